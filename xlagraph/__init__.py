@@ -1,0 +1,1 @@
+"""xlagraph names the cause when PyTorch/XLA training recompiles."""

@@ -1,0 +1,1 @@
+"""The run folder: what capture writes and every analysis reads."""

@@ -1,0 +1,158 @@
+"""What a run folder holds: the frozen values that capture writes and analysis reads.
+
+A run folder is a directory (or fsspec URL)::
+
+    RUN/records-<rank>-<host>-<pid>.jsonl   one append-only file per process, one record a line
+    RUN/graphs/<digest>.hlo.zst             each distinct module text once, named by its digest
+
+Every line is a JSON object with a key ``record`` that names its type (``process``,
+``sync``, ``graph``, ``flush``, ``note``); the first line is the ``process`` record. Unknown
+keys and unknown record types are skipped, so that older readers survive newer writers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One Python stack frame: where a sync, a tensor or an instruction came from."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """The first line of a record file: which process wrote it, and how capture was set."""
+
+    format: int
+    rank: int
+    world_size: int
+    host: str
+    pid: int
+    started: float
+    """Unix time in seconds."""
+    argv: tuple[str, ...]
+    level: int
+    versions: tuple[tuple[str, str], ...]
+    """Package name and version: python, torch, torch_xla, xlagraph."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTensor:
+    """A live tensor with pending IR at a sync; its position is its output number."""
+
+    output: int
+    tensor_id: int
+    shape: str
+    ir_nodes: int
+    name: str
+    """Parameter, buffer or optimizer-state name, or ``""`` when it is not known."""
+    holder: str
+    """What keeps the tensor alive in Python, or ``""`` when it was not looked up."""
+    created: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """One ``BucketizedReduceScatter`` at one moment: what waits in it and how full it is."""
+
+    bucket: str
+    """The owner: the FSDP module's qualified name, else its class and ordinal."""
+    tensors: tuple[str, ...]
+    """Qualified parameter name of each waiting gradient, else its shape, in bucket order."""
+    shapes: tuple[str, ...]
+    watermark_bytes: int
+    capacity_bytes: int
+    callbacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushRecord:
+    """A reduce-scatter bucket was emptied (or asked to be and was not: ``emptied`` False)."""
+
+    sync: int
+    """The index of the sync that follows."""
+    before: BucketState
+    emptied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRecord:
+    """One sync: the lowering and execution of pending live tensors.
+
+    ``index`` counts all syncs of the process from 0. ``step`` counts the syncs of kind
+    ``step`` that ended before this one, so an ``.item()`` in step 3 has step 3 too.
+    """
+
+    index: int
+    step: int
+    rank: int
+    time: float
+    """Unix time in seconds at the start of the call."""
+    seconds: float
+    """Wall time inside the call."""
+    kind: str
+    """``step`` (``torch_xla.sync``, ``mark_step``, loaders), ``value`` (``.item()``, printing,
+    control flow), ``dynamo``, ``compile`` (``torch_xla.compile``) or ``other``."""
+    outcome: str
+    """``compile``, ``hit``, ``empty`` (nothing pending) or ``unknown``."""
+    compile_seconds: float
+    graphs: tuple[str, ...]
+    """Digests of the modules that this sync ran; on a hit as far as known."""
+    graph_is_inferred: bool
+    """True when the digest of a hit was concluded from its fingerprint, not observed."""
+    fingerprint: tuple[int, ...]
+    """Cheap measures of the synced graph (IR nodes, aliases); equal graphs have equal ones."""
+    call_site: tuple[Frame, ...]
+    """Innermost first; frames of torch, torch_xla and xlagraph are left out."""
+    live_tensors: tuple[LiveTensor, ...]
+    """Empty below level 2."""
+    buckets: tuple[BucketState, ...]
+    """Reduce-scatter buckets that still hold tensors as the sync starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterName:
+    """Which tensor an HLO parameter is, when capture could tell."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord:
+    """A module seen for the first time by this process."""
+
+    digest: str
+    """Hex BLAKE2b-128 of the module text as stored."""
+    sync: int
+    """Index of the sync that compiled it."""
+    module: str
+    """The module's own name, as in its header."""
+    bytes: int
+    key: tuple[tuple[str, str], ...]
+    """Cache-key components: ``root_hashes``, ``parameters``, ``donors``, ``sharding``."""
+    parameters: tuple[ParameterName, ...]
+    outputs: tuple[str, ...]
+    """Name of the tensor that each output becomes, ``""`` where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRecord:
+    """Something the reader of a run should know: dropped data, a hook switched off."""
+
+    sync: int
+    what: str
+    detail: str
+
+
+Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord
