@@ -1,0 +1,67 @@
+"""The one error type that bad input may raise, with its place in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXCERPT_WIDTH = 100
+"""Characters of the offending line shown around the caret."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A text and where it came from; what a `Location` points into."""
+
+    name: str
+    """File name, ``<stdin>``, or a container entry such as ``dump.hlo:3``."""
+    text: str
+    first_line: int = 1
+    """Line number of the text's first line in the file that it was cut from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Location:
+    """A character offset in a source; line and column are computed when asked for."""
+
+    source: Source
+    offset: int
+
+    @property
+    def line(self) -> int:
+        """1-based line number in the file."""
+        return self.source.first_line + self.source.text.count("\n", 0, self.offset)
+
+    @property
+    def column(self) -> int:
+        """1-based column, in characters."""
+        return self.offset - self.source.text.rfind("\n", 0, self.offset)
+
+    def excerpt(self) -> str:
+        """The line with a caret below the column; long lines are cut around it."""
+        text, column = self.source.text, self.column - 1
+        begin = self.offset - column
+        end = text.find("\n", self.offset)
+        end = len(text) if end < 0 else end
+        left = max(begin, self.offset - EXCERPT_WIDTH // 2)
+        right = min(end, left + EXCERPT_WIDTH)
+        cut = "".join(c if c.isprintable() else "·" for c in text[left:right])
+        return f"  {cut}\n  {' ' * (self.offset - left)}^"
+
+
+class XlagraphError(Exception):
+    """Base of the errors that a user can cause; the command line ends with `exit_code`."""
+
+    exit_code = 2
+
+
+class InputError(XlagraphError):
+    """Text that is not what it should be: message, file, line, column and a caret."""
+
+    def __init__(self, message: str, location: Location):
+        super().__init__(message)
+        self.message = message
+        self.location = location
+
+    def __str__(self) -> str:
+        at = self.location
+        return f"{at.source.name}:{at.line}:{at.column}: {self.message}\n{at.excerpt()}"
