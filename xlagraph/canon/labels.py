@@ -1,0 +1,125 @@
+"""What an instruction is, apart from its operands: its label, as a small number.
+
+Labels leave out what XLA ignores when it decides what to compile: names, numbering, channel
+numbers, source metadata, comments. Two modules labelled with the same `Interner` can be
+compared by number.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from xlagraph.graph import Attributes, Module
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_SPACE = re.compile(r"\s+")
+_LAYOUT = re.compile(r"\{[^{}]*\}")
+_DIMENSIONS = re.compile(r"\[[^\]]*\]")
+_NUMBERING = frozenset({"channel_id"})
+"""Attributes whose value only numbers things."""
+_NOTES = frozenset({"origin", "statistics", "debug_attributes"})
+"""Attributes that tell about an instruction without changing it."""
+
+
+class Level(IntEnum):
+    """How much is looked at: each level forgives what its name says and all levels above."""
+
+    TEXT = 1
+    NAMES = 2
+    DEAD_CODE = 3
+    DUPLICATE_CONSTANTS = 4
+    PARAMETER_ORDER = 5
+    OUTPUT_ORDER = 6
+    CONSTANT_VALUES = 7
+    SHAPES = 8
+
+
+class Interner(dict["Hashable", int]):
+    """Numbers values in the order of their first appearance; equal values, equal number."""
+
+    def number(self, value: Hashable) -> int:
+        """The number of a value; O(1)."""
+        return self.setdefault(value, len(self))
+
+
+def clean(text: str) -> str:
+    """Text of a shape, literal or attribute without comments and superfluous space."""
+    if "/*" in text:
+        text = _COMMENT.sub("", text)
+    return _SPACE.sub(" ", text).strip() if " " in text or "\n" in text else text
+
+
+def without_layout(shape: str) -> str:
+    """A shape's text without its layouts: ``f32[2,4]{1,0}`` gives ``f32[2,4]``."""
+    return _LAYOUT.sub("", shape)
+
+
+def signature(attributes: Attributes, level: Level = Level.NAMES) -> str:
+    """The attributes that matter, sorted by key, in one canonical text."""
+    parts = []
+    for key, value in sorted(attributes.items):
+        if key in _NOTES:
+            continue
+        parts.append(f"{key}=*" if key in _NUMBERING else f"{key}={clean(value)}")
+    text = ", ".join(parts)
+    return re.sub(r"\d+", "#", text) if level >= Level.SHAPES else text
+
+
+def instruction_text(module: Module, i: int, level: Level) -> tuple[str, str, str, str]:
+    """Shape, opcode, payload and attributes of an instruction as they count at `level`."""
+    opcode = module.opcodes[i]
+    shape = clean(module.shapes[i])
+    payload = ""
+    if i in module.payloads:
+        payload = clean(module.payloads[i])
+        if opcode == "constant" and level >= Level.CONSTANT_VALUES:
+            payload = "*"
+    if level >= Level.SHAPES:
+        shape = _DIMENSIONS.sub("[*]", without_layout(shape))
+    return shape, opcode, payload, signature(module.attributes[i], level)
+
+
+def label_instructions(
+    module: Module, interner: Interner, level: Level = Level.PARAMETER_ORDER
+) -> Sequence[int]:
+    """The label of every instruction; linear in instructions and in distinct texts.
+
+    Called computations and operands are not part of a label. A parameter of the entry
+    computation is labelled by its shape alone when `level` forgives parameter order.
+    """
+    shapes: dict[str, str] = {}
+    signatures: dict[int, str] = {}
+    entry = module.entry_computation
+    known: dict[tuple[str, str, int], int] = {}
+    labels: list[int] = []
+    payloads = module.payloads
+    for i, (opcode, shape, attributes) in enumerate(
+        zip(module.opcodes, module.shapes, module.attributes, strict=True)
+    ):
+        if i not in payloads and level < Level.SHAPES:
+            key = (opcode, shape, id(attributes))
+            label = known.get(key)
+            if label is None:
+                text = signatures.get(id(attributes))
+                if text is None:
+                    text = signatures[id(attributes)] = signature(attributes, level)
+                cleaned = shapes.get(shape)
+                if cleaned is None:
+                    cleaned = shapes[shape] = clean(shape)
+                label = known[key] = interner.number((cleaned, opcode, "", text))
+        else:
+            parts = instruction_text(module, i, level)
+            if (
+                opcode == "parameter"
+                and level >= Level.PARAMETER_ORDER
+                and entry.start <= i < entry.stop
+            ):
+                parts = (parts[0], opcode, "", parts[3])
+            label = interner.number(parts)
+        labels.append(label)
+    return labels

@@ -1,0 +1,74 @@
+"""Numbers for whole expressions: equal number, equal expression (hash-consing).
+
+The number of an instruction stands for its label and the numbers of its operands, so one
+comparison of numbers compares all that lies below. Linear in the number of operands.
+(Value numbering: Ershov 1958; hash-consing of DAGs: Filliâtre and Conchon 2006.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.canon.labels import Interner
+    from xlagraph.graph import Module
+
+
+def call_order(module: Module) -> list[int]:
+    """Computation numbers, callees before callers; unreachable ones included."""
+    calls: dict[int, list[int]] = {}
+    for i, callees in module.callees.items():
+        calls.setdefault(module.computation_of(i).index, []).extend(callees)
+    done: set[int] = set()
+    order: list[int] = []
+    for start in range(len(module.computations)):
+        stack = [(start, False)]
+        while stack:
+            number, expanded = stack.pop()
+            if expanded:
+                if number not in done:
+                    done.add(number)
+                    order.append(number)
+            elif number not in done:
+                stack.append((number, True))
+                stack.extend((callee, False) for callee in calls.get(number, ()))
+    return order
+
+
+def number_computations(
+    module: Module, labels: Sequence[int], interner: Interner
+) -> list[int]:
+    """The number of each computation: of its root's expression and of its effects."""
+    numbers = [-1] * len(module.computations)
+    from xlagraph.canon.live import roots
+
+    for c in call_order(module):
+        if c == module.entry:
+            continue
+        computation = module.computations[c]
+        expressions: dict[int, int] = {}
+        for i in range(computation.start, computation.stop):
+            expressions[i] = expression_number(module, i, labels[i], expressions, numbers, interner)
+        numbers[c] = interner.number(
+            ("computation", *(expressions[i] for i in roots(module, computation)))
+        )
+    return numbers
+
+
+def expression_number(
+    module: Module,
+    i: int,
+    label: int,
+    expressions: dict[int, int] | list[int],
+    computations: Sequence[int],
+    interner: Interner,
+) -> int:
+    """The number of instruction `i`, its operands' numbers being known."""
+    key: tuple[object, ...] = (label, *[expressions[o] for o in module.operands[i]])
+    if i in module.callees:
+        key = (*key, "calls", *[computations[c] for c in module.callees[i]])
+    if i in module.controls:
+        key = (*key, "after", *sorted(expressions[o] for o in module.controls[i]))
+    return interner.number(key)

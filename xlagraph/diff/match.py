@@ -1,0 +1,345 @@
+"""Which instruction of A is which of B.
+
+Exact first: expressions that occur once in each module are anchors, and everything below
+an anchor pairs off by operand position. Then outwards from what is paired: users and
+operands that are the only candidates of their kind. What is left is offered to the
+neighbours' vote, a bounded similarity. Every pass is linear in instructions plus operands;
+nothing depends on hash seeds. (GumTree's order of phases, Falleri et al. 2014, on ordered
+term graphs instead of trees.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import Interner, label_instructions
+from xlagraph.canon.live import live_instructions
+from xlagraph.canon.structure import expression_number, number_computations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlagraph.graph import Computation, Module
+
+MAX_CANDIDATES = 24
+"""Neighbours that may vote for one instruction; more are left unpaired and reported."""
+MAX_ROUNDS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One module with what matching needs to know of it."""
+
+    module: Module
+    labels: Sequence[int]
+    expressions: Sequence[int]
+    """Expression numbers of the entry computation's live instructions, else -1."""
+    live: bytearray
+    computations: Sequence[int]
+    """Structure number of every computation but the entry."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """A one-to-one pairing of instructions, over all computations."""
+
+    a: Side
+    b: Side
+    to_b: Sequence[int]
+    """For each instruction of A its partner in B, or -1."""
+    to_a: Sequence[int]
+    computations: Mapping[int, int]
+    """Paired computations, A's number to B's."""
+    ambiguous: int
+    """Pairs decided by text order because nothing else told them apart."""
+
+
+def prepare(module: Module, interner: Interner, names: Mapping[int, str] | None = None) -> Side:
+    """Labels and numbers a module; `names` tells known parameters apart by tensor name."""
+    labels = list(label_instructions(module, interner))
+    live = live_instructions(module)
+    computations = number_computations(module, labels, interner)
+    expressions = [-1] * len(module)
+    entry = module.entry_computation
+    for i in range(entry.start, entry.stop):
+        if live[i]:
+            expressions[i] = expression_number(
+                module, i, labels[i], expressions, computations, interner
+            )
+    return Side(module, labels, expressions, live, computations)
+
+
+def match_modules(a: Module, b: Module) -> Match:
+    """Pairs the instructions of two modules; see the module's text for how."""
+    interner = Interner()
+    return match_sides(prepare(a, interner), prepare(b, interner), interner)
+
+
+def match_sides(a: Side, b: Side, interner: Interner) -> Match:
+    """Pairs two prepared sides that were labelled with the same interner."""
+    matcher = _Matcher(a, b, interner)
+    matcher.match_computation(a.module.entry_computation, b.module.entry_computation)
+    return Match(
+        a, b, matcher.to_b, matcher.to_a, matcher.computations, matcher.ambiguous
+    )
+
+
+class _Matcher:
+    def __init__(self, a: Side, b: Side, interner: Interner):
+        self.a, self.b = a, b
+        self.interner = interner
+        self.to_b = [-1] * len(a.module)
+        self.to_a = [-1] * len(b.module)
+        self.computations: dict[int, int] = {}
+        self.ambiguous = 0
+        self.queue: list[tuple[int, int]] = []
+
+    def match_computation(self, first: Computation, second: Computation) -> None:
+        pending = [(first, second)]
+        while pending:
+            ca, cb = pending.pop()
+            if ca.index in self.computations:
+                continue
+            self.computations[ca.index] = cb.index
+            if ca.index == self.a.module.entry:
+                self._match_entry(ca, cb)
+            else:
+                self._match_callee(ca, cb)
+            pending.extend(self._callee_pairs(ca))
+
+    def _callee_pairs(self, ca: Computation) -> list[tuple[Computation, Computation]]:
+        a, b = self.a.module, self.b.module
+        pairs = []
+        for i, callees in a.callees.items():
+            partner = self.to_b[i]
+            if ca.start <= i < ca.stop and partner >= 0:
+                for x, y in zip(callees, b.callees.get(partner, ()), strict=False):
+                    pairs.append((a.computations[x], b.computations[y]))
+        pairs.reverse()
+        return pairs
+
+    def _match_entry(self, ca: Computation, cb: Computation) -> None:
+        self._pair(ca.root, cb.root)
+        self._match_anchors(self.a.expressions, self.b.expressions, ca, cb)
+        self._spread(strict=True)
+        self._refine(ca, cb)
+
+    def _match_callee(self, ca: Computation, cb: Computation) -> None:
+        """Computations are small, and their parameters are told apart by number."""
+        for x, y in zip(ca.parameters, cb.parameters, strict=False):
+            self._pair(x, y)
+        self._pair(ca.root, cb.root)
+        self._spread(strict=True)
+        if self._unpaired(ca, cb):
+            self._refine(ca, cb)
+
+    def _unpaired(self, ca: Computation, cb: Computation) -> bool:
+        return -1 in self.to_b[ca.start : ca.stop] or -1 in self.to_a[cb.start : cb.stop]
+
+    def _pair(self, x: int, y: int) -> bool:
+        if self.to_b[x] >= 0 or self.to_a[y] >= 0:
+            return False
+        self.to_b[x] = y
+        self.to_a[y] = x
+        self.queue.append((x, y))
+        return True
+
+    # -- exact ---------------------------------------------------------------------------
+
+    def _match_anchors(
+        self, numbers_a: Sequence[int], numbers_b: Sequence[int], ca: Computation, cb: Computation
+    ) -> None:
+        """Pairs instructions whose number occurs once on each side, and all below them."""
+        count_a = Counter(numbers_a[ca.start : ca.stop])
+        count_b = Counter(numbers_b[cb.start : cb.stop])
+        place_b = {numbers_b[y]: y for y in range(cb.start, cb.stop)}
+        to_b, to_a = self.to_b, self.to_a
+        for x in range(ca.stop - 1, ca.start - 1, -1):
+            number = numbers_a[x]
+            if number < 0 or to_b[x] >= 0 or count_a[number] != 1 or count_b[number] != 1:
+                continue
+            y = place_b[number]
+            if to_a[y] < 0:
+                self._pair_below(x, y, numbers_a, numbers_b)
+
+    def _pair_below(
+        self, x: int, y: int, numbers_a: Sequence[int], numbers_b: Sequence[int]
+    ) -> None:
+        a, b = self.a.module.operands, self.b.module.operands
+        to_b, to_a, queue = self.to_b, self.to_a, self.queue
+        stack = [(x, y)]
+        while stack:
+            x, y = stack.pop()
+            if to_b[x] >= 0 or to_a[y] >= 0 or numbers_a[x] != numbers_b[y]:
+                continue
+            to_b[x] = y
+            to_a[y] = x
+            queue.append((x, y))
+            stack.extend(zip(a[x], b[y], strict=True))
+
+    # -- outwards ------------------------------------------------------------------------
+
+    def _spread(self, *, strict: bool) -> None:
+        """Pairs neighbours of paired instructions while only one candidate fits."""
+        while self.queue:
+            x, y = self.queue.pop()
+            self._spread_down(x, y, strict=strict)
+            self._spread_up(x, y, strict=strict)
+
+    def _kind(self, side: Side, i: int, *, strict: bool) -> object:
+        """What has to agree before two instructions are paired by their neighbours."""
+        return side.labels[i] if strict else side.module.opcodes[i]
+
+    def _spread_down(self, x: int, y: int, *, strict: bool) -> None:
+        below_a, below_b = self.a.module.operands[x], self.b.module.operands[y]
+        if x == self.a.module.entry_computation.root:
+            return  # outputs come and go: their position tells nothing
+        if len(below_a) != len(below_b):
+            return
+        for p, q in zip(below_a, below_b, strict=True):
+            if (
+                self.to_b[p] < 0
+                and self.to_a[q] < 0
+                and self._kind(self.a, p, strict=strict) == self._kind(self.b, q, strict=strict)
+            ):
+                self._pair(p, q)
+
+    def _spread_up(self, x: int, y: int, *, strict: bool) -> None:
+        users_a = [u for u in self.a.module.users[x] if self.to_b[u] < 0 and self.a.live[u]]
+        if not users_a or len(users_a) > MAX_CANDIDATES:
+            return
+        users_b = [u for u in self.b.module.users[y] if self.to_a[u] < 0 and self.b.live[u]]
+        if not users_b or len(users_b) > MAX_CANDIDATES:
+            return
+        for p, q in _unique_pairs(
+            [(self._use(self.a, x, u, strict=strict), u) for u in users_a],
+            [(self._use(self.b, y, u, strict=strict), u) for u in users_b],
+        ):
+            self._pair(p, q)
+
+    def _use(self, side: Side, i: int, user: int, *, strict: bool) -> object:
+        positions = tuple(k for k, o in enumerate(side.module.operands[user]) if o == i)
+        if len(side.module.operands[user]) > 4:
+            positions = ()  # tuples and collectives: the place in the list may move
+        return (self._kind(side, user, strict=strict), positions)
+
+    # -- refinement ----------------------------------------------------------------------
+
+    def _refine(self, ca: Computation, cb: Computation) -> None:
+        """Alternates contexts from above and from below until nothing new is paired."""
+        for _ in range(MAX_ROUNDS):
+            before = sum(1 for y in self.to_b[ca.start : ca.stop] if y >= 0)
+            for numbers in (self._contexts, self._anchored_expressions):
+                found_a, found_b = numbers(self.a, ca, self.to_b), numbers(self.b, cb, None)
+                self._pair_groups(found_a, found_b)
+                self._spread(strict=True)
+            if before == sum(1 for y in self.to_b[ca.start : ca.stop] if y >= 0):
+                break
+        self._vote(ca, cb)
+
+    def _anchor(self, side: Side, i: int, to_b: Sequence[int] | None) -> int:
+        """A number for a paired instruction, equal on both sides; -1 for an unpaired one."""
+        partner = self.to_b[i] if to_b is not None else (i if self.to_a[i] >= 0 else -1)
+        return partner
+
+    def _contexts(
+        self, side: Side, computation: Computation, to_b: Sequence[int] | None
+    ) -> dict[int, int]:
+        """Numbers for how unpaired instructions are used, seen from the paired ones."""
+        found: dict[int, int] = {}
+        paired = self.to_b if to_b is not None else self.to_a
+        users = side.module.users
+        for i in range(computation.stop - 1, computation.start - 1, -1):
+            if paired[i] >= 0 or not side.live[i]:
+                continue
+            uses = []
+            for u in users[i][:MAX_CANDIDATES]:
+                if not side.live[u]:
+                    continue
+                anchor = self._anchor(side, u, to_b)
+                uses.append((anchor, found.get(u, -1), self._positions(side, i, u)))
+            uses.sort()
+            found[i] = self.interner.number(("context", side.labels[i], tuple(uses)))
+        return found
+
+    def _positions(self, side: Side, i: int, user: int) -> tuple[int, ...]:
+        operands = side.module.operands[user]
+        if len(operands) > 4:
+            return ()
+        return tuple(k for k, o in enumerate(operands) if o == i)
+
+    def _anchored_expressions(
+        self, side: Side, computation: Computation, to_b: Sequence[int] | None
+    ) -> dict[int, int]:
+        """Expression numbers of unpaired instructions, with paired operands as leaves."""
+        found: dict[int, int] = {}
+        paired = self.to_b if to_b is not None else self.to_a
+        for i in range(computation.start, computation.stop):
+            if paired[i] >= 0 or not side.live[i]:
+                continue
+            below = tuple(
+                (self._anchor(side, o, to_b), found.get(o, -1)) for o in side.module.operands[i]
+            )
+            found[i] = self.interner.number(("anchored", side.labels[i], below))
+        return found
+
+    def _pair_groups(self, found_a: dict[int, int], found_b: dict[int, int]) -> None:
+        """Pairs instructions with equal numbers: alone, or in text order if equally many."""
+        groups_a, groups_b = _group(found_a), _group(found_b)
+        for number, members in groups_a.items():
+            others = groups_b.get(number, [])
+            if len(members) != len(others):
+                continue
+            if len(members) > 1:
+                self.ambiguous += len(members)
+            for x, y in zip(members, others, strict=True):
+                self._pair(x, y)
+
+    def _vote(self, ca: Computation, cb: Computation) -> None:
+        """Bounded similarity: each unpaired instruction takes the candidate of its kind
+        that most of its paired neighbours lead to."""
+        for x in range(ca.start, ca.stop):
+            if self.to_b[x] >= 0 or not self.a.live[x]:
+                continue
+            votes = self._votes(x)
+            if not votes:
+                continue
+            best = max(votes, key=lambda y: (votes[y], -y))
+            if self.to_a[best] < 0 and self._pair(x, best):
+                self._spread(strict=True)
+
+    def _votes(self, x: int) -> Counter[int]:
+        a, b = self.a.module, self.b.module
+        opcode = a.opcodes[x]
+        votes: Counter[int] = Counter()
+        for o in a.operands[x]:
+            partner = self.to_b[o]
+            if partner >= 0:
+                for u in b.users[partner][:MAX_CANDIDATES]:
+                    if self.to_a[u] < 0 and b.opcodes[u] == opcode and self.b.live[u]:
+                        votes[u] += 1
+        for u in a.users[x][:MAX_CANDIDATES]:
+            partner = self.to_b[u]
+            if partner >= 0 and len(b.operands[partner]) <= MAX_CANDIDATES:
+                for o in b.operands[partner]:
+                    if self.to_a[o] < 0 and b.opcodes[o] == opcode and self.b.live[o]:
+                        votes[o] += 1
+        return votes
+
+
+def _group(found: dict[int, int]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
+    for i in sorted(found):
+        groups.setdefault(found[i], []).append(i)
+    return groups
+
+
+def _unique_pairs(
+    a: list[tuple[object, int]], b: list[tuple[object, int]]
+) -> list[tuple[int, int]]:
+    """Pairs the entries whose key occurs exactly once on each side."""
+    count_a, count_b = Counter(k for k, _ in a), Counter(k for k, _ in b)
+    place_b = dict(b)
+    return [(x, place_b[k]) for k, x in a if count_a[k] == 1 and count_b.get(k) == 1]
