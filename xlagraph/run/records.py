@@ -7,7 +7,8 @@ A run folder is a directory (or fsspec URL)::
 
 Every line is a JSON object with a key ``record`` that names its type (``process``,
 ``sync``, ``graph``, ``flush``, ``note``); the first line is the ``process`` record. Unknown
-keys and unknown record types are skipped, so that older readers survive newer writers.
+keys and unknown record types are skipped, so that older readers survive newer writers; a
+missing key reads as the empty value of its type. ``xlagraph.run.codec`` has the details.
 """
 
 from __future__ import annotations
@@ -89,8 +90,9 @@ class FlushRecord:
 class SyncRecord:
     """One sync: the lowering and execution of pending live tensors.
 
-    ``index`` counts all syncs of the process from 0. ``step`` counts the syncs of kind
-    ``step`` that ended before this one, so an ``.item()`` in step 3 has step 3 too.
+    ``index`` counts all syncs of the process from 0. ``step`` counts the syncs that ended a
+    step (kind ``step``, or ``compile`` at the region's end) before this one on the same
+    rank, so an ``.item()`` in step 3 has step 3 too.
     """
 
     index: int
@@ -103,6 +105,9 @@ class SyncRecord:
     kind: str
     """``step`` (``torch_xla.sync``, ``mark_step``, loaders), ``value`` (``.item()``, printing,
     control flow), ``dynamo``, ``compile`` (``torch_xla.compile``) or ``other``."""
+    entry: str
+    """What was called: ``sync``, ``optimizer_step``, ``parallel_loader``, ``profiler_step``,
+    ``item``, ``__bool__``, ``warm_up``, ..., or ``unseen``: counters moved between hooks."""
     outcome: str
     """``compile``, ``hit``, ``empty`` (nothing pending) or ``unknown``."""
     compile_seconds: float
@@ -140,7 +145,8 @@ class GraphRecord:
     """The module's own name, as in its header."""
     bytes: int
     key: tuple[tuple[str, str], ...]
-    """Cache-key components: ``root_hashes``, ``parameters``, ``donors``, ``sharding``."""
+    """Cache key and its components as far as known: ``graph_hash`` (the key itself),
+    ``computation_hash``, ``inputs``, ``outputs``; at level 2 ``live_tensors`` (their ids)."""
     parameters: tuple[ParameterName, ...]
     outputs: tuple[str, ...]
     """Name of the tensor that each output becomes, ``""`` where unknown."""

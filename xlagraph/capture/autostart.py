@@ -1,0 +1,44 @@
+"""Imported by ``xlagraph_autostart.pth`` at interpreter start when ``XLAGRAPH`` is set.
+
+Imports nothing heavy and touches no folder: what follows happens when, and only if, the
+program imports torch_xla. A failure is one line on standard error, never an exception.
+"""
+
+from __future__ import annotations
+
+import os
+
+from xlagraph.capture.imports import when_imported
+
+_TARGET = "torch_xla"
+
+
+class _Autostart:
+    """The capture that the environment asks for."""
+
+    def __init__(self) -> None:
+        self._begin = None
+
+    def before(self) -> None:
+        """Choose the folder and set the flags that torch_xla is about to read."""
+        from xlagraph.capture.start import Start
+
+        self._begin = Start.from_environment()
+
+    def after(self) -> None:
+        """Put the hooks in."""
+        if self._begin is not None:
+            self._begin.finish()
+
+
+def arm() -> None:
+    """Wait for the import of torch_xla."""
+    from xlagraph.capture.folder import ensure_job
+
+    ensure_job()
+    autostart = _Autostart()
+    when_imported(_TARGET, autostart.after, autostart.before)
+
+
+if os.environ.get("XLAGRAPH", "0") not in ("", "0"):
+    arm()

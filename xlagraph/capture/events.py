@@ -1,0 +1,58 @@
+"""What the hub tells its sinks: one value for each sync, before sinks number it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from xlagraph.capture.dump import Analysis
+from xlagraph.run.records import BucketState, Frame, LiveTensor, ParameterName
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """A module compiled in a sync."""
+
+    digest: str
+    module: str
+    text: bytes
+    analysis: Analysis | None
+    parameters: tuple[ParameterName, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncEvent:
+    """One sync; fields as in ``SyncRecord``, which adds index and step."""
+
+    rank: int
+    time: float
+    seconds: float
+    kind: str
+    entry: str
+    ends_step: bool
+    outcome: str
+    compile_seconds: float
+    compiled: tuple[CompiledGraph, ...]
+    ran: tuple[str, ...]
+    is_inferred: bool
+    fingerprint: tuple[int, ...]
+    call_site: tuple[Frame, ...]
+    live_tensors: tuple[LiveTensor, ...]
+    buckets: tuple[BucketState, ...]
+
+
+class Sink(Protocol):
+    """Receives what the hub sees. Exceptions are caught by the hub and end the sink's calls."""
+
+    def on_sync(self, event: SyncEvent) -> None:
+        """A sync has ended."""
+
+    def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
+        """A reduce-scatter bucket that held something was asked to flush."""
+
+    def on_note(self, what: str, detail: str) -> None:
+        """Something that a reader of the run should know."""
+
+    def close(self) -> None:
+        """The capture ends."""

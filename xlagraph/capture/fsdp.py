@@ -1,0 +1,154 @@
+"""What waits in FSDP's reduce-scatter buckets, at each flush and at each sync.
+
+Only the class is patched, so copies and subclasses that override ``flush`` are seen, and
+instances are held weakly. Names come from the callbacks' closures: FSDP's callback closes
+over its module and the parameter whose gradient waits.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from xlagraph.capture.names import Names, clean_name
+from xlagraph.capture.patches import Guard, Patches
+from xlagraph.run.records import BucketState
+
+MODULE = "torch_xla.distributed.fsdp.utils"
+CLASS = "BucketizedReduceScatter"
+_DTYPES = {
+    "torch.float32": "f32",
+    "torch.bfloat16": "bf16",
+    "torch.float16": "f16",
+    "torch.float64": "f64",
+}
+
+
+class Buckets:
+    """Every live ``BucketizedReduceScatter`` of the process."""
+
+    def __init__(
+        self,
+        names: Names,
+        guard: Guard,
+        on_flush: Callable[[BucketState, bool], None],
+    ) -> None:
+        self._names = names
+        self._guard = guard
+        self._on_flush = on_flush
+        self._instances: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._wrapped: set[type] = set()
+        self._depth = 0
+        self._patches = Patches()
+        self.armed = True
+        """Whether flushes are described; the buckets at a sync always are."""
+
+    def install(self) -> None:
+        """Patch the class, which ``torch_xla.distributed.fsdp.utils`` has defined."""
+        kind = getattr(sys.modules[MODULE], CLASS)
+        self._patches.replace(kind, "__init__", self._wrap_init)
+        self._wrap_flush(kind)
+
+    def uninstall(self) -> None:
+        """Put the classes back."""
+        self._patches.undo()
+        self._wrapped.clear()
+
+    def _wrap_init(self, original: Callable[..., None]) -> Callable[..., None]:
+        def init(bucket: Any, *arguments: Any, **options: Any) -> None:
+            original(bucket, *arguments, **options)
+            self._guard.run("fsdp", self._register, bucket)
+
+        return init
+
+    def _register(self, bucket: Any) -> None:
+        self._instances.add(bucket)
+        for kind in type(bucket).__mro__:
+            if "flush" in kind.__dict__:
+                self._wrap_flush(kind)
+
+    def _wrap_flush(self, kind: type) -> None:
+        if kind in self._wrapped:
+            return
+        self._wrapped.add(kind)
+        self._patches.replace(kind, "flush", self._make_flush)
+
+    def _make_flush(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def flush(bucket: Any, *arguments: Any, **options: Any) -> Any:
+            # A subclass's flush calls its base's: the outermost is the one to describe.
+            if not self.armed or self._depth or not bucket.bucket:
+                return original(bucket, *arguments, **options)
+            before = self._guard.run("fsdp", self.describe, bucket)
+            self._depth += 1
+            try:
+                return original(bucket, *arguments, **options)
+            finally:
+                self._depth -= 1
+                if before is not None:
+                    self._guard.run("fsdp", self._on_flush, before, not bucket.bucket)
+
+        return flush
+
+    def waiting(self) -> tuple[BucketState, ...]:
+        """The buckets that hold tensors now."""
+        return tuple(self.describe(one) for one in list(self._instances) if one.bucket)
+
+    def describe(self, bucket: Any) -> BucketState:
+        """The bucket's contents, from host data only."""
+        self._instances.add(bucket)
+        owner = ""
+        tensors: list[str] = []
+        shapes: list[str] = []
+        for tensor, callback in zip(bucket.bucket, bucket.callbacks, strict=False):
+            shape = _shape(tensor)
+            module, parameter = _closed_over(callback)
+            if module is not None:
+                owner = owner or self._module_name(module)
+            name = self._parameter_name(module, parameter)
+            tensors.append(name or shape)
+            shapes.append(shape)
+        return BucketState(
+            bucket=owner or self._ordinal(bucket),
+            tensors=tuple(tensors),
+            shapes=tuple(shapes),
+            watermark_bytes=int(bucket.bucket_watermark),
+            capacity_bytes=int(bucket.bucket_size_bytes),
+            callbacks=len(bucket.callbacks),
+        )
+
+    def _ordinal(self, bucket: Any) -> str:
+        ordered = sorted(map(id, self._instances))
+        return f"{type(bucket).__name__} {ordered.index(id(bucket))}"
+
+    def _module_name(self, module: Any) -> str:
+        if not self._names.knows_module(module):
+            self._names.find_modules()
+        return self._names.module(module) or "root"
+
+    def _parameter_name(self, module: Any, parameter: Any) -> str:
+        """``blocks.1.inner: weight shard``: the FSDP module's path and its own parameter."""
+        shard = getattr(parameter, "_sharded_param", parameter)
+        own = getattr(shard, "_orig_name", "")
+        if not own:
+            return ""
+        return f"{self._module_name(module)}: {clean_name(own)} shard"
+
+
+def _shape(tensor: Any) -> str:
+    """The shape as HLO text writes it, such as ``f32[64,32]``."""
+    dtype = str(tensor.dtype)
+    sizes = ",".join(map(str, tensor.shape))
+    return f"{_DTYPES.get(dtype, dtype.removeprefix('torch.'))}[{sizes}]"
+
+
+def _closed_over(callback: Any) -> tuple[Any, Any]:
+    """The FSDP module and parameter in ``reduce_scatter_done``'s closure, else None."""
+    code = getattr(callback, "__code__", None)
+    cells = getattr(callback, "__closure__", None)
+    if code is None or cells is None:
+        return None, None
+    held = dict(zip(code.co_freevars, cells, strict=True))
+    found = [held[name].cell_contents if name in held else None for name in ("self", "param")]
+    return found[0], found[1]

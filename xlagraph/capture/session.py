@@ -1,0 +1,199 @@
+"""A sink that writes a run folder, and the summary line at its end."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from xlagraph.capture.events import CompiledGraph, SyncEvent
+from xlagraph.capture.options import Options
+from xlagraph.capture.patches import say
+from xlagraph.run.records import (
+    FORMAT_VERSION,
+    BucketState,
+    FlushRecord,
+    GraphRecord,
+    NoteRecord,
+    ProcessRecord,
+    SyncRecord,
+)
+from xlagraph.run.writer import RunWriter
+
+_PACKAGES = ("torch", "torch_xla", "xlagraph")
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the summary line says."""
+
+    steps: int = 0
+    compiles: int = 0
+    seconds: float = 0.0
+
+
+class Session:
+    """Numbers what the hub sees and writes it; the file opens with the first thing to say."""
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self.options = options
+        self.folder = folder
+        self.totals = Totals()
+        self._writer: RunWriter | None = None
+        self._lock = threading.RLock()
+        self._index = 0
+        self._steps: dict[int, int] = {}
+        self._stored: set[str] = set()
+        self._started = time.time()
+
+    @property
+    def next_sync(self) -> int:
+        """The index that the next sync will have."""
+        return self._index
+
+    def on_sync(self, event: SyncEvent) -> None:
+        """Write the sync's record and the graphs that are new.
+
+        Raises:
+            OSError: the folder cannot be written; the hub switches this sink off.
+        """
+        with self._lock:
+            if event.rank not in self.options.ranks:
+                return
+            index, self._index = self._index, self._index + 1
+            step = self._steps.get(event.rank, 0)
+            if event.ends_step:
+                self._steps[event.rank] = step + 1
+                self.totals.steps = max(self.totals.steps, step + 1)
+            if event.outcome == "compile":
+                self.totals.compiles += 1
+                self.totals.seconds += event.compile_seconds
+            writer = self._open(event.rank)
+            writer.write(_sync_record(event, index, step))
+            for graph in event.compiled:
+                if graph.digest not in self._stored:
+                    self._stored.add(graph.digest)
+                    writer.store_graph(graph.text)
+                    writer.write(_graph_record(graph, index))
+
+    def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
+        """Write the flush's record."""
+        with self._lock:
+            self._open(None).write(FlushRecord(self._index, before, emptied))
+
+    def on_note(self, what: str, detail: str) -> None:
+        """Write a note."""
+        with self._lock:
+            self._open(None).write(NoteRecord(self._index, what, detail))
+
+    def _open(self, rank: int | None) -> RunWriter:
+        if self._writer is None:
+            process = self._process_record(_early_rank() if rank is None else rank)
+            self._writer = RunWriter(self.folder, process, self.options.max_bytes)
+        return self._writer
+
+    def _process_record(self, rank: int) -> ProcessRecord:
+        import torch_xla.runtime
+
+        return ProcessRecord(
+            format=FORMAT_VERSION,
+            rank=rank,
+            world_size=int(torch_xla.runtime.world_size()),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started=self._started,
+            argv=tuple(sys.argv),
+            level=self.options.level,
+            versions=(("python", platform.python_version()), *_versions()),
+        )
+
+    def forget(self) -> None:
+        """In a forked child: leave the parent's file to the parent and start afresh."""
+        self._lock = threading.RLock()
+        if self._writer is not None:
+            self._writer.abandon()
+        self._writer = None
+        self._index = 0
+        self._steps.clear()
+        self._stored.clear()
+        self.totals = Totals()
+        self._started = time.time()
+
+    def close(self) -> None:
+        """Close the file and say in one line what was seen."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            if writer is None:
+                return
+            dropped = writer.dropped
+            if (dropped.syncs or dropped.graphs or dropped.other) and not writer.closed:
+                writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))
+            writer.close()
+            if self.options.summary:
+                totals = self.totals
+                say(
+                    f"{totals.steps} steps, {totals.compiles} compiles, "
+                    f"{totals.seconds:.1f} s compiling; see: xlagraph explain {self.folder}"
+                )
+
+
+def _early_rank() -> int:
+    import torch_xla.runtime
+
+    return int(torch_xla.runtime.global_ordinal())
+
+
+def _versions() -> list[tuple[str, str]]:
+    found = []
+    for package in _PACKAGES:
+        try:
+            found.append((package, version(package)))
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _sync_record(event: SyncEvent, index: int, step: int) -> SyncRecord:
+    return SyncRecord(
+        index=index,
+        step=step,
+        rank=event.rank,
+        time=event.time,
+        seconds=event.seconds,
+        kind=event.kind,
+        entry=event.entry,
+        outcome=event.outcome,
+        compile_seconds=event.compile_seconds,
+        graphs=event.ran,
+        graph_is_inferred=event.is_inferred,
+        fingerprint=event.fingerprint,
+        call_site=event.call_site,
+        live_tensors=event.live_tensors,
+        buckets=event.buckets,
+    )
+
+
+def _graph_record(graph: CompiledGraph, sync: int) -> GraphRecord:
+    key: tuple[tuple[str, str], ...] = ()
+    if graph.analysis is not None:
+        key = (
+            ("graph_hash", graph.analysis.graph_hash),
+            ("computation_hash", graph.analysis.computation_hash),
+            ("inputs", str(graph.analysis.inputs)),
+            ("outputs", str(graph.analysis.outputs)),
+        )
+    return GraphRecord(
+        digest=graph.digest,
+        sync=sync,
+        module=graph.module,
+        bytes=len(graph.text),
+        key=key,
+        parameters=graph.parameters,
+        outputs=graph.outputs,
+    )

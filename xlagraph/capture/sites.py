@@ -1,0 +1,105 @@
+"""Where in the user's program a sync was asked for, and through which torch_xla function."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from functools import lru_cache
+from types import CodeType, FrameType
+
+from xlagraph.run.records import Frame
+
+MAX_FRAMES = 8
+"""User frames kept for a call site, innermost first."""
+_MAX_WALK = 200
+_PACKAGES = ("/torch/", "/torch_xla/", "/xlagraph/", "/_pytest/", "/pluggy/")
+
+# (file suffix, function) of torch_xla's ways into a sync, outermost wins.
+_ENTRIES = {
+    ("torch_xla/torch_xla.py", "sync"): "sync",
+    ("core/xla_model.py", "mark_step"): "mark_step",
+    ("core/xla_model.py", "optimizer_step"): "optimizer_step",
+    ("core/xla_model.py", "unlazy"): "unlazy",
+    ("core/xla_model.py", "_maybe_convert_to_cpu"): "save",
+    ("utils/serialization.py", "_rewrite_data"): "save",
+    ("distributed/parallel_loader.py", "next"): "parallel_loader",
+    ("distributed/parallel_loader.py", "__next__"): "parallel_loader",
+    ("debug/profiler.py", "__exit__"): "profiler_step",
+    ("torch_xla/torch_xla.py", "_clear_pending_ops_before_compile"): "compile_begin",
+    ("torch_xla/torch_xla.py", "_compile"): "compile",
+    ("_dynamo/dynamo_bridge.py", "extract_graph_helper"): "dynamo_extract",
+    ("_dynamo/dynamo_bridge.py", "optimized_mod"): "dynamo_inputs",
+    ("experimental/gradient_accumulation.py", "_gradient_accumulation"): "gradient_accumulation",
+}
+
+
+@lru_cache(maxsize=4096)
+def _classify(code: CodeType) -> tuple[bool, str]:
+    """Whether a frame of ``code`` is the user's, and the entry that it is, or ``""``."""
+    file = code.co_filename
+    if file.startswith("<frozen ") or any(part in file for part in _PACKAGES):
+        for (suffix, function), entry in _ENTRIES.items():
+            if code.co_name == function and file.endswith(suffix):
+                return False, entry
+        return False, ""
+    return True, ""
+
+
+class SiteReader:
+    """Reads call sites; remembers those seen, so that a stable step's costs a few lookups."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[tuple[Frame, ...], str]] = {}
+
+    def read(self, frame: FrameType | None) -> tuple[tuple[Frame, ...], str]:
+        """User frames at and above ``frame``, and the outermost torch_xla entry passed."""
+        key: list[object] = []
+        frames: list[FrameType] = []
+        entry = ""
+        walked = 0
+        while frame is not None and walked < _MAX_WALK and len(frames) < MAX_FRAMES:
+            code = frame.f_code
+            is_user, found = _classify(code)
+            if is_user:
+                frames.append(frame)
+                key.append(code)
+                key.append(frame.f_lasti)
+            elif found and not frames:
+                entry = found
+            frame = frame.f_back
+            walked += 1
+        if not frames:
+            return self._foreign(), entry
+        key.append(entry)
+        known = self._known.get(tuple(key))
+        if known is None:
+            known = (tuple(map(_frame, frames)), entry)
+            self._known[tuple(key)] = known
+        return known
+
+    def _foreign(self) -> tuple[Frame, ...]:
+        """The frames of the thread that runs backward, for a call from an autograd thread.
+
+        Autograd's own threads start in C++: their Python stack holds the hook's frames
+        only, while the user's ``backward()`` waits in another thread.
+        """
+        here = threading.get_ident()
+        for thread, frame in sys._current_frames().items():  # noqa: SLF001 - no public way
+            if thread != here and _runs_backward(frame):
+                return self.read(frame)[0]
+        return ()
+
+
+def _runs_backward(frame: FrameType | None) -> bool:
+    for _ in range(_MAX_WALK):
+        if frame is None:
+            return False
+        code = frame.f_code
+        if code.co_name == "_engine_run_backward" and code.co_filename.endswith("graph.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _frame(frame: FrameType) -> Frame:
+    return Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)

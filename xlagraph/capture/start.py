@@ -1,0 +1,42 @@
+"""Begin the capture that the environment asks for, in two halves around torch_xla's import."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlagraph.capture import process
+from xlagraph.capture.dump import Dump
+from xlagraph.capture.folder import choose_folder
+from xlagraph.capture.options import OptionError, Options, options_from
+from xlagraph.capture.patches import say
+from xlagraph.capture.session import Session
+
+
+@dataclass(slots=True)
+class Start:
+    """The first half: the folder is chosen and the flags are set."""
+
+    options: Options
+    folder: Path
+    dump: Dump
+
+    @classmethod
+    def from_environment(cls) -> Start | None:
+        """Read ``XLAGRAPH*``; None, with a line on standard error, when it cannot be done."""
+        try:
+            options = options_from(os.environ)
+            folder = choose_folder(options)
+            return cls(options, folder, process.make_dump(folder))
+        except (OptionError, OSError) as error:
+            say(f"nothing is captured: {error}")
+            return None
+
+    def finish(self) -> None:
+        """The second half: hooks in, session listening."""
+        try:
+            hub = process.ensure_hub(self.dump, self.options.arm_steps)
+            process.add_sink(hub, Session(self.options, self.folder))
+        except Exception as error:  # noqa: BLE001 - the program must start whatever happens
+            say(f"nothing is captured: {type(error).__name__}: {error}")

@@ -1,0 +1,131 @@
+"""Read a run folder back: ``read_run(path)`` gives a frozen :class:`Run`.
+
+A process may have been killed while it wrote: an incomplete last line is counted, not an
+error. So is a line of an unknown type. Only a folder without any record file is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import zstandard
+
+from xlagraph.run.codec import LineDecoder, RecordError
+from xlagraph.run.records import (
+    FORMAT_VERSION,
+    FlushRecord,
+    GraphRecord,
+    NoteRecord,
+    ProcessRecord,
+    Record,
+    SyncRecord,
+)
+from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS
+
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+class RunError(Exception):
+    """A path that is not a run folder, or a graph that is not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What one process recorded, in the order it happened."""
+
+    file: str
+    record: ProcessRecord
+    syncs: tuple[SyncRecord, ...]
+    graphs: tuple[GraphRecord, ...]
+    flushes: tuple[FlushRecord, ...]
+    notes: tuple[NoteRecord, ...]
+    unread_lines: int
+    """Lines that could not be read: a half-written tail, damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A whole run folder: its processes by rank, and its graphs on demand."""
+
+    path: Path
+    processes: tuple[Process, ...]
+
+    def graph_text(self, digest: str) -> str:
+        """The module text stored under ``digest``.
+
+        Raises:
+            RunError: the graph is not in the folder (a size limit, a killed process), or
+                its file is damaged.
+        """
+        path = self.path / GRAPHS / (digest + GRAPH_SUFFIX)
+        try:
+            packed = path.read_bytes()
+            return zstandard.ZstdDecompressor().decompress(packed).decode()
+        except FileNotFoundError as error:
+            raise RunError(f"{self.path}: graph {digest} is not in the run folder") from error
+        except (zstandard.ZstdError, UnicodeDecodeError) as error:
+            raise RunError(f"{path}: damaged graph: {error}") from error
+
+    def digests(self) -> tuple[str, ...]:
+        """Digests of every graph in the folder, sorted."""
+        files = (self.path / GRAPHS).glob("*" + GRAPH_SUFFIX)
+        return tuple(sorted(file.name.removesuffix(GRAPH_SUFFIX) for file in files))
+
+
+def read_run(path: str | Path) -> Run:
+    """Read the run folder at ``path``.
+
+    Raises:
+        RunError: no such folder, no record file in it, or a newer format.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no such run folder")
+    files = sorted(folder.glob("records-*.jsonl"))
+    if not files:
+        raise RunError(f"{folder}: not a run folder: it has no records-*.jsonl file")
+    found = [process for process in map(_read_process, files) if process is not None]
+    if not found:
+        raise RunError(f"{folder}: no record file has a readable first line")
+    found.sort(key=lambda process: (process.record.rank, process.record.started, process.file))
+    return Run(folder, tuple(found))
+
+
+def _read_process(file: Path) -> Process | None:
+    decoder = LineDecoder()
+    records: dict[type[Record], list[Record]] = {}
+    unread = 0
+    with file.open("rb") as stream:
+        for raw in stream:
+            try:
+                record = decoder.decode(raw.decode())
+            except (RecordError, UnicodeDecodeError):
+                unread += 1
+                continue
+            if record is not None:
+                records.setdefault(type(record), []).append(record)
+    heads = _of(records, ProcessRecord)
+    if not heads:
+        return None
+    if heads[0].format > FORMAT_VERSION:
+        raise RunError(
+            f"{file}: format {heads[0].format} is newer than {FORMAT_VERSION}: update xlagraph"
+        )
+    return Process(
+        file=file.name,
+        record=heads[0],
+        syncs=_of(records, SyncRecord),
+        graphs=_of(records, GraphRecord),
+        flushes=_of(records, FlushRecord),
+        notes=_of(records, NoteRecord),
+        unread_lines=unread,
+    )
+
+
+def _of(
+    records: dict[type[Record], list[Record]], kind: type[RecordType]
+) -> tuple[RecordType, ...]:
+    return tuple(record for record in records.get(kind, ()) if isinstance(record, kind))

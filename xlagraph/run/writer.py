@@ -1,0 +1,165 @@
+"""Append records and store graphs in a run folder, within a bound on bytes.
+
+Each record is one ``write`` of whole lines to a file opened for appending: what was written
+survives ``kill -9``, and processes that share a folder never share a file. Graphs are named
+by digest and put in place by an atomic rename, so equal graphs of many ranks are stored once.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+from xlagraph.run.codec import SyncEncoder, encode
+from xlagraph.run.records import NoteRecord, ProcessRecord, Record, SyncRecord
+
+GRAPHS = "graphs"
+GRAPH_SUFFIX = ".hlo.zst"
+HIT_SHARE = 0.5
+"""Cache hits stop being recorded at this share of the limit: compiles matter more."""
+
+
+def digest_text(text: bytes) -> str:
+    """Hex BLAKE2b-128 of a module's text: the name it is stored by."""
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def record_file_name(process: ProcessRecord) -> str:
+    """The name of the record file of ``process``, unlike any other process's."""
+    host = re.sub(r"[^A-Za-z0-9_.]", "_", process.host) or "host"
+    return f"records-{process.rank}-{host}-{process.pid}.jsonl"
+
+
+@dataclass(slots=True)
+class Dropped:
+    """What the bound on bytes kept out of the folder."""
+
+    syncs: int = 0
+    graphs: int = 0
+    other: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.syncs} syncs, {self.graphs} graphs, {self.other} other records"
+
+
+class RunWriter:
+    """One process's part of a run folder.
+
+    Raises:
+        OSError: from the constructor, when the folder cannot be made or written. Later
+            failures to write (disk full) raise once and close the writer.
+    """
+
+    def __init__(self, folder: Path, process: ProcessRecord, max_bytes: int) -> None:
+        self.folder = folder
+        self.process = process
+        self.max_bytes = max_bytes
+        self.written = 0
+        self.dropped = Dropped()
+        self._full_noted = False
+        self._encoder = SyncEncoder()
+        self._compressor = zstandard.ZstdCompressor(level=3)
+        (folder / GRAPHS).mkdir(parents=True, exist_ok=True)
+        self.file = self._fresh_name()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._descriptor: int | None = os.open(self.file, flags, 0o644)
+        self._append(encode(process))
+
+    def _fresh_name(self) -> Path:
+        """A pid comes back after a reboot or in another container: never share a file."""
+        path = self.folder / record_file_name(self.process)
+        number = 2
+        while path.exists():
+            stem = record_file_name(self.process).removesuffix(".jsonl")
+            path = self.folder / f"{stem}.{number}.jsonl"
+            number += 1
+        return path
+
+    @property
+    def closed(self) -> bool:
+        """True after ``close`` or after a write failed."""
+        return self._descriptor is None
+
+    def _append(self, lines: str) -> None:
+        if self._descriptor is None:
+            return
+        data = (lines + "\n").encode()
+        try:
+            done = os.write(self._descriptor, data)
+            if done != len(data):
+                raise OSError(errno.ENOSPC, "short write", str(self.file))
+        except OSError:
+            self.close()
+            raise
+        self.written += len(data)
+
+    def write(self, record: Record) -> None:
+        """Append ``record``, or count it as dropped when the folder's bound is reached.
+
+        Raises:
+            OSError: the disk is full or gone; the writer is closed then.
+        """
+        is_sync = isinstance(record, SyncRecord)
+        share = HIT_SHARE if isinstance(record, SyncRecord) and not record.compile_seconds else 1
+        if self.written >= self.max_bytes * share:
+            self._note_full(record.index if isinstance(record, SyncRecord) else 0)
+            if is_sync:
+                self.dropped.syncs += 1
+            else:
+                self.dropped.other += 1
+            return
+        self._append(self._encoder.encode(record) if is_sync else encode(record))
+
+    def _note_full(self, sync: int) -> None:
+        if not self._full_noted:
+            self._full_noted = True
+            detail = f"{self.written} of {self.max_bytes} bytes written: cache hits are dropped"
+            self._append(encode(NoteRecord(sync, "limit", detail)))
+
+    def note_end(self, note: NoteRecord) -> None:
+        """Append a last note, whatever the bound.
+
+        Raises:
+            OSError: the disk is full or gone.
+        """
+        self._append(encode(note))
+
+    def store_graph(self, text: bytes) -> str:
+        """Store a module's text once; its digest, also when the bound kept it out.
+
+        Raises:
+            OSError: the disk is full or gone.
+        """
+        digest = digest_text(text)
+        path = self.folder / GRAPHS / (digest + GRAPH_SUFFIX)
+        if path.exists() or self.closed:
+            return digest
+        packed = self._compressor.compress(text)
+        if self.written + len(packed) > self.max_bytes:
+            self.dropped.graphs += 1
+            return digest
+        partial = path.with_name(f".{digest}.{os.getpid()}.{id(self):x}")
+        try:
+            partial.write_bytes(packed)
+            partial.replace(path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        self.written += len(packed)
+        return digest
+
+    def close(self) -> None:
+        """Close the file; does nothing the second time."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def abandon(self) -> None:
+        """Forget the file in a forked child: the parent goes on writing it."""
+        self.close()
