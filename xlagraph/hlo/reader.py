@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError, Location, Source
 from xlagraph.graph import Attributes, Computation, Module, StackTables
-from xlagraph.hlo.attributes import Unbalanced, read_attributes, split_fields
+from xlagraph.hlo.attributes import read_attributes, split_fields
+from xlagraph.hlo.scan import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ _TABLE_ROW = re.compile(r'[ \t]*+(\d+) (?:"((?:[^"\\]|\\.)*)"|\{([^{}]*)\})[ \t]
 _PAYLOAD_OPCODES = frozenset({"parameter", "constant"})
 
 
-class _NotPlain(Exception):
+class _NotPlainError(Exception):
     """The text is not in the plain form that the fast way reads."""
 
 
@@ -97,7 +98,7 @@ def _read_header(source: Source) -> tuple[str, tuple[tuple[str, str], ...], Stac
     end = len(source.text) if end < 0 else end
     try:
         fields = split_fields(source.text, match.end(), end)
-    except Unbalanced as error:
+    except MalformedError as error:
         raise InputError(str(error), Location(source, error.offset)) from None
     tables, pos = _read_tables(source.text, end)
     return match[1], tuple(fields), tables, pos
@@ -133,7 +134,7 @@ def _read_computation(source: Source, columns: _Columns, pos: int) -> int:
         raise InputError("expected '}' at the end of the computation", Location(source, len(text)))
     rows = _INSTRUCTION.findall(text, begin, end + 1)
     if len(rows) != text.count("\n", begin, end + 1):
-        raise _NotPlain
+        raise _NotPlainError
     start = len(columns.names)
     line = source.first_line + text.count("\n", 0, begin)
     root = _append_rows(columns, rows)
@@ -203,15 +204,13 @@ def _append_rows(columns: _Columns, rows: Sequence[tuple[str, ...]]) -> int:
 def _bare_names(arguments: str) -> list[str]:
     """Operand names without sigils, each maybe behind its shape."""
     if "(" in arguments:
-        raise _NotPlain
+        raise _NotPlainError
     if "/*" in arguments:
         arguments = _COMMENT.sub("", arguments)
     return [argument.rpartition(" ")[2] for argument in arguments.split(", ")]
 
 
-def _link(
-    columns: _Columns, number: int, attributes: Attributes, numbers: dict[str, int]
-) -> None:
+def _link(columns: _Columns, number: int, attributes: Attributes, numbers: dict[str, int]) -> None:
     if attributes.callees:
         columns.callees[number] = tuple(
             columns.computation_numbers[callee]

@@ -1,0 +1,119 @@
+"""Scanning helpers for every reader here: white space, comments, balanced values.
+
+All of them work on a text and offsets, copy nothing, and take time linear in what they pass.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_DEPTH = 100
+"""Nesting that the readers follow; XLA's own output stays far below it."""
+
+NAME = re.compile(r"[A-Za-z_][\w.\-]*+")
+"""A name without its sigil."""
+SIGIL_NAME = re.compile(r"%?+([A-Za-z_0-9][\w.\-]*+)")
+"""A name with or without its sigil; group 1 is the bare name."""
+
+_SPACE = re.compile(r"(?:\s++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
+_PLAIN = re.compile(r"[^,{}()\[\]\"'/]++")
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"' + r"|'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.S)
+_LINE = re.compile(r"[^\r\n]*+")
+_CLOSERS = {"{": "}", "(": ")", "[": "]"}
+
+
+class MalformedError(ValueError):
+    """Text that does not fit; `offset` tells where. The readers turn it into `InputError`."""
+
+    def __init__(self, message: str, offset: int):
+        super().__init__(message)
+        self.offset = offset
+
+
+def skip_space(text: str, pos: int) -> int:
+    """Offset behind white space and comments; an open comment is not passed over."""
+    match = _SPACE.match(text, pos)
+    return match.end() if match else pos
+
+
+def string_end(text: str, pos: int, end: int) -> int:
+    """Offset behind the quoted string that begins at `pos`.
+
+    Raises:
+        MalformedError: the string is not closed.
+    """
+    string = _STRING.match(text, pos, end)
+    if not string:
+        raise MalformedError("string is not closed", pos)
+    return string.end()
+
+
+def value_end(text: str, start: int, end: int) -> int:
+    """Offset behind the value that begins at `start`: at a top-level comma or `end`.
+
+    Raises:
+        MalformedError: brackets or a string stay open at `end`, or close without opening.
+    """
+    stack: list[str] = []
+    pos = start
+    while pos < end:
+        plain = _PLAIN.match(text, pos, end)
+        if plain:
+            pos = plain.end()
+            if pos >= end:
+                break
+        if text[pos] == "," and not stack:
+            return pos
+        pos = _step(text, pos, end, stack)
+    if stack:
+        raise MalformedError(f"expected {stack[-1]!r}", end)
+    return end
+
+
+def bracket_end(text: str, start: int, end: int) -> int:
+    """Offset behind the bracket that closes the one at `start`.
+
+    Raises:
+        MalformedError: as `value_end`.
+    """
+    stack: list[str] = []
+    pos = _step(text, start, end, stack)
+    while stack:
+        plain = _PLAIN.match(text, pos, end)
+        pos = plain.end() if plain else pos
+        if pos >= end:
+            raise MalformedError(f"expected {stack[-1]!r}", end)
+        pos = _step(text, pos, end, stack)
+    return pos
+
+
+def _step(text: str, pos: int, end: int, stack: list[str]) -> int:
+    """Passes one string, comment, bracket or other character, keeping the open brackets."""
+    char = text[pos]
+    if char in "\"'":
+        return string_end(text, pos, end)
+    if char == "/":
+        return _slash_end(text, pos, end)
+    if char in _CLOSERS:
+        stack.append(_CLOSERS[char])
+        if len(stack) > MAX_DEPTH:
+            raise MalformedError(f"nested deeper than {MAX_DEPTH} levels", pos)
+    elif char in "})]":
+        if not stack:
+            raise MalformedError(f"unexpected {char!r}", pos)
+        if stack[-1] != char:
+            raise MalformedError(f"expected {stack[-1]!r}, found {char!r}", pos)
+        stack.pop()
+    return pos + 1
+
+
+def _slash_end(text: str, pos: int, end: int) -> int:
+    if text.startswith("/*", pos):
+        close = text.find("*/", pos + 2, end)
+        if close < 0:
+            raise MalformedError("comment is not closed", pos)
+        return close + 2
+    if text.startswith("//", pos):
+        line = _LINE.match(text, pos, end)
+        return line.end() if line else end
+    return pos + 1

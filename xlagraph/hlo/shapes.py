@@ -1,0 +1,159 @@
+"""Shapes: ``f32[2,<=4]{1,0:T(8,128)}``, tuples, tokens and buffers as values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from xlagraph.errors import InputError, Location, Source
+from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, skip_space
+
+UNBOUNDED = -1
+"""Stands in `Shape.dimensions` for a dimension that is printed ``?``."""
+
+_ARRAY = re.compile(r"([A-Za-z][A-Za-z0-9]*+)\[([^\[\]]*+)\]")
+_DIMENSION = re.compile(r"\s*+(?:(<=)?+(\d{1,18})|(\?)(?:<=(\d{1,18}))?+)\s*+\Z")
+_BYTES = re.compile(r"(?:[a-z]+?)(\d++)")
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape. Tuples and buffers hold their parts; all other shapes have none."""
+
+    element_type: str
+    """``f32``, ``pred``, ``token``, ``opaque``, ...; ``tuple`` or ``buffer`` with `parts`."""
+    dimensions: tuple[int, ...] = ()
+    """Sizes; the bound of a dynamic dimension, `UNBOUNDED` where none is known."""
+    dynamic: tuple[bool, ...] = ()
+    """For each dimension, whether its size is known at run time only."""
+    layout: str = ""
+    """Layout text with its braces, ``""`` where none is printed."""
+    parts: tuple[Shape, ...] = ()
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether this is a tuple, the empty one included."""
+        return self.element_type == "tuple"
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of an array (dynamic dimensions at their bounds)."""
+        count = 1
+        for dimension in self.dimensions:
+            count *= max(dimension, 0)
+        return count
+
+    def byte_size(self) -> int:
+        """Bytes of the array or of all tuple parts, packed; 0 for tokens and opaque values."""
+        if self.parts:
+            return sum(part.byte_size() for part in self.parts)
+        return (self.elements * element_bits(self.element_type) + 7) // 8
+
+    def without_layout(self) -> str:
+        """The shape's text with no layout anywhere in it."""
+        return _shape_text(self, with_layout=False)
+
+    def __str__(self) -> str:
+        return _shape_text(self, with_layout=True)
+
+
+def _shape_text(shape: Shape, *, with_layout: bool) -> str:
+    if shape.element_type in ("tuple", "buffer"):
+        inner = ", ".join(_shape_text(part, with_layout=with_layout) for part in shape.parts)
+        return f"b({inner})" if shape.element_type == "buffer" else f"({inner})"
+    sizes = [
+        "?" if size == UNBOUNDED else f"<={size}" if dynamic else str(size)
+        for size, dynamic in zip(shape.dimensions, shape.dynamic, strict=True)
+    ]
+    return f"{shape.element_type}[{','.join(sizes)}]{shape.layout if with_layout else ''}"
+
+
+def element_bits(element_type: str) -> int:
+    """Bits of one element; 0 for types that hold no data or are unknown."""
+    if element_type == "pred":
+        return 8
+    match = _BYTES.match(element_type)
+    return int(match[1]) if match and len(match[1]) <= 4 else 0
+
+
+@lru_cache(maxsize=65536)
+def read_shape(text: str) -> Shape:
+    """Reads the text of one shape; equal texts give the same object.
+
+    Raises:
+        InputError: the text is not a shape.
+    """
+    try:
+        shape, end = parse_shape(text, skip_space(text, 0), len(text))
+    except MalformedError as error:
+        raise InputError(str(error), Location(Source("<shape>", text), error.offset)) from None
+    end = skip_space(text, end)
+    if end != len(text):
+        raise InputError("expected the end of the shape", Location(Source("<shape>", text), end))
+    return shape
+
+
+def parse_shape(text: str, pos: int, end: int, depth: int = 0) -> tuple[Shape, int]:
+    """Reads the shape that begins at `pos`; returns it and the offset behind it.
+
+    Raises:
+        MalformedError: there is no shape at `pos`.
+    """
+    if depth > MAX_DEPTH:
+        raise MalformedError(f"nested deeper than {MAX_DEPTH} levels", pos)
+    if text.startswith("(", pos):
+        parts, pos = _parse_parts(text, pos + 1, end, depth)
+        return Shape("tuple", parts=parts), pos
+    if text.startswith("b(", pos):
+        parts, pos = _parse_parts(text, pos + 2, end, depth)
+        return Shape("buffer", parts=parts), pos
+    match = _ARRAY.match(text, pos, end)
+    if not match:
+        raise MalformedError("expected a shape", pos)
+    sizes, dynamic = _dimensions(match[2], match.start(2))
+    pos = layout_end(text, match.end(), end)
+    return Shape(match[1], sizes, dynamic, text[match.end() : pos]), pos
+
+
+def layout_end(text: str, pos: int, end: int) -> int:
+    """Offset behind the layout that may stand at `pos`, directly behind a shape's ``]``.
+
+    Raises:
+        MalformedError: the layout is not closed.
+    """
+    return bracket_end(text, pos, end) if text.startswith("{", pos) else pos
+
+
+def _parse_parts(text: str, pos: int, end: int, depth: int) -> tuple[tuple[Shape, ...], int]:
+    parts: list[Shape] = []
+    pos = skip_space(text, pos)
+    while not text.startswith(")", pos):
+        if parts:
+            if not text.startswith(",", pos):
+                raise MalformedError("expected ',' or ')'", pos)
+            pos = skip_space(text, pos + 1)
+        part, pos = parse_shape(text, pos, end, depth + 1)
+        parts.append(part)
+        pos = skip_space(text, pos)
+    return tuple(parts), pos + 1
+
+
+def _dimensions(text: str, offset: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    if "/" in text:
+        text = _COMMENT.sub("", text)
+    if not text.strip():
+        return (), ()
+    sizes: list[int] = []
+    dynamic: list[bool] = []
+    for part in text.split(","):
+        match = _DIMENSION.match(part)
+        if not match:
+            raise MalformedError(
+                "expected a dimension: a number, '<=' and a number, or '?'", offset
+            )
+        size = match[2] or match[4]
+        sizes.append(int(size) if size else UNBOUNDED)
+        dynamic.append(bool(match[1] or match[3]))
+    return tuple(sizes), tuple(dynamic)
