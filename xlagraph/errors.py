@@ -65,3 +65,7 @@ class InputError(XlagraphError):
     def __str__(self) -> str:
         at = self.location
         return f"{at.source.name}:{at.line}:{at.column}: {self.message}\n{at.excerpt()}"
+
+
+class SpecError(XlagraphError):
+    """A name on the command line (``FILE``, ``FILE:3``, ...) that opens nothing, or too much."""

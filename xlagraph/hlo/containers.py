@@ -1,0 +1,262 @@
+"""Opening any input by one name: files, dump folders, run folders, standard input.
+
+A *spec* names one module::
+
+    FILE            the only module of a file (plain, .gz or .zst)
+    FILE:3          its third entry (1-based); FILE:-1 is the last one
+    FILE:IrToHlo.7  the entry with that module name
+    FILE:4f9b97     the entry whose graph hash begins so
+    DIR:11          module_0011 of an --xla_dump_to folder, before optimization
+    DIR:11:after    the same module after optimization
+    RUN:4f9b97      the graph of a run folder whose digest begins so
+    -               standard input; -:3 and so on as for files
+
+Entries are found without reading the modules; `Entry.load` reads one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xlagraph.errors import Source, SpecError
+from xlagraph.hlo.content import Content, standard_input
+from xlagraph.hlo.sections import NO_PREAMBLE, Dropped, Preamble, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xlagraph.graph import Module, SourceFrame
+
+_DUMP_FILE = re.compile(
+    r"(?:\d+\.)?module_(\d{1,9})\.(.+)\.(?:[\w.]*_)?(before|after)_optimizations\.(?:txt|hlo)(?:\.gz|\.zst)?"
+)
+_GRAPH_FILE = re.compile(r"([0-9a-f]{6,})\.hlo(?:\.zst|\.gz)?")
+_NUMBER = re.compile(r"-?\d{1,9}")
+_RANK_SUFFIX = re.compile(r"\.(\d{1,6})(?:\.gz|\.zst)?")
+_HASH_PREFIX = 4
+"""Characters of a hash that a spec has to give at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One module in an input: where it is and what its surroundings say about it."""
+
+    file: str
+    ordinal: int
+    """1-based position in the file; the module number NNNN in a dump folder."""
+    kind: str
+    """``hlo``, ``lazy-ir``, ``dot``, ``stablehlo``, ``proto`` or ``unknown``."""
+    module: str
+    start: int
+    stop: int
+    """Byte offsets in the (decompressed) file; `stop` is -1 for a file that is all module."""
+    line: int
+    """Line of the module's first line in the file (1-based)."""
+    graph_hash: str = ""
+    stage: str = ""
+    """``before`` or ``after`` optimization in a dump folder, else ``""``."""
+    rank: int | None = None
+    """The ordinal that torch_xla appends to a save-tensors file's name."""
+    preamble: Preamble = NO_PREAMBLE
+    _content: Content = field(default=Content(""), repr=False, compare=False)
+
+    @property
+    def frames(self) -> tuple[SourceFrame, ...]:
+        """Python frames of the sync that wrote the graph, innermost first."""
+        return self.preamble.frames
+
+    @property
+    def spec(self) -> str:
+        """The name by which `load` opens this entry."""
+        return self.file if self.stop < 0 else f"{self.file}:{self.ordinal}"
+
+    def source(self) -> Source:
+        """The module's text with its place in the file."""
+        stop = self.stop if self.stop >= 0 else len(self._content.data)
+        return Source(self.file, self._content.text(self.start, stop), self.line)
+
+    def load(self) -> Module:
+        """Reads the module.
+
+        Raises:
+            InputError: the text is not what its kind says.
+            SpecError: the file cannot be read, or is of a kind that has to be converted first.
+        """
+        from xlagraph.hlo.kinds import read_entry
+
+        return read_entry(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All entries of an input, and an account of everything that is not among them."""
+
+    entries: tuple[Entry, ...]
+    dropped: tuple[Dropped, ...] = ()
+    ignored: int = 0
+    """Files of a folder that hold no module (.ll, .o, reports, ...)."""
+
+    def pairs(self) -> tuple[tuple[Entry | None, Entry | None], ...]:
+        """Each module of a dump folder before and after optimization, in module order."""
+        both: dict[tuple[int, str], list[Entry | None]] = {}
+        for entry in self.entries:
+            pair = both.setdefault((entry.ordinal, entry.module), [None, None])
+            pair[entry.stage == "after"] = entry
+        return tuple((before, after) for before, after in both.values())
+
+
+def open_entries(path: str) -> Listing:
+    """Lists the entries of a file, a folder or standard input (``-``) without reading them.
+
+    Raises:
+        SpecError: there is nothing at `path` that can be read.
+    """
+    if path != "-" and Path(path).is_dir():
+        return _list_folder(Path(path))
+    found = list(_scan_entries(path))
+    return Listing(
+        tuple(item for item in found if isinstance(item, Entry)),
+        tuple(item for item in found if isinstance(item, Dropped)),
+    )
+
+
+def load(spec: str) -> Module:
+    """Opens and reads the one module that a spec names; the call for every command.
+
+    Raises:
+        SpecError: the spec names no module, or several different ones.
+        InputError: the module cannot be read.
+    """
+    return find_entry(spec).load()
+
+
+def find_entry(spec: str) -> Entry:
+    """The entry that a spec names; a file is scanned no further than needed.
+
+    Raises:
+        SpecError: as `load`.
+    """
+    path, selector = split_spec(spec)
+    if path != "-" and Path(path).is_dir():
+        return _select(path, selector, _list_folder(Path(path)).entries)
+    if _NUMBER.fullmatch(selector) and int(selector) > 0:
+        count = 0
+        for item in _scan_entries(path):
+            if isinstance(item, Entry):
+                count += 1
+                if item.ordinal == int(selector):
+                    return item
+        raise SpecError(f"{path}: holds {count} modules, there is no {selector}")
+    return _select(path, selector, open_entries(path).entries)
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """A spec's path and selector (``""`` without one).
+
+    Raises:
+        SpecError: nothing exists under any reading of the spec.
+    """
+    path, selector = spec, ""
+    while True:
+        if path == "-" or Path(path).exists():
+            return path, selector
+        path, colon, last = path.rpartition(":")
+        if not colon:
+            raise SpecError(f"{spec}: no such file or folder")
+        selector = f"{last}:{selector}" if selector else last
+
+
+def _scan_entries(path: str) -> Iterator[Entry | Dropped]:
+    content = standard_input() if path == "-" else Content(path)
+    suffix = _RANK_SUFFIX.search(path)
+    ordinal = 0
+    for piece in scan(content):
+        if isinstance(piece, Dropped):
+            yield piece
+            continue
+        ordinal += 1
+        yield Entry(
+            content.name,
+            ordinal,
+            piece.kind,
+            piece.module,
+            piece.start,
+            piece.stop,
+            piece.line,
+            piece.preamble.graph_hash,
+            rank=int(suffix[1]) if suffix else None,
+            preamble=piece.preamble,
+            _content=content,
+        )
+
+
+def _list_folder(folder: Path) -> Listing:
+    """Entries of an --xla_dump_to folder or of a run folder, by number and stage."""
+    graphs = folder / "graphs"
+    if graphs.is_dir():
+        return _list_graphs(graphs)
+    entries: list[Entry] = []
+    ignored = 0
+    for path in sorted(folder.iterdir()):
+        match = _DUMP_FILE.fullmatch(path.name)
+        if not match:
+            ignored += 1
+            continue
+        number, module, stage = int(match[1]), match[2], match[3]
+        content = Content(str(path))
+        entries.append(
+            Entry(str(path), number, "hlo", module, 0, -1, 1, stage=stage, _content=content)
+        )
+    entries.sort(key=lambda entry: (entry.ordinal, entry.module, entry.stage != "before"))
+    return Listing(tuple(entries), (), ignored)
+
+
+def _list_graphs(graphs: Path) -> Listing:
+    entries: list[Entry] = []
+    ignored = 0
+    for path in sorted(graphs.iterdir()):
+        match = _GRAPH_FILE.fullmatch(path.name)
+        if not match:
+            ignored += 1
+            continue
+        content = Content(str(path))
+        entries.append(
+            Entry(str(path), len(entries) + 1, "hlo", "", 0, -1, 1, match[1], _content=content)
+        )
+    return Listing(tuple(entries), (), ignored)
+
+
+def _select(path: str, selector: str, entries: tuple[Entry, ...]) -> Entry:
+    if not entries:
+        raise SpecError(f"{path}: holds no module")
+    selector, _, stage = selector.partition(":")
+    if stage not in ("", "before", "after"):
+        raise SpecError(f"{path}:{selector}:{stage}: expected 'before' or 'after', not {stage!r}")
+    entries = tuple(entry for entry in entries if entry.stage in (stage or "before", ""))
+    matches = _matches(selector, entries)
+    if not matches:
+        raise SpecError(f"{path}: no module is called {selector!r} (see `xlagraph list {path}`)")
+    hashes = {entry.graph_hash for entry in matches}
+    if len(matches) > 1 and (len(hashes) > 1 or "" in hashes):
+        some = ", ".join(entry.spec for entry in matches[:3])
+        raise SpecError(f"{path}: holds {len(matches)} modules to choose from: {some}, ...")
+    return matches[0]
+
+
+def _matches(selector: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    if not selector:
+        return entries
+    if _NUMBER.fullmatch(selector):
+        number = int(selector)
+        if number < 0:
+            return entries[number:][:1] if -number <= len(entries) else ()
+        numbered = tuple(entry for entry in entries if entry.ordinal == number)
+        if numbered:
+            return numbered
+    named = tuple(entry for entry in entries if entry.module == selector)
+    if named or len(selector) < _HASH_PREFIX:
+        return named
+    return tuple(entry for entry in entries if entry.graph_hash.startswith(selector))

@@ -1,0 +1,148 @@
+"""The bytes of an input, decompressed, as one memory map: nothing is read that is not used."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import mmap
+import sys
+import tempfile
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import zstandard
+
+from xlagraph.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+MAX_DECOMPRESSED = 1 << 36
+"""Bytes that a compressed input may unfold to (on disk, in the folder for temporary files)."""
+
+_CHUNK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_BOM = b"\xef\xbb\xbf"
+
+
+class Content:
+    """An input's bytes, opened at first use.
+
+    Plain files are mapped; compressed files and standard input go through a temporary file
+    that has no name, so that memory stays bounded and every slice is at hand.
+    """
+
+    def __init__(self, name: str, stream: IO[bytes] | None = None):
+        self.name = name
+        self.damage = ""
+        """Why the end of a compressed input is missing, or ``""``."""
+        self._stream = stream
+        self._map: mmap.mmap | bytes | None = None
+
+    @property
+    def data(self) -> mmap.mmap | bytes:
+        """The whole input; slices copy only what they cut.
+
+        Raises:
+            SpecError: the file cannot be read.
+        """
+        if self._map is None:
+            try:
+                self._map = self._open()
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise SpecError(f"{self.name}: cannot be read: {reason}") from None
+        return self._map
+
+    def text(self, start: int, stop: int) -> str:
+        """A slice as text; bytes that are not UTF-8 become U+FFFD."""
+        piece = self.data[start:stop]
+        if not start and piece.startswith(_BOM):
+            piece = piece[len(_BOM) :]
+        return piece.decode("utf-8", "replace")
+
+    def lines_between(self, start: int, stop: int) -> int:
+        """Number of line feeds in a slice, counted chunk by chunk."""
+        data = self.data
+        chunks = range(start, stop, _CHUNK)
+        return sum(data[at : min(at + _CHUNK, stop)].count(b"\n") for at in chunks)
+
+    def _open(self) -> mmap.mmap | bytes:
+        if self._stream is not None:
+            return self._spool(self._stream)
+        with Path(self.name).open("rb") as file:
+            if file.seekable():
+                magic = file.read(4)
+                file.seek(0)
+                if magic[:2] != _GZIP_MAGIC and magic != _ZSTD_MAGIC:
+                    return _mapped(file)
+            return self._spool(file)
+
+    def _spool(self, stream: IO[bytes]) -> mmap.mmap | bytes:
+        with tempfile.TemporaryFile() as spool:
+            size = 0
+            for chunk in self._decompressed(stream):
+                size += len(chunk)
+                if size > MAX_DECOMPRESSED:
+                    raise SpecError(f"{self.name}: unfolds to more than {MAX_DECOMPRESSED} bytes")
+                spool.write(chunk)
+            spool.flush()
+            return _mapped(spool)
+
+    def _decompressed(self, stream: IO[bytes]) -> Iterator[bytes]:
+        magic = stream.read(4)
+        whole = io.BufferedReader(_Prefixed(magic, stream), _CHUNK)
+        reader: io.BufferedIOBase | zstandard.ZstdDecompressionReader = whole
+        if magic[:2] == _GZIP_MAGIC:
+            reader = gzip.GzipFile(fileobj=whole)
+        elif magic == _ZSTD_MAGIC:
+            reader = zstandard.ZstdDecompressor().stream_reader(whole, read_across_frames=True)
+        while True:
+            try:
+                chunk = reader.read(_CHUNK)
+            except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+                self.damage = f"compressed data is damaged or cut off: {error}"
+                return
+            if not chunk:
+                return
+            yield chunk
+
+
+class _Prefixed(io.RawIOBase):
+    """A stream with some bytes put back in front."""
+
+    def __init__(self, prefix: bytes, rest: IO[bytes]):
+        self._prefix = prefix
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fills `buffer` from the prefix, then from the stream."""
+        view = memoryview(buffer).cast("B")
+        chunk = self._prefix[: len(view)]
+        if chunk:
+            self._prefix = self._prefix[len(chunk) :]
+        else:
+            chunk = self._rest.read(len(view))
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def _mapped(file: IO[bytes]) -> mmap.mmap | bytes:
+    """Maps a file; an empty one cannot be mapped."""
+    size = file.seek(0, io.SEEK_END)
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+
+@cache
+def standard_input() -> Content:
+    """Standard input, kept for all the entries that are cut from it."""
+    return Content("<stdin>", sys.stdin.buffer)
