@@ -71,6 +71,8 @@ class Dump:
             OSError: the folder cannot be read.
         """
         found: list[Module] = []
+        if not self.folder.is_dir():
+            return found  # deleted by the user: XLA makes it anew when it next compiles
         names = sorted(entry.name for entry in os.scandir(self.folder))
         for name in names:
             path = self.folder / name

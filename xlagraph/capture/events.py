@@ -19,6 +19,10 @@ class CompiledGraph:
     analysis: Analysis | None
     parameters: tuple[ParameterName, ...]
     outputs: tuple[str, ...]
+    tensor_ids: tuple[int, ...]
+    """torch_xla's ids of the pending tensors seen from Python; empty when not looked at."""
+    tensors_agree: bool
+    """True when those tensors are the module's outputs, by number and sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,13 @@ class SyncEvent:
 class Sink(Protocol):
     """Receives what the hub sees. Exceptions are caught by the hub and end the sink's calls."""
 
+    @property
+    def name(self) -> str:
+        """Tells this sink from others."""
+
+    def wants_deep(self) -> bool:
+        """Whether the step now running is to be looked at closely (level 2)."""
+
     def on_sync(self, event: SyncEvent) -> None:
         """A sync has ended."""
 
@@ -53,6 +64,9 @@ class Sink(Protocol):
 
     def on_note(self, what: str, detail: str) -> None:
         """Something that a reader of the run should know."""
+
+    def forget(self) -> None:
+        """The process was forked and this is the child: start afresh."""
 
     def close(self) -> None:
         """The capture ends."""

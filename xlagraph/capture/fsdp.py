@@ -14,17 +14,11 @@ from typing import Any
 
 from xlagraph.capture.names import Names, clean_name
 from xlagraph.capture.patches import Guard, Patches
+from xlagraph.capture.shapes import tensor_shape
 from xlagraph.run.records import BucketState
 
 MODULE = "torch_xla.distributed.fsdp.utils"
 CLASS = "BucketizedReduceScatter"
-_DTYPES = {
-    "torch.float32": "f32",
-    "torch.bfloat16": "bf16",
-    "torch.float16": "f16",
-    "torch.float64": "f64",
-}
-
 
 class Buckets:
     """Every live ``BucketizedReduceScatter`` of the process."""
@@ -95,6 +89,14 @@ class Buckets:
         """The buckets that hold tensors now."""
         return tuple(self.describe(one) for one in list(self._instances) if one.bucket)
 
+    def waiting_tensors(self) -> dict[int, str]:
+        """Names of the tensors in buckets, by Python ``id``: to be used at once and dropped."""
+        found: dict[int, str] = {}
+        for bucket in list(self._instances):
+            for tensor, name in zip(bucket.bucket, self.describe(bucket).tensors, strict=False):
+                found[id(tensor)] = f"waiting gradient of {name}"
+        return found
+
     def describe(self, bucket: Any) -> BucketState:
         """The bucket's contents, from host data only."""
         self._instances.add(bucket)
@@ -102,7 +104,7 @@ class Buckets:
         tensors: list[str] = []
         shapes: list[str] = []
         for tensor, callback in zip(bucket.bucket, bucket.callbacks, strict=False):
-            shape = _shape(tensor)
+            shape = tensor_shape(tensor)
             module, parameter = _closed_over(callback)
             if module is not None:
                 owner = owner or self._module_name(module)
@@ -123,9 +125,7 @@ class Buckets:
         return f"{type(bucket).__name__} {ordered.index(id(bucket))}"
 
     def _module_name(self, module: Any) -> str:
-        if not self._names.knows_module(module):
-            self._names.find_modules()
-        return self._names.module(module) or "root"
+        return self._names.settled_module(module) or "root"
 
     def _parameter_name(self, module: Any, parameter: Any) -> str:
         """``blocks.1.inner: weight shard``: the FSDP module's path and its own parameter."""
@@ -134,13 +134,6 @@ class Buckets:
         if not own:
             return ""
         return f"{self._module_name(module)}: {clean_name(own)} shard"
-
-
-def _shape(tensor: Any) -> str:
-    """The shape as HLO text writes it, such as ``f32[64,32]``."""
-    dtype = str(tensor.dtype)
-    sizes = ",".join(map(str, tensor.shape))
-    return f"{_DTYPES.get(dtype, dtype.removeprefix('torch.'))}[{sizes}]"
 
 
 def _closed_over(callback: Any) -> tuple[Any, Any]:

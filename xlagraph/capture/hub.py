@@ -1,7 +1,9 @@
 """The one place where hooks meet: sees each sync once and tells every sink.
 
 Two captures at once share the hooks, the dump folder and the counters. A stable step costs
-two counter reads on each side of the call, a remembered call site, and the sinks' own work.
+two counter reads on each side of the call, a remembered call site, and the sinks' own work;
+the costly looks (live tensors, flushes) happen only while the hub is armed: at the start,
+for some steps after each compile, and where a sink asks for them.
 """
 
 from __future__ import annotations
@@ -9,50 +11,65 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from xlagraph.capture.counters import Counters
-from xlagraph.capture.dump import Analysis, Dump
+from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Sink, SyncEvent
+from xlagraph.capture.evidence import Evidence
 from xlagraph.capture.fsdp import Buckets
+from xlagraph.capture.live import Pending
 from xlagraph.capture.names import Names
 from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.running import RunningGraphs
 from xlagraph.capture.sites import SiteReader
 from xlagraph.run.records import BucketState, Frame
-from xlagraph.run.writer import digest_text
+
+_WAYS_IN = (
+    ("_xla_step_marker", "step", "sync"),
+    ("_xla_sync_multi", "other", "sync_multi"),
+    ("_xla_sync_live_tensors", "other", "sync_live"),
+    ("_xla_warm_up_cache", "dynamo", "warm_up"),
+    ("_run_cached_graph", "dynamo", "run_cached"),
+)
+_VALUE_ENTRIES = frozenset({"unlazy", "save"})
 
 
 class _Call:
     """One hooked call, from its start to its end."""
 
-    __slots__ = ("buckets", "compiles", "entry", "frame", "hits", "kind", "shared", "time", "watch")
+    __slots__ = (
+        "buckets", "compiles", "entry", "frame", "hits", "kind", "pending", "shared", "time",
+        "watch",
+    )  # fmt: skip
 
-    def __init__(self, kind: str, entry: str, frame: FrameType) -> None:
+    def __init__(self, kind: str, entry: str, frame: FrameType | None) -> None:
         self.kind = kind
         self.entry = entry
-        self.frame: FrameType | None = frame
+        self.frame = frame
         self.time = time.time()
         self.watch = time.perf_counter()
         self.compiles = 0
         self.hits = 0
         self.buckets: tuple[BucketState, ...] = ()
+        self.pending: Pending | None = None
         self.shared = False
 
 
 class Hub:
     """Hooks and what they share, for one process."""
 
-    def __init__(self, dump: Dump | None, arm_steps: int) -> None:
-        self.dump = dump
+    def __init__(self, xlac: Any, dump: Dump | None, arm_steps: int) -> None:
         self.arm_steps = arm_steps
         self.sinks: list[Sink] = []
         self.guard = Guard(self._tell)
-        self.names = Names()
-        self.buckets = Buckets(self.names, self.guard, self._flushed)
+        self.counters = Counters(xlac)
+        names = Names()
+        self.buckets = Buckets(names, self.guard, self._flushed)
+        self.evidence = Evidence(xlac, dump, names, self.counters)
+        self._xlac = xlac
         self._patches = Patches()
         self._sites = SiteReader()
         self._running = RunningGraphs()
@@ -60,119 +77,135 @@ class Hub:
         self._lock = threading.RLock()
         self._inside = 0
         self._armed = arm_steps
-        self._counters: Counters | None = None
-        self._compiles = 0
-        self._hits = 0
-        self._compile_seconds = 0.0
+        self._compiles = self.counters.compiles()
+        self._hits = self.counters.hits()
 
-    def install(self, xlac: Any) -> None:
+    def install(self) -> None:
         """Patch ``_XLAC``'s ways into a sync."""
-        self._counters = Counters(xlac)
-        self._compiles, self._hits = self._counters.compiles(), self._counters.hits()
-        self._compile_seconds = self._counters.compile_seconds()
-        for name, kind, entry in (
-            ("_xla_step_marker", "step", "sync"),
-            ("_xla_sync_multi", "other", "sync_multi"),
-            ("_xla_sync_live_tensors", "other", "sync_live"),
-            ("_xla_warm_up_cache", "dynamo", "warm_up"),
-            ("_run_cached_graph", "dynamo", "run_cached"),
-        ):
-            self._patches.replace(xlac, name, self.wrapper(kind, entry))
+        for name, kind, entry in _WAYS_IN:
+            self._patches.replace(self._xlac, name, self.wrapper(kind, entry))
 
     def uninstall(self) -> None:
         """Take the hooks out again."""
         self.buckets.uninstall()
         self._patches.undo()
 
+    def begin(self) -> None:
+        """A sink joins: arm, and forget what happened while nobody listened."""
+        self._compiles, self._hits = self.counters.compiles(), self.counters.hits()
+        self.arm()
+
+    def arm(self) -> None:
+        """Look closely at the next steps."""
+        self._armed = self.arm_steps
+        self.buckets.armed = True
+
+    def after_fork(self) -> None:
+        """In a forked child: locks and threads of the parent are gone, its dump is not ours."""
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._inside = 0
+        self.evidence.dump = None
+
     def wrapper(self, kind: str, entry: str) -> Callable[[Any], Any]:
         """Makes the hooked form of a function that may sync."""
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def hooked(*arguments: Any, **options: Any) -> Any:
-                call = self.guard.run("sync", self._before, kind, entry)
+                call = self.guard.run("sync", self.before, kind, entry)
                 if call is None:
                     return original(*arguments, **options)
                 try:
                     return original(*arguments, **options)
                 finally:
-                    self.guard.run("sync", self._after, call)
-                    self._left()
+                    self.guard.run("sync", self.after, call)
+                    self.left()
 
             return hooked
 
         return make
 
-    def _before(self, kind: str, entry: str) -> _Call | None:
-        if not self.sinks or getattr(self._local, "busy", False):
+    def before(self, kind: str, entry: str) -> _Call | None:
+        """A hooked call begins; to be run by the guard, itself run by the hooked function."""
+        if getattr(self._local, "busy", False) or not (self.sinks or self.evidence.dump):
             return None
-        counters = self._counters
-        assert counters is not None
-        # Frames: _before, Guard.run, hooked, then the caller.
+        # Frames: before, Guard.run, hooked, then the caller.
         call = _Call(kind, entry, sys._getframe(3))  # noqa: SLF001 - no public way
-        compiles, hits = counters.compiles(), counters.hits()
+        compiles, hits = self.counters.compiles(), self.counters.hits()
         if (compiles != self._compiles or hits != self._hits) and not self._inside:
             self._unseen(compiles, hits)
         call.compiles, call.hits = compiles, hits
-        call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
         self._local.busy = True
         with self._lock:
             call.shared = self._inside > 0
             self._inside += 1
+        if kind != "value":
+            call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
+            if kind == "step" and self._looks_closely():
+                waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
+                call.pending = self.guard.run("live", self.evidence.look, waiting)
+                call.watch = time.perf_counter()
         return call
 
-    def _left(self) -> None:
+    def _looks_closely(self) -> bool:
+        if any(sink.wants_deep() for sink in self.sinks):
+            return True
+        return bool(self.sinks) and self._armed > 0 and self.evidence.can_afford()
+
+    def left(self) -> None:
+        """A hooked call has ended, whatever became of its hooks."""
         self._local.busy = False
         with self._lock:
             self._inside -= 1
 
-    def _after(self, call: _Call) -> None:
+    def after(self, call: _Call) -> None:
+        """The torch_xla function has returned or raised."""
         seconds = time.perf_counter() - call.watch
-        counters = self._counters
-        assert counters is not None
-        compiles, hits = counters.compiles(), counters.hits()
-        site, entry = self._sites.read(call.frame)
-        call.frame = None
+        frame, call.frame = call.frame, None
+        compiles, hits = self.counters.compiles(), self.counters.hits()
         new, found = compiles - call.compiles, hits - call.hits
         self._compiles, self._hits = compiles, hits
         if call.kind == "value" and not new and not found:
             return  # the value was there already
-        kind = call.kind
-        if kind == "step" and entry in ("compile", "compile_begin"):
-            kind = "compile"
-        self._emit(call, kind, entry or call.entry, site, new, found, seconds)
+        site, entry = self._sites.read(frame)
+        if call.kind == "step" and entry in ("compile", "compile_begin"):
+            call.kind = "compile"
+        elif call.kind == "other" and entry.startswith("dynamo"):
+            call.kind = "dynamo"
+        elif entry in _VALUE_ENTRIES:
+            call.kind = "value"
+        call.shared = call.shared or self._inside > 1
+        call.entry = entry or call.entry
+        self._emit(call, site, new, found, seconds)
+        if call.pending is not None:
+            self.guard.run("live", self.evidence.remember)
 
-    def _emit(  # noqa: PLR0913
-        self,
-        call: _Call,
-        kind: str,
-        entry: str,
-        site: tuple[Frame, ...],
-        new: int,
-        found: int,
-        seconds: float,
+    def _emit(
+        self, call: _Call, site: tuple[Frame, ...], new: int, found: int, seconds: float
     ) -> None:
-        counters = self._counters
-        assert counters is not None
         compiled: tuple[CompiledGraph, ...] = ()
         compile_seconds = 0.0
-        outcome = "compile" if new else "hit" if found else "empty"
-        if new:
+        if new > 0:
             with self._lock:
-                total = counters.compile_seconds()
-                compile_seconds = max(total - self._compile_seconds, 0.0)
-                self._compile_seconds = total
-                compiled = self.guard.run("dump", self._take) or ()
+                compile_seconds = self.evidence.compile_seconds()
+                compiled = self.guard.run("dump", self.evidence.take, call.pending) or ()
+        if not self.sinks:
+            return
+        outcome = "compile" if new > 0 else "hit" if found > 0 else "empty"
+        if call.shared and new + found > 1:
+            outcome = "unknown"  # another thread's sync moved the same counters
+        if not site and compiled:
+            site = self._sites.from_analysis(compiled[0].analysis)
         ran, fingerprint = self._running.of(
-            (id(site), entry), tuple(graph.digest for graph in compiled), outcome, counters
+            (id(site), call.entry), tuple(one.digest for one in compiled), outcome, self.counters
         )
-        ends_step = kind == "step" or (kind == "compile" and entry == "compile")
         event = SyncEvent(
             rank=self._rank(),
             time=call.time,
             seconds=seconds,
-            kind=kind,
-            entry=entry,
-            ends_step=ends_step,
+            kind=call.kind,
+            entry=call.entry,
+            ends_step=call.kind == "step" or call.entry == "compile",
             outcome=outcome,
             compile_seconds=compile_seconds,
             compiled=compiled,
@@ -180,47 +213,26 @@ class Hub:
             is_inferred=bool(ran) and outcome == "hit",
             fingerprint=fingerprint,
             call_site=site,
-            live_tensors=(),
+            live_tensors=call.pending.tensors if call.pending is not None else (),
             buckets=call.buckets,
         )
-        self._arm(new, ends_step)
+        self._rearm(event)
         for sink in list(self.sinks):
-            self.guard.run(f"sink {id(sink)}", sink.on_sync, event)
+            self.guard.run(_sink_name(sink), sink.on_sync, event)
 
-    def _arm(self, new: int, ends_step: bool) -> None:  # noqa: FBT001 - a fact of the sync
-        if new:
+    def _rearm(self, event: SyncEvent) -> None:
+        if event.outcome == "compile":
             self._armed = self.arm_steps
-        elif ends_step and self._armed:
+        elif event.ends_step and self._armed:
             self._armed -= 1
-        self.buckets.armed = self._armed > 0
+        self.buckets.armed = self._armed > 0 or any(sink.wants_deep() for sink in self.sinks)
 
     def _unseen(self, compiles: int, hits: int) -> None:
         """Something ran between two hooks: through C++ alone, such as ``.to("cpu")``."""
-        call = _Call("value", "unseen", sys._getframe())  # noqa: SLF001 - no public way
-        call.frame = None
         new, found = max(compiles - self._compiles, 0), max(hits - self._hits, 0)
         self._compiles, self._hits = compiles, hits
         if new or found:
-            self._emit(call, "value", "unseen", (), new, found, 0.0)
-
-    def _take(self) -> tuple[CompiledGraph, ...]:
-        if self.dump is None:
-            return ()
-        modules = self.dump.take_modules()
-        analyses: list[Analysis | None] = list(self.dump.take_analyses())
-        # torch_xla compiles one module an analysis; other modules (transfers) have none.
-        analyses += [None] * (len(modules) - len(analyses))
-        return tuple(
-            CompiledGraph(
-                digest=digest_text(module.text),
-                module=module.name,
-                text=module.text,
-                analysis=analysis,
-                parameters=(),
-                outputs=(),
-            )
-            for module, analysis in zip(modules, analyses, strict=False)
-        )
+            self._emit(_Call("value", "unseen", None), (), new, found, 0.0)
 
     def _rank(self) -> int:
         rank: int | None = getattr(self._local, "rank", None)
@@ -232,18 +244,13 @@ class Hub:
 
     def _flushed(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         for sink in list(self.sinks):
-            self.guard.run(f"sink {id(sink)}", sink.on_flush, before, emptied)
+            self.guard.run(_sink_name(sink), sink.on_flush, before, emptied)
 
     def _tell(self, what: str, detail: str) -> None:
         for sink in list(self.sinks):
-            sink.on_note(f"hook {what!r} is off", detail)
+            if not self.guard.is_off(_sink_name(sink)):
+                sink.on_note("hook off", f"{what}: {detail}")
 
-    @contextmanager
-    def quiet(self) -> Iterator[None]:
-        """While open, this thread's syncs are capture's own and are not recorded."""
-        before = getattr(self._local, "busy", False)
-        self._local.busy = True
-        try:
-            yield
-        finally:
-            self._local.busy = before
+
+def _sink_name(sink: Sink) -> str:
+    return f"sink {sink.name}"

@@ -1,9 +1,10 @@
-"""Names of tensors: which module, optimizer state or bucket a tensor id belongs to.
+"""Names of tensors: which module, optimizer state or bucket holds each of them.
 
 Modules and optimizers are found among the garbage collector's objects, by type, and only
-when something has compiled: nothing is registered at construction and nothing is held. A
-tensor is known by torch_xla's tensor id, which is never used twice in a process, so an old
-entry can become useless but never wrong.
+on armed steps: nothing is registered at construction and nothing is held. A tensor is
+remembered by torch_xla's tensor id, which is never used twice in a process. An in-place
+update gives the Python tensor a new id, so a graph's *inputs* carry the ids that tensors had
+after the sync before, and its *outputs* those they have as the sync starts.
 """
 
 from __future__ import annotations
@@ -16,27 +17,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _WRAPPERS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
-_SHARD_PREFIX = "_fsdp_shard."
 _SEPARATOR = "_FSDP_SHARD_SEPARATOR_"
 
 
 def clean_name(name: str) -> str:
     """``name`` without the parts that FSDP, checkpoint and compile wrappers put in."""
-    parts = name.replace(_SHARD_PREFIX, "").replace(_SEPARATOR, ".").split(".")
+    parts = name.replace(_SEPARATOR, ".").split(".")
     return ".".join(part for part in parts if part not in _WRAPPERS and part != "_fsdp_shard")
 
 
-def objects_of(kind: type) -> list[Any]:
-    """Objects of ``kind`` that the collector tracks; by real type, so proxies stay asleep."""
-    cache: dict[type, bool] = {}
-    found = []
+def objects_of(*kinds: type) -> tuple[list[Any], ...]:
+    """Objects of each kind that the collector tracks, in one pass.
+
+    By real type and never through ``__class__``, so that lazy proxies stay asleep.
+    """
+    found: tuple[list[Any], ...] = tuple([] for _ in kinds)
+    cache: dict[type, list[Any] | None] = {}
     for one in gc.get_objects():
         of = type(one)
-        is_kind = cache.get(of)
-        if is_kind is None:
-            is_kind = cache[of] = issubclass(of, kind)
-        if is_kind:
-            found.append(one)
+        if of not in cache:
+            kind = next((n for n, kind in enumerate(kinds) if issubclass(of, kind)), None)
+            cache[of] = None if kind is None else found[kind]
+        held = cache[of]
+        if held is not None:
+            held.append(one)
     return found
 
 
@@ -44,54 +48,80 @@ def objects_of(kind: type) -> list[Any]:
 class Names:
     """What is known so far, refreshed when asked."""
 
-    _tensors: dict[int, str] = field(default_factory=dict)
+    _by_id: dict[int, str] = field(default_factory=dict)
+    _settled: weakref.WeakKeyDictionary[Any, str] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
     _modules: weakref.WeakKeyDictionary[Any, str] = field(
         default_factory=weakref.WeakKeyDictionary
     )
 
     def module(self, module: Any) -> str:
-        """The module's path from its root, ``""`` for a root or an unknown module."""
+        """The module's path from its root as last searched; ``""`` for a root."""
         return self._modules.get(module, "")
 
-    def knows_module(self, module: Any) -> bool:
-        """True when the last refresh saw ``module``."""
-        return module in self._modules
+    def settled_module(self, module: Any) -> str:
+        """The path of a module that is training, so that its model is complete by now.
 
-    def tensor(self, tensor_id: int) -> str:
-        """The name of the tensor with this torch_xla id, or ``""``."""
-        return self._tensors.get(tensor_id, "")
+        An earlier search may have seen it before its parent was built: the first question
+        about a module searches again, and its answer stays.
+        """
+        path = self._settled.get(module)
+        if path is None:
+            self.find_modules()
+            self._settled.update(self._modules)
+            path = self._settled.setdefault(module, "")
+        return path
+
+    def of_id(self, tensor_id: int) -> str:
+        """The name of the tensor that had this torch_xla id, or ``""``."""
+        return self._by_id.get(tensor_id, "")
 
     def find_modules(self) -> None:
         """Name every live module by its path from the module that nothing contains."""
-        torch = sys.modules["torch"]
-        modules = objects_of(torch.nn.Module)
+        (modules,) = objects_of(sys.modules["torch"].nn.Module)
+        self._name_modules(modules)
+
+    def _name_modules(self, modules: list[Any]) -> None:
         inner = {id(child) for module in modules for child in module._modules.values() if child}
+        found: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         for module in modules:
             if id(module) not in inner:
                 for path, one in module.named_modules():
-                    self._modules.setdefault(one, clean_name(path))
+                    found.setdefault(one, clean_name(path))
+        self._modules = found
 
-    def find_tensors(self) -> None:
-        """Name parameters, their gradients, buffers and optimizer state by tensor id."""
-        torch = sys.modules["torch"]
-        self.find_modules()
-        by_object: dict[int, str] = {}
-        for module in objects_of(torch.nn.Module):
+    def of_objects(self, modules: list[Any], optimizers: list[Any]) -> dict[int, str]:
+        """Names by Python ``id`` of parameters, gradients, buffers and optimizer state.
+
+        Valid only while the tensors live: to be used at once and dropped.
+        """
+        self._name_modules(modules)
+        names: dict[int, str] = {}
+        for module in modules:
             path = self.module(module)
-            for name, tensor in _own_tensors(module):
-                full = clean_name(f"{path}.{name}" if path else name)
-                by_object[id(tensor)] = full
-                self._name(tensor, full)
+            for own, tensor in _own_tensors(module):
+                name = clean_name(f"{path}.{own}" if path else own)
+                names.setdefault(id(tensor), name)
                 if tensor.is_leaf and tensor.grad is not None:
-                    self._name(tensor.grad, f"{full}.grad")
-        for optimizer in objects_of(torch.optim.Optimizer):
-            for name, tensor in _state_tensors(optimizer, by_object):
-                self._name(tensor, name)
+                    names[id(tensor.grad)] = f"{name}.grad"
+        for optimizer in optimizers:
+            for name, tensor in _state_tensors(optimizer, names):
+                names[id(tensor)] = name
+        return names
 
-    def _name(self, tensor: Any, name: str) -> None:
-        if tensor.is_xla:
-            number = sys.modules["_XLAC"]._xla_get_tensor_id(tensor)
-            self._tensors[number] = name
+    def remember(self) -> None:
+        """Keep the current tensor ids of everything that has a name: the next inputs."""
+        torch = sys.modules["torch"]
+        xla_id = sys.modules["_XLAC"]._xla_get_tensor_id
+        kinds = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
+        modules, optimizers, tensors = objects_of(*kinds)
+        names = self.of_objects(modules, optimizers)
+        self._by_id = {
+            xla_id(tensor): names[id(tensor)]
+            for tensor in tensors
+            if id(tensor) in names and tensor.is_xla
+        }
 
 
 def _own_tensors(module: Any) -> Iterator[tuple[str, Any]]:
@@ -102,11 +132,12 @@ def _own_tensors(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _state_tensors(optimizer: Any, names: dict[int, str]) -> Iterator[tuple[str, Any]]:
-    torch = sys.modules["torch"]
+    tensor_type = sys.modules["torch"].Tensor
     kind = type(optimizer).__name__
     for parameter, state in optimizer.state.items():
-        owner = names.get(id(parameter), "")
-        if isinstance(state, dict):
-            for key, value in state.items():
-                if isinstance(value, torch.Tensor):
-                    yield f"{kind} {key} of {owner or 'an unnamed parameter'}", value
+        if not isinstance(state, dict):
+            continue
+        owner = names.get(id(parameter), "an unnamed parameter")
+        for key, value in state.items():
+            if isinstance(value, tensor_type):
+                yield f"{owner} ({kind} {key})", value

@@ -6,6 +6,7 @@ import atexit
 import os
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 from xlagraph.capture import fsdp
@@ -13,6 +14,7 @@ from xlagraph.capture.dump import Dump, prepare_dump
 from xlagraph.capture.events import Sink
 from xlagraph.capture.hub import Hub
 from xlagraph.capture.imports import when_imported
+from xlagraph.capture.values import install_values
 
 _state: dict[str, Hub] = {}
 
@@ -31,6 +33,15 @@ def make_dump(folder: Path) -> Dump:
     return prepare_dump(folder, dump_tag(), os.environ)
 
 
+def make_temporary_dump() -> Dump:
+    """Switch XLA's dump on, into a temporary folder.
+
+    Raises:
+        OSError: there is no room for temporary files.
+    """
+    return prepare_dump(Path(tempfile.mkdtemp(prefix="xlagraph-")), dump_tag(), os.environ)
+
+
 def the_hub() -> Hub | None:
     """The hub, if one was made."""
     return _state.get("hub")
@@ -40,17 +51,39 @@ def ensure_hub(dump: Dump | None, arm_steps: int) -> Hub:
     """The hub, with its hooks in; ``torch_xla`` must have been imported."""
     hub = the_hub()
     if hub is None:
-        hub = _state["hub"] = Hub(dump, arm_steps)
-        hub.install(sys.modules["_XLAC"])
+        hub = _state["hub"] = Hub(sys.modules["_XLAC"], dump, arm_steps)
+        hub.install()
+        install_values(hub)
         when_imported(fsdp.MODULE, hub.buckets.install)
+        os.register_at_fork(after_in_child=_after_fork)
     return hub
 
 
 def add_sink(hub: Hub, sink: Sink) -> None:
     """Let ``sink`` hear what the hub sees, until ``remove_sink`` or the end of the process."""
-    if not hub.sinks:
-        atexit.register(close_all)
+    atexit.unregister(close_all)
+    atexit.register(close_all)  # anew: to run before torch_xla's own
+    hub.begin()
     hub.sinks.append(sink)
+
+
+def remove_sink(hub: Hub, sink: Sink) -> None:
+    """Stop telling ``sink`` and close it."""
+    if sink in hub.sinks:
+        hub.sinks.remove(sink)
+        hub.guard.run("close", sink.close)
+
+
+def _after_fork() -> None:
+    """In a forked child: its records go to a file of its own, the parent's dump stays."""
+    hub = the_hub()
+    if hub is None:
+        return
+    hub.after_fork()
+    for sink in hub.sinks:
+        hub.guard.run("fork", sink.forget)
+    if hub.sinks and not sys.modules["_XLAC"]._xla_runtime_is_initialized():
+        hub.evidence.dump = hub.guard.run("fork", make_temporary_dump)
 
 
 def close_all() -> None:
@@ -61,5 +94,5 @@ def close_all() -> None:
     while hub.sinks:
         sink = hub.sinks.pop()
         hub.guard.run("close", sink.close)
-    if hub.dump is not None:
-        hub.guard.run("dump", hub.dump.remove)
+    if hub.evidence.dump is not None:
+        hub.guard.run("dump", hub.evidence.dump.remove)

@@ -49,13 +49,17 @@ class Session:
         self._lock = threading.RLock()
         self._index = 0
         self._steps: dict[int, int] = {}
-        self._stored: set[str] = set()
         self._started = time.time()
 
     @property
-    def next_sync(self) -> int:
-        """The index that the next sync will have."""
-        return self._index
+    def name(self) -> str:
+        """The folder, and which of several captures into it."""
+        return f"{self.folder} ({id(self):x})"
+
+    def wants_deep(self) -> bool:
+        """Level 2, within the steps asked for."""
+        options = self.options
+        return options.level > 1 and max(self._steps.values(), default=0) in options.steps
 
     def on_sync(self, event: SyncEvent) -> None:
         """Write the sync's record and the graphs that are new.
@@ -75,12 +79,11 @@ class Session:
                 self.totals.compiles += 1
                 self.totals.seconds += event.compile_seconds
             writer = self._open(event.rank)
-            writer.write(_sync_record(event, index, step))
+            writer.write(_sync_record(event, index, step, self.options.level))
             for graph in event.compiled:
-                if graph.digest not in self._stored:
-                    self._stored.add(graph.digest)
-                    writer.store_graph(graph.text)
-                    writer.write(_graph_record(graph, index))
+                # Equal text can compile twice, under two keys: each has its record.
+                writer.store_graph(graph.text)
+                writer.write(_graph_record(graph, index))
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """Write the flush's record."""
@@ -121,7 +124,6 @@ class Session:
         self._writer = None
         self._index = 0
         self._steps.clear()
-        self._stored.clear()
         self.totals = Totals()
         self._started = time.time()
 
@@ -159,7 +161,7 @@ def _versions() -> list[tuple[str, str]]:
     return found
 
 
-def _sync_record(event: SyncEvent, index: int, step: int) -> SyncRecord:
+def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRecord:
     return SyncRecord(
         index=index,
         step=step,
@@ -174,7 +176,7 @@ def _sync_record(event: SyncEvent, index: int, step: int) -> SyncRecord:
         graph_is_inferred=event.is_inferred,
         fingerprint=event.fingerprint,
         call_site=event.call_site,
-        live_tensors=event.live_tensors,
+        live_tensors=event.live_tensors if level > 1 else (),
         buckets=event.buckets,
     )
 
@@ -188,6 +190,9 @@ def _graph_record(graph: CompiledGraph, sync: int) -> GraphRecord:
             ("inputs", str(graph.analysis.inputs)),
             ("outputs", str(graph.analysis.outputs)),
         )
+    if graph.tensor_ids:
+        ids = " ".join(map(str, graph.tensor_ids))
+        key += (("live_tensors", ids), ("live_tensors_agree", str(graph.tensors_agree)))
     return GraphRecord(
         digest=graph.digest,
         sync=sync,

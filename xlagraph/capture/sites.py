@@ -7,6 +7,7 @@ import threading
 from functools import lru_cache
 from types import CodeType, FrameType
 
+from xlagraph.capture.dump import Analysis
 from xlagraph.run.records import Frame
 
 MAX_FRAMES = 8
@@ -37,12 +38,16 @@ _ENTRIES = {
 def _classify(code: CodeType) -> tuple[bool, str]:
     """Whether a frame of ``code`` is the user's, and the entry that it is, or ``""``."""
     file = code.co_filename
-    if file.startswith("<frozen ") or any(part in file for part in _PACKAGES):
+    if _is_inner(file):
         for (suffix, function), entry in _ENTRIES.items():
             if code.co_name == function and file.endswith(suffix):
                 return False, entry
         return False, ""
     return True, ""
+
+
+def _is_inner(file: str) -> bool:
+    return file.startswith("<frozen ") or any(part in file for part in _PACKAGES)
 
 
 class SiteReader:
@@ -76,6 +81,13 @@ class SiteReader:
             known = (tuple(map(_frame, frames)), entry)
             self._known[tuple(key)] = known
         return known
+
+    def from_analysis(self, analysis: Analysis | None) -> tuple[Frame, ...]:
+        """The user's frames among those that torch_xla printed as it compiled."""
+        if analysis is None:
+            return ()
+        frames = (Frame(file, line, function) for file, line, function in analysis.frames)
+        return tuple(one for one in frames if not _is_inner(one.file))[:MAX_FRAMES]
 
     def _foreign(self) -> tuple[Frame, ...]:
         """The frames of the thread that runs backward, for a call from an autograd thread.

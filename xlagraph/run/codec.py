@@ -128,9 +128,14 @@ def _plan(kind: type) -> tuple[tuple[str, Decoder, object], ...]:
     plan: list[tuple[str, Decoder, object]] = []
     for name in _names(kind):
         hint = hints[name]
-        empty = () if typing.get_origin(hint) is tuple else hint()
-        plan.append((name, _decoder(hint), empty))
+        plan.append((name, _decoder(hint), _empty(hint)))
     return tuple(plan)
+
+
+def _empty(hint: type | GenericAlias) -> object:
+    if typing.get_origin(hint) is tuple:
+        return ()
+    return _build(hint, {}) if dataclasses.is_dataclass(hint) else hint()
 
 
 def _build(kind: type, fields: dict[str, Any]) -> Any:

@@ -135,7 +135,7 @@ class ParameterName:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """A module seen for the first time by this process."""
+    """A module that this process compiled; equal text under two cache keys has two records."""
 
     digest: str
     """Hex BLAKE2b-128 of the module text as stored."""
@@ -146,7 +146,8 @@ class GraphRecord:
     bytes: int
     key: tuple[tuple[str, str], ...]
     """Cache key and its components as far as known: ``graph_hash`` (the key itself),
-    ``computation_hash``, ``inputs``, ``outputs``; at level 2 ``live_tensors`` (their ids)."""
+    ``computation_hash``, ``inputs``, ``outputs``; on armed steps ``live_tensors`` (their ids,
+    in output order) and ``live_tensors_agree`` (``True``: they are the module's outputs)."""
     parameters: tuple[ParameterName, ...]
     outputs: tuple[str, ...]
     """Name of the tensor that each output becomes, ``""`` where unknown."""

@@ -1,0 +1,75 @@
+"""What is known of a graph that compiled: its text, its cache key, its tensors' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlagraph.capture.counters import Counters
+from xlagraph.capture.dump import Analysis, Dump, Module, module_name
+from xlagraph.capture.events import CompiledGraph
+from xlagraph.capture.live import LiveReader, Pending
+from xlagraph.capture.names import Names
+from xlagraph.run.writer import digest_text
+
+
+class Evidence:
+    """Joins XLA's dump, torch_xla's analysis and the live tensors seen before the sync."""
+
+    def __init__(self, xlac: Any, dump: Dump | None, names: Names, counters: Counters) -> None:
+        self.dump = dump
+        self.live = LiveReader(xlac, names)
+        self._counters = counters
+        self._seconds = counters.compile_seconds()
+
+    def can_afford(self) -> bool:
+        """Whether a search of the heap is worth it beside the time spent compiling."""
+        return self.live.budget.allows(self._seconds)
+
+    def compile_seconds(self) -> float:
+        """Seconds of compiling since the last call."""
+        before, self._seconds = self._seconds, self._counters.compile_seconds()
+        return max(self._seconds - before, 0.0)
+
+    def look(self, waiting: dict[int, str]) -> Pending:
+        """The pending tensors as a sync begins; lowers them too when there is no dump."""
+        self.live.with_text = self.dump is None
+        return self.live.read(waiting)
+
+    def remember(self) -> None:
+        """After a sync: what tensors are called now."""
+        self.live.remember()
+
+    def take(self, pending: Pending | None) -> tuple[CompiledGraph, ...]:
+        """The graphs compiled since the last call.
+
+        Raises:
+            OSError: the dump folder cannot be read.
+        """
+        if self.dump is None:
+            if pending is None or not pending.text:
+                return ()
+            modules = [Module("", module_name(pending.text), pending.text)]
+            analyses: list[Analysis] = []
+        else:
+            modules = self.dump.take_modules()
+            analyses = self.dump.take_analyses()
+        # torch_xla compiles one module an analysis; other modules (transfers) have none.
+        padded = [*analyses, *[None] * (len(modules) - len(analyses))]
+        return tuple(
+            _graph(module, analysis, pending)
+            for module, analysis in zip(modules, padded, strict=False)
+        )
+
+
+def _graph(module: Module, analysis: Analysis | None, pending: Pending | None) -> CompiledGraph:
+    is_known = pending is not None and pending.explains(module.text)
+    return CompiledGraph(
+        digest=digest_text(module.text),
+        module=module.name,
+        text=module.text,
+        analysis=analysis,
+        parameters=pending.parameter_names() if pending is not None and is_known else (),
+        outputs=pending.output_names() if pending is not None and is_known else (),
+        tensor_ids=tuple(one.tensor_id for one in pending.tensors) if pending is not None else (),
+        tensors_agree=is_known,
+    )

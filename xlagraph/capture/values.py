@@ -1,0 +1,53 @@
+"""See the reads of a tensor's value that run its graph: ``.item()``, printing, ``if``.
+
+These reach torch_xla through C++ alone, so the Python methods of ``torch.Tensor`` that lead
+there are hooked. ``.to()`` is not: a model calls it at every cast. A read that no hook saw
+shows as counters that moved between two hooks, and is recorded as ``unseen``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from xlagraph.capture.patches import Patches
+
+if TYPE_CHECKING:
+    from xlagraph.capture.hub import Hub
+
+METHODS = (
+    "item", "tolist", "cpu", "numpy", "__bool__", "__int__", "__float__", "__complex__",
+    "__index__", "__repr__", "__format__", "__contains__", "__array__", "__reduce_ex__",
+    "__deepcopy__",
+)  # fmt: skip
+
+
+def install_values(hub: Hub) -> Patches:
+    """Hook ``torch.Tensor``'s reading methods; the result puts them back."""
+    patches = Patches()
+    kind = sys.modules["torch"].Tensor
+    for name in METHODS:
+        patches.replace(kind, name, _maker(hub, name))
+    return patches
+
+
+def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
+    before, after, left, guard = hub.before, hub.after, hub.left, hub.guard
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def hooked(tensor: Any, *arguments: Any, **options: Any) -> Any:
+            if not tensor.is_xla:
+                return original(tensor, *arguments, **options)
+            call = guard.run("value", before, "value", name)
+            if call is None:
+                return original(tensor, *arguments, **options)
+            try:
+                return original(tensor, *arguments, **options)
+            finally:
+                guard.run("value", after, call)
+                left()
+
+        return hooked
+
+    return make
