@@ -56,9 +56,9 @@ class Match:
     """Pairs decided by text order because nothing else told them apart."""
 
 
-def prepare(module: Module, interner: Interner, names: Mapping[int, str] | None = None) -> Side:
-    """Labels and numbers a module; `names` tells known parameters apart by tensor name."""
-    labels = list(label_instructions(module, interner))
+def prepare(module: Module, interner: Interner) -> Side:
+    """Labels and numbers a module."""
+    labels = label_instructions(module, interner)
     live = live_instructions(module)
     computations = number_computations(module, labels, interner)
     expressions = [-1] * len(module)
@@ -73,8 +73,17 @@ def prepare(module: Module, interner: Interner, names: Mapping[int, str] | None 
 
 def match_modules(a: Module, b: Module) -> Match:
     """Pairs the instructions of two modules; see the module's text for how."""
+    if _rank(b) < _rank(a):
+        match = match_modules(b, a)
+        swapped = {y: x for x, y in match.computations.items()}
+        return Match(match.b, match.a, match.to_a, match.to_b, swapped, match.ambiguous)
     interner = Interner()
     return match_sides(prepare(a, interner), prepare(b, interner), interner)
+
+
+def _rank(module: Module) -> tuple[object, ...]:
+    """An order of modules, so that (A, B) and (B, A) are matched as the same pair."""
+    return (len(module), list(module.opcodes), list(module.shapes), list(module.operands))
 
 
 def match_sides(a: Side, b: Side, interner: Interner) -> Match:
@@ -300,15 +309,18 @@ class _Matcher:
     def _vote(self, ca: Computation, cb: Computation) -> None:
         """Bounded similarity: each unpaired instruction takes the candidate of its kind
         that most of its paired neighbours lead to."""
-        for x in range(ca.start, ca.stop):
-            if self.to_b[x] >= 0 or not self.a.live[x]:
-                continue
-            votes = self._votes(x)
-            if not votes:
-                continue
-            best = max(votes, key=lambda y: (votes[y], -y))
-            if self.to_a[best] < 0 and self._pair(x, best):
-                self._spread(strict=True)
+        unpaired = [x for x in range(ca.start, ca.stop) if self.to_b[x] < 0 and self.a.live[x]]
+        for _ in range(MAX_ROUNDS):
+            for x in unpaired:
+                votes = self._votes(x) if self.to_b[x] < 0 else None
+                if votes:
+                    best = max(votes, key=lambda y: (votes[y], -y))
+                    self._pair(x, best)
+                    self._spread(strict=True)
+            left = [x for x in unpaired if self.to_b[x] < 0]
+            if len(left) == len(unpaired):
+                break
+            unpaired = left
 
     def _votes(self, x: int) -> Counter[int]:
         a, b = self.a.module, self.b.module

@@ -1,0 +1,14 @@
+"""Naming the cause of a difference, with evidence and proof."""
+
+from xlagraph.cause.explain import explain, explain_modules
+from xlagraph.cause.model import BucketRow, Cause, Context, Evidence, Explanation
+
+__all__ = [
+    "BucketRow",
+    "Cause",
+    "Context",
+    "Evidence",
+    "Explanation",
+    "explain",
+    "explain_modules",
+]

@@ -1,0 +1,61 @@
+"""What a capture knows of a module, put into the form that detectors ask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.model import Context
+
+if TYPE_CHECKING:
+    from xlagraph.run.reader import Process
+    from xlagraph.run.records import FlushRecord, GraphRecord, SyncRecord
+
+
+def context_of(process: Process, graph: GraphRecord) -> Context:
+    """The context of a graph: of the sync that compiled it, in its process."""
+    sync = next((s for s in process.syncs if s.index == graph.sync), None)
+    if sync is None:
+        return Context(key=dict(graph.key))
+    frame = sync.call_site[0] if sync.call_site else None
+    return Context(
+        parameters={p.index: p.name for p in graph.parameters},
+        outputs=_output_names(graph, sync),
+        created={
+            t.output: f"{t.created[0].file}:{t.created[0].line}"
+            for t in sync.live_tensors
+            if t.created
+        },
+        holders={t.output: t.holder for t in sync.live_tensors if t.holder},
+        sync_kind=sync.kind,
+        call_site=f"{frame.file}:{frame.line}" if frame else "",
+        flushed=_flushed(process, sync),
+        waiting=tuple(
+            name
+            for bucket in sync.buckets
+            for name in bucket.tensors
+        ),
+        key=dict(graph.key),
+    )
+
+
+def _output_names(graph: GraphRecord, sync: SyncRecord) -> dict[int, str]:
+    names = {k: name for k, name in enumerate(graph.outputs) if name}
+    names.update({t.output: t.name for t in sync.live_tensors if t.name})
+    return names
+
+
+def _flushed(process: Process, sync: SyncRecord) -> tuple[tuple[str, ...], ...]:
+    """Buckets emptied for this sync; a tensor met twice in one bucket is from two steps."""
+    return tuple(_bucket_names(f) for f in process.flushes if f.sync == sync.index and f.emptied)
+
+
+def _bucket_names(flush: FlushRecord) -> tuple[str, ...]:
+    total = Counter(flush.before.tensors)
+    met: Counter[str] = Counter()
+    names = []
+    for name in flush.before.tensors:
+        met[name] += 1
+        age = total[name] - met[name]
+        names.append(f"{name}, {age} step{'s' if age > 1 else ''} old" if age else name)
+    return tuple(names)

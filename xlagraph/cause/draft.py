@@ -1,0 +1,119 @@
+"""A module that can be edited: where causes are undone to prove them.
+
+Instruction numbers stay what they were, so several causes can be undone one after another.
+What the outputs no longer need is dead, and the comparison ignores it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.live import mark, roots
+from xlagraph.diff.changes import output_values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from xlagraph.graph import Attributes, Module
+
+
+class Draft:
+    """A copy of a module's columns, edited in place and turned back by `build`."""
+
+    def __init__(self, module: Module):
+        self.module = module
+        self.opcodes = list(module.opcodes)
+        self.shapes = list(module.shapes)
+        self.operands = list(module.operands)
+        self.attributes: list[Attributes] = list(module.attributes)
+        self.payloads = dict(module.payloads)
+        self.outputs: list[int] = list(output_values(module))
+        self.extra_parameters: list[int] = []
+
+    def keep_outputs(self, positions: Sequence[int]) -> None:
+        """Keeps these outputs, by their original positions, in this order."""
+        values = output_values(self.module)
+        self.outputs = [values[k] for k in positions]
+
+    def become_parameter(self, instructions: Iterable[int], shape: str) -> None:
+        """Turns instructions into one new entry parameter that all of them stand for."""
+        first, *others = sorted(instructions)
+        self.opcodes[first] = "parameter"
+        self.operands[first] = ()
+        self.shapes[first] = shape
+        self.payloads[first] = str(len(self.module.entry_computation.parameters))
+        self.extra_parameters.append(first)
+        self.replace_uses({other: first for other in others})
+
+    def replace_uses(self, partners: dict[int, int]) -> None:
+        """Lets every user of a key use the value instead."""
+        for i, operands in enumerate(self.operands):
+            if any(o in partners for o in operands):
+                self.operands[i] = tuple(partners.get(o, o) for o in operands)
+        self.outputs = [partners.get(o, o) for o in self.outputs]
+
+    def build(self) -> Module:
+        """The edited module; parameters that only dropped outputs needed are gone."""
+        module = self.module
+        entry = module.entry_computation
+        root = entry.root
+        operands = list(self.operands)
+        if module.opcodes[root] == "tuple":
+            operands[root] = tuple(self.outputs)
+            self.shapes[root] = "tuple"
+        before, after = bytearray(len(module)), bytearray(len(module))
+        starts = roots(module, entry)
+        mark(module, before, starts)
+        edited = replace(
+            module,
+            opcodes=self.opcodes,
+            shapes=self.shapes,
+            operands=operands,
+            attributes=self.attributes,
+            payloads=self.payloads,
+        )
+        mark(edited, after, starts)
+        parameters = [p for p in entry.parameters if after[p] or not before[p]]
+        parameters += [p for p in self.extra_parameters if after[p]]
+        computations = list(module.computations)
+        computations[module.entry] = replace(entry, parameters=tuple(parameters))
+        return replace(edited, computations=tuple(computations))
+
+
+def live_count(module: Module) -> int:
+    """How many instructions of the entry computation its root and effects need."""
+    live = bytearray(len(module))
+    mark(module, live, roots(module, module.entry_computation))
+    return sum(live)
+
+
+def called_only_by(module: Module, callers: Collection[int]) -> set[int]:
+    """The instructions of computations that nothing but `callers`, or each other, calls."""
+    called: set[int] = set()
+    others: set[int] = set()
+    for i, callees in module.callees.items():
+        (called if i in callers else others).update(callees)
+    mine = called - others
+    found: set[int] = set()
+    while mine:
+        computation = module.computations[mine.pop()]
+        body = range(computation.start, computation.stop)
+        found.update(body)
+        inner = {c for i in body for c in module.callees.get(i, ())}
+        mine |= {c for c in inner if module.computations[c].start not in found}
+    return found
+
+
+def exclusive_slice(module: Module, dropped: Iterable[int]) -> set[int]:
+    """The instructions that only the outputs at these positions need."""
+    gone = set(dropped)
+    entry = module.entry_computation
+    root, *effects = roots(module, entry)
+    values = output_values(module)
+    if module.opcodes[root] != "tuple":
+        return set()
+    kept, wanted = bytearray(len(module)), bytearray(len(module))
+    mark(module, kept, [*effects, *(v for k, v in enumerate(values) if k not in gone)])
+    mark(module, wanted, [values[k] for k in gone])
+    return {i for i in range(entry.start, entry.stop) if wanted[i] and not kept[i]}

@@ -1,0 +1,114 @@
+"""What a detector hands over, and what detectors share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import clean
+from xlagraph.cause.model import Context, Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from xlagraph.cause.draft import Draft
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+
+def _nothing(_a: Draft, _b: Draft) -> None:
+    """Undoes nothing: the comparison forgives the difference by itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """A suspected cause: what it accounts for and how to undo it on drafts of both sides."""
+
+    kind: str
+    title: str
+    evidence: tuple[Evidence, ...]
+    fix: str
+    proof: str
+    a: frozenset[int] = frozenset()
+    b: frozenset[int] = frozenset()
+    undo: Callable[[Draft, Draft], None] = _nothing
+    dropped_a: frozenset[int] = frozenset()
+    """Output positions of A that undoing sets aside."""
+    dropped_b: frozenset[int] = frozenset()
+    expected: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """The two modules, their difference, and what is already accounted for."""
+
+    diff: Diff
+    context_a: Context = field(default_factory=Context)
+    context_b: Context = field(default_factory=Context)
+    claimed_a: set[int] = field(default_factory=set)
+    claimed_b: set[int] = field(default_factory=set)
+    dropped_a: set[int] = field(default_factory=set)
+    dropped_b: set[int] = field(default_factory=set)
+
+    def open_changes(self) -> list[tuple[int, int, tuple[str, ...]]]:
+        """Changed pairs that no finding has claimed yet."""
+        return [
+            (c.a, c.b, c.fields)
+            for c in self.diff.changes
+            if c.a not in self.claimed_a and c.b not in self.claimed_b
+        ]
+
+    def claim(self, finding: Finding) -> None:
+        """Takes note of what a finding accounts for."""
+        self.claimed_a.update(finding.a)
+        self.claimed_b.update(finding.b)
+        self.dropped_a.update(finding.dropped_a)
+        self.dropped_b.update(finding.dropped_b)
+
+
+def where(module: Module, instructions: Iterable[int]) -> tuple[str, ...]:
+    """The source lines of instructions as ``file:line``, most frequent first, at most 3."""
+    counts: Counter[str] = Counter()
+    for i in instructions:
+        source = module.source(i)
+        if source:
+            counts[f"{source.file}:{source.line}"] += 1
+    return tuple(line for line, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])))[
+        :3
+    ]
+
+
+def parameter_name(module: Module, context: Context, instruction: int) -> str:
+    """A parameter as a person knows it: tensor name if captured, else number and shape."""
+    number = int(module.payloads[instruction])
+    shape = short_shape(module, instruction)
+    name = context.parameters.get(number)
+    return f"{name} ({shape})" if name else f"parameter {number} ({shape})"
+
+
+def output_name(module: Module, context: Context, position: int, value: int) -> str:
+    """An output as a person knows it: its number, its tensor if captured, its shape."""
+    name = context.outputs.get(position)
+    shape = short_shape(module, value)
+    return f"output {position}: {name} ({shape})" if name else f"output {position} ({shape})"
+
+
+def short_shape(module: Module, instruction: int) -> str:
+    """A shape without layout, tuples cut after three parts."""
+    from xlagraph.canon.labels import without_layout
+
+    text = without_layout(clean(module.shapes[instruction]))
+    return text if len(text) <= 48 else text[:45] + "..."
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """``1 tensor``, ``2 tensors``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def join(items: Iterable[str], limit: int = 4) -> str:
+    """Items in a row, cut after `limit` with the number of those left out."""
+    listed = list(items)
+    shown = ", ".join(listed[:limit])
+    return shown if len(listed) <= limit else f"{shown} and {len(listed) - limit} more"

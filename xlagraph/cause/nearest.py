@@ -1,0 +1,41 @@
+"""Which earlier module a new one is most like: a sketch of each, compared in linear time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.graph import Module
+
+MAX_CANDIDATES = 64
+"""Latest earlier modules that are compared; a run with more graphs is bounded by it."""
+
+
+def sketch(module: Module) -> Counter[tuple[str, str]]:
+    """How often each opcode stands with each shape; linear in instructions."""
+    return Counter(zip(module.opcodes, module.shapes, strict=True))
+
+
+def likeness(a: Counter[tuple[str, str]], b: Counter[tuple[str, str]]) -> float:
+    """Shared part of two sketches, 0 to 1 (Jaccard index of multisets)."""
+    shared = (a & b).total()
+    every = a.total() + b.total() - shared
+    return shared / every if every else 1.0
+
+
+def nearest(
+    new: Counter[tuple[str, str]], earlier: Sequence[Counter[tuple[str, str]]]
+) -> tuple[int, float] | None:
+    """Position of the most alike earlier sketch and the likeness; the latest one on a tie."""
+    best: tuple[int, float] | None = None
+    start = max(0, len(earlier) - MAX_CANDIDATES)
+    for k in range(start, len(earlier)):
+        score = likeness(new, earlier[k])
+        if best is None or score >= best[1]:
+            best = (k, score)
+    return best

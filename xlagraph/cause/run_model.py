@@ -1,0 +1,69 @@
+"""Why a whole run compiled as often as it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xlagraph.cause.model import Cause, Explanation
+    from xlagraph.run.reader import Run
+
+
+@dataclass(frozen=True, eq=False)
+class GraphNode:
+    """One distinct module of a run and how it came about."""
+
+    digest: str
+    letter: str
+    """``A``, ``B``, ... in order of first appearance over all ranks."""
+    rank: int
+    step: int
+    """Training step of the sync that compiled it first."""
+    call_site: str
+    """``file:line`` of that sync, or ``""``."""
+    compile_seconds: float
+    """All compiles of this module, over all processes."""
+    compiles: int
+    hits: int
+    instructions: int
+    nearest: str
+    """Digest of the earlier module it was compared with, ``""`` for the first of its kind."""
+    why_nearest: str
+    explanation: Explanation | None
+    """Compared with `nearest`; None for the first module of a call site."""
+    warm_up: bool
+
+
+@dataclass(frozen=True, eq=False)
+class CauseGroup:
+    """Compiles with one reason, over all graphs of the run."""
+
+    kind: str
+    title: str
+    cause: Cause | None
+    """The representative; None for modules that no cause explains."""
+    graphs: tuple[str, ...]
+    """Digests of the modules that this reason accounts for."""
+    compiles: int
+    seconds: float
+    expected: bool
+    proved: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RunExplanation:
+    """The verdict over a run, its graphs, and the reasons ranked by compile seconds."""
+
+    run: Run
+    verdict: str
+    graphs: tuple[GraphNode, ...]
+    groups: tuple[CauseGroup, ...]
+    """Problems first, by seconds; warm-up behind them."""
+    steps: int
+    compiles: int
+    compile_seconds: float
+    stable_after: int | None
+    """The training step after which nothing compiled any more; None if the last step did."""
+    alternating: tuple[str, ...]
+    """Letters of graphs that take turns although each is compiled only once."""

@@ -1,0 +1,309 @@
+"""From a match to what differs, with what is only noise set aside and counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import clean, signature, without_layout
+from xlagraph.diff.match import Match, match_modules
+from xlagraph.diff.same import same_computation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.graph import Module
+
+HEADER_NOISE = frozenset({"entry_computation_layout"})
+"""Header fields that repeat what the parameters and the root say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A pair of instructions that is the same step of the program and yet differs."""
+
+    a: int
+    b: int
+    fields: tuple[str, ...]
+    """Of ``shape, layout, attributes, payload, opcode, operands, callees``."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderChange:
+    """A field of the module's header that differs, such as ``buffer_donor``."""
+
+    field: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A parameter or output: its position in A and in B, None where it is missing."""
+
+    a: int | None
+    b: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What differs and does not matter: counts of what was set aside."""
+
+    renamed: int
+    """Paired instructions with another name."""
+    parameters_moved: int
+    """Entry parameters whose number differs beyond insertions and removals."""
+    dead_a: int
+    dead_b: int
+    """Instructions that nothing needs."""
+    constants_a: int
+    constants_b: int
+    """Constant expressions that stand more often on this side than on the other."""
+    metadata: int
+    """Paired instructions that come from another source line or framework op."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diff:
+    """What separates module A from module B."""
+
+    match: Match
+    changes: tuple[Change, ...]
+    removed: tuple[int, ...]
+    """Live instructions of A without a partner, ascending."""
+    added: tuple[int, ...]
+    """Live instructions of B without a partner, ascending."""
+    parameters: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    header: tuple[HeaderChange, ...]
+    noise: Noise
+    same: bool
+    """The same computation with the same header fields: a compile of B was not needed for
+    the graph's sake."""
+
+    @property
+    def a(self) -> Module:
+        """The module compared from."""
+        return self.match.a.module
+
+    @property
+    def b(self) -> Module:
+        """The module compared to."""
+        return self.match.b.module
+
+    @property
+    def differing(self) -> int:
+        """Number of instructions that differ, an outputs tuple not counted."""
+        return len(self.changes) + len(self.removed) + len(self.added)
+
+
+def diff_modules(a: Module, b: Module) -> Diff:
+    """Compares two modules; linear time in instructions plus operands."""
+    return diff_match(match_modules(a, b))
+
+
+def diff_match(match: Match) -> Diff:
+    """Lists the differences that a match leaves."""
+    finder = _Finder(match)
+    a, b = match.a.module, match.b.module
+    changes = tuple(finder.changes())
+    removed, constants_a = finder.unpaired(match.to_b, forward=True)
+    added, constants_b = finder.unpaired(match.to_a, forward=False)
+    parameters = _slots(a.entry_computation.parameters, b.entry_computation.parameters, finder)
+    outputs = _slots(output_values(a), output_values(b), finder)
+    header = tuple(_header_changes(a, b, parameters, outputs))
+    same = not (changes or removed or added or header) and same_computation(a, b)
+    return Diff(
+        match,
+        changes,
+        removed,
+        added,
+        parameters,
+        outputs,
+        header,
+        Noise(
+            renamed=sum(
+                1 for x, y in enumerate(match.to_b) if y >= 0 and a.names[x] != b.names[y]
+            ),
+            parameters_moved=_moved(parameters),
+            dead_a=finder.dead(forward=True),
+            dead_b=finder.dead(forward=False),
+            constants_a=constants_a,
+            constants_b=constants_b,
+            metadata=finder.metadata_changes(),
+        ),
+        same,
+    )
+
+
+def output_values(module: Module) -> tuple[int, ...]:
+    """The instructions that become outputs: the root tuple's operands, or the root."""
+    root = module.entry_computation.root
+    return module.operands[root] if module.opcodes[root] == "tuple" else (root,)
+
+
+def _slots(values_a: Sequence[int], values_b: Sequence[int], finder: _Finder) -> tuple[Slot, ...]:
+    """Pairs positions by their instructions: those of A in order, then B's own."""
+    match = finder.match
+    partner: dict[int, int] = {}
+    by_value: dict[int, list[int]] = {}
+    by_constant: dict[int, list[int]] = {}
+    for k in range(len(values_b) - 1, -1, -1):
+        by_value.setdefault(values_b[k], []).append(k)
+    for k, x in enumerate(values_a):
+        queue = by_value.get(match.to_b[x])
+        if queue:
+            partner[k] = queue.pop()
+    taken = set(partner.values())
+    for k in range(len(values_b) - 1, -1, -1):
+        if k not in taken and finder.closed_b[values_b[k]]:
+            by_constant.setdefault(match.b.expressions[values_b[k]], []).append(k)
+    for k, x in enumerate(values_a):
+        if k not in partner and finder.closed_a[x]:
+            queue = by_constant.get(match.a.expressions[x])
+            if queue:
+                partner[k] = queue.pop()
+    taken = set(partner.values())
+    return (
+        *(Slot(k, partner.get(k)) for k in range(len(values_a))),
+        *(Slot(None, k) for k in range(len(values_b)) if k not in taken),
+    )
+
+
+def _moved(slots: Sequence[Slot]) -> int:
+    """How many paired slots stand out of order (the rest forms a longest rising run)."""
+    from bisect import bisect_left
+
+    tails: list[int] = []
+    paired = [slot.b for slot in slots if slot.a is not None and slot.b is not None]
+    for position in paired:
+        at = bisect_left(tails, position)
+        tails[at : at + 1] = [position]
+    return len(paired) - len(tails)
+
+
+def _header_changes(
+    a: Module, b: Module, parameters: Sequence[Slot], outputs: Sequence[Slot]
+) -> list[HeaderChange]:
+    """Header fields that differ; positions in donors and aliases are mapped from A to B."""
+    from xlagraph.diff.header import mapped_field
+
+    to_b = {slot.a: slot.b for slot in parameters if slot.a is not None}
+    outputs_to_b = {slot.a: slot.b for slot in outputs if slot.a is not None}
+    fields_a, fields_b = a.header_fields, b.header_fields
+    found = []
+    for field in sorted(fields_a.keys() | fields_b.keys()):
+        if field in HEADER_NOISE:
+            continue
+        text_a, text_b = clean(fields_a.get(field, "")), clean(fields_b.get(field, ""))
+        if text_a != text_b and mapped_field(field, text_a, to_b, outputs_to_b) != mapped_field(
+            field, text_b, None, None
+        ):
+            found.append(HeaderChange(field, text_a, text_b))
+    return found
+
+
+class _Finder:
+    def __init__(self, match: Match):
+        self.match = match
+        self.a, self.b = match.a.module, match.b.module
+        self.closed_a, self.closed_b = _closed(self.a), _closed(self.b)
+
+    def changes(self) -> list[Change]:
+        """Pairs that differ, in A's order, the entry's root tuple left out."""
+        match, a, b = self.match, self.a, self.b
+        labels_a, labels_b = match.a.labels, match.b.labels
+        root = a.entry_computation.root
+        found = []
+        for x, y in enumerate(match.to_b):
+            if y < 0 or not match.a.live[x] or (x == root and a.opcodes[x] == "tuple"):
+                continue
+            fields: list[str] = []
+            if labels_a[x] != labels_b[y]:
+                fields += self._label_fields(x, y)
+            if not self._operands_agree(a.operands[x], b.operands[y]):
+                fields.append("operands")
+            if x in a.callees and not self._callees_agree(x, y):
+                fields.append("callees")
+            if fields:
+                found.append(Change(x, y, tuple(fields)))
+        return found
+
+    def _label_fields(self, x: int, y: int) -> list[str]:
+        a, b = self.a, self.b
+        shape_a, shape_b = clean(a.shapes[x]), clean(b.shapes[y])
+        fields = []
+        if a.opcodes[x] != b.opcodes[y]:
+            fields.append("opcode")
+        if without_layout(shape_a) != without_layout(shape_b):
+            fields.append("shape")
+        elif shape_a != shape_b:
+            fields.append("layout")
+        if clean(a.payloads.get(x, "")) != clean(b.payloads.get(y, "")):
+            fields.append("payload")
+        if signature(a.attributes[x]) != signature(b.attributes[y]):
+            fields.append("attributes")
+        if a.opcodes[x] == "parameter" and "payload" in fields and len(fields) > 1:
+            fields.remove("payload")
+        return fields
+
+    def _operands_agree(self, below_a: Sequence[int], below_b: Sequence[int]) -> bool:
+        to_b = self.match.to_b
+        return len(below_a) == len(below_b) and all(
+            to_b[p] == q or self._same_constant(p, q)
+            for p, q in zip(below_a, below_b, strict=True)
+        )
+
+    def _same_constant(self, p: int, q: int) -> bool:
+        a, b = self.match.a, self.match.b
+        if not (self.closed_a[p] and self.closed_b[q]):
+            return False
+        if a.expressions[p] >= 0 and b.expressions[q] >= 0:
+            return a.expressions[p] == b.expressions[q]
+        return a.labels[p] == b.labels[q] and not self.a.operands[p] and not self.b.operands[q]
+
+    def _callees_agree(self, x: int, y: int) -> bool:
+        numbers_a, numbers_b = self.match.a.computations, self.match.b.computations
+        return [numbers_a[c] for c in self.a.callees[x]] == [
+            numbers_b[c] for c in self.b.callees.get(y, ())
+        ]
+
+    def unpaired(self, partners: Sequence[int], *, forward: bool) -> tuple[tuple[int, ...], int]:
+        """Live instructions without a partner, and how many repeated constants were left out."""
+        side, other = (self.match.a, self.match.b) if forward else (self.match.b, self.match.a)
+        closed = self.closed_a if forward else self.closed_b
+        elsewhere = {number for number in other.expressions if number >= 0}
+        found, constants = [], 0
+        for i, partner in enumerate(partners):
+            if partner >= 0 or not side.live[i]:
+                continue
+            if closed[i] and side.expressions[i] in elsewhere:
+                constants += 1
+            else:
+                found.append(i)
+        return tuple(found), constants
+
+    def dead(self, *, forward: bool) -> int:
+        """Instructions of reachable computations that nothing needs."""
+        side = self.match.a if forward else self.match.b
+        return len(side.live) - sum(side.live)
+
+    def metadata_changes(self) -> int:
+        """Paired instructions whose metadata differs."""
+        a, b = self.a.attributes, self.b.attributes
+        return sum(
+            1
+            for x, y in enumerate(self.match.to_b)
+            if y >= 0 and a[x].metadata != b[y].metadata and a[x].metadata and b[y].metadata
+        )
+
+
+def _closed(module: Module) -> bytearray:
+    """One byte an instruction: 1 where it depends on constants alone."""
+    closed = bytearray(len(module))
+    for i, (opcode, operands) in enumerate(zip(module.opcodes, module.operands, strict=True)):
+        if operands:
+            closed[i] = all(closed[o] for o in operands) and i not in module.callees
+        else:
+            closed[i] = opcode in ("constant", "iota")
+    return closed

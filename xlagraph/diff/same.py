@@ -1,0 +1,112 @@
+"""Whether two modules are the same computation: an exact check, by walking both at once.
+
+The proof behind every named cause. Roots pair with roots and operands with operands; the
+walk fails at the first pair that cannot be. What it forgives: names, numbering, metadata,
+dead instructions, the order of entry parameters, and how often equal constants stand there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import Interner, label_instructions
+from xlagraph.canon.live import roots
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.graph import Module
+
+
+def same_computation(a: Module, b: Module) -> bool:
+    """True when the live instructions of `a` and `b` pair off one to one; linear time."""
+    interner = Interner()
+    walk = _Walk(a, b, label_instructions(a, interner), label_instructions(b, interner))
+    return walk.agrees()
+
+
+class _Walk:
+    def __init__(self, a: Module, b: Module, labels_a: Sequence[int], labels_b: Sequence[int]):
+        self.a, self.b = a, b
+        self.labels_a, self.labels_b = labels_a, labels_b
+        self.to_b: dict[int, int] = {}
+        self.to_a: dict[int, int] = {}
+        self.pending = [(a.entry, b.entry)]
+        self.known: set[tuple[int, int]] = set()
+
+    def agrees(self) -> bool:
+        """Runs the walk over all pairs of computations that the entries lead to."""
+        while self.pending:
+            pair = self.pending.pop()
+            if pair not in self.known:
+                self.known.add(pair)
+                if not self._computations_agree(*pair):
+                    return False
+        return self._parameters_agree()
+
+    def _parameters_agree(self) -> bool:
+        """Unused entry parameters must pair off by shape; used ones were walked."""
+        first, second = self.a.entry_computation.parameters, self.b.entry_computation.parameters
+        left = sorted(self.labels_a[p] for p in first if p not in self.to_b)
+        right = sorted(self.labels_b[p] for p in second if p not in self.to_a)
+        return left == right
+
+    def _computations_agree(self, x: int, y: int) -> bool:
+        if x != self.a.entry:
+            # A callee may be called from several places that pair with different copies.
+            for computation, partners in ((self.a.computations[x], self.to_b),
+                                          (self.b.computations[y], self.to_a)):
+                for i in range(computation.start, computation.stop):
+                    partners.pop(i, None)
+        starts_a = roots(self.a, self.a.computations[x])
+        starts_b = roots(self.b, self.b.computations[y])
+        if len(starts_a) != len(starts_b):
+            return False
+        return self._agree(list(zip(starts_a, starts_b, strict=True)))
+
+    def _agree(self, stack: list[tuple[int, int]]) -> bool:
+        a, b, to_b, to_a = self.a, self.b, self.to_b, self.to_a
+        labels_a, labels_b = self.labels_a, self.labels_b
+        while stack:
+            x, y = stack.pop()
+            partner = to_b.get(x)
+            if partner == y:
+                continue
+            if labels_a[x] != labels_b[y]:
+                return False
+            below_a, below_b = a.operands[x], b.operands[y]
+            if len(below_a) != len(below_b):
+                return False
+            if partner is not None or y in to_a:
+                if not self._is_closed(x):
+                    return False
+                if not below_a:
+                    continue
+            to_b[x] = y
+            to_a[y] = x
+            stack.extend(zip(below_a, below_b, strict=True))
+            if not self._links_agree(x, y, stack):
+                return False
+        return True
+
+    def _is_closed(self, x: int) -> bool:
+        """Whether an instruction may stand there several times: it is made of constants."""
+        a = self.a
+        steps = 0
+        stack = [x]
+        while stack:
+            i = stack.pop()
+            steps += 1
+            if steps > 16 or a.opcodes[i] == "parameter" or i in a.callees:
+                return False
+            stack.extend(a.operands[i])
+        return True
+
+    def _links_agree(self, x: int, y: int, stack: list[tuple[int, int]]) -> bool:
+        callees_a, callees_b = self.a.callees.get(x, ()), self.b.callees.get(y, ())
+        controls_a, controls_b = self.a.controls.get(x, ()), self.b.controls.get(y, ())
+        if len(callees_a) != len(callees_b) or len(controls_a) != len(controls_b):
+            return False
+        self.pending.extend(zip(callees_a, callees_b, strict=True))
+        stack.extend(zip(controls_a, controls_b, strict=True))
+        return True
