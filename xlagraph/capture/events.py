@@ -19,8 +19,8 @@ class CompiledGraph:
     analysis: Analysis | None
     parameters: tuple[ParameterName, ...]
     outputs: tuple[str, ...]
-    tensor_ids: tuple[int, ...]
-    """torch_xla's ids of the pending tensors seen from Python; empty when not looked at."""
+    live_tensors: tuple[LiveTensor, ...]
+    """The pending tensors before the sync; empty when not looked at."""
     tensors_agree: bool
     """True when those tensors are the module's outputs, by number and sizes."""
 

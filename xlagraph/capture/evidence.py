@@ -33,7 +33,7 @@ class Evidence:
     def look(self, waiting: dict[int, str]) -> Pending:
         """The pending tensors as a sync begins; lowers them too when there is no dump."""
         self.live.with_text = self.dump is None
-        return self.live.read(waiting)
+        return self.live.read(waiting, self._counters.last_graph_size())
 
     def remember(self) -> None:
         """After a sync: what tensors are called now."""
@@ -62,14 +62,14 @@ class Evidence:
 
 
 def _graph(module: Module, analysis: Analysis | None, pending: Pending | None) -> CompiledGraph:
-    is_known = pending is not None and pending.explains(module.text)
+    placed, agree = pending.placed_in(module.text) if pending is not None else (None, False)
     return CompiledGraph(
         digest=digest_text(module.text),
         module=module.name,
         text=module.text,
         analysis=analysis,
-        parameters=pending.parameter_names() if pending is not None and is_known else (),
-        outputs=pending.output_names() if pending is not None and is_known else (),
-        tensor_ids=tuple(one.tensor_id for one in pending.tensors) if pending is not None else (),
-        tensors_agree=is_known,
+        parameters=placed.parameter_names(module.text) if placed is not None else (),
+        outputs=placed.output_names(module.text) if placed is not None else (),
+        live_tensors=placed.tensors if placed is not None else (),
+        tensors_agree=agree,
     )

@@ -90,10 +90,18 @@ class Buckets:
         return tuple(self.describe(one) for one in list(self._instances) if one.bucket)
 
     def waiting_tensors(self) -> dict[int, str]:
-        """Names of the tensors in buckets, by Python ``id``: to be used at once and dropped."""
+        """Names of the tensors in buckets, by Python ``id``: to be used at once and dropped.
+
+        A callback that waits holds the whole gradient besides the flat one in the bucket.
+        """
         found: dict[int, str] = {}
         for bucket in list(self._instances):
-            for tensor, name in zip(bucket.bucket, self.describe(bucket).tensors, strict=False):
+            names = self.describe(bucket).tensors
+            for tensor, callback, name in zip(
+                bucket.bucket, bucket.callbacks, names, strict=False
+            ):
+                for held in _closed_over(callback, "grad", "grad_flat"):
+                    found[id(held)] = f"gradient of {name}, held by its callback"
                 found[id(tensor)] = f"waiting gradient of {name}"
         return found
 
@@ -105,7 +113,7 @@ class Buckets:
         shapes: list[str] = []
         for tensor, callback in zip(bucket.bucket, bucket.callbacks, strict=False):
             shape = tensor_shape(tensor)
-            module, parameter = _closed_over(callback)
+            module, parameter = _closed_over(callback, "self", "param")
             if module is not None:
                 owner = owner or self._module_name(module)
             name = self._parameter_name(module, parameter)
@@ -136,12 +144,18 @@ class Buckets:
         return f"{self._module_name(module)}: {clean_name(own)} shard"
 
 
-def _closed_over(callback: Any) -> tuple[Any, Any]:
-    """The FSDP module and parameter in ``reduce_scatter_done``'s closure, else None."""
+def _closed_over(callback: Any, *names: str) -> list[Any]:
+    """What ``reduce_scatter_done``'s closure holds under each of ``names``, else None."""
     code = getattr(callback, "__code__", None)
     cells = getattr(callback, "__closure__", None)
     if code is None or cells is None:
-        return None, None
+        return [None] * len(names)
     held = dict(zip(code.co_freevars, cells, strict=True))
-    found = [held[name].cell_contents if name in held else None for name in ("self", "param")]
-    return found[0], found[1]
+    return [_contents(held.get(name)) for name in names]
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents if cell is not None else None
+    except ValueError:  # the cell is empty
+        return None

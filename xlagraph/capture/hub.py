@@ -25,7 +25,7 @@ from xlagraph.capture.names import Names
 from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.running import RunningGraphs
 from xlagraph.capture.sites import SiteReader
-from xlagraph.run.records import BucketState, Frame
+from xlagraph.run.records import BucketState, Frame, LiveTensor
 
 _WAYS_IN = (
     ("_xla_step_marker", "step", "sync"),
@@ -213,7 +213,7 @@ class Hub:
             is_inferred=bool(ran) and outcome == "hit",
             fingerprint=fingerprint,
             call_site=site,
-            live_tensors=call.pending.tensors if call.pending is not None else (),
+            live_tensors=_live_tensors(call, compiled),
             buckets=call.buckets,
         )
         self._rearm(event)
@@ -250,6 +250,12 @@ class Hub:
         for sink in list(self.sinks):
             if not self.guard.is_off(_sink_name(sink)):
                 sink.on_note("hook off", f"{what}: {detail}")
+
+
+def _live_tensors(call: _Call, compiled: tuple[CompiledGraph, ...]) -> tuple[LiveTensor, ...]:
+    if compiled and compiled[0].live_tensors:
+        return compiled[0].live_tensors
+    return call.pending.tensors if call.pending is not None else ()
 
 
 def _sink_name(sink: Sink) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xlagraph.capture.holders import find_holders
@@ -25,6 +25,11 @@ from xlagraph.run.records import Frame, LiveTensor, ParameterName
 
 _FREE_SECONDS = 2.0
 _COMPILE_SHARE = 0.25
+
+
+_REPORT_LIMIT = 300_000
+"""Live tensors times graph nodes beyond which torch_xla's own report is not asked for."""
+HIDDEN = "held by C++ only: autograd, or the base of a view"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +42,56 @@ class Pending:
     text: bytes
     """The module as lowered before the sync; empty where XLA's own dump is read."""
 
-    def explains(self, text: bytes) -> bool:
-        """True when module ``text`` has just these inputs and outputs, by number and sizes."""
-        parameters, outputs = entry_shapes(text)
-        mine = [sizes(tensor.shape) for tensor in self.tensors]
-        return len(parameters) == len(self.inputs) and [sizes(one) for one in outputs] == mine
+    def placed_in(self, text: bytes) -> tuple[Pending, bool]:
+        """These tensors with the outputs of module ``text`` that they become, -1 if unsure.
 
-    def parameter_names(self) -> tuple[ParameterName, ...]:
-        """The HLO parameters whose tensor is known."""
+        True when they are exactly the module's outputs, by number and sizes.
+        """
+        outputs = [sizes(one) for one in entry_shapes(text)[1]]
+        mine = [sizes(tensor.shape) for tensor in self.tensors]
+        places = align(mine, outputs)
+        placed = tuple(
+            replace(tensor, output=place)
+            for tensor, place in zip(self.tensors, places, strict=True)
+        )
+        return replace(self, tensors=placed), mine == outputs
+
+    def parameter_names(self, text: bytes) -> tuple[ParameterName, ...]:
+        """The HLO parameters whose tensor is known; none when number or sizes disagree."""
+        if len(entry_shapes(text)[0]) != len(self.inputs):
+            return ()
         named = enumerate(name for _, name in self.inputs)
         return tuple(ParameterName(index, name) for index, name in named if name)
 
-    def output_names(self) -> tuple[str, ...]:
+    def output_names(self, text: bytes) -> tuple[str, ...]:
         """For each output its tensor's name, else its holder, else ``""``."""
-        return tuple(tensor.name or tensor.holder for tensor in self.tensors)
+        names = [""] * len(entry_shapes(text)[1])
+        for tensor in self.tensors:
+            if tensor.output >= 0:
+                names[tensor.output] = tensor.name or tensor.holder
+        return tuple(names)
+
+
+def align(mine: list[str], outputs: list[str]) -> list[int]:
+    """Where each of ``mine`` stands in ``outputs``, of which they are a part in order.
+
+    The earliest and the latest possible place are found; where they differ it is -1.
+    """
+    earliest = _embed(mine, outputs)
+    latest = [len(outputs) - 1 - place for place in _embed(mine[::-1], outputs[::-1])][::-1]
+    if len(earliest) != len(mine) or len(latest) != len(mine):
+        return [-1] * len(mine)
+    return [
+        first if first == last else -1 for first, last in zip(earliest, latest, strict=True)
+    ]
+
+
+def _embed(part: list[str], whole: list[str]) -> list[int]:
+    places: list[int] = []
+    for at, one in enumerate(whole):
+        if len(places) < len(part) and part[len(places)] == one:
+            places.append(at)
+    return places
 
 
 class Budget:
@@ -81,8 +122,12 @@ class LiveReader:
         self._names.remember()
         self.budget.spent += time.perf_counter() - start
 
-    def read(self, waiting: dict[int, str]) -> Pending:
-        """The pending tensors now; ``waiting`` names bucket contents by Python ``id``."""
+    def read(self, waiting: dict[int, str], graph_size: int) -> Pending:
+        """The pending tensors now.
+
+        ``waiting`` names bucket contents by Python ``id``; ``graph_size`` is the last
+        graph's number of IR nodes, which bounds what torch_xla's report may cost.
+        """
         start = time.perf_counter()
         torch = sys.modules["torch"]
         kinds = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
@@ -107,6 +152,8 @@ class LiveReader:
         text = b""
         if self.with_text and tensors:
             text = self._xlac._get_xla_tensors_hlo(tensors).encode()
+        if len(tensors) * graph_size <= _REPORT_LIMIT:
+            live = self._with_hidden(live)
         pending = Pending(live, self._inputs_of(tensors), text)
         self.budget.spent += time.perf_counter() - start
         return pending
@@ -121,6 +168,19 @@ class LiveReader:
         by_id = {xla_id(tensor): tensor for tensor, need in zip(plain, needs, strict=True) if need}
         return [by_id[number] for number in sorted(by_id)]
 
+    def _with_hidden(self, live: tuple[LiveTensor, ...]) -> tuple[LiveTensor, ...]:
+        """``live`` with node counts and the tensors that Python cannot see."""
+        seen = {tensor.tensor_id: tensor for tensor in live}
+        whole: list[LiveTensor] = []
+        for number, shape, nodes in parse_report(self._xlac._xla_tensors_report(0, "")):
+            known = seen.pop(number, None)
+            if known is not None:
+                whole.append(replace(known, output=len(whole), ir_nodes=nodes))
+            else:
+                hidden = LiveTensor(len(whole), number, shape, nodes, "", HIDDEN, ())
+                whole.append(hidden)
+        return live if seen else tuple(whole)
+
     def _inputs_of(self, tensors: list[Any]) -> tuple[tuple[int, str], ...]:
         if not tensors:
             return ()
@@ -131,6 +191,26 @@ class LiveReader:
     def _created(self, tensor: Any) -> tuple[Frame, ...]:
         """Where the tensor's value was computed: known to torch_xla under ``XLA_IR_DEBUG``."""
         return parse_frames(self._xlac._get_xla_tensor_debug_info(tensor))
+
+
+_HEAD = re.compile(r"id=(\d+), shape=(\w+\[[^\]]*\]).*, ir_nodes=(\d+)")
+
+
+def parse_report(text: str) -> list[tuple[int, str, int]]:
+    """Id, shape and node count of the tensors in torch_xla's report that are to be computed.
+
+    A tensor whose whole graph is its own data is in the report but not in a sync.
+    """
+    found: list[tuple[int, str, int]] = []
+    for block in text.split("\nTensor: "):
+        head, _, body = block.partition("\n")
+        match = _HEAD.match(head.removeprefix("Tensor: "))
+        if match is None:
+            continue
+        nodes = int(match[3])
+        if nodes > 1 or " xla::device_data(" not in body:
+            found.append((int(match[1]), match[2], nodes))
+    return found
 
 
 _LOCATION = re.compile(r"location=([^\s,@]+)@([^\s,:]+):(\d+)")

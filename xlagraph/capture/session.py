@@ -190,8 +190,8 @@ def _graph_record(graph: CompiledGraph, sync: int) -> GraphRecord:
             ("inputs", str(graph.analysis.inputs)),
             ("outputs", str(graph.analysis.outputs)),
         )
-    if graph.tensor_ids:
-        ids = " ".join(map(str, graph.tensor_ids))
+    if graph.live_tensors:
+        ids = " ".join(str(tensor.tensor_id) for tensor in graph.live_tensors)
         key += (("live_tensors", ids), ("live_tensors_agree", str(graph.tensors_agree)))
     return GraphRecord(
         digest=graph.digest,

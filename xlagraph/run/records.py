@@ -49,12 +49,14 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True)
 class LiveTensor:
-    """A live tensor with pending IR at a sync; its position is its output number."""
+    """A live tensor with pending IR at a sync."""
 
     output: int
+    """The module's output that it becomes; -1 when more than one place is possible."""
     tensor_id: int
     shape: str
     ir_nodes: int
+    """Nodes of its own graph; 0 when torch_xla's report would have been too long to ask."""
     name: str
     """Parameter, buffer or optimizer-state name, or ``""`` when it is not known."""
     holder: str
