@@ -37,9 +37,7 @@ def call_order(module: Module) -> list[int]:
     return order
 
 
-def number_computations(
-    module: Module, labels: Sequence[int], interner: Interner
-) -> list[int]:
+def number_computations(module: Module, labels: Sequence[int], interner: Interner) -> list[int]:
     """The number of each computation: of its root's expression and of its effects."""
     numbers = [-1] * len(module.computations)
     from xlagraph.canon.live import roots

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, without_layout
 from xlagraph.cause.draft import exclusive_slice
-from xlagraph.cause.finding import Case, Evidence, Finding, count, join, where
-from xlagraph.cause.model import BucketRow, Context
+from xlagraph.cause.finding import Case, Finding, count, grouped, join, where
+from xlagraph.cause.model import BucketRow, Context, Evidence
 from xlagraph.diff.changes import output_values
 from xlagraph.hlo.shapes import read_shape
 
@@ -164,8 +164,8 @@ def bucket_change(case: Case) -> list[Finding]:
             kind="bucket-carry" if is_carried else "bucket-composition",
             title=_title(kind, rows_a, rows_b, is_carried=is_carried),
             evidence=tuple(
-                _side_evidence("A", diff.a, rows_a, carried_a, pending_a, case.context_a)
-                + _side_evidence("B", diff.b, rows_b, carried_b, pending_b, case.context_b)
+                _side_evidence("A", diff.a, rows_a, pending_a, case.context_a)
+                + _side_evidence("B", diff.b, rows_b, pending_b, case.context_b)
                 + _moves(rows_a, rows_b)
             ),
             fix="Flush the bucket at the end of every backward, so that no gradient waits for the "
@@ -280,7 +280,6 @@ def _side_evidence(
     name: str,
     module: Module,
     rows: Sequence[BucketRow],
-    carried: list[str],
     pending: list[str],
     context: Context,
 ) -> list[Evidence]:
@@ -289,13 +288,13 @@ def _side_evidence(
     for k, row in enumerate(rows, 1):
         old = [t for t, c in zip(row.tensors, row.carried, strict=True) if c]
         new = [t for t, c in zip(row.tensors, row.carried, strict=True) if not c]
-        parts = [f"from an earlier step: {join(old)}"] if old else []
-        parts += [f"from this step: {join(new)}"] if new else []
+        parts = [f"{len(old)} from an earlier step ({grouped(old)})"] if old else []
+        parts += [f"{len(new)} from this step ({grouped(new)})"] if new else []
         cited = {place: (row.instruction,)}
         found.append(
             Evidence(
-                f"{name}, bucket {k} ({row.opcode} of {count(len(row.tensors), 'tensor')}) "
-                + "; ".join(parts),
+                f"{name}, bucket {k}: {row.opcode} of {count(len(row.tensors), 'tensor')}, "
+                + " and ".join(parts),
                 sources=where(module, [row.instruction]),
                 **cited,
             )
@@ -304,14 +303,14 @@ def _side_evidence(
         found.append(
             Evidence(
                 f"{name} leaves {count(len(pending), 'gradient')} unreduced as outputs for a "
-                f"later step: {join(pending)}"
+                f"later step: {grouped(pending)}"
             )
         )
     if context.waiting:
         found.append(
             Evidence(
                 f"{name}: {count(len(context.waiting), 'reduce-scatter callback')} pending as "
-                f"the sync began: {join(context.waiting)}"
+                f"the sync began: {grouped(context.waiting)}"
             )
         )
     return found

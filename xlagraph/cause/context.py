@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
 
 if TYPE_CHECKING:
     from xlagraph.run.reader import Process
-    from xlagraph.run.records import FlushRecord, GraphRecord, SyncRecord
+    from xlagraph.run.records import GraphRecord, SyncRecord
 
 
 def context_of(process: Process, graph: GraphRecord) -> Context:
@@ -30,11 +29,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         sync_kind=sync.kind,
         call_site=f"{frame.file}:{frame.line}" if frame else "",
         flushed=_flushed(process, sync),
-        waiting=tuple(
-            name
-            for bucket in sync.buckets
-            for name in bucket.tensors
-        ),
+        waiting=tuple(name for bucket in sync.buckets for name in bucket.tensors),
         key=dict(graph.key),
     )
 
@@ -46,16 +41,7 @@ def _output_names(graph: GraphRecord, sync: SyncRecord) -> dict[int, str]:
 
 
 def _flushed(process: Process, sync: SyncRecord) -> tuple[tuple[str, ...], ...]:
-    """Buckets emptied for this sync; a tensor met twice in one bucket is from two steps."""
-    return tuple(_bucket_names(f) for f in process.flushes if f.sync == sync.index and f.emptied)
-
-
-def _bucket_names(flush: FlushRecord) -> tuple[str, ...]:
-    total = Counter(flush.before.tensors)
-    met: Counter[str] = Counter()
-    names = []
-    for name in flush.before.tensors:
-        met[name] += 1
-        age = total[name] - met[name]
-        names.append(f"{name}, {age} step{'s' if age > 1 else ''} old" if age else name)
-    return tuple(names)
+    """The tensors of the buckets that were emptied for this sync."""
+    return tuple(
+        tuple(f.before.tensors) for f in process.flushes if f.sync == sync.index and f.emptied
+    )

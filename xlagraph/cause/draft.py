@@ -44,7 +44,7 @@ class Draft:
         self.shapes[first] = shape
         self.payloads[first] = str(len(self.module.entry_computation.parameters))
         self.extra_parameters.append(first)
-        self.replace_uses({other: first for other in others})
+        self.replace_uses(dict.fromkeys(others, first))
 
     def replace_uses(self, partners: dict[int, int]) -> None:
         """Lets every user of a key use the value instead."""

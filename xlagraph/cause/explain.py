@@ -96,22 +96,23 @@ def _unclaimed(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _cause(diff: Diff, finding: Finding, *, proved: bool) -> Cause:
-    differing_a = {c.a for c in diff.changes} | set(diff.removed)
-    differing_b = {c.b for c in diff.changes} | set(diff.added)
-    total = len(differing_a) + len(differing_b)
-    mine_a = (finding.a | called_only_by(diff.a, finding.a)) & differing_a
-    mine_b = (finding.b | called_only_by(diff.b, finding.b)) & differing_b
+    mine_a = finding.a | called_only_by(diff.a, finding.a)
+    mine_b = finding.b | called_only_by(diff.b, finding.b)
+    changed = [c for c in diff.changes if c.a in mine_a or c.b in mine_b]
+    own_a = frozenset({c.a for c in changed} | mine_a.intersection(diff.removed))
+    own_b = frozenset({c.b for c in changed} | mine_b.intersection(diff.added))
+    number = len(own_a) + len(own_b) - len(changed)
     return Cause(
         kind=finding.kind,
         title=finding.title,
         evidence=finding.evidence,
         fix=finding.fix,
-        share=(len(mine_a) + len(mine_b)) / total if total else 1.0,
+        share=number / diff.differing if diff.differing else 1.0,
         proved=proved,
         proof=finding.proof,
         expected=finding.expected,
-        a=frozenset(mine_a),
-        b=frozenset(mine_b),
+        a=own_a,
+        b=own_b,
     )
 
 

@@ -107,6 +107,27 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def grouped(names: Iterable[str], groups: int = 3, members: int = 4) -> str:
+    """Tensor names ``owner: tensor`` gathered by owner: ``blocks.0: up.weight, up.bias``.
+
+    A name met several times is counted. Other names stand as they are.
+    """
+    owners: dict[str, Counter[str]] = {}
+    for name in names:
+        owner, colon, tensor = name.partition(": ")
+        owners.setdefault(owner if colon else "", Counter())[
+            (tensor if colon else owner).removesuffix(" shard")
+        ] += 1
+    parts = []
+    for owner, tensors in list(owners.items())[:groups]:
+        listed = [f"{t} x{n}" if n > 1 else t for t, n in tensors.items()]
+        parts.append((f"{owner}: " if owner else "") + join(listed, members))
+    left = list(owners.values())[groups:]
+    if left:
+        parts.append(f"{count(sum(t.total() for t in left), 'tensor')} of {len(left)} more modules")
+    return "; ".join(parts)
+
+
 def join(items: Iterable[str], limit: int = 4) -> str:
     """Items in a row, cut after `limit` with the number of those left out."""
     listed = list(items)

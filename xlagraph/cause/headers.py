@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xlagraph.cause.finding import Case, Evidence, Finding
+from xlagraph.cause.finding import Case, Finding
+from xlagraph.cause.model import Evidence
 
 KINDS = {
     "buffer_donor": (

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

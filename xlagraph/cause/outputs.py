@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.buckets import reach
 from xlagraph.cause.draft import exclusive_slice
-from xlagraph.cause.finding import Case, Evidence, Finding, count, join, output_name, where
+from xlagraph.cause.finding import Case, Finding, count, grouped, join, output_name, where
 from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.model import Evidence
 from xlagraph.diff.changes import output_values
 
 if TYPE_CHECKING:
@@ -119,11 +120,49 @@ def _unpaired(case: Case, *, forward: bool) -> list[int]:
 
 def live_tensors(case: Case) -> list[Finding]:
     """Outputs that one side has and the other has not: a logged, leaked or missing tensor."""
-    findings = []
+    early = _early_part(case)
+    if early:
+        return [early]
+    return [
+        _live_finding(case, places, forward=forward)
+        for forward in (False, True)
+        for places in _by_creation(case, _unpaired(case, forward=forward), forward=forward)
+    ]
+
+
+def _early_part(case: Case) -> Finding | None:
+    """One module is only the beginning of the other: its sync was a value being read."""
     for forward in (False, True):
-        for places in _by_creation(case, _unpaired(case, forward=forward), forward=forward):
-            findings.append(_live_finding(case, places, forward=forward))
-    return findings
+        context = case.context_a if forward else case.context_b
+        whole, part = (case.diff.b, case.diff.a) if forward else (case.diff.a, case.diff.b)
+        own = _unpaired(case, forward=forward)
+        missing = _unpaired(case, forward=not forward)
+        if context.sync_kind != "value" or own or not missing or case.open_changes():
+            continue
+        side, other = ("A", "B") if forward else ("B", "A")
+        gone = frozenset(missing)
+        claimed = frozenset(exclusive_slice(whole, missing))
+        at = f" at {context.call_site}" if context.call_site else ""
+        return Finding(
+            kind="early-execution",
+            title=f"a value was read early{at}: {side} is the part of {other} that computes "
+            f"{count(len(output_values(part)), 'output')}",
+            evidence=(
+                Evidence(
+                    f"{side} ran because Python asked for a value (.item(), print, if), before "
+                    f"the step's sync; it has {count(len(missing), 'output')} fewer than {other}",
+                    sources=(context.call_site,) if context.call_site else (),
+                ),
+            ),
+            fix="Read the value after the sync, every step or never: keep it on the device "
+            "(detach) and fetch it with xm.add_step_closure.",
+            proof=f"{count(len(missing), 'output')} of {other} were set aside",
+            a=frozenset() if forward else claimed,
+            b=claimed if forward else frozenset(),
+            dropped_a=frozenset() if forward else gone,
+            dropped_b=gone if forward else frozenset(),
+        )
+    return None
 
 
 def _by_creation(case: Case, positions: list[int], *, forward: bool) -> list[list[int]]:
@@ -139,9 +178,7 @@ def _by_creation(case: Case, positions: list[int], *, forward: bool) -> list[lis
 
 
 def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
-    module, context = (
-        (case.diff.a, case.context_a) if forward else (case.diff.b, case.context_b)
-    )
+    module, context = (case.diff.a, case.context_a) if forward else (case.diff.b, case.context_b)
     values = output_values(module)
     claimed = frozenset(exclusive_slice(module, places))
     side, other = ("A", "B") if forward else ("B", "A")
@@ -183,22 +220,35 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
 
 def output_order(case: Case) -> list[Finding]:
     """The same outputs in another order."""
-    paired = [
-        (s.a, s.b) for s in case.diff.outputs if s.a is not None and s.b is not None
+    paired = [(s.a, s.b) for s in case.diff.outputs if s.a is not None and s.b is not None]
+    moved = [
+        (x, y)
+        for (x, y), y_sorted in zip(paired, sorted(y for _, y in paired), strict=True)
+        if y != y_sorted
     ]
-    moved = [(x, y) for (x, y), y_sorted in zip(paired, sorted(y for _, y in paired), strict=True)
-             if y != y_sorted]
     if not moved:
         return []
+    a, context = case.diff.a, case.context_a
+    values = output_values(a)
+    evidence = [Evidence("output positions A -> B: " + join((f"{x} -> {y}" for x, y in moved), 8))]
+    named = [context.outputs[x] for x, _ in moved if x in context.outputs]
+    if named:
+        evidence.append(
+            Evidence(f"among them {grouped(named)}", tuple(values[x] for x, _ in moved))
+        )
+    if case.context_a.waiting or case.context_b.waiting:
+        evidence.append(
+            Evidence(
+                f"reduce-scatter callbacks pending as the sync began: {len(case.context_a.waiting)} "
+                f"in A, {len(case.context_b.waiting)} in B; live tensors are ordered by age, "
+                "so that one left from an earlier step stands before those of this step"
+            )
+        )
     return [
         Finding(
             kind="output-order",
             title=f"{count(len(moved), 'output')} stand in another order",
-            evidence=(
-                Evidence(
-                    "output positions A -> B: " + join((f"{x} -> {y}" for x, y in moved), 8)
-                ),
-            ),
+            evidence=tuple(evidence),
             fix="Create the tensors in the same order in every step; live tensors are ordered by "
             "their creation (iterating over a set or a dict in changing order is the usual "
             "reason).",

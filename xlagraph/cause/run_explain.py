@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.context import context_of
@@ -52,7 +53,7 @@ def explain_run(run: Run) -> RunExplanation:
     stable = _stable_after(syncs, first_step)
     return RunExplanation(
         run=run,
-        verdict=_verdict(groups, stable, steps),
+        verdict=_verdict(groups, stable),
         graphs=tuple(nodes),
         groups=groups,
         steps=steps,
@@ -63,23 +64,28 @@ def explain_run(run: Run) -> RunExplanation:
     )
 
 
-def _graphs(run: Run) -> list[_Graph]:
-    """Each distinct module once, in order of its first sync (time, then rank)."""
-    found: dict[str, _Graph] = {}
+def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
+    """Each distinct stored module once, with its letter, by first sync (time, then rank)."""
     records = sorted(
         ((g, p) for p in run.processes for g in p.graphs),
         key=lambda pair: (_time_of(pair[0], pair[1]), pair[1].record.rank),
     )
     stored = set(run.digests())
+    found: dict[str, tuple[GraphRecord, Process]] = {}
     for record, process in records:
-        if record.digest in found or record.digest not in stored:
-            continue
+        if record.digest in stored:
+            found.setdefault(record.digest, (record, process))
+    return [(_letter(k), record, process) for k, (record, process) in enumerate(found.values())]
+
+
+def _graphs(run: Run) -> list[_Graph]:
+    graphs = []
+    for letter, record, process in graph_order(run):
         sync = next((s for s in process.syncs if s.index == record.sync), None)
-        module = read_module(run.graph_text(record.digest), f"{run.path}:{record.digest}")
-        found[record.digest] = _Graph(
-            record, process, sync, module, sketch(module), context_of(process, record)
-        )
-    return list(found.values())
+        module = read_module(run.graph_text(record.digest), f"{run.path}:{letter}")
+        context = context_of(process, record)
+        graphs.append(_Graph(record, process, sync, module, sketch(module), context))
+    return graphs
 
 
 def _time_of(record: GraphRecord, process: Process) -> float:
@@ -209,19 +215,37 @@ def _stable_after(syncs: list[SyncRecord], first_step: int) -> int | None:
 
 
 def _alternating(run: Run, nodes: list[GraphNode]) -> tuple[str, ...]:
-    """Letters of graphs between which the steps of one process go to and fro."""
+    """Letters of the graphs to which the training steps return again and again.
+
+    Steps are told apart by fingerprint, for a hit does not always say which graph it ran.
+    """
     letters = {node.digest: node.letter for node in nodes}
     for process in run.processes:
-        order = [s.graphs[0] for s in process.syncs if s.kind == "step" and s.graphs]
-        switches = sum(1 for x, y in zip(order, order[1:], strict=False) if x != y)
-        late = order[len(order) // 2 :]
-        turns = sum(1 for x, y in zip(late, late[1:], strict=False) if x != y)
-        if switches >= 3 and turns >= 2:
-            return tuple(sorted({letters[d] for d in late if d in letters}))
+        steps = [s for s in process.syncs if s.kind == "step" and s.outcome != "empty"]
+        steps = [s for s in steps if s.call_site == steps[-1].call_site]
+        prints = [s.fingerprint for s in steps]
+        returns = [
+            now
+            for k, (before, now) in enumerate(pairwise(prints), 1)
+            if now != before and now in prints[: k - 1]
+        ]
+        if len(returns) >= 2:
+            turning = set(returns) | {prints[-1]}
+            return tuple(
+                sorted(
+                    {
+                        letters[digest]
+                        for sync in steps
+                        if sync.fingerprint in turning
+                        for digest in sync.graphs
+                        if digest in letters
+                    }
+                )
+            )
     return ()
 
 
-def _verdict(groups: tuple[CauseGroup, ...], stable: int | None, steps: int) -> str:
+def _verdict(groups: tuple[CauseGroup, ...], stable: int | None) -> str:
     problems = [g for g in groups if not g.expected]
     warm_up = [g for g in groups if g.expected]
     spent = sum(g.seconds for g in warm_up)
@@ -241,6 +265,4 @@ def _verdict(groups: tuple[CauseGroup, ...], stable: int | None, steps: int) -> 
     seconds = sum(g.seconds for g in problems)
     reasons = "one cause" if len(problems) == 1 else f"{len(problems)} causes, the costliest first"
     title = first.title[0].upper() + first.title[1:]
-    return (
-        f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {reasons}: {title}."
-    )
+    return f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {reasons}: {title}."

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Interner, label_instructions
 from xlagraph.canon.structure import expression_number, number_computations
-from xlagraph.cause.finding import Case, Evidence, Finding, count, where
+from xlagraph.cause.finding import Case, Finding, count, where
 from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.model import Evidence
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
@@ -185,7 +186,11 @@ def replaced(case: Case) -> list[Finding]:
         if fields != ("operands",) or len(below_a) != len(below_b):
             continue
         for k, (p, q) in enumerate(zip(below_a, below_b, strict=True)):
-            if match.to_b[p] < 0 and match.to_a[q] < 0 and case.diff.a.shapes[p] == case.diff.b.shapes[q]:
+            if (
+                match.to_b[p] < 0
+                and match.to_a[q] < 0
+                and case.diff.a.shapes[p] == case.diff.b.shapes[q]
+            ):
                 cuts.append((x, y, k, p, q))
     if not cuts:
         return []

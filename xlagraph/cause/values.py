@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Case, Evidence, Finding, count, join, parameter_name, where
+from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, where
 from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.model import Evidence
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
 
-INDEX_OPCODES = frozenset({"slice", "dynamic-slice", "pad", "gather", "iota", "dynamic-update-slice"})
+INDEX_OPCODES = frozenset(
+    {"slice", "dynamic-slice", "pad", "gather", "iota", "dynamic-update-slice"}
+)
 
 
 def shape_change(case: Case) -> list[Finding]:
@@ -27,11 +30,7 @@ def shape_change(case: Case) -> list[Finding]:
     pairs = _dimension_pairs(case, [(x, shaped[x]) for x in inputs])
     if not pairs:
         return []
-    claimed = {
-        x: y
-        for x, y in shaped.items()
-        if _explained(a.shapes[x], b.shapes[y], pairs)
-    }
+    claimed = {x: y for x, y in shaped.items() if _explained(a.shapes[x], b.shapes[y], pairs)}
     claimed |= _sizes_in_constants(case, pairs)
     changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in sorted(pairs))
     names = [parameter_name(a, case.context_a, x) for x in inputs]
@@ -102,8 +101,10 @@ def _sizes_in_constants(case: Case, pairs: set[tuple[int, int, int]]) -> dict[in
     for x, y, fields in case.open_changes():
         if fields == ("payload",) and a.opcodes[x] == "constant":
             old, new = _number(a.payloads[x]), _number(b.payloads[y])
-            if old and new and any(
-                _close(old * q, new * p) or _close(old * p, new * q) for _, p, q in pairs
+            if (
+                old
+                and new
+                and any(_close(old * q, new * p) or _close(old * p, new * q) for _, p, q in pairs)
             ):
                 found[x] = y
     return found
@@ -224,9 +225,7 @@ def _attribute_finding(
     return Finding(
         kind=kind,
         title=title,
-        evidence=(
-            Evidence(text, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),
-        ),
+        evidence=(Evidence(text, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),),
         fix=fix,
         proof=f"A's {opcode} was given B's attributes",
         a=frozenset(p for p, _ in pairs),
@@ -288,8 +287,10 @@ def _scalar_finding(
         draft = draft_b if constants_in_b else draft_a
         draft.become_parameter(literals, parameter_side.shapes[scalar])
 
-    became = f"{name} became the constant {value}" if constants_in_b else (
-        f"the constant {value} became {name}"
+    became = (
+        f"{name} became the constant {value}"
+        if constants_in_b
+        else (f"the constant {value} became {name}")
     )
     pairs = frozenset(changed)
     scalars, numbers = frozenset({scalar}), frozenset(literals)

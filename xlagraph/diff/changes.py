@@ -122,9 +122,7 @@ def diff_match(match: Match) -> Diff:
         outputs,
         header,
         Noise(
-            renamed=sum(
-                1 for x, y in enumerate(match.to_b) if y >= 0 and a.names[x] != b.names[y]
-            ),
+            renamed=sum(1 for x, y in enumerate(match.to_b) if y >= 0 and a.names[x] != b.names[y]),
             parameters_moved=_moved(parameters),
             dead_a=finder.dead(forward=True),
             dead_b=finder.dead(forward=False),
@@ -250,8 +248,7 @@ class _Finder:
     def _operands_agree(self, below_a: Sequence[int], below_b: Sequence[int]) -> bool:
         to_b = self.match.to_b
         return len(below_a) == len(below_b) and all(
-            to_b[p] == q or self._same_constant(p, q)
-            for p, q in zip(below_a, below_b, strict=True)
+            to_b[p] == q or self._same_constant(p, q) for p, q in zip(below_a, below_b, strict=True)
         )
 
     def _same_constant(self, p: int, q: int) -> bool:

@@ -90,9 +90,7 @@ def match_sides(a: Side, b: Side, interner: Interner) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
     matcher = _Matcher(a, b, interner)
     matcher.match_computation(a.module.entry_computation, b.module.entry_computation)
-    return Match(
-        a, b, matcher.to_b, matcher.to_a, matcher.computations, matcher.ambiguous
-    )
+    return Match(a, b, matcher.to_b, matcher.to_a, matcher.computations, matcher.ambiguous)
 
 
 class _Matcher:
@@ -132,7 +130,7 @@ class _Matcher:
     def _match_entry(self, ca: Computation, cb: Computation) -> None:
         self._pair(ca.root, cb.root)
         self._match_anchors(self.a.expressions, self.b.expressions, ca, cb)
-        self._spread(strict=True)
+        self._spread()
         self._refine(ca, cb)
 
     def _match_callee(self, ca: Computation, cb: Computation) -> None:
@@ -140,7 +138,7 @@ class _Matcher:
         for x, y in zip(ca.parameters, cb.parameters, strict=False):
             self._pair(x, y)
         self._pair(ca.root, cb.root)
-        self._spread(strict=True)
+        self._spread()
         if self._unpaired(ca, cb):
             self._refine(ca, cb)
 
@@ -190,32 +188,24 @@ class _Matcher:
 
     # -- outwards ------------------------------------------------------------------------
 
-    def _spread(self, *, strict: bool) -> None:
+    def _spread(self) -> None:
         """Pairs neighbours of paired instructions while only one candidate fits."""
         while self.queue:
             x, y = self.queue.pop()
-            self._spread_down(x, y, strict=strict)
-            self._spread_up(x, y, strict=strict)
+            self._spread_down(x, y)
+            self._spread_up(x, y)
 
-    def _kind(self, side: Side, i: int, *, strict: bool) -> object:
-        """What has to agree before two instructions are paired by their neighbours."""
-        return side.labels[i] if strict else side.module.opcodes[i]
-
-    def _spread_down(self, x: int, y: int, *, strict: bool) -> None:
+    def _spread_down(self, x: int, y: int) -> None:
         below_a, below_b = self.a.module.operands[x], self.b.module.operands[y]
         if x == self.a.module.entry_computation.root:
             return  # outputs come and go: their position tells nothing
         if len(below_a) != len(below_b):
             return
         for p, q in zip(below_a, below_b, strict=True):
-            if (
-                self.to_b[p] < 0
-                and self.to_a[q] < 0
-                and self._kind(self.a, p, strict=strict) == self._kind(self.b, q, strict=strict)
-            ):
+            if self.to_b[p] < 0 and self.to_a[q] < 0 and self.a.labels[p] == self.b.labels[q]:
                 self._pair(p, q)
 
-    def _spread_up(self, x: int, y: int, *, strict: bool) -> None:
+    def _spread_up(self, x: int, y: int) -> None:
         users_a = [u for u in self.a.module.users[x] if self.to_b[u] < 0 and self.a.live[u]]
         if not users_a or len(users_a) > MAX_CANDIDATES:
             return
@@ -223,16 +213,14 @@ class _Matcher:
         if not users_b or len(users_b) > MAX_CANDIDATES:
             return
         for p, q in _unique_pairs(
-            [(self._use(self.a, x, u, strict=strict), u) for u in users_a],
-            [(self._use(self.b, y, u, strict=strict), u) for u in users_b],
+            [(self._use(self.a, x, u), u) for u in users_a],
+            [(self._use(self.b, y, u), u) for u in users_b],
         ):
             self._pair(p, q)
 
-    def _use(self, side: Side, i: int, user: int, *, strict: bool) -> object:
-        positions = tuple(k for k, o in enumerate(side.module.operands[user]) if o == i)
-        if len(side.module.operands[user]) > 4:
-            positions = ()  # tuples and collectives: the place in the list may move
-        return (self._kind(side, user, strict=strict), positions)
+    def _use(self, side: Side, i: int, user: int) -> object:
+        """How `user` uses `i`; equal on both sides for instructions that may be paired."""
+        return (side.labels[user], _positions(side, i, user))
 
     # -- refinement ----------------------------------------------------------------------
 
@@ -243,15 +231,16 @@ class _Matcher:
             for numbers in (self._contexts, self._anchored_expressions):
                 found_a, found_b = numbers(self.a, ca, self.to_b), numbers(self.b, cb, None)
                 self._pair_groups(found_a, found_b)
-                self._spread(strict=True)
+                self._spread()
             if before == sum(1 for y in self.to_b[ca.start : ca.stop] if y >= 0):
                 break
-        self._vote(ca, cb)
+        self._vote(ca)
 
-    def _anchor(self, side: Side, i: int, to_b: Sequence[int] | None) -> int:
+    def _anchor(self, i: int, to_b: Sequence[int] | None) -> int:
         """A number for a paired instruction, equal on both sides; -1 for an unpaired one."""
-        partner = self.to_b[i] if to_b is not None else (i if self.to_a[i] >= 0 else -1)
-        return partner
+        if to_b is not None:
+            return to_b[i]
+        return i if self.to_a[i] >= 0 else -1
 
     def _contexts(
         self, side: Side, computation: Computation, to_b: Sequence[int] | None
@@ -267,17 +256,11 @@ class _Matcher:
             for u in users[i][:MAX_CANDIDATES]:
                 if not side.live[u]:
                     continue
-                anchor = self._anchor(side, u, to_b)
-                uses.append((anchor, found.get(u, -1), self._positions(side, i, u)))
+                anchor = self._anchor(u, to_b)
+                uses.append((anchor, found.get(u, -1), _positions(side, i, u)))
             uses.sort()
             found[i] = self.interner.number(("context", side.labels[i], tuple(uses)))
         return found
-
-    def _positions(self, side: Side, i: int, user: int) -> tuple[int, ...]:
-        operands = side.module.operands[user]
-        if len(operands) > 4:
-            return ()
-        return tuple(k for k, o in enumerate(operands) if o == i)
 
     def _anchored_expressions(
         self, side: Side, computation: Computation, to_b: Sequence[int] | None
@@ -289,7 +272,7 @@ class _Matcher:
             if paired[i] >= 0 or not side.live[i]:
                 continue
             below = tuple(
-                (self._anchor(side, o, to_b), found.get(o, -1)) for o in side.module.operands[i]
+                (self._anchor(o, to_b), found.get(o, -1)) for o in side.module.operands[i]
             )
             found[i] = self.interner.number(("anchored", side.labels[i], below))
         return found
@@ -306,9 +289,8 @@ class _Matcher:
             for x, y in zip(members, others, strict=True):
                 self._pair(x, y)
 
-    def _vote(self, ca: Computation, cb: Computation) -> None:
-        """Bounded similarity: each unpaired instruction takes the candidate of its kind
-        that most of its paired neighbours lead to."""
+    def _vote(self, ca: Computation) -> None:
+        """Bounded similarity: the candidate that most paired neighbours lead to."""
         unpaired = [x for x in range(ca.start, ca.stop) if self.to_b[x] < 0 and self.a.live[x]]
         for _ in range(MAX_ROUNDS):
             for x in unpaired:
@@ -316,7 +298,7 @@ class _Matcher:
                 if votes:
                     best = max(votes, key=lambda y: (votes[y], -y))
                     self._pair(x, best)
-                    self._spread(strict=True)
+                    self._spread()
             left = [x for x in unpaired if self.to_b[x] < 0]
             if len(left) == len(unpaired):
                 break
@@ -339,6 +321,12 @@ class _Matcher:
                     if self.to_a[o] < 0 and b.opcodes[o] == opcode and self.b.live[o]:
                         votes[o] += 1
         return votes
+
+
+def _positions(side: Side, i: int, user: int) -> tuple[int, ...]:
+    """At which places `user` takes `i`; in a long list the place may move and says nothing."""
+    operands = side.module.operands[user]
+    return () if len(operands) > 4 else tuple(k for k, o in enumerate(operands) if o == i)
 
 
 def _group(found: dict[int, int]) -> dict[int, list[int]]:

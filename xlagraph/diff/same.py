@@ -54,8 +54,10 @@ class _Walk:
     def _computations_agree(self, x: int, y: int) -> bool:
         if x != self.a.entry:
             # A callee may be called from several places that pair with different copies.
-            for computation, partners in ((self.a.computations[x], self.to_b),
-                                          (self.b.computations[y], self.to_a)):
+            for computation, partners in (
+                (self.a.computations[x], self.to_b),
+                (self.b.computations[y], self.to_a),
+            ):
                 for i in range(computation.start, computation.stop):
                     partners.pop(i, None)
         starts_a = roots(self.a, self.a.computations[x])

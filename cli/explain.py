@@ -1,0 +1,30 @@
+"""``xlagraph explain RUN``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+
+@click.command(epilog="Exit code: 0 stable or warm-up only, 1 a problem was found, 2 bad input.")
+@click.argument("run", type=click.Path())
+@click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
+def command(run: str, *, full: bool, as_json: bool) -> None:
+    """Say why the captured run RUN compiled as often as it did."""
+    from xlagraph.cause.run_explain import explain_run
+    from xlagraph.run.reader import read_run
+
+    explained = explain_run(read_run(run))
+    if as_json:
+        from xlagraph.terminal.structured import run_json
+
+        click.echo(json.dumps(run_json(explained), indent=2))
+    else:
+        from xlagraph.terminal.run import print_run
+        from xlagraph.terminal.style import console
+
+        print_run(console(), explained, full=full)
+    sys.exit(1 if any(not group.expected for group in explained.groups) else 0)

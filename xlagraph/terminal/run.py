@@ -1,0 +1,112 @@
+"""The explanation of a whole run, for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from xlagraph.cause.finding import count
+from xlagraph.terminal.style import labelled, paragraph, printable, seconds, short_path
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from xlagraph.cause.run_model import CauseGroup, GraphNode, RunExplanation
+
+MAX_EVIDENCE = 5
+MAX_GRAPHS = 12
+"""Rows of the table of graphs; more are counted."""
+
+
+def print_run(console: Console, explained: RunExplanation, *, full: bool = False) -> None:
+    """Prints verdict, causes ranked by seconds, warm-up, and the table of graphs."""
+    console.print(paragraph(explained.verdict, style="bold"))
+    console.print()
+    console.print(
+        paragraph(
+            f"{count(explained.steps, 'sync')} of kind step, "
+            f"{count(explained.compiles, 'compile')} "
+            f"({seconds(explained.compile_seconds)}), "
+            f"{count(len(explained.graphs), 'distinct graph')}."
+        )
+    )
+    if explained.alternating:
+        console.print(paragraph(f"The steps alternate between {', '.join(explained.alternating)}."))
+    console.print()
+    letters = {node.digest: node.letter for node in explained.graphs}
+    for number, group in enumerate(explained.groups, 1):
+        _print_group(console, number, group, letters, full=full)
+    _print_graphs(console, explained.graphs, letters, full=full)
+    for process in explained.run.processes:
+        for note in process.notes:
+            console.print(labelled("Note:", f"{note.what}: {note.detail}", style="yellow"))
+    if len(explained.graphs) > 1:
+        last = explained.graphs[-1]
+        if last.nearest:
+            path = explained.run.path
+            console.print()
+            console.print(
+                labelled(
+                    "Next:",
+                    f"xlagraph diff {path}:{letters[last.nearest]} {path}:{last.letter}"
+                    f"   or   xlagraph report {path} -o report.html",
+                )
+            )
+
+
+def _print_group(
+    console: Console, number: int, group: CauseGroup, letters: dict[str, str], *, full: bool
+) -> None:
+    proved = "proved" if group.proved else "not proved"
+    kind = "warm-up" if group.expected else group.kind
+    graphs = ", ".join(letters[d] for d in group.graphs[:8])
+    head = (
+        f"{number}. {kind}  ({count(group.compiles, 'compile')}, {seconds(group.seconds)}, "
+        f"{'graph' if len(group.graphs) == 1 else 'graphs'} {graphs}"
+        + (f", {proved})" if group.cause else ")")
+    )
+    console.print(paragraph(head, style="dim" if group.expected else "bold cyan"))
+    if number > 1 or group.expected:
+        console.print(paragraph(group.title + ".", 3))
+    if group.cause and not group.expected:
+        shown = group.cause.evidence if full else group.cause.evidence[:MAX_EVIDENCE]
+        for evidence in shown:
+            at = f"  [{short_path(evidence.sources[0])}]" if evidence.sources else ""
+            console.print(labelled("-", evidence.text + at, 3))
+        if len(shown) < len(group.cause.evidence):
+            left = len(group.cause.evidence) - len(shown)
+            console.print(labelled("-", f"{left} more lines (--full shows all)", 3))
+        console.print(labelled("Fix:", group.cause.fix, 3))
+    console.print()
+
+
+def _print_graphs(
+    console: Console, graphs: tuple[GraphNode, ...], letters: dict[str, str], *, full: bool
+) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name, justify in (
+        ("graph", "left"),
+        ("step", "right"),
+        ("compile", "right"),
+        ("hits", "right"),
+        ("instructions", "right"),
+        ("nearest", "left"),
+        ("call site", "left"),
+    ):
+        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    shown = graphs if full else graphs[:MAX_GRAPHS]
+    for node in shown:
+        table.add_row(
+            node.letter,
+            str(node.step),
+            seconds(node.compile_seconds),
+            str(node.hits),
+            f"{node.instructions:,}",
+            letters.get(node.nearest, "-"),
+            printable(short_path(node.call_site)) or "-",
+            style="dim" if node.warm_up else "",
+        )
+    console.print(table)
+    if len(shown) < len(graphs):
+        console.print(paragraph(f"and {len(graphs) - len(shown)} more graphs (--full shows all)"))

@@ -1,0 +1,136 @@
+"""Explanations as JSON: versioned, documented in docs/json.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xlagraph.cause import BucketRow, Cause, Explanation
+    from xlagraph.cause.run_model import RunExplanation
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+SCHEMA_VERSION = 1
+
+Json = dict[str, object]
+
+
+def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json:
+    """The explanation of a pair as plain data."""
+    diff = explanation.diff
+    return {
+        "schema": SCHEMA_VERSION,
+        "kind": "diff",
+        "same": diff.same,
+        "verdict": explanation.verdict,
+        "proved": explanation.proved,
+        "a": _module(diff.a, name_a),
+        "b": _module(diff.b, name_b),
+        "differing": diff.differing,
+        "causes": [cause_json(cause, diff) for cause in explanation.causes],
+        "unexplained": {
+            "share": explanation.unexplained_share,
+            "a": [diff.a.names[i] for i in explanation.unexplained_a],
+            "b": [diff.b.names[i] for i in explanation.unexplained_b],
+        },
+        "changes": [
+            {"a": diff.a.names[c.a], "b": diff.b.names[c.b], "fields": list(c.fields)}
+            for c in diff.changes
+        ],
+        "removed": [diff.a.names[i] for i in diff.removed],
+        "added": [diff.b.names[i] for i in diff.added],
+        "parameters": [[s.a, s.b] for s in diff.parameters],
+        "outputs": [[s.a, s.b] for s in diff.outputs],
+        "header": [{"field": h.field, "a": h.a, "b": h.b} for h in diff.header],
+        "noise": {name: getattr(diff.noise, name) for name in diff.noise.__dataclass_fields__},
+        "buckets": {
+            "a": [_bucket(row, diff.a) for row in explanation.buckets_a],
+            "b": [_bucket(row, diff.b) for row in explanation.buckets_b],
+        },
+    }
+
+
+def cause_json(cause: Cause, diff: Diff) -> Json:
+    """One cause; instructions by name."""
+    return {
+        "kind": cause.kind,
+        "title": cause.title,
+        "share": cause.share,
+        "proved": cause.proved,
+        "proof": cause.proof,
+        "expected": cause.expected,
+        "fix": cause.fix,
+        "evidence": [
+            {
+                "text": evidence.text,
+                "a": [diff.a.names[i] for i in evidence.a],
+                "b": [diff.b.names[i] for i in evidence.b],
+                "sources": list(evidence.sources),
+            }
+            for evidence in cause.evidence
+        ],
+        "a": [diff.a.names[i] for i in sorted(cause.a)],
+        "b": [diff.b.names[i] for i in sorted(cause.b)],
+    }
+
+
+def run_json(explained: RunExplanation) -> Json:
+    """The explanation of a run as plain data; graphs in order of appearance."""
+    return {
+        "schema": SCHEMA_VERSION,
+        "kind": "run",
+        "verdict": explained.verdict,
+        "run": str(explained.run.path),
+        "steps": explained.steps,
+        "compiles": explained.compiles,
+        "compile_seconds": explained.compile_seconds,
+        "stable_after": explained.stable_after,
+        "alternating": list(explained.alternating),
+        "groups": [
+            {
+                "kind": group.kind,
+                "title": group.title,
+                "graphs": list(group.graphs),
+                "compiles": group.compiles,
+                "seconds": group.seconds,
+                "expected": group.expected,
+                "proved": group.proved,
+            }
+            for group in explained.groups
+        ],
+        "graphs": [
+            {
+                "digest": node.digest,
+                "letter": node.letter,
+                "rank": node.rank,
+                "step": node.step,
+                "call_site": node.call_site,
+                "compiles": node.compiles,
+                "hits": node.hits,
+                "compile_seconds": node.compile_seconds,
+                "instructions": node.instructions,
+                "nearest": node.nearest,
+                "warm_up": node.warm_up,
+                "causes": [
+                    cause_json(cause, node.explanation.diff) for cause in node.explanation.causes
+                ]
+                if node.explanation
+                else [],
+            }
+            for node in explained.graphs
+        ],
+    }
+
+
+def _module(module: Module, name: str) -> Json:
+    return {"spec": name, "module": module.name, "instructions": len(module)}
+
+
+def _bucket(row: BucketRow, module: Module) -> Json:
+    return {
+        "instruction": module.names[row.instruction],
+        "opcode": row.opcode,
+        "tensors": list(row.tensors),
+        "shapes": list(row.shapes),
+        "carried": list(row.carried),
+    }

@@ -1,0 +1,63 @@
+"""The console that every command prints to: width-aware, plain where colour is not wanted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+WIDTH_WITHOUT_TERMINAL = 100
+"""Columns when the output is a file or a pipe and COLUMNS is not set."""
+
+
+def console() -> Console:
+    """A console on standard output; honours NO_COLOR, COLUMNS and redirection (rich)."""
+    made = Console(highlight=False, markup=False, emoji=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = WIDTH_WITHOUT_TERMINAL
+    return made
+
+
+def paragraph(text: str, indent: int = 0, style: str = "") -> Padding:
+    """A wrapped paragraph, every line indented by `indent` columns."""
+    return Padding(Text(printable(text), style=style), (0, 0, 0, indent))
+
+
+def labelled(label: str, text: str, indent: int = 0, width: int = 0, style: str = "") -> Padding:
+    """A label and a paragraph that wraps beside it."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True, min_width=width, style="dim")
+    grid.add_column(overflow="fold", style=style)
+    grid.add_row(Text(label), Text(printable(text)))
+    return Padding(grid, (0, 0, 0, indent))
+
+
+def printable(text: str) -> str:
+    """Text from a dump without characters that steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def short_path(text: str) -> str:
+    """A source line ``file:line`` with the path cut to its telling end."""
+    path, colon, line = text.rpartition(":")
+    if not colon:
+        return text
+    parts = PurePath(path).parts
+    if "site-packages" in parts:
+        parts = parts[parts.index("site-packages") + 1 :]
+    elif PurePath(path).is_absolute() and len(parts) > 3:
+        parts = ("…", *parts[-2:])
+    return f"{'/'.join(parts)}:{line}"
+
+
+def seconds(value: float) -> str:
+    """A duration for reading: ``0.02 s``, ``4.1 s``, ``2 min 40 s``."""
+    if value >= 60:
+        return f"{int(value // 60)} min {int(value % 60)} s"
+    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
