@@ -33,11 +33,11 @@ class Evidence:
     def look(self, waiting: dict[int, str]) -> Pending:
         """The pending tensors as a sync begins; lowers them too when there is no dump."""
         self.live.with_text = self.dump is None
-        return self.live.read(waiting, self._counters.last_graph_size())
+        return self.live.read(waiting)
 
-    def remember(self) -> None:
-        """After a sync: what tensors are called now."""
-        self.live.remember()
+    def remember(self, waiting: dict[int, str]) -> None:
+        """After a sync: what tensors are called now; ``waiting`` names buckets' by id."""
+        self.live.remember(waiting)
 
     def take(self, pending: Pending | None) -> tuple[CompiledGraph, ...]:
         """The graphs compiled since the last call.

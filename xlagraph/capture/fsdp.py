@@ -105,6 +105,15 @@ class Buckets:
                 found[id(tensor)] = f"waiting gradient of {name}"
         return found
 
+    def waiting_ids(self) -> dict[int, str]:
+        """Names of the tensors in buckets by torch_xla id."""
+        xla_id = sys.modules["_XLAC"]._xla_get_tensor_id
+        return {
+            xla_id(tensor): f"waiting gradient of {name}"
+            for bucket in list(self._instances)
+            for tensor, name in zip(bucket.bucket, self.describe(bucket).tensors, strict=False)
+        }
+
     def describe(self, bucket: Any) -> BucketState:
         """The bucket's contents, from host data only."""
         self._instances.add(bucket)

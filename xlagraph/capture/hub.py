@@ -178,7 +178,8 @@ class Hub:
         call.entry = entry or call.entry
         self._emit(call, site, new, found, seconds)
         if call.pending is not None:
-            self.guard.run("live", self.evidence.remember)
+            waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
+            self.guard.run("live", self.evidence.remember, waiting)
 
     def _emit(
         self, call: _Call, site: tuple[Frame, ...], new: int, found: int, seconds: float

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xlagraph.capture.holders import find_holders
-from xlagraph.capture.names import Names, objects_of
+from xlagraph.capture.names import Names, is_plain, objects_of
 from xlagraph.capture.shapes import entry_shapes, sizes, tensor_shape
 from xlagraph.run.records import Frame, LiveTensor, ParameterName
 
@@ -27,9 +27,15 @@ _FREE_SECONDS = 2.0
 _COMPILE_SHARE = 0.25
 
 
-_REPORT_LIMIT = 300_000
-"""Live tensors times graph nodes beyond which torch_xla's own report is not asked for."""
 HIDDEN = "held by C++ only: autograd, or the base of a view"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Data that the pending graph reads: a tensor's, or a scalar or seed without a name."""
+
+    name: str
+    shape: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +43,40 @@ class Pending:
     """What was pending as a sync began: outputs to be, and the inputs of their graph."""
 
     tensors: tuple[LiveTensor, ...]
-    inputs: tuple[tuple[int, str], ...]
-    """Tensor id (a seed's or scalar's is not a tensor's) and name, in parameter order."""
+    inputs: tuple[Input, ...]
+    """What the graph reads, in the order in which its parameters are numbered."""
     text: bytes
     """The module as lowered before the sync; empty where XLA's own dump is read."""
 
     def placed_in(self, text: bytes) -> tuple[Pending, bool]:
         """These tensors with the outputs of module ``text`` that they become, -1 if unsure.
 
-        True when they are exactly the module's outputs, by number and sizes.
+        Outputs left over when all are sure belong to tensors that Python cannot see, and
+        are added. True when there are none of these: number and sizes agree.
         """
-        outputs = [sizes(one) for one in entry_shapes(text)[1]]
+        outputs = entry_shapes(text)[1]
+        theirs = [sizes(one) for one in outputs]
         mine = [sizes(tensor.shape) for tensor in self.tensors]
-        places = align(mine, outputs)
-        placed = tuple(
+        places = align(mine, theirs)
+        placed = [
             replace(tensor, output=place)
             for tensor, place in zip(self.tensors, places, strict=True)
-        )
-        return replace(self, tensors=placed), mine == outputs
+        ]
+        if places and min(places) >= 0:
+            left = sorted(set(range(len(outputs))) - set(places))
+            placed += [LiveTensor(at, 0, outputs[at], 0, "", HIDDEN, ()) for at in left]
+            placed.sort(key=lambda tensor: tensor.output)
+        return replace(self, tensors=tuple(placed)), mine == theirs
 
     def parameter_names(self, text: bytes) -> tuple[ParameterName, ...]:
-        """The HLO parameters whose tensor is known; none when number or sizes disagree."""
-        if len(entry_shapes(text)[0]) != len(self.inputs):
-            return ()
-        named = enumerate(name for _, name in self.inputs)
-        return tuple(ParameterName(index, name) for index, name in named if name)
+        """The HLO parameters whose tensor is known for sure."""
+        theirs = [sizes(one) for one in entry_shapes(text)[0]]
+        places = align([sizes(one.shape) for one in self.inputs], theirs)
+        return tuple(
+            ParameterName(place, one.name)
+            for place, one in zip(places, self.inputs, strict=True)
+            if place >= 0 and one.name
+        )
 
     def output_names(self, text: bytes) -> tuple[str, ...]:
         """For each output its tensor's name, else its holder, else ``""``."""
@@ -116,18 +131,17 @@ class LiveReader:
         self.with_frames = False
         self.with_text = False
 
-    def remember(self) -> None:
-        """Note the ids of named tensors after a sync: they are the next graph's inputs."""
+    def remember(self, waiting: dict[int, str]) -> None:
+        """Note the ids of named tensors after a sync: they are the next graph's inputs.
+
+        ``waiting`` names bucket contents by torch_xla id.
+        """
         start = time.perf_counter()
-        self._names.remember()
+        self._names.remember(waiting)
         self.budget.spent += time.perf_counter() - start
 
-    def read(self, waiting: dict[int, str], graph_size: int) -> Pending:
-        """The pending tensors now.
-
-        ``waiting`` names bucket contents by Python ``id``; ``graph_size`` is the last
-        graph's number of IR nodes, which bounds what torch_xla's report may cost.
-        """
+    def read(self, waiting: dict[int, str]) -> Pending:
+        """The pending tensors now; ``waiting`` names bucket contents by Python ``id``."""
         start = time.perf_counter()
         torch = sys.modules["torch"]
         kinds = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
@@ -152,15 +166,13 @@ class LiveReader:
         text = b""
         if self.with_text and tensors:
             text = self._xlac._get_xla_tensors_hlo(tensors).encode()
-        if len(tensors) * graph_size <= _REPORT_LIMIT:
-            live = self._with_hidden(live)
         pending = Pending(live, self._inputs_of(tensors), text)
         self.budget.spent += time.perf_counter() - start
         return pending
 
     def _pending_of(self, found: list[Any]) -> list[Any]:
         """Those with pending work, once each, in torch_xla's order."""
-        plain = [tensor for tensor in found if _is_plain(tensor) and tensor.is_xla]
+        plain = [tensor for tensor in found if is_plain(tensor) and tensor.is_xla]
         if not plain:
             return []
         needs = self._xlac._check_tensor_need_materialization(plain)
@@ -168,49 +180,19 @@ class LiveReader:
         by_id = {xla_id(tensor): tensor for tensor, need in zip(plain, needs, strict=True) if need}
         return [by_id[number] for number in sorted(by_id)]
 
-    def _with_hidden(self, live: tuple[LiveTensor, ...]) -> tuple[LiveTensor, ...]:
-        """``live`` with node counts and the tensors that Python cannot see."""
-        seen = {tensor.tensor_id: tensor for tensor in live}
-        whole: list[LiveTensor] = []
-        for number, shape, nodes in parse_report(self._xlac._xla_tensors_report(0, "")):
-            known = seen.pop(number, None)
-            if known is not None:
-                whole.append(replace(known, output=len(whole), ir_nodes=nodes))
-            else:
-                hidden = LiveTensor(len(whole), number, shape, nodes, "", HIDDEN, ())
-                whole.append(hidden)
-        return live if seen else tuple(whole)
-
-    def _inputs_of(self, tensors: list[Any]) -> tuple[tuple[int, str], ...]:
+    def _inputs_of(self, tensors: list[Any]) -> tuple[Input, ...]:
         if not tensors:
             return ()
-        # The second list would hold the inputs' data: it is dropped at once.
-        numbers = self._xlac._get_tensors_xla_device_data_node(tensors)[0]
-        return tuple((int(number), self._names.of_id(int(number))) for number in numbers)
+        # The second list holds the inputs' data, so it must not outlive this function.
+        numbers, values = self._xlac._get_tensors_xla_device_data_node(tensors)
+        return tuple(
+            Input(self._names.of_id(int(number)), tensor_shape(value))
+            for number, value in zip(numbers, values, strict=True)
+        )
 
     def _created(self, tensor: Any) -> tuple[Frame, ...]:
         """Where the tensor's value was computed: known to torch_xla under ``XLA_IR_DEBUG``."""
         return parse_frames(self._xlac._get_xla_tensor_debug_info(tensor))
-
-
-_HEAD = re.compile(r"id=(\d+), shape=(\w+\[[^\]]*\]).*, ir_nodes=(\d+)")
-
-
-def parse_report(text: str) -> list[tuple[int, str, int]]:
-    """Id, shape and node count of the tensors in torch_xla's report that are to be computed.
-
-    A tensor whose whole graph is its own data is in the report but not in a sync.
-    """
-    found: list[tuple[int, str, int]] = []
-    for block in text.split("\nTensor: "):
-        head, _, body = block.partition("\n")
-        match = _HEAD.match(head.removeprefix("Tensor: "))
-        if match is None:
-            continue
-        nodes = int(match[3])
-        if nodes > 1 or " xla::device_data(" not in body:
-            found.append((int(match[1]), match[2], nodes))
-    return found
 
 
 _LOCATION = re.compile(r"location=([^\s,@]+)@([^\s,:]+):(\d+)")
@@ -221,9 +203,3 @@ def parse_frames(text: str) -> tuple[Frame, ...]:
     return tuple(
         Frame(match[2], int(match[3]), match[1]) for match in _LOCATION.finditer(text)
     )
-
-
-def _is_plain(tensor: Any) -> bool:
-    """False for tensor subclasses that stand for others (fake, functional, sharded)."""
-    disabled = sys.modules["torch"]._C._disabled_torch_dispatch_impl
-    return getattr(type(tensor), "__torch_dispatch__", disabled) is disabled

@@ -49,6 +49,7 @@ class Names:
     """What is known so far, refreshed when asked."""
 
     _by_id: dict[int, str] = field(default_factory=dict)
+    _optimizers: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     _settled: weakref.WeakKeyDictionary[Any, str] = field(
         default_factory=weakref.WeakKeyDictionary
     )
@@ -97,31 +98,49 @@ class Names:
         Valid only while the tensors live: to be used at once and dropped.
         """
         self._name_modules(modules)
+        self._optimizers = weakref.WeakSet(optimizers)
         names: dict[int, str] = {}
-        for module in modules:
-            path = self.module(module)
-            for own, tensor in _own_tensors(module):
-                name = clean_name(f"{path}.{own}" if path else own)
-                names.setdefault(id(tensor), name)
-                if tensor.is_leaf and tensor.grad is not None:
-                    names[id(tensor.grad)] = f"{name}.grad"
-        for optimizer in optimizers:
-            for name, tensor in _state_tensors(optimizer, names):
-                names[id(tensor)] = name
+        for tensor, name in _named_tensors(list(self._modules.items()), optimizers):
+            names.setdefault(id(tensor), name)
         return names
 
-    def remember(self) -> None:
-        """Keep the current tensor ids of everything that has a name: the next inputs."""
-        torch = sys.modules["torch"]
+    def remember(self, more: dict[int, str]) -> None:
+        """Keep the current tensor ids of everything that has a name: the next inputs.
+
+        Looks only at the modules and optimizers of the last search: no pass over the heap.
+        """
         xla_id = sys.modules["_XLAC"]._xla_get_tensor_id
-        kinds = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
-        modules, optimizers, tensors = objects_of(*kinds)
-        names = self.of_objects(modules, optimizers)
-        self._by_id = {
-            xla_id(tensor): names[id(tensor)]
-            for tensor in tensors
-            if id(tensor) in names and tensor.is_xla
-        }
+        names = dict(more)
+        for tensor, name in _named_tensors(list(self._modules.items()), list(self._optimizers)):
+            if tensor.is_xla and is_plain(tensor):
+                names.setdefault(xla_id(tensor), name)
+        self._by_id = names
+
+
+def _plain_dispatch() -> object:
+    return sys.modules["torch"]._C._disabled_torch_dispatch_impl
+
+
+def is_plain(tensor: Any) -> bool:
+    """False for tensor subclasses that stand for others (fake, functional, sharded)."""
+    return getattr(type(tensor), "__torch_dispatch__", None) is _plain_dispatch()
+
+
+def _named_tensors(
+    modules: list[tuple[Any, str]], optimizers: list[Any]
+) -> Iterator[tuple[Any, str]]:
+    """Parameters, their gradients, buffers and optimizer state, each with its name."""
+    names: dict[int, str] = {}
+    for module, path in modules:
+        for own, tensor in _own_tensors(module):
+            name = clean_name(f"{path}.{own}" if path else own)
+            names.setdefault(id(tensor), name)
+            yield tensor, name
+            if tensor.is_leaf and tensor.grad is not None:
+                yield tensor.grad, f"{name}.grad"
+    for optimizer in optimizers:
+        for name, tensor in _state_tensors(optimizer, names):
+            yield tensor, name
 
 
 def _own_tensors(module: Any) -> Iterator[tuple[str, Any]]:
