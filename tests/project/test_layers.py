@@ -1,0 +1,74 @@
+"""Imports point one way: each package may use those before it in the pipeline only."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "xlagraph"
+
+# What each part may import at run time, besides itself. `errors` and `graph` are the ground.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "graph": {"hlo"},  # metadata is read when it is asked for
+    "hlo": {"errors", "graph"},
+    "canon": {"graph", "errors"},
+    "diff": {"canon", "graph", "errors", "hlo"},
+    "run": {"errors"},
+    "capture": {"run", "errors", "cause", "hlo"},
+    "cause": {"diff", "canon", "hlo", "graph", "run", "errors"},
+    "inputs": {"cause", "hlo", "run", "errors", "graph"},
+    "terminal": {"cause", "diff", "graph", "run", "errors"},
+    "report": {"cause", "diff", "canon", "hlo", "graph", "run", "errors", "inputs", "terminal"},
+    "cli": {
+        *("canon", "capture", "cause", "diff", "errors", "hlo", "inputs", "report", "run"),
+        "terminal",
+    },
+}
+
+
+def _files() -> list[tuple[str, Path]]:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if part != "__init__":
+            found.append((part, path))
+    for path in sorted((ROOT / "cli").glob("*.py")):
+        found.append(("cli", path))
+    return found
+
+
+def _imported_parts(path: Path) -> set[str]:
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = (
+                [f"xlagraph.{alias.name}" for alias in node.names]
+                if node.module == "xlagraph"
+                else [node.module]
+            )
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        parts |= {name.split(".")[1] for name in names if name.startswith("xlagraph.")}
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("part", "path"), _files(), ids=lambda value: value.stem if isinstance(value, Path) else value
+)
+def test_imports_point_left(part: str, path: Path) -> None:
+    assert part in ALLOWED, f"{part} is not placed in the pipeline: add it to ALLOWED"
+    assert _imported_parts(path) <= ALLOWED[part] | {part}
+
+
+def test_a_file_stays_readable() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for _, path in _files()
+        if (lines := len(path.read_text().splitlines())) > 500
+    }
+    assert not long
