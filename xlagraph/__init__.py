@@ -1,1 +1,20 @@
 """xlagraph names the cause when PyTorch/XLA training recompiles."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xlagraph.capture.context import assert_stable, capture
+
+__all__ = ["assert_stable", "capture"]
+
+
+def __getattr__(name: str) -> object:
+    """Load what is public when it is asked for: importing xlagraph stays free."""
+    if name == "capture":
+        return import_module("xlagraph.capture")  # a package that can be called
+    if name == "assert_stable":
+        return import_module("xlagraph.capture.context").assert_stable
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

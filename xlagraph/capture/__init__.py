@@ -1,0 +1,23 @@
+"""Record what a training process compiles, and the evidence for why.
+
+The package can be called: ``with xlagraph.capture(path): ...`` is
+:func:`xlagraph.capture.context.capture`.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _CallablePackage(ModuleType):
+    """A package that is also the context manager of the same name."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        from xlagraph.capture.context import capture
+
+        return capture(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

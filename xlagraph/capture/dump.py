@@ -57,6 +57,8 @@ class Dump:
     folder: Path
     is_private: bool
     analysis_file: Path | None
+    owned: Path | None = None
+    """What ``remove`` deletes; None: the user's own folder."""
     variables: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     """Environment variables set: the value before and the value put."""
     _seen: set[str] = field(default_factory=set)
@@ -115,9 +117,9 @@ class Dump:
         return parse_analyses(data[:end].decode(errors="replace"))
 
     def remove(self) -> None:
-        """Delete the private folder."""
-        if self.is_private:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Delete what was made for the dump."""
+        if self.owned is not None:
+            shutil.rmtree(self.owned, ignore_errors=True)
 
     def restore(self, env: MutableMapping[str, str]) -> None:
         """Put back the variables, those that nobody changed since."""
@@ -176,6 +178,7 @@ def prepare_dump(run_folder: Path, tag: str, env: MutableMapping[str, str]) -> D
         variables["XLA_FLAGS"] = (None, put)
     _ask_analysis(dump, private, env, variables)
     private.mkdir(parents=True, exist_ok=True)
+    dump.owned = private
     dump.variables = variables
     return dump
 

@@ -95,6 +95,13 @@ class Hub:
         self._compiles, self._hits = self.counters.compiles(), self.counters.hits()
         self.arm()
 
+    def settle(self) -> None:
+        """Tell of what ran since the last hook: a sink is about to leave."""
+        if not self._inside:
+            compiles, hits = self.counters.compiles(), self.counters.hits()
+            if compiles != self._compiles or hits != self._hits:
+                self._unseen(compiles, hits)
+
     def arm(self) -> None:
         """Look closely at the next steps."""
         self._armed = self.arm_steps

@@ -79,11 +79,11 @@ class Pending:
         )
 
     def output_names(self, text: bytes) -> tuple[str, ...]:
-        """For each output its tensor's name, else its holder, else ``""``."""
+        """For each output its tensor's name, or ``""``."""
         names = [""] * len(entry_shapes(text)[1])
         for tensor in self.tensors:
             if tensor.output >= 0:
-                names[tensor.output] = tensor.name or tensor.holder
+                names[tensor.output] = tensor.name
         return tuple(names)
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xlagraph.errors import XlagraphError
+
 DEFAULT_MAX_BYTES = 1 << 30
 DEFAULT_ARM_STEPS = 4
 MAX_LEVEL = 2
@@ -13,7 +15,7 @@ MAX_LEVEL = 2
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-class OptionError(ValueError):
+class OptionError(XlagraphError, ValueError):
     """A variable or option with a value that cannot be read; the message names it."""
 
 

@@ -39,7 +39,10 @@ def make_temporary_dump() -> Dump:
     Raises:
         OSError: there is no room for temporary files.
     """
-    return prepare_dump(Path(tempfile.mkdtemp(prefix="xlagraph-")), dump_tag(), os.environ)
+    folder = Path(tempfile.mkdtemp(prefix="xlagraph-"))
+    dump = prepare_dump(folder, dump_tag(), os.environ)
+    dump.owned = folder
+    return dump
 
 
 def the_hub() -> Hub | None:
@@ -70,6 +73,7 @@ def add_sink(hub: Hub, sink: Sink) -> None:
 def remove_sink(hub: Hub, sink: Sink) -> None:
     """Stop telling ``sink`` and close it."""
     if sink in hub.sinks:
+        hub.guard.run("sync", hub.settle)
         hub.sinks.remove(sink)
         hub.guard.run("close", sink.close)
 
@@ -91,6 +95,7 @@ def close_all() -> None:
     hub = the_hub()
     if hub is None:
         return
+    hub.guard.run("sync", hub.settle)
     while hub.sinks:
         sink = hub.sinks.pop()
         hub.guard.run("close", sink.close)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import zstandard
 
+from xlagraph.errors import XlagraphError
 from xlagraph.run.codec import LineDecoder, RecordError
 from xlagraph.run.records import (
     FORMAT_VERSION,
@@ -28,7 +29,7 @@ from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS
 RecordType = TypeVar("RecordType", bound=Record)
 
 
-class RunError(Exception):
+class RunError(XlagraphError):
     """A path that is not a run folder, or a graph that is not in it."""
 
 
@@ -68,6 +69,13 @@ class Run:
             raise RunError(f"{self.path}: graph {digest} is not in the run folder") from error
         except (zstandard.ZstdError, UnicodeDecodeError) as error:
             raise RunError(f"{path}: damaged graph: {error}") from error
+
+    def unfinished(self) -> tuple[Path, ...]:
+        """Module texts that XLA had begun to compile when their process was killed.
+
+        Also those of processes that still run: what is compiling now.
+        """
+        return tuple(sorted(self.path.glob(".dump-*/module_*.before_optimizations.txt")))
 
     def digests(self) -> tuple[str, ...]:
         """Digests of every graph in the folder, sorted."""

@@ -1,0 +1,52 @@
+"""``xlagraph run [options] train.py args`` and ``xlagraph run [options] -m module args``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="The program's exit code is the command's. A .pth file of the xlagraph package "
+    "begins the capture inside the program's own interpreter, and in those that it starts.",
+)
+@click.option("-o", "--output", default="", help="Run folder or URL (default: a new xlagraph-run).")
+@click.option("--level", type=click.IntRange(1, 2), default=1, show_default=True)
+@click.option("--steps", default="", help="Steps looked at closely at level 2, such as 3-5,90-.")
+@click.option("--ranks", default="", help="Ranks recorded, such as 0,8 (default: all).")
+@click.option("--max-bytes", default="", help="Bound for each process, such as 512M (default 1G).")
+@click.option("--holders", is_flag=True, help="Find what holds each live tensor (slow).")
+@click.option("-m", "module", is_flag=True, help="PROGRAM is a module name.")
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(  # noqa: PLR0913 - one parameter for each option
+    output: str,
+    level: int,
+    steps: str,
+    ranks: str,
+    max_bytes: str,
+    *,
+    holders: bool,
+    module: bool,
+    program: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run the Python program PROGRAM with capture switched on."""
+    from xlagraph.capture.options import options_from
+
+    variables = {
+        "XLAGRAPH": str(level),
+        "XLAGRAPH_DIR": output,
+        "XLAGRAPH_STEPS": steps,
+        "XLAGRAPH_RANKS": ranks,
+        "XLAGRAPH_MAX_BYTES": max_bytes,
+        "XLAGRAPH_HOLDERS": "1" if holders else "",
+    }
+    os.environ.update({name: value for name, value in variables.items() if value})
+    options_from(os.environ)  # a value that cannot be read is told here, not by the program
+    target = ["-m", program] if module else [program]
+    # The same process: signals, exit code and terminal are the program's own.
+    os.execv(sys.executable, [sys.executable, *target, *arguments])  # noqa: S606
