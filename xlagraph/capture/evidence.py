@@ -17,6 +17,7 @@ class Evidence:
 
     def __init__(self, xlac: Any, dump: Dump | None, names: Names, counters: Counters) -> None:
         self.dump = dump
+        self._xlac = xlac
         self.live = LiveReader(xlac, names)
         self._counters = counters
         self._seconds = counters.compile_seconds()
@@ -33,6 +34,7 @@ class Evidence:
     def look(self, waiting: dict[int, str]) -> Pending:
         """The pending tensors as a sync begins; lowers them too when there is no dump."""
         self.live.with_text = self.dump is None
+        self.live.with_frames = bool(self._xlac._get_ir_debug())
         return self.live.read(waiting)
 
     def remember(self, waiting: dict[int, str]) -> None:

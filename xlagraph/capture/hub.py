@@ -23,17 +23,19 @@ from xlagraph.capture.fsdp import Buckets
 from xlagraph.capture.live import Pending
 from xlagraph.capture.names import Names
 from xlagraph.capture.patches import Guard, Patches
-from xlagraph.capture.running import RunningGraphs
+from xlagraph.capture.running import DynamoGraphs, RunningGraphs
 from xlagraph.capture.sites import SiteReader
 from xlagraph.run.records import BucketState, Frame, LiveTensor
 
+RUN_CACHED = "run_cached"
 _WAYS_IN = (
     ("_xla_step_marker", "step", "sync"),
     ("_xla_sync_multi", "other", "sync_multi"),
     ("_xla_sync_live_tensors", "other", "sync_live"),
     ("_xla_warm_up_cache", "dynamo", "warm_up"),
-    ("_run_cached_graph", "dynamo", "run_cached"),
+    ("_run_cached_graph", "dynamo", RUN_CACHED),
 )
+_DYNAMO_ENTRIES = frozenset({"warm_up", RUN_CACHED})
 _VALUE_ENTRIES = frozenset({"unlazy", "save"})
 
 
@@ -41,8 +43,8 @@ class _Call:
     """One hooked call, from its start to its end."""
 
     __slots__ = (
-        "buckets", "compiles", "entry", "frame", "hits", "kind", "pending", "shared", "time",
-        "watch",
+        "buckets", "compiles", "entry", "frame", "graph_hash", "hits", "kind", "pending", "shared",
+        "time", "watch",
     )  # fmt: skip
 
     def __init__(self, kind: str, entry: str, frame: FrameType | None) -> None:
@@ -56,6 +58,7 @@ class _Call:
         self.buckets: tuple[BucketState, ...] = ()
         self.pending: Pending | None = None
         self.shared = False
+        self.graph_hash: object = None
 
 
 class Hub:
@@ -73,6 +76,7 @@ class Hub:
         self._patches = Patches()
         self._sites = SiteReader()
         self._running = RunningGraphs()
+        self._dynamo = DynamoGraphs()
         self._local = threading.local()
         self._lock = threading.RLock()
         self._inside = 0
@@ -84,11 +88,20 @@ class Hub:
         """Patch ``_XLAC``'s ways into a sync."""
         for name, kind, entry in _WAYS_IN:
             self._patches.replace(self._xlac, name, self.wrapper(kind, entry))
+        self._patches.replace(self._xlac, "_get_graph_hash", self._wrap_hash)
 
     def uninstall(self) -> None:
         """Take the hooks out again."""
         self.buckets.uninstall()
         self._patches.undo()
+
+    def _wrap_hash(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_graph_hash(*arguments: Any, **options: Any) -> Any:
+            graph_hash = original(*arguments, **options)
+            self._dynamo.hashed(graph_hash)
+            return graph_hash
+
+        return get_graph_hash
 
     def begin(self) -> None:
         """A sink joins: arm, and forget what happened while nobody listened."""
@@ -122,6 +135,8 @@ class Hub:
                 call = self.guard.run("sync", self.before, kind, entry)
                 if call is None:
                     return original(*arguments, **options)
+                if entry == RUN_CACHED:
+                    call.graph_hash = arguments[0] if arguments else None
                 try:
                     return original(*arguments, **options)
                 finally:
@@ -177,8 +192,9 @@ class Hub:
         site, entry = self._sites.read(frame)
         if call.kind == "step" and entry in ("compile", "compile_begin"):
             call.kind = "compile"
-        elif call.kind == "other" and entry.startswith("dynamo"):
+        elif entry.startswith("dynamo"):
             call.kind = "dynamo"
+            entry = call.entry if call.entry in _DYNAMO_ENTRIES else entry
         elif entry in _VALUE_ENTRIES:
             call.kind = "value"
         call.shared = call.shared or self._inside > 1
@@ -204,9 +220,10 @@ class Hub:
             outcome = "unknown"  # another thread's sync moved the same counters
         if not site and compiled:
             site = self._sites.from_analysis(compiled[0].analysis)
-        ran, fingerprint = self._running.of(
-            (id(site), call.entry), tuple(one.digest for one in compiled), outcome, self.counters
-        )
+        digests = tuple(one.digest for one in compiled)
+        ran, fingerprint, is_inferred = self._ran(call, site, digests, outcome)
+        if call.entry == RUN_CACHED and outcome == "empty":
+            outcome = "hit"  # it runs a graph by its hash and counts as neither
         event = SyncEvent(
             rank=self._rank(),
             time=call.time,
@@ -218,7 +235,7 @@ class Hub:
             compile_seconds=compile_seconds,
             compiled=compiled,
             ran=ran,
-            is_inferred=bool(ran) and outcome == "hit",
+            is_inferred=is_inferred,
             fingerprint=fingerprint,
             call_site=site,
             live_tensors=_live_tensors(call, compiled),
@@ -227,6 +244,19 @@ class Hub:
         self._rearm(event)
         for sink in list(self.sinks):
             self.guard.run(_sink_name(sink), sink.on_sync, event)
+
+    def _ran(
+        self, call: _Call, site: tuple[Frame, ...], digests: tuple[str, ...], outcome: str
+    ) -> tuple[tuple[str, ...], tuple[int, ...], bool]:
+        """Digests that ran, the fingerprint, and whether the digests are only concluded."""
+        if call.entry == RUN_CACHED:
+            return self._dynamo.of(call.graph_hash), (), False
+        if call.entry == "warm_up":
+            self._dynamo.warmed(digests)
+        ran, fingerprint = self._running.of(
+            (id(site), call.entry), digests, outcome, self.counters
+        )
+        return ran, fingerprint, bool(ran) and outcome == "hit"
 
     def _rearm(self, event: SyncEvent) -> None:
         if event.outcome == "compile":

@@ -16,6 +16,7 @@ from xlagraph.capture.hub import Hub
 from xlagraph.capture.imports import when_imported
 from xlagraph.capture.values import install_values
 
+_DYNAMO_RULES = "torch._dynamo.trace_rules"
 _state: dict[str, Hub] = {}
 
 
@@ -58,8 +59,14 @@ def ensure_hub(dump: Dump | None, arm_steps: int) -> Hub:
         hub.install()
         install_values(hub)
         when_imported(fsdp.MODULE, hub.buckets.install)
+        when_imported(_DYNAMO_RULES, _skip_in_dynamo)
         os.register_at_fork(after_in_child=_after_fork)
     return hub
+
+
+def _skip_in_dynamo() -> None:
+    """Keep torch.compile from tracing into the hooks."""
+    sys.modules[_DYNAMO_RULES].add("xlagraph.capture")
 
 
 def add_sink(hub: Hub, sink: Sink) -> None:

@@ -57,3 +57,24 @@ class RunningGraphs:
         digests = next(iter(known)) if len(known) == 1 else ()
         self._habits[key] = _Habit(digests, size)
         return digests, (size,)
+
+
+class DynamoGraphs:
+    """Which modules a dynamo graph hash stands for: these hits are known, not concluded."""
+
+    def __init__(self) -> None:
+        self._last: object = None
+        self._known: dict[object, tuple[str, ...]] = {}
+
+    def hashed(self, graph_hash: object) -> None:
+        """The bridge has asked for a hash; the warm-up that follows compiles its graph."""
+        self._last = graph_hash
+
+    def warmed(self, digests: tuple[str, ...]) -> None:
+        """The warm-up has compiled these."""
+        if self._last is not None and digests:
+            self._known[self._last] = digests
+
+    def of(self, graph_hash: object) -> tuple[str, ...]:
+        """The digests that a run of this hash runs, if known."""
+        return self._known.get(graph_hash, ())

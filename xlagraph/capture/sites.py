@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import threading
+from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, FrameType
 
@@ -12,10 +14,15 @@ from xlagraph.run.records import Frame
 
 MAX_FRAMES = 8
 """User frames kept for a call site, innermost first."""
+FINAL_ENTRY = "compile_begin"
+"""The sync of pending work as a compiled region begins: what surrounds it is the region."""
 _MAX_WALK = 200
-_PACKAGES = ("/torch/", "/torch_xla/", "/xlagraph/", "/_pytest/", "/pluggy/")
+_PACKAGES = ("/torch/", "/torch_xla/", "/xlagraph/capture/", "/_pytest/", "/pluggy/")
+_STANDARD = sysconfig.get_path("stdlib")
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_NOT_THE_USER = ("<frozen ", "<eval_with_key>")
 
-# (file suffix, function) of torch_xla's ways into a sync, outermost wins.
+# (file suffix, function) of torch_xla's ways into a sync, outermost wins; "" is any function.
 _ENTRIES = {
     ("torch_xla/torch_xla.py", "sync"): "sync",
     ("core/xla_model.py", "mark_step"): "mark_step",
@@ -28,8 +35,8 @@ _ENTRIES = {
     ("debug/profiler.py", "__exit__"): "profiler_step",
     ("torch_xla/torch_xla.py", "_clear_pending_ops_before_compile"): "compile_begin",
     ("torch_xla/torch_xla.py", "_compile"): "compile",
-    ("_dynamo/dynamo_bridge.py", "extract_graph_helper"): "dynamo_extract",
-    ("_dynamo/dynamo_bridge.py", "optimized_mod"): "dynamo_inputs",
+    ("_dynamo/dynamo_bridge.py", "optimized_mod"): "dynamo_run",
+    ("_dynamo/dynamo_bridge.py", ""): "dynamo_extract",
     ("experimental/gradient_accumulation.py", "_gradient_accumulation"): "gradient_accumulation",
 }
 
@@ -40,14 +47,19 @@ def _classify(code: CodeType) -> tuple[bool, str]:
     file = code.co_filename
     if _is_inner(file):
         for (suffix, function), entry in _ENTRIES.items():
-            if code.co_name == function and file.endswith(suffix):
+            if function in ("", code.co_name) and file.endswith(suffix):
                 return False, entry
         return False, ""
     return True, ""
 
 
 def _is_inner(file: str) -> bool:
-    return file.startswith("<frozen ") or any(part in file for part in _PACKAGES)
+    """True for torch, torch_xla, this package, test runners and the standard library."""
+    if file.startswith(_NOT_THE_USER) or any(part in file for part in _PACKAGES):
+        return True
+    if file.endswith("/typing_extensions.py"):
+        return True  # wraps deprecated functions, mark_step among them
+    return file.startswith(_STANDARD) and not any(part in file for part in _INSTALLED)
 
 
 class SiteReader:
@@ -69,12 +81,12 @@ class SiteReader:
                 frames.append(frame)
                 key.append(code)
                 key.append(frame.f_lasti)
-            elif found and not frames:
+            elif found and not frames and entry != FINAL_ENTRY:
                 entry = found
             frame = frame.f_back
             walked += 1
-        if not frames:
-            return self._foreign(), entry
+        if frame is None and threading.get_ident() != threading.main_thread().ident:
+            return (*map(_frame, frames), *_waiting_frames())[:MAX_FRAMES], entry
         key.append(entry)
         known = self._known.get(tuple(key))
         if known is None:
@@ -89,28 +101,33 @@ class SiteReader:
         frames = (Frame(file, line, function) for file, line, function in analysis.frames)
         return tuple(one for one in frames if not _is_inner(one.file))[:MAX_FRAMES]
 
-    def _foreign(self) -> tuple[Frame, ...]:
-        """The frames of the thread that runs backward, for a call from an autograd thread.
 
-        Autograd's own threads start in C++: their Python stack holds the hook's frames
-        only, while the user's ``backward()`` waits in another thread.
-        """
-        here = threading.get_ident()
-        for thread, frame in sys._current_frames().items():  # noqa: SLF001 - no public way
-            if thread != here and _runs_backward(frame):
-                return self.read(frame)[0]
-        return ()
+def _waiting_frames() -> tuple[Frame, ...]:
+    """The user's frames of the thread that waits for backward, seen from another thread.
+
+    Autograd's own threads start in C++: their Python stack holds the hook's frames only,
+    while the user's ``backward()`` waits in another thread.
+    """
+    here = threading.get_ident()
+    for thread, frame in sys._current_frames().items():  # noqa: SLF001 - no public way
+        if thread != here and _runs_backward(frame):
+            return tuple(_frame(one) for one in _walk(frame) if _classify(one.f_code)[0])
+    return ()
 
 
-def _runs_backward(frame: FrameType | None) -> bool:
+def _walk(frame: FrameType | None) -> Iterator[FrameType]:
     for _ in range(_MAX_WALK):
         if frame is None:
-            return False
-        code = frame.f_code
-        if code.co_name == "_engine_run_backward" and code.co_filename.endswith("graph.py"):
-            return True
+            return
+        yield frame
         frame = frame.f_back
-    return False
+
+
+def _runs_backward(frame: FrameType) -> bool:
+    return any(
+        one.f_code.co_name == "_engine_run_backward" and one.f_code.co_filename.endswith("graph.py")
+        for one in _walk(frame)
+    )
 
 
 def _frame(frame: FrameType) -> Frame:
