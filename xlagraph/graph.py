@@ -78,6 +78,13 @@ class Computation:
     """Line of the first instruction in the file (1-based)."""
     suffix: str = ""
     """Text after the closing brace, such as ``execution_thread="main"``."""
+    lines: tuple[int, ...] = ()
+    """Line of each instruction; empty where the text has one instruction a line."""
+
+    def line_of(self, instruction: int) -> int:
+        """Line number in the file of one of its instructions."""
+        offset = instruction - self.start
+        return self.lines[offset] if self.lines else self.first_line + offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +159,8 @@ class Module:
         return self.computations[low]
 
     def line_of(self, instruction: int) -> int:
-        """Line number of an instruction in its file (one instruction a line)."""
-        computation = self.computation_of(instruction)
-        return computation.first_line + instruction - computation.start
+        """Line number of an instruction in its file."""
+        return self.computation_of(instruction).line_of(instruction)
 
     def metadata(self, instruction: int) -> Metadata | None:
         """The instruction's op and source frames, or None where the dump has none."""

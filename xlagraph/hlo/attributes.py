@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.graph import Attributes
-from xlagraph.hlo.scan import SIGIL_NAME, MalformedError, value_end
+from xlagraph.hlo.scan import (
+    SIGIL_NAME,
+    MalformedError,
+    bracket_end,
+    skip_space,
+    string_end,
+)
+from xlagraph.hlo.shapes import parse_shape
 
-_KEY = re.compile(r"\s*,?\s*([A-Za-z_][\w.\-]*)\s*=\s*")
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_KEY = re.compile(r"([A-Za-z_][\w.\-]*+)\s*+=")
+_BARE = re.compile(r"[^\s,{}()\[\]\"'/<]++")
+_MESH = re.compile(r"@?[\w.\-]*+(?:<[^<>{}\"\n]*+>|\[[^\[\]\n]*+\])[ \t]*+(?=\{)")
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_INNER = r"[^{}()\[\]\"'/]++"
+_FLAT = rf"\{{(?:{_INNER}|{_QUOTED})*+\}}"
+_NESTED = rf"\{{(?:{_INNER}|{_QUOTED}|{_FLAT})*+\}}"
+_COMMON = re.compile(
+    rf"([A-Za-z_][\w.\-]*+)=({_NESTED}|{_QUOTED}|[^\s,{{}}()\[\]\"'/<]++)(?:, |\Z)", re.S
+)
+
 CALLEE_KEYS = frozenset(
     {
         "to_apply",
@@ -27,42 +49,99 @@ CALLEE_KEYS = frozenset(
 )
 
 
-def split_fields(text: str, start: int, end: int) -> list[tuple[str, str]]:
-    """Splits ``, key=value, key=value`` between two offsets into key and value texts.
+class Field(NamedTuple):
+    """One ``key=value`` in a text, as offsets."""
+
+    key: str
+    key_start: int
+    start: int
+    end: int
+
+
+def parse_fields(text: str, pos: int, end: int) -> tuple[list[Field], int]:
+    """Reads ``, key=value`` as often as it comes; returns the fields and the offset behind.
 
     Raises:
-        MalformedError: a value is not closed, or there is something else than ``key=``.
+        MalformedError: a comma is not followed by ``key=value``, or a value is not closed.
     """
-    fields: list[tuple[str, str]] = []
-    pos = start
-    while pos < end:
-        key = _KEY.match(text, pos, end)
+    fields: list[Field] = []
+    while True:
+        at = skip_space(text, pos)
+        if at >= end or text[at] != ",":
+            return fields, pos
+        at = skip_space(text, at + 1)
+        key = _KEY.match(text, at, end)
         if not key:
-            if not text[pos:end].strip(" \t\r\n,"):
-                break
-            raise MalformedError("expected an attribute (key=value)", pos)
-        pos = value_end(text, key.end(), end)
-        fields.append((key[1], text[key.end() : pos].rstrip()))
-    return fields
+            raise MalformedError("expected an attribute (key=value)", min(at, end))
+        start = skip_space(text, key.end())
+        pos = field_value_end(text, key[1], start, end)
+        fields.append(Field(key[1], at, start, pos))
+
+
+def field_value_end(text: str, key: str, start: int, end: int) -> int:
+    """Offset behind the value of an attribute: brackets, strings and words in one run.
+
+    Raises:
+        MalformedError: there is no value, or it is not closed.
+    """
+    if key == "literal":
+        _, start = parse_shape(text, start, end)
+        start = skip_space(text, start)
+    mesh = _MESH.match(text, start, end)
+    pos = mesh.end() if mesh else start
+    while pos < end:
+        bare = _BARE.match(text, pos, end)
+        pos = bare.end() if bare else pos
+        char = text[pos : pos + 1]
+        if char and char in "{([":
+            pos = bracket_end(text, pos, end)
+        elif char and char in "\"'":
+            pos = string_end(text, pos, end)
+        elif char == "<" or (char == "/" and text[pos + 1 : pos + 2] not in ("*", "/")):
+            pos += 1
+        else:
+            break
+    if pos == start:
+        raise MalformedError(f"expected the value of {key!r}", min(start, end))
+    return min(pos, end)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a list such as ``{%a, /*index=1*/%b}``, without sigils."""
+    if "/*" in text:
+        text = _COMMENT.sub("", text)
+    return tuple(SIGIL_NAME.findall(text))
 
 
 def read_attributes(text: str) -> Attributes:
-    """Reads one attribute list, from after the operands' closing parenthesis.
+    """Reads one attribute list, from after the operands' closing parenthesis to its end.
 
     Raises:
-        MalformedError: as `split_fields`.
+        MalformedError: as `parse_fields`, or something else stands behind the list.
     """
+    pairs: list[tuple[str, str]] = _COMMON.findall(text, 2)
+    if sum(len(key) + len(value) + 3 for key, value in pairs) != len(text):
+        fields, end = parse_fields(text, 0, len(text))
+        rest = skip_space(text, end)
+        if rest != len(text):
+            raise MalformedError("expected ',' and an attribute, or the end of the line", rest)
+        pairs = [(field.key, text[field.start : field.end]) for field in fields]
+    return make_attributes(text, pairs)
+
+
+def make_attributes(text: str, pairs: Iterable[tuple[str, str]]) -> Attributes:
+    """Sorts the fields of an attribute list by what they are."""
     items: list[tuple[str, str]] = []
     callees: list[tuple[str, tuple[str, ...]]] = []
     controls: tuple[str, ...] = ()
     metadata = ""
-    for key, value in split_fields(text, 0, len(text)):
+    for key, value in pairs:
         if key == "metadata" and value.startswith("{"):
             metadata = value[1:-1]
         elif key in CALLEE_KEYS:
-            callees.append((key, tuple(SIGIL_NAME.findall(value))))
+            callees.append((key, names_in(value)))
         elif key == "control-predecessors":
-            controls = tuple(SIGIL_NAME.findall(value))
+            controls = names_in(value)
         else:
             items.append((key, value))
     return Attributes(text, tuple(items), metadata, tuple(callees), controls)

@@ -1,0 +1,67 @@
+"""The ``HloModule`` line and the numbered tables of source positions behind it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.errors import InputError, Location
+from xlagraph.graph import StackTables
+from xlagraph.hlo.attributes import parse_fields
+from xlagraph.hlo.scan import SIGIL_NAME, MalformedError, skip_space
+
+if TYPE_CHECKING:
+    from xlagraph.errors import Source
+
+_HEADER = re.compile(r"HloModule(?=\s)")
+_TABLE = re.compile(r"(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-])")
+_ROW = re.compile(r'(\d{1,9})\s++(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|\{([^{}]*+)\})', re.S)
+_PAIR = re.compile(r"(\w+)\s*+=\s*+(\d{1,9})(?!\d)")
+_ESCAPE = re.compile(r"\\(.)", re.S)
+
+HeaderFields = tuple[tuple[str, str], ...]
+
+
+def read_header(source: Source) -> tuple[str, HeaderFields, StackTables, int]:
+    """Module name (``""`` without a header), header fields, tables, and the offset behind.
+
+    Raises:
+        InputError: the header is malformed.
+    """
+    text = source.text
+    start = skip_space(text, 0)
+    header = _HEADER.match(text, start)
+    name, pos = "", start
+    fields: HeaderFields = ()
+    if header:
+        at = skip_space(text, header.end())
+        match = SIGIL_NAME.match(text, at)
+        if not match:
+            raise InputError("expected the module's name", Location(source, at))
+        name = match[1]
+        try:
+            found, pos = parse_fields(text, match.end(), len(text))
+        except MalformedError as error:
+            raise InputError(str(error), Location(source, error.offset)) from None
+        fields = tuple((field.key, text[field.start : field.end]) for field in found)
+    tables, pos = _read_tables(text, skip_space(text, pos))
+    return name, fields, tables, pos
+
+
+def _read_tables(text: str, pos: int) -> tuple[StackTables, int]:
+    names: dict[str, dict[int, str]] = {"FileNames": {}, "FunctionNames": {}}
+    rows: dict[str, dict[int, dict[str, int]]] = {"FileLocations": {}, "StackFrames": {}}
+    while table := _TABLE.match(text, pos):
+        pos = skip_space(text, table.end())
+        while row := _ROW.match(text, pos):
+            pos = skip_space(text, row.end())
+            number = int(row[1])
+            if table[1] in names:
+                names[table[1]][number] = _ESCAPE.sub(r"\1", row[2] or "")
+            else:
+                pairs = _PAIR.findall(row[3] or "")
+                rows[table[1]][number] = {key: int(value) for key, value in pairs}
+    found = StackTables(
+        names["FileNames"], names["FunctionNames"], rows["FileLocations"], rows["StackFrames"]
+    )
+    return found, pos

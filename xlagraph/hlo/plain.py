@@ -1,0 +1,250 @@
+"""The fast way: a computation as XLA prints it, one instruction a line.
+
+One regular expression takes the lines apart in C and never looks inside operand lists or
+attributes. An operand list is split at ``", "`` and each piece, shape and name together, is
+looked up among the definitions before it, which proves its grammar, its shape and its
+existence in one step. Each distinct attribute list, shape and literal is read once. Whatever
+does not fit is left to the general way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.graph import Attributes, Computation
+from xlagraph.hlo.attributes import read_attributes
+from xlagraph.hlo.scan import MalformedError, bracket_end
+from xlagraph.hlo.shapes import parse_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.hlo.columns import Columns
+
+# Parentheses nest in shapes: tuples in tuples, tiles in layouts.
+_FLAT = r"[^()\n]*+"
+_NEST1 = rf"{_FLAT}(?:\({_FLAT}\){_FLAT})*+"
+_NEST2 = rf"{_FLAT}(?:\({_NEST1}\){_FLAT})*+"
+_NEST3 = rf"{_FLAT}(?:\({_NEST2}\){_FLAT})*+"
+_INSTRUCTION = re.compile(
+    r"^[ \t]*+(ROOT )?+%?+([A-Za-z_][\w.\-]*+) = "
+    rf"([^\s(/]++|\({_NEST3}\)) ([a-z][\w\-]*+)\((.*)\n",
+    re.M,
+)
+_COMPUTATION = re.compile(
+    r"(ENTRY )?+%?+([A-Za-z_][\w.\-]*+)(?: \([^\n]*\) -> [^\n]*[^\s{])? \{[ \t]*+\n"
+)
+_SUFFIX = re.compile(r"(?:, (execution_thread=\"[^\"\\\n]*+\"))?+(?: // [^\n]*+)?+(?=\n|\Z)")
+_NAME_AT_END = re.compile(r"([A-Za-z_][\w.\-]*+)(?:, |\Z)")
+_COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
+_NO_ATTRIBUTES = Attributes("", (), "", (), ())
+_PAYLOAD_OPCODES = frozenset({"parameter", "constant"})
+_MAX_DIGITS = 9
+
+
+class _NotPlainError(Exception):
+    """The text is not in the plain form."""
+
+
+def read_plain(columns: Columns, pos: int) -> int | None:
+    """Reads the computation at `pos` into the columns; returns the offset behind it.
+
+    None says that it is in another dialect, or wrong; nothing was added then.
+    """
+    text = columns.source.text
+    head = _COMPUTATION.match(text, pos)
+    if not head or (head[1] and columns.entry >= 0) or head[2] in columns.computation_numbers:
+        return None
+    begin = head.end()
+    end = text.find("\n}", begin - 1)
+    suffix = _SUFFIX.match(text, end + 2) if end >= begin else None
+    if not suffix:
+        return None
+    rows = _INSTRUCTION.findall(text, begin, end + 1)
+    if len(rows) != text.count("\n", begin, end + 1):
+        return None
+    try:
+        body = _Body(columns, rows)
+        body.read_rows()
+        parameters = body.ordered_parameters()
+    except (_NotPlainError, MalformedError, KeyError):
+        return None
+    body.append_to(columns)
+    computation = Computation(
+        len(columns.computations),
+        head[2],
+        body.start,
+        body.start + len(rows),
+        body.root,
+        parameters,
+        columns.line_at(begin),
+        suffix[1] or "",
+    )
+    columns.add_computation(computation, is_entry=bool(head[1]))
+    return suffix.end()
+
+
+class _Body:
+    """The instructions of one computation, on their way into the columns."""
+
+    def __init__(self, columns: Columns, rows: Sequence[tuple[str, ...]]):
+        self.columns = columns
+        self.start = len(columns.names)
+        roots, self.names, self.shapes, self.opcodes, self.rests = zip(*rows, strict=True)
+        self.root = self.start + (roots.index("ROOT ") if "ROOT " in roots else len(rows) - 1)
+        self.operands: list[tuple[int, ...]] = []
+        self.attributes: list[Attributes] = []
+        self.payloads: dict[int, str] = {}
+        self.controls: dict[int, tuple[int, ...]] = {}
+        self.calling: list[int] = []
+        self.parameters: list[tuple[int, int]] = []
+        if roots.count("ROOT ") > 1 or len(set(self.names)) != len(rows):
+            raise _NotPlainError
+        _check_shapes(columns, self.shapes)
+        self.keys = self._operand_keys()
+        self._numbers: dict[str, int] = {}
+
+    def read_rows(self) -> None:
+        """Reads operands and attributes of every row.
+
+        Raises:
+            _NotPlainError, MalformedError, KeyError: a row is not plain.
+        """
+        numbers: dict[str, int] = {}
+        number_of = numbers.__getitem__
+        add_operands, add_attributes = self.operands.append, self.attributes.append
+        known = self.columns.known_attributes
+        number = self.start
+        for key, opcode, rest in zip(self.keys, self.opcodes, self.rests, strict=True):
+            arguments, _, attribute_text = rest.partition("), ")
+            if not attribute_text:
+                arguments = rest[:-1]
+                if rest[-1:] != ")":
+                    raise _NotPlainError
+            if opcode in _PAYLOAD_OPCODES:
+                attribute_text = self._read_payload(number, opcode, rest)
+                add_operands(())
+            elif arguments in numbers:
+                add_operands((number_of(arguments),))
+            else:
+                try:
+                    add_operands(tuple(map(number_of, arguments.split(", "))))
+                except KeyError:
+                    operands, attribute_text = self._odd_operands(number, rest)
+                    add_operands(operands)
+            attributes = known.get(attribute_text)
+            if attributes is None:
+                attributes = self._new_attributes(attribute_text)
+            add_attributes(attributes)
+            if attributes.callees or attributes.controls:
+                self._link(number, attributes)
+            numbers[key] = number
+            number += 1
+
+    def ordered_parameters(self) -> tuple[int, ...]:
+        """Instruction numbers by parameter number, which have to be 0, 1, 2, ..."""
+        self.parameters.sort()
+        if any(at != place for at, (place, _) in enumerate(self.parameters)):
+            raise _NotPlainError
+        return tuple(number for _, number in self.parameters)
+
+    def append_to(self, columns: Columns) -> None:
+        """Appends all rows to the module's columns."""
+        columns.names.extend(self.names)
+        columns.opcodes.extend(self.opcodes)
+        columns.shapes.extend(self.shapes)
+        columns.operands.extend(self.operands)
+        columns.attributes.extend(self.attributes)
+        columns.payloads.update(self.payloads)
+        columns.controls.update(self.controls)
+        columns.calling.extend(self.calling)
+
+    def _operand_keys(self) -> Sequence[str]:
+        """How a use of each instruction reads, in the style of the first operand list."""
+        sample = ""
+        for opcode, rest in zip(self.opcodes, self.rests, strict=True):
+            if opcode not in _PAYLOAD_OPCODES and rest[:1] != ")":
+                sample = rest
+                break
+        pairs = zip(self.shapes, self.names, strict=True)
+        if sample.startswith("%"):
+            return ["%" + name for name in self.names]
+        if "%" in sample.partition(", metadata=")[0]:
+            return [f"{shape} %{name}" for shape, name in pairs]
+        if _NAME_AT_END.match(sample.partition(")")[0]):
+            return self.names
+        return [f"{shape} {name}" for shape, name in pairs]
+
+    def _read_payload(self, number: int, opcode: str, rest: str) -> str:
+        """Keeps what stands in the parentheses; returns the attribute text."""
+        payload, attribute_text = _split_call(rest)
+        payload = payload.strip()
+        if opcode == "parameter":
+            if not (payload.isdecimal() and payload.isascii() and len(payload) <= _MAX_DIGITS):
+                raise _NotPlainError
+            self.parameters.append((int(payload), number))
+        self.payloads[number] = payload
+        return attribute_text
+
+    def _odd_operands(self, number: int, rest: str) -> tuple[tuple[int, ...], str]:
+        """No operands, or with comments, or tuples that hold ``", "``; and attribute text."""
+        arguments, attribute_text = _split_call(rest)
+        if not arguments:
+            return (), attribute_text
+        arguments = _COMMENT.sub("", arguments)
+        numbers = self._numbers_by_name()
+        found = tuple(numbers[name] for name in _NAME_AT_END.findall(arguments))
+        expected = ", ".join([self.keys[operand - self.start] for operand in found])
+        if _COMMENT.sub("", expected) != arguments or max(found, default=-1) >= number:
+            raise _NotPlainError
+        return found, attribute_text
+
+    def _new_attributes(self, text: str) -> Attributes:
+        attributes = read_attributes(", " + text) if text else _NO_ATTRIBUTES
+        self.columns.known_attributes[text] = attributes
+        return attributes
+
+    def _link(self, number: int, attributes: Attributes) -> None:
+        if attributes.callees:
+            self.calling.append(number)
+        if attributes.controls:
+            numbers = self._numbers_by_name()
+            predecessors = tuple(numbers[name] for name in attributes.controls)
+            if max(predecessors) >= number:
+                raise _NotPlainError
+            self.controls[number] = predecessors
+
+    def _numbers_by_name(self) -> dict[str, int]:
+        if not self._numbers:
+            self._numbers = {name: at for at, name in enumerate(self.names, self.start)}
+        return self._numbers
+
+
+def _split_call(rest: str) -> tuple[str, str]:
+    """What stands behind an opcode's parenthesis, split where that one closes."""
+    if not any(map(rest.__contains__, "({\"'/[")):
+        arguments, _, attribute_text = rest.partition(")")
+        end = len(arguments) + 1
+    else:
+        call = "(" + rest
+        end = bracket_end(call, 0, len(call)) - 1
+        arguments, attribute_text = rest[: end - 1], rest[end:]
+    if not attribute_text:
+        return arguments, ""
+    if not attribute_text.startswith(", ") or len(attribute_text) == 2:
+        raise _NotPlainError
+    return arguments, attribute_text[2:]
+
+
+def _check_shapes(columns: Columns, shapes: Sequence[str]) -> None:
+    """Reads each distinct shape once.
+
+    Raises:
+        _NotPlainError, MalformedError: not a shape.
+    """
+    for shape in set(shapes) - columns.known_shapes:
+        _, end = parse_shape(shape, 0, len(shape))
+        if end != len(shape):
+            raise _NotPlainError
+        columns.known_shapes.add(shape)
