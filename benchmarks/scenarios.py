@@ -1,0 +1,182 @@
+"""Runs every program of examples/scenarios for real and compares the cause named with the true one.
+
+Each program says its true cause in its docstring (``Kind:``, two causes with ``+``, ``none``
+for a program without a problem) and marks the line with ``# cause``; ``Line:`` names a file of a
+library where torch_xla knows no line of the program itself. The table goes to standard output;
+the exit status is 1 when a cause, a line or a proof is wrong.
+
+    python benchmarks/scenarios.py [--keep DIR] [--reuse] [NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlagraph.cause.run_explain import explain_run
+from xlagraph.cause.run_model import GraphNode, RunExplanation
+from xlagraph.run.reader import read_run
+
+PROGRAMS = Path(__file__).resolve().parent.parent / "examples" / "scenarios"
+TIMEOUT = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What a program says of itself."""
+
+    path: Path
+    kinds: tuple[str, ...]
+    lines: tuple[int, ...]
+    library: str
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    truth: str
+    reported: str
+    line: str
+    share: float
+    proved: bool
+    right: bool
+
+
+def read_truth(path: Path) -> Truth:
+    """Reads a program's header and its marked lines."""
+    text = path.read_text()
+    header = ast.get_docstring(ast.parse(text)) or ""
+    fields = dict(re.findall(r"^(Kind|Line|Ranks): (.+)$", header, re.MULTILINE))
+    kinds = () if fields["Kind"] == "none" else tuple(fields["Kind"].split(" + "))
+    lines = tuple(n for n, line in enumerate(text.splitlines(), 1) if line.endswith("# cause"))
+    return Truth(path, kinds, lines, fields.get("Line", ""), int(fields.get("Ranks", "1")))
+
+
+def run_program(truth: Truth, folder: Path, python: str) -> None:
+    """Runs a program under capture, once for each rank.
+
+    Raises:
+        subprocess.CalledProcessError: the program failed.
+    """
+    for rank in range(truth.ranks):
+        subprocess.run(
+            [python, str(truth.path)],
+            env={
+                **os.environ,
+                "XLAGRAPH": "2",
+                "XLAGRAPH_DIR": str(folder),
+                "XLAGRAPH_SUMMARY": "0",
+                "XLA_IR_DEBUG": "1",
+                "XLA_HLO_DEBUG": "1",
+                "PJRT_DEVICE": "CPU",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "RANK": str(rank),
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=TIMEOUT,
+        )
+
+
+def judge(truth: Truth, explained: RunExplanation) -> Row:
+    """Compares what was reported with what is true."""
+    problems = [node for node in explained.graphs if not node.warm_up]
+    kinds = _kinds(problems)
+    line = _line(truth, explained) if truth.kinds else ""
+    shares = [1 - n.explanation.unexplained_share for n in problems if n.explanation]
+    proved = all(n.explanation.proved for n in problems if n.explanation)
+    return Row(
+        truth.path.stem,
+        " + ".join(truth.kinds) or "none",
+        " + ".join(kinds) or "none",
+        line,
+        min(shares, default=1.0),
+        proved,
+        set(kinds) == set(truth.kinds) and proved and not line.startswith("wrong"),
+    )
+
+
+def _kinds(problems: list[GraphNode]) -> list[str]:
+    found: dict[str, None] = {}
+    for node in problems:
+        causes = [c for c in node.explanation.causes if not c.expected] if node.explanation else []
+        found.update(dict.fromkeys(cause.kind for cause in causes))
+        if node.explanation is None or not causes or node.explanation.unexplained_share:
+            found["unexplained"] = None
+    return list(found)
+
+
+def _line(truth: Truth, explained: RunExplanation) -> str:
+    """``yes``, ``library`` where only a library's line can be known, or what is wrong."""
+    wrong = []
+    for group in explained.groups:
+        if group.expected or group.cause is None:
+            continue
+        sources = next((e.sources for e in group.cause.evidence if e.sources), ())
+        file, _, line = (sources[0] if sources else "").rpartition(":")
+        if truth.library and truth.library in file:
+            continue
+        if not (Path(file).name == truth.path.name and int(line) in truth.lines):
+            wrong.append(f"{Path(file).name}:{line}" if sources else "none")
+    if wrong:
+        return "wrong: " + ", ".join(wrong)
+    return "library" if truth.library else "yes" if truth.lines else "-"
+
+
+def print_table(rows: list[Row]) -> None:
+    """Prints the rows as a Markdown table."""
+    print("| scenario | true cause | reported cause | right line | explained | proof holds | |")
+    print("|---|---|---|---|---:|---|---|")
+    for r in rows:
+        proof = "-" if r.truth == "none" else "yes" if r.proved else "NO"
+        share = "-" if r.truth == "none" else f"{r.share:.0%}"
+        print(
+            f"| {r.name} | {r.truth} | {r.reported} | {r.line or '-'} | {share} | {proof} "
+            f"| {'right' if r.right else 'WRONG'} |"
+        )
+    right = sum(r.right for r in rows)
+    print(f"\n{right} of {len(rows)} right.")
+
+
+def main() -> int:
+    """Runs the programs asked for, prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--keep", type=Path, help="folder for the runs; a temporary one otherwise")
+    parser.add_argument("--reuse", action="store_true", help="explain kept runs again")
+    parser.add_argument("--python", default=sys.executable, help="interpreter with torch_xla")
+    arguments = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        keep = arguments.keep or Path(temporary)
+        for path in sorted(PROGRAMS.glob("[!_]*.py")):
+            if arguments.names and path.stem not in arguments.names:
+                continue
+            truth, folder = read_truth(path), keep / path.stem
+            if not (arguments.reuse and any(folder.glob("records-*.jsonl"))):
+                try:
+                    run_program(truth, folder, arguments.python)
+                except subprocess.CalledProcessError as error:
+                    print(f"{path.name} failed:\n{error.stderr}", file=sys.stderr)
+                    rows.append(Row(path.stem, " + ".join(truth.kinds), "?", "", 0, False, False))
+                    continue
+            rows.append(judge(truth, explain_run(read_run(folder))))
+            print(rows[-1].name, "right" if rows[-1].right else "WRONG", file=sys.stderr)
+    print_table(rows)
+    return 0 if rows and all(row.right for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
