@@ -69,3 +69,7 @@ class InputError(XlagraphError):
 
 class SpecError(XlagraphError):
     """A name on the command line (``FILE``, ``FILE:3``, ...) that opens nothing, or too much."""
+
+
+class GraphError(XlagraphError):
+    """A module that breaks the graph's rules; a transformation, not a user, made it."""

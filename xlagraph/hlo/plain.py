@@ -38,6 +38,7 @@ _COMPUTATION = re.compile(
 _SUFFIX = re.compile(r"(?:, (execution_thread=\"[^\"\\\n]*+\"))?+(?: // [^\n]*+)?+(?=\n|\Z)")
 _NAME_AT_END = re.compile(r"([A-Za-z_][\w.\-]*+)(?:, |\Z)")
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
+_SCALAR = re.compile(r"[\w.+\-]++", re.A)
 _NO_ATTRIBUTES = Attributes("", (), "", (), ())
 _PAYLOAD_OPCODES = frozenset({"parameter", "constant"})
 _MAX_DIGITS = 9
@@ -123,7 +124,9 @@ class _Body:
                 if rest[-1:] != ")":
                     raise _NotPlainError
             if opcode in _PAYLOAD_OPCODES:
-                attribute_text = self._read_payload(number, opcode, rest)
+                if not _SCALAR.fullmatch(arguments):
+                    arguments, attribute_text = _split_call(rest)
+                self._keep_payload(number, opcode, arguments.strip())
                 add_operands(())
             elif arguments in numbers:
                 add_operands((number_of(arguments),))
@@ -131,8 +134,9 @@ class _Body:
                 try:
                     add_operands(tuple(map(number_of, arguments.split(", "))))
                 except KeyError:
-                    operands, attribute_text = self._odd_operands(number, rest)
-                    add_operands(operands)
+                    arguments, attribute_text = _split_call(rest)
+                    arguments = _COMMENT.sub("", arguments)
+                    add_operands(self._odd_operands(arguments, number, numbers))
             attributes = known.get(attribute_text)
             if attributes is None:
                 attributes = self._new_attributes(attribute_text)
@@ -176,29 +180,28 @@ class _Body:
             return self.names
         return [f"{shape} {name}" for shape, name in pairs]
 
-    def _read_payload(self, number: int, opcode: str, rest: str) -> str:
-        """Keeps what stands in the parentheses; returns the attribute text."""
-        payload, attribute_text = _split_call(rest)
-        payload = payload.strip()
+    def _keep_payload(self, number: int, opcode: str, payload: str) -> None:
         if opcode == "parameter":
             if not (payload.isdecimal() and payload.isascii() and len(payload) <= _MAX_DIGITS):
                 raise _NotPlainError
             self.parameters.append((int(payload), number))
         self.payloads[number] = payload
-        return attribute_text
 
-    def _odd_operands(self, number: int, rest: str) -> tuple[tuple[int, ...], str]:
-        """No operands, or with comments, or tuples that hold ``", "``; and attribute text."""
-        arguments, attribute_text = _split_call(rest)
+    def _odd_operands(
+        self, arguments: str, number: int, numbers: dict[str, int]
+    ) -> tuple[int, ...]:
+        """No operands, operands between comments, or tuples that hold ``", "``."""
         if not arguments:
-            return (), attribute_text
-        arguments = _COMMENT.sub("", arguments)
-        numbers = self._numbers_by_name()
-        found = tuple(numbers[name] for name in _NAME_AT_END.findall(arguments))
+            return ()
+        pieces = arguments.split(", ")
+        if all(map(numbers.__contains__, pieces)):
+            return tuple(map(numbers.__getitem__, pieces))
+        by_name = self._numbers_by_name()
+        found = tuple(by_name[name] for name in _NAME_AT_END.findall(arguments))
         expected = ", ".join([self.keys[operand - self.start] for operand in found])
         if _COMMENT.sub("", expected) != arguments or max(found, default=-1) >= number:
             raise _NotPlainError
-        return found, attribute_text
+        return found
 
     def _new_attributes(self, text: str) -> Attributes:
         attributes = read_attributes(", " + text) if text else _NO_ATTRIBUTES
