@@ -57,9 +57,7 @@ def shuffled(module: Module, seed: int) -> Module:
 
 def _random_order(module: Module, computation: Computation, chance: random.Random) -> list[int]:
     body = range(computation.start, computation.stop)
-    waiting = {
-        i: len({*module.operands[i], *module.controls.get(i, ())} & set(body)) for i in body
-    }
+    waiting = {i: len({*module.operands[i], *module.controls.get(i, ())}) for i in body}
     followers: dict[int, list[int]] = {i: [] for i in body}
     for i in body:
         for o in {*module.operands[i], *module.controls.get(i, ())}:

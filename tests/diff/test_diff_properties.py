@@ -27,7 +27,7 @@ from xlagraph.diff.script import edit_script, replay
 SMALL = ("carry:A", "carry:B", "carry:C")
 LARGE = ("carry:D", "carry:E", "carry:F", "carry:G", "fixed:D", "fixed:E")
 seeds = st.integers(0, 2**32)
-slow = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 
 HARMLESS = {
     "shuffled": (shuffled, Level.DEAD_CODE),

@@ -36,9 +36,7 @@ def _files() -> list[tuple[str, Path]]:
         part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         if part != "__init__":
             found.append((part, path))
-    for path in sorted((ROOT / "cli").glob("*.py")):
-        found.append(("cli", path))
-    return found
+    return found + [("cli", path) for path in sorted((ROOT / "cli").glob("*.py"))]
 
 
 def _imported_parts(path: Path) -> set[str]:

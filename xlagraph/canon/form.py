@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import Level, instruction_text, signature
+from xlagraph.canon.labels import Level, instruction_text
 from xlagraph.canon.live import live_instructions, mark, roots
 from xlagraph.canon.structure import call_order
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from xlagraph.graph import Computation, Module
 
 DIGEST_BYTES = 16
+MAX_ROUNDS = 6
+"""Rounds of refinement before outputs are sorted."""
 HEADER_NOISE = frozenset({"entry_computation_layout"})
 
 
@@ -110,7 +112,7 @@ class _Form:
         order = self._order(computation)
         numbers: dict[int, int] = {}
         shared: dict[tuple[str, str], int] = {}
-        lines = []
+        lines: list[str] = []
         parameters = 0
         for i in order:
             number = len(lines)
@@ -163,25 +165,19 @@ class _Form:
         if self.level < Level.DEAD_CODE:
             return range(computation.start, computation.stop)
         root, *effects = roots(module, computation)
-        hashes = self._hashes(computation) if effects or self._sorts_outputs(computation) else {}
+        free = self._outputs_are_free(computation)
+        hashes = self._hashes(computation) if effects or free else {}
         effects.sort(key=lambda i: hashes[i])
-        starts = [root, *effects]
-        if self._sorts_outputs(computation):
-            outputs = sorted(module.operands[root], key=lambda i: hashes[i])
-            starts = [*outputs, root, *effects]
-        parameters = [
-            p
-            for p in computation.parameters
-            if self.level < Level.PARAMETER_ORDER or computation.index != module.entry
-        ]
-        order: list[int] = []
-        seen = bytearray(len(module))
-        for start in [*parameters, *starts]:
-            _post_order(module, start, seen, order)
-        unused = [p for p in computation.parameters if not seen[p]]
-        return order + sorted(unused, key=lambda p: module.shapes[p])
+        walk = _Walk(module)
+        if self.level < Level.PARAMETER_ORDER or computation.index != module.entry:
+            walk.visit(computation.parameters)
+        if free:
+            walk.visit_alike(module.operands[root], hashes)
+        walk.visit([root, *effects])
+        unused = [p for p in computation.parameters if p not in walk.places]
+        return walk.order + sorted(unused, key=lambda p: module.shapes[p])
 
-    def _sorts_outputs(self, computation: Computation) -> bool:
+    def _outputs_are_free(self, computation: Computation) -> bool:
         return (
             self.level >= Level.OUTPUT_ORDER
             and computation.index == self.module.entry
@@ -189,46 +185,114 @@ class _Form:
         )
 
     def _hashes(self, computation: Computation) -> dict[int, bytes]:
-        """A digest for each live instruction: of what it is made of, then of how it is used.
+        """A digest for each live instruction: of what it is made of and of how it is used.
 
-        Instructions that agree in both are interchangeable as far as this sees; their order
-        then falls back on the text (a property test looks for harm).
+        Refined until no round tells more instructions apart (colour refinement, Weisfeiler
+        and Leman 1968), a few rounds at most.
         """
         module = self.module
         wanted = bytearray(len(module))
         mark(module, wanted, roots(module, computation))
         live = [i for i in range(computation.start, computation.stop) if wanted[i]]
+        colours = {i: self._leaf(i) for i in live}
+        distinct = 0
+        for _ in range(MAX_ROUNDS):
+            colours = self._refined(live, computation.root, colours)
+            found = len(set(colours.values()))
+            if found == distinct:
+                break
+            distinct = found
+        return colours
+
+    def _refined(self, live: list[int], root: int, colours: dict[int, bytes]) -> dict[int, bytes]:
+        """One pass upwards over operands and one downwards over users."""
+        operands = self.module.operands
         below: dict[int, bytes] = {}
         for i in live:
-            below[i] = self._hash(i, [below[o] for o in module.operands[i]])
+            parts = [below[o] for o in operands[i]]
+            if i == root and self.level >= Level.OUTPUT_ORDER:
+                parts.sort()
+            below[i] = _bytes_digest([colours[i], *parts])
         uses: dict[int, list[bytes]] = {i: [] for i in live}
-        root = computation.root
-        final: dict[int, bytes] = {}
+        refined: dict[int, bytes] = {}
         for i in reversed(live):
-            final[i] = _bytes_digest([below[i], *sorted(uses[i])])
-            for position, o in enumerate(module.operands[i]):
+            refined[i] = _bytes_digest([below[i], *sorted(uses[i])])
+            for position, o in enumerate(operands[i]):
                 place = b"" if i == root else position.to_bytes(4, "big")
-                uses[o].append(final[i][:8] + place if i != root else b"root")
-        again: dict[int, bytes] = {}
-        for i in live:
-            again[i] = _bytes_digest([final[i], *[again[o] for o in module.operands[i]]])
-        return again
+                uses[o].append(refined[i] + place)
+        return refined
 
-    def _hash(self, i: int, operands: list[bytes]) -> bytes:
-        text = " ".join(self._leaf(i))
-        called = "".join(self.names[c] for c in self.module.callees.get(i, ()))
-        return _bytes_digest([text.encode("utf-8", "surrogatepass"), called.encode(), *operands])
-
-    def _leaf(self, i: int) -> tuple[str, ...]:
-        parts = instruction_text(self.module, i, self.level)
+    def _leaf(self, i: int) -> bytes:
+        """What an instruction is, apart from its operands."""
+        shape, opcode, payload, attributes = instruction_text(self.module, i, self.level)
         entry = self.module.entry_computation
-        if (
-            parts[1] == "parameter"
-            and self.level >= Level.PARAMETER_ORDER
-            and entry.start <= i < entry.stop
-        ):
-            return (parts[0], parts[1], signature(self.module.attributes[i], self.level))
-        return parts
+        inside = entry.start <= i < entry.stop
+        if opcode == "parameter" and inside and self.level >= Level.PARAMETER_ORDER:
+            payload = ""
+        if i == entry.root and opcode == "tuple" and self.level >= Level.OUTPUT_ORDER:
+            shape = ""
+        called = ",".join(self.names[c] for c in self.module.callees.get(i, ()))
+        text = "\0".join((shape, opcode, payload, attributes, called))
+        return text.encode("utf-8", "surrogatepass")
+
+
+class _Walk:
+    """Numbers instructions in post-order, operands first and in their order."""
+
+    def __init__(self, module: Module):
+        self.module = module
+        self.order: list[int] = []
+        self.places: dict[int, int] = {}
+
+    def visit(self, starts: Sequence[int]) -> None:
+        """Appends each start and what it needs."""
+        for start in starts:
+            for i in self._new_below(start):
+                self.places[i] = len(self.order)
+                self.order.append(i)
+
+    def visit_alike(self, starts: Sequence[int], hashes: dict[int, bytes]) -> None:
+        """Appends starts whose own order must not matter.
+
+        They are sorted by digest, then by what they share with numbered instructions.
+        """
+        groups: dict[bytes, list[int]] = {}
+        for start in starts:
+            groups.setdefault(hashes[start], []).append(start)
+        for key in sorted(groups):
+            group = groups[key]
+            self.visit(group if len(group) == 1 else sorted(group, key=self._known_below))
+
+    def _known_below(self, start: int) -> list[int]:
+        """The numbers met on a walk from `start` that stops at numbered instructions."""
+        if start in self.places:
+            return [self.places[start]]
+        known = self.places
+        return [known.get(o, -1) for i in self._new_below(start) for o in self.module.operands[i]]
+
+    def _new_below(self, start: int) -> list[int]:
+        """Unnumbered instructions that `start` needs, itself last, in post-order."""
+        if start in self.places:
+            return []
+        operands, controls = self.module.operands, self.module.controls
+        found: dict[int, None] = {}
+        stack = [start]
+        while stack:
+            i = stack[-1]
+            if i in found:
+                stack.pop()
+                continue
+            pending = [
+                o
+                for o in (*operands[i], *controls.get(i, ()))
+                if o not in found and o not in self.places
+            ]
+            if pending:
+                stack.extend(reversed(pending))
+            else:
+                found[i] = None
+                stack.pop()
+        return list(found)
 
 
 def _bytes_digest(parts: Sequence[bytes]) -> bytes:
@@ -237,20 +301,3 @@ def _bytes_digest(parts: Sequence[bytes]) -> bytes:
         made.update(len(part).to_bytes(4, "big"))
         made.update(part)
     return made.digest()
-
-
-def _post_order(module: Module, start: int, seen: bytearray, order: list[int]) -> None:
-    """Appends `start` and what it needs, operands first and in their order."""
-    stack = [start]
-    while stack:
-        i = stack[-1]
-        if seen[i]:
-            stack.pop()
-            continue
-        pending = [o for o in (*module.operands[i], *module.controls.get(i, ())) if not seen[o]]
-        if pending:
-            stack.extend(reversed(pending))
-        else:
-            seen[i] = 1
-            order.append(i)
-            stack.pop()

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, signature, without_layout
-from xlagraph.diff.match import Match, match_modules
-from xlagraph.diff.same import same_computation
+from xlagraph.diff.match import Match, match_modules, output_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +111,7 @@ def diff_match(match: Match) -> Diff:
     parameters = _slots(a.entry_computation.parameters, b.entry_computation.parameters, finder)
     outputs = _slots(output_values(a), output_values(b), finder)
     header = tuple(_header_changes(a, b, parameters, outputs))
-    same = not (changes or removed or added or header) and same_computation(a, b)
+    same = match.exact and not header
     return Diff(
         match,
         changes,
@@ -132,12 +131,6 @@ def diff_match(match: Match) -> Diff:
         ),
         same,
     )
-
-
-def output_values(module: Module) -> tuple[int, ...]:
-    """The instructions that become outputs: the root tuple's operands, or the root."""
-    root = module.entry_computation.root
-    return module.operands[root] if module.opcodes[root] == "tuple" else (root,)
 
 
 def _slots(values_a: Sequence[int], values_b: Sequence[int], finder: _Finder) -> tuple[Slot, ...]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import Interner, label_instructions
 from xlagraph.canon.live import live_instructions
 from xlagraph.canon.structure import expression_number, number_computations
+from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +40,12 @@ class Side:
     live: bytearray
     computations: Sequence[int]
     """Structure number of every computation but the entry."""
+    outputs: Mapping[int, int]
+    """Instruction to the first output position that it fills."""
+
+    def place(self, i: int) -> tuple[int, int]:
+        """Where an instruction stands among those like it: by output, then by text."""
+        return (self.outputs.get(i, len(self.outputs)), i)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +61,8 @@ class Match:
     """Paired computations, A's number to B's."""
     ambiguous: int
     """Pairs decided by text order because nothing else told them apart."""
+    exact: bool
+    """The modules are the same computation; the pairing is the proof."""
 
 
 def prepare(module: Module, interner: Interner) -> Side:
@@ -68,7 +77,16 @@ def prepare(module: Module, interner: Interner) -> Side:
             expressions[i] = expression_number(
                 module, i, labels[i], expressions, computations, interner
             )
-    return Side(module, labels, expressions, live, computations)
+    outputs: dict[int, int] = {}
+    for position, value in enumerate(output_values(module)):
+        outputs.setdefault(value, position)
+    return Side(module, labels, expressions, live, computations, outputs)
+
+
+def output_values(module: Module) -> tuple[int, ...]:
+    """The instructions that become outputs: the root tuple's operands, or the root."""
+    root = module.entry_computation.root
+    return module.operands[root] if module.opcodes[root] == "tuple" else (root,)
 
 
 def match_modules(a: Module, b: Module) -> Match:
@@ -76,9 +94,25 @@ def match_modules(a: Module, b: Module) -> Match:
     if _rank(b) < _rank(a):
         match = match_modules(b, a)
         swapped = {y: x for x, y in match.computations.items()}
-        return Match(match.b, match.a, match.to_a, match.to_b, swapped, match.ambiguous)
+        return Match(
+            match.b, match.a, match.to_a, match.to_b, swapped, match.ambiguous, match.exact
+        )
     interner = Interner()
-    return match_sides(prepare(a, interner), prepare(b, interner), interner)
+    sides = prepare(a, interner), prepare(b, interner)
+    return _match_exactly(*sides) or match_sides(*sides, interner)
+
+
+def _match_exactly(a: Side, b: Side) -> Match | None:
+    """The pairing of a walk over both modules at once, if they are the same computation."""
+    pairs = same_pairs(a.module, b.module, a.labels, b.labels)
+    if pairs is None:
+        return None
+    to_b, to_a = [-1] * len(a.module), [-1] * len(b.module)
+    for x, y in pairs.instructions.items():
+        if to_a[y] < 0:
+            to_b[x] = y
+            to_a[y] = x
+    return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True)
 
 
 def _rank(module: Module) -> tuple[object, ...]:
@@ -90,7 +124,9 @@ def match_sides(a: Side, b: Side, interner: Interner) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
     matcher = _Matcher(a, b, interner)
     matcher.match_computation(a.module.entry_computation, b.module.entry_computation)
-    return Match(a, b, matcher.to_b, matcher.to_a, matcher.computations, matcher.ambiguous)
+    return Match(
+        a, b, matcher.to_b, matcher.to_a, matcher.computations, matcher.ambiguous, exact=False
+    )
 
 
 class _Matcher:
@@ -278,16 +314,34 @@ class _Matcher:
         return found
 
     def _pair_groups(self, found_a: dict[int, int], found_b: dict[int, int]) -> None:
-        """Pairs instructions with equal numbers: alone, or in text order if equally many."""
+        """Pairs instructions with equal numbers; those that are alone with theirs first.
+
+        Equally many alike instructions are interchangeable. They are paired one by one, by
+        output position and then text order, and each pair is followed to its neighbours
+        before the next one is made, so that interchangeable pieces stay whole.
+        """
         groups_a, groups_b = _group(found_a), _group(found_b)
+        alike = []
         for number, members in groups_a.items():
             others = groups_b.get(number, [])
-            if len(members) != len(others):
-                continue
-            if len(members) > 1:
-                self.ambiguous += len(members)
-            for x, y in zip(members, others, strict=True):
-                self._pair(x, y)
+            if len(members) == len(others) == 1:
+                self._pair(members[0], others[0])
+            elif len(members) == len(others):
+                alike.append((members, others))
+        self._spread()
+        for members, others in alike:
+            self._pair_alike(members, others)
+
+    def _pair_alike(self, members: list[int], others: list[int]) -> None:
+        free_a = sorted((x for x in members if self.to_b[x] < 0), key=self.a.place)
+        free_b = sorted((y for y in others if self.to_a[y] < 0), key=self.b.place)
+        if len(free_a) != len(free_b):
+            return
+        if len(free_a) > 1:
+            self.ambiguous += len(free_a)
+        for x, y in zip(free_a, free_b, strict=True):
+            if self._pair(x, y):
+                self._spread()
 
     def _vote(self, ca: Computation) -> None:
         """Bounded similarity: the candidate that most paired neighbours lead to."""

@@ -7,22 +7,42 @@ dead instructions, the order of entry parameters, and how often equal constants 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Interner, label_instructions
 from xlagraph.canon.live import roots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.graph import Module
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Who is who in two modules that are the same computation."""
+
+    instructions: Mapping[int, int]
+    computations: Mapping[int, int]
 
 
 def same_computation(a: Module, b: Module) -> bool:
     """True when the live instructions of `a` and `b` pair off one to one; linear time."""
     interner = Interner()
-    walk = _Walk(a, b, label_instructions(a, interner), label_instructions(b, interner))
-    return walk.agrees()
+    labels_a, labels_b = label_instructions(a, interner), label_instructions(b, interner)
+    return same_pairs(a, b, labels_a, labels_b) is not None
+
+
+def same_pairs(
+    a: Module, b: Module, labels_a: Sequence[int], labels_b: Sequence[int]
+) -> Pairs | None:
+    """The pairing of live instructions, or None where the modules differ.
+
+    Labels are by one `Interner`. A constant may stand for several equal ones.
+    """
+    walk = _Walk(a, b, labels_a, labels_b)
+    return Pairs(walk.to_b, dict(walk.known)) if walk.agrees() else None
 
 
 class _Walk:
@@ -45,11 +65,13 @@ class _Walk:
         return self._parameters_agree()
 
     def _parameters_agree(self) -> bool:
-        """Unused entry parameters must pair off by shape; used ones were walked."""
-        first, second = self.a.entry_computation.parameters, self.b.entry_computation.parameters
-        left = sorted(self.labels_a[p] for p in first if p not in self.to_b)
-        right = sorted(self.labels_b[p] for p in second if p not in self.to_a)
-        return left == right
+        """Pairs entry parameters that nobody uses by shape; used ones were walked."""
+        left = [p for p in self.a.entry_computation.parameters if p not in self.to_b]
+        right = [p for p in self.b.entry_computation.parameters if p not in self.to_a]
+        left.sort(key=lambda p: self.labels_a[p])
+        right.sort(key=lambda p: self.labels_b[p])
+        self.to_b.update(zip(left, right, strict=False))
+        return [self.labels_a[p] for p in left] == [self.labels_b[p] for p in right]
 
     def _computations_agree(self, x: int, y: int) -> bool:
         if x != self.a.entry:
