@@ -1,0 +1,171 @@
+// The list of rows, drawn on demand: only what is in view is in the document.
+
+const OPERANDS_SHOWN = 6;
+const OVERSCAN = 12;
+
+class List {
+  constructor(pair, rows, { select, open }) {
+    this.pair = pair;
+    this.rows = rows;
+    this.onSelect = select;
+    this.onOpen = open;
+    this.raw = false;
+    this.at = -1; // item with the cursor
+    this.pad = h("div", { class: "pad", role: "presentation" });
+    this.element = h("div", {
+      class: "list", role: "grid", tabindex: "0", "aria-label": "Instructions, side by side",
+      "aria-colcount": "3", onscroll: () => this.draw(), onclick: (event) => this.click(event),
+    }, this.pad);
+    new ResizeObserver(() => { this.measure(); this.draw(true); }).observe(this.element);
+    this.measure();
+  }
+
+  measure() {
+    this.rowHeight = matchMedia("(max-width: 700px)").matches ? 44 : 22;
+    this.pad.style.height = `${this.rows.length * this.rowHeight}px`;
+  }
+
+  refresh() {
+    this.element.setAttribute("aria-rowcount", this.rows.length);
+    this.measure();
+    this.draw(true);
+  }
+
+  draw(force = false) {
+    const height = this.element.clientHeight || 600;
+    const first = Math.max(0, Math.floor(this.element.scrollTop / this.rowHeight) - OVERSCAN);
+    const last = Math.min(this.rows.length, Math.ceil((this.element.scrollTop + height) / this.rowHeight) + OVERSCAN);
+    if (!force && first === this.first && last === this.last) return;
+    this.first = first;
+    this.last = last;
+    const items = [];
+    for (let k = first; k < last; k++) items.push(this.item(k));
+    this.pad.replaceChildren(...items);
+    if (this.at >= first && this.at < last) this.element.setAttribute("aria-activedescendant", `item-${this.at}`);
+    else this.element.removeAttribute("aria-activedescendant");
+  }
+
+  item(k) {
+    const { rows } = this;
+    const type = rows.type[k];
+    const element = type === ROW ? this.row(rows.from[k]) : type === COMP ? this.computation(rows.from[k]) : this.fold(k, type);
+    element.id = `item-${k}`;
+    element.dataset.item = k;
+    element.setAttribute("aria-rowindex", k + 1);
+    element.setAttribute("aria-selected", k === this.at);
+    element.style.top = `${k * this.rowHeight}px`;
+    return element;
+  }
+
+  fold(k, type) {
+    const { rows } = this;
+    const text = type === REST
+      ? `⋯ ${plural(rows.from[k], "computation")} without a difference`
+      : `⋯ ${plural(rows.to[k] - rows.from[k], "row")} without a difference`;
+    return h("div", { class: "fold", role: "row" }, h("div", { role: "gridcell", "aria-colspan": "3" }, text));
+  }
+
+  computation(s) {
+    const section = this.pair.sections[s];
+    const { a, b } = this.pair.modules;
+    const name = (module, c) => (c < 0 ? "" : module.computations[c].name);
+    const note = section.differing ? plural(section.differing, "difference") : "no difference";
+    const kind = s === 0 ? "entry" : "computation";
+    return h("div", { class: "comp", role: "row" },
+      h("div", { class: "gut", role: "gridcell" }, s === 0 ? "▾" : "ƒ"),
+      h("div", { class: "side a", role: "gridcell" }, name(a, section.a), h("small", {}, `  ${kind}, ${plural(section.stop - section.start, "row")}, ${note}`)),
+      h("div", { class: "side b", role: "gridcell" }, name(b, section.b)));
+  }
+
+  row(row) {
+    const { pair } = this;
+    const status = pair.status[row];
+    const [left, right] = this.raw ? this.rawSides(row) : this.sides(row);
+    const cause = pair.cause[row] >= 0 && pair.differs(row) ? `${pair.cause[row] + 1}` : "";
+    return h("div", { class: `row ${STATUS[status]}`, role: "row" },
+      h("div", { class: "gut", role: "gridcell", title: pair.describe(row) }, GLYPH[status], cause, h("span", { class: "sr" }, pair.describe(row))),
+      h("div", { class: `side a${pair.a[row] < 0 ? " gap" : ""}`, role: "gridcell" }, left),
+      h("div", { class: `side b${pair.b[row] < 0 ? " gap" : ""}`, role: "gridcell" }, right));
+  }
+
+  rawSides(row) {
+    const { pair } = this;
+    const x = pair.a[row] < 0 ? "" : cut(pair.modules.a.raw(pair.a[row]), 2000);
+    const y = pair.b[row] < 0 ? "" : cut(pair.modules.b.raw(pair.b[row]), 2000);
+    if (pair.status[row] !== CHANGED) return [[x], [y]];
+    const [left, right] = differingParts(x, y);
+    return [marked(left), marked(right)];
+  }
+
+  sides(row) {
+    const { pair } = this;
+    const { a, b } = pair.modules;
+    const fields = pair.fields.get(row);
+    const left = pair.a[row] < 0 ? [] : pieces(a, pair.a[row]);
+    const right = pair.b[row] < 0 ? [] : pieces(b, pair.b[row]);
+    if (!fields) return [left.map(plain), right.map(plain)];
+    const operands = pair.differingOperands(row);
+    const out = [[], []];
+    left.forEach((piece, k) => {
+      const other = right[k];
+      if (piece.cls === "p" && (piece.text === null || other.text === null)) {
+        out[0].push(operandList(piece, operands));
+        out[1].push(operandList(other, operands));
+        return;
+      }
+      const [x, y] = piece.cls === "n" ? [[[piece.text, false]], [[other.text, false]]] : differingParts(piece.text, other.text);
+      out[0].push(h("span", { class: piece.cls }, marked(x)));
+      out[1].push(h("span", { class: piece.cls }, marked(y)));
+    });
+    return out;
+  }
+
+  click(event) {
+    const element = event.target.closest("[data-item]");
+    if (element) this.choose(Number(element.dataset.item));
+  }
+
+  choose(k) {
+    if (this.rows.type[k] === ROW) {
+      this.moveTo(k);
+      this.onSelect(this.rows.from[k], true);
+    } else this.onOpen(k);
+  }
+
+  moveTo(k, centre = false) {
+    this.at = k;
+    const top = k * this.rowHeight;
+    const { element } = this;
+    const height = element.clientHeight;
+    if (centre && (top < element.scrollTop || top > element.scrollTop + height - this.rowHeight)) element.scrollTop = top - height / 2;
+    else if (top < element.scrollTop) element.scrollTop = top;
+    else if (top + this.rowHeight > element.scrollTop + height) element.scrollTop = top + this.rowHeight - height;
+    this.draw(true);
+  }
+}
+
+// An instruction in pieces that the two sides of a row share: name, shape, opcode, operands, rest.
+function pieces(module, i) {
+  const payload = module.payload(i);
+  const operands = module.operands(i);
+  const attributes = module.attributes(i);
+  return [
+    { cls: "n", text: module.name(i) },
+    { cls: "s", text: "  " + cut(module.shape(i), 300) },
+    { cls: "o", text: "  " + module.opcode(i) },
+    { cls: "p", text: payload === null ? null : `(${cut(payload, 200)})`, names: operands.slice(0, OPERANDS_SHOWN).map((o) => module.name(o)), more: operands.length - OPERANDS_SHOWN },
+    { cls: "t", text: attributes ? "  " + cut(attributes, 500) : "" },
+  ];
+}
+
+function plain(piece) {
+  return piece.cls === "p" ? operandList(piece, new Set()) : h("span", { class: piece.cls }, piece.text);
+}
+
+function operandList(piece, differing) {
+  if (piece.text !== null) return h("span", { class: "p" }, piece.text);
+  const out = ["("];
+  piece.names.forEach((name, k) => out.push(k ? ", " : "", differing.has(k) ? h("mark", {}, name) : name));
+  if (piece.more > 0) out.push(` and ${piece.more} more`);
+  return h("span", { class: "p" }, out, ")");
+}

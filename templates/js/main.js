@@ -1,0 +1,64 @@
+// Addresses to views: #/ overview, #/pair/G/i/a12 instruction 12 of A, io, collectives, causes.
+
+const app = {
+  view: null,
+  pairs: new Map(),
+
+  async pair(id) {
+    if (!this.pairs.has(id)) {
+      const data = await blob(`pair-${id}`);
+      const [a, b] = await Promise.all(data.modules.map((key) => module(key)));
+      this.pairs.set(id, new PairView(new Pair(data, a, b)));
+    }
+    return this.pairs.get(id);
+  },
+
+  switchTheme() {
+    const root = document.documentElement;
+    root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+  },
+
+  async route() {
+    const [kind, id, tab = "i", rest = ""] = location.hash.replace(/^#\//, "").split("/");
+    const isPair = kind === "pair" && hasBlob(`pair-${id}`);
+    const view = isPair ? await this.pair(id) : null;
+    byId("overview").hidden = isPair;
+    byId("pair").hidden = !isPair;
+    for (const link of document.querySelectorAll(".views a")) {
+      if ((link.dataset.view === "pair") === isPair) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    if (byId("pick-pair")) byId("pick-pair").value = isPair ? id : "";
+    if (this.view !== view) window.scrollTo(0, 0);
+    this.view = view;
+    if (view) {
+      if (byId("pair").firstChild !== view.element) byId("pair").replaceChildren(view.element);
+      view.show(tab, rest);
+    }
+    document.body.dataset.ready = location.hash;
+  },
+};
+
+const modules = new Map();
+
+function module(key) {
+  if (!modules.has(key)) modules.set(key, blob(`module-${key}`).then((data) => new Module(data)));
+  return modules.get(key);
+}
+
+function start() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => { document.documentElement.dataset.theme = dark.matches ? "dark" : "light"; };
+  follow();
+  dark.addEventListener("change", follow);
+  byId("theme").addEventListener("click", () => app.switchTheme());
+  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  byId("pick-pair")?.addEventListener("change", (event) => { location.hash = event.target.value ? `#/pair/${event.target.value}` : "#/"; });
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
+  if (byId("timeline")) drawTimeline(byId("timeline"));
+  installKeys(app);
+  window.addEventListener("hashchange", () => app.route());
+  app.route();
+}
+
+start();

@@ -1,0 +1,96 @@
+// Inputs and outputs: which position of A is which position of B.
+
+const SLOTS_SHOWN = 300;
+
+function slotsPanel(pair) {
+  const { data } = pair;
+  const changes = data.header.length
+    ? [h("h2", {}, "Header fields that differ"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Header fields that differ" }, headerTable(pair))]
+    : [];
+  return h("div", { class: "panel" }, h("div", { class: "inner" },
+    slotTable(pair, "Parameters", data.parameters, "parameter"),
+    slotTable(pair, "Outputs, in the order of the live tensors", data.outputs, "output"),
+    ...changes,
+    h("h2", {}, "Set aside as noise"),
+    h("p", {}, data.noise.length ? data.noise.join(" · ") : "Nothing.")));
+}
+
+function slotState(slot) {
+  if (slot[0] === null) return "added";
+  if (slot[1] === null) return "removed";
+  return slot[0] === slot[1] ? "same" : "changed";
+}
+
+function slotTable(pair, title, slots, what) {
+  const counts = { same: 0, changed: 0, added: 0, removed: 0 };
+  for (const slot of slots) counts[slotState(slot)]++;
+  const body = h("tbody");
+  const only = h("input", { type: "checkbox", checked: counts.same < slots.length, onchange: () => draw(SLOTS_SHOWN) });
+  const more = h("button", { type: "button", onclick: () => draw(Infinity) });
+  const draw = (limit) => {
+    const shown = slots.filter((slot) => !only.checked || slotState(slot) !== "same");
+    body.replaceChildren(...shown.slice(0, limit).map((slot) => slotRow(pair, slot)));
+    if (!shown.length) body.append(h("tr", {}, h("td", { colspan: "6" }, `Every ${what} stands where it stood.`)));
+    more.hidden = shown.length <= limit;
+    more.textContent = `Show ${shown.length - limit} more`;
+  };
+  draw(SLOTS_SHOWN);
+  const { a, b } = pair.labels;
+  const words = [plural(slots.length, what), counts.changed && `${counts.changed} moved`, counts.removed && `${counts.removed} only in ${a}`, counts.added && `${counts.added} only in ${b}`];
+  const region = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+    h("table", { class: "map" },
+      h("thead", {}, h("tr", {}, [`In ${a}`, `In ${b}`, "Tensor", "Shape", "Instruction", ""].map((text) => h("th", { scope: "col" }, text || h("span", { class: "sr" }, "Note"))))),
+      body));
+  return [h("h2", {}, title), h("div", { class: "bar" }, h("span", { class: "hint" }, words.filter(Boolean).join(", ")), h("label", {}, only, " only what differs")), region, more];
+}
+
+function slotRow(pair, [a, b, atA, atB, name, note]) {
+  const { modules } = pair;
+  const shapeA = atA === null ? "" : modules.a.shape(atA), shapeB = atB === null ? "" : modules.b.shape(atB);
+  const shape = shapeA && shapeB && shapeA !== shapeB
+    ? (([x, y]) => [...marked(x), " → ", ...marked(y)])(differingParts(shapeA, shapeB))
+    : [shapeA || shapeB];
+  const links = [];
+  if (atA !== null) links.push(instructionLink(pair, "a", atA));
+  if (atB !== null) links.push(links.length ? " → " : "", instructionLink(pair, "b", atB));
+  const state = slotState([a, b]);
+  return h("tr", { class: state },
+    h("td", {}, a ?? "–"), h("td", {}, b ?? "–"), h("td", {}, name || h("span", { class: "meta" }, "not captured")),
+    h("td", {}, shape), h("td", {}, links), h("td", { class: "meta" }, note));
+}
+
+function headerTable(pair) {
+  const { a, b } = pair.labels;
+  return h("table", { class: "map" },
+    h("thead", {}, h("tr", {}, ["Field", `In ${a}`, `In ${b}`].map((text) => h("th", { scope: "col" }, text)))),
+    h("tbody", {}, pair.data.header.map(([field, x, y]) => {
+      const [left, right] = differingParts(x, y);
+      return h("tr", {}, h("td", {}, field), h("td", {}, marked(left)), h("td", {}, marked(right)));
+    })));
+}
+
+function causesPanel(pair) {
+  const cards = pair.causes.map((cause, k) => h("article", { class: `card${cause.expected ? " expected" : ""}`, id: `c${k + 1}`, tabindex: "-1" },
+    h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, cause.title)),
+    h("p", { class: "fix" }, h("span", { class: "tag" }, "Fix"), " ", cause.fix),
+    h("p", { class: "proof" },
+      h("span", { class: "code" }, cause.kind), `explains ${Math.round(cause.share * 100)}% of what differs`,
+      h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),
+      cause.expected ? "expected: warm-up" : "",
+      h("a", { href: address(pair, "i", `cause${k + 1}`) }, "Show its instructions")),
+    h("ul", { class: "evidence" },
+      cause.evidence.map(([text, links, more, sources]) => h("li", {}, text,
+        sources.map((source) => h("span", { class: "code source" }, source)),
+        links.map(([label, href]) => h("a", { class: "cite", href }, citedName(pair, label))),
+        more ? h("span", { class: "meta" }, ` and ${more.toLocaleString("en")} more`) : "")),
+      h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: ${cause.proof}.`))));
+  const left = pair.data.unexplainedA.length + pair.data.unexplainedB.length;
+  return h("div", { class: "panel" }, h("div", { class: "inner" },
+    cards.length ? cards : h("p", { class: "empty" }, pair.data.same ? "Nothing to explain: the same computation." : "No known cause fits."),
+    left ? h("p", { class: "empty" }, h("strong", {}, `${plural(left, "instruction")} unexplained. `), h("a", { href: address(pair, "i", "cause0") }, "Show them")) : ""));
+}
+
+function citedName(pair, label) {
+  const side = label[0];
+  return `${pair.labels[side]}: ${cut(pair.modules[side].name(Number(label.slice(1))), 60)}`;
+}

@@ -1,0 +1,228 @@
+"""Building reports: of a run, or of two modules; the costliest pairs fill the page first."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.context import context_of
+from xlagraph.cause.model import Context
+from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
+from xlagraph.report.module_data import module_data
+from xlagraph.report.names import PlainNames
+from xlagraph.report.pack import pack
+from xlagraph.report.pair_page import noise_in_words, pair_data
+from xlagraph.report.run_page import group_cards, run_data, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from xlagraph.cause.model import Explanation
+    from xlagraph.cause.run_model import GraphNode, RunExplanation
+    from xlagraph.graph import Module, SourceFrame
+    from xlagraph.report.names import Names
+    from xlagraph.run.reader import Run
+
+PAGE_BYTES = 200_000
+"""What the page takes without modules and pairs: template, style, scripts, overview."""
+
+
+def pair_report(
+    explanation: Explanation, specs: tuple[str, str], options: ReportOptions | None = None
+) -> Report:
+    """The report of two modules that `specs` named on the command line."""
+    options = options or ReportOptions()
+    diff = explanation.diff
+    names = _names(options, None, (diff.a, diff.b))
+    pair = pair_data(explanation, names, identifier="B", labels=("A", "B"), modules=("A", "B"))
+    shown = [names.module(PurePath(spec).name or spec) for spec in specs]
+    blobs = {
+        "pair-B": pack(pair.to_json()),
+        "module-A": pack(module_data(diff.a, names).to_json()),
+        "module-B": pack(module_data(diff.b, names).to_json()),
+    }
+    cards = tuple(cause.card for cause in pair.causes)
+    return Report(
+        title=f"{shown[0]} → {shown[1]}",
+        subtitle=f"A is {shown[0]}, B is {shown[1]}",
+        verdict=pair.verdict,
+        lost_seconds=None,
+        stable=diff.same,
+        facts=_pair_facts(explanation),
+        causes=tuple(card for card in cards if not card.expected),
+        warm_up=tuple(card for card in cards if card.expected),
+        run=None,
+        pairs=(PairHead("B", pair.title, pair.verdict),),
+        blobs=blobs,
+        cuts=(),
+        redacted=options.redact,
+    )
+
+
+def _pair_facts(explanation: Explanation) -> tuple[Fact, ...]:
+    diff = explanation.diff
+    facts = [
+        Fact(f"{len(diff.a):,}", "instructions in A"),
+        Fact(f"{len(diff.b):,}", "instructions in B"),
+        Fact(f"{len(diff.changes):,}", "changed"),
+        Fact(f"{len(diff.removed):,}", "only in A"),
+        Fact(f"{len(diff.added):,}", "only in B"),
+        Fact(f"{explanation.unexplained_share:.0%}", "unexplained"),
+    ]
+    noise = noise_in_words(diff.noise)
+    return (*facts, Fact(noise[0], "set aside") if noise else Fact("nothing", "set aside"))
+
+
+def run_report(explained: RunExplanation, options: ReportOptions | None = None) -> Report:
+    """The report of a captured run."""
+    options = options or ReportOptions()
+    modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
+    names = _names(options, explained.run, modules)
+    blobs, heads, cuts = _pairs(explained, names, options)
+    kept = frozenset(head.identifier for head in heads)
+    data = run_data(explained, names, kept)
+    blobs["timeline"] = pack(timeline(explained, names).to_json())
+    cards = group_cards(explained, names, kept)
+    problems = tuple(card for card in cards if not card.expected)
+    if data.compiles_cut:
+        cuts.append(f"{data.compiles_cut} rows of the list of compiles")
+    return Report(
+        title=names.module(explained.run.path.resolve().name),
+        subtitle=_command(explained.run, names),
+        verdict=names.text(explained.verdict),
+        lost_seconds=sum(card.seconds or 0.0 for card in problems),
+        stable=not problems,
+        facts=_run_facts(explained),
+        causes=problems,
+        warm_up=tuple(card for card in cards if card.expected),
+        run=data,
+        pairs=tuple(heads),
+        blobs=blobs,
+        cuts=tuple(cuts),
+        redacted=options.redact,
+    )
+
+
+def _names(options: ReportOptions, run: Run | None, modules: Iterable[Module]) -> Names:
+    sources = list(_run_files(run)) if run else []
+    for module in modules:
+        sources += {frame.file for frame in _frames(module)}
+    return PlainNames(sources)
+
+
+def _run_files(run: Run) -> Iterator[str]:
+    for process in run.processes:
+        yield from process.record.argv[:1]
+        for sync in process.syncs:
+            for frame in sync.call_site:
+                yield frame.file
+            for tensor in sync.live_tensors:
+                for frame in tensor.created:
+                    yield frame.file
+
+
+def _frames(module: Module) -> Iterator[SourceFrame]:
+    seen = set()
+    for i, attributes in enumerate(module.attributes):
+        if attributes.metadata and attributes.metadata not in seen:
+            seen.add(attributes.metadata)
+            metadata = module.metadata(i)
+            yield from metadata.frames if metadata else ()
+
+
+def _explanations(explained: RunExplanation) -> Iterator[Explanation]:
+    return (node.explanation for node in explained.graphs if node.explanation)
+
+
+def _command(run: Run, names: Names) -> str:
+    record = run.processes[0].record
+    program = names.path(record.argv[0]) if record.argv else ""
+    versions = ", ".join(
+        f"{package} {version}" for package, version in record.versions if package != "xlagraph"
+    )
+    return " · ".join(part for part in (program, versions) if part)
+
+
+def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
+    processes = explained.run.processes
+    warm_up = sum(g.seconds for g in explained.groups if g.expected)
+    stable = explained.stable_after
+    return (
+        Fact(f"{explained.steps:,}", "steps"),
+        Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
+        Fact(f"{explained.compiles:,}", "compiles"),
+        Fact(f"{explained.compile_seconds:.1f} s", "compiling"),
+        Fact(f"{warm_up:.1f} s", "of it warm-up"),
+        Fact(f"{len(explained.graphs):,}", "distinct graphs"),
+        Fact("never" if stable is None else f"step {stable}", "stable after training step"),
+    )
+
+
+def _pairs(
+    explained: RunExplanation, names: Names, options: ReportOptions
+) -> tuple[dict[str, str], list[PairHead], list[str]]:
+    """Packed pairs and modules, costliest first, as far as the size goes."""
+    blobs: dict[str, str] = {}
+    heads: list[PairHead] = []
+    cut: list[str] = []
+    room = options.max_bytes - PAGE_BYTES
+    nodes = {node.digest: node for node in explained.graphs}
+    contexts = _contexts(explained.run)
+    for node in sorted(explained.graphs, key=_cost):
+        if node.explanation is None:
+            continue
+        parent = nodes[node.nearest]
+        found = _pack_pair(node, parent, names, contexts, blobs)
+        size = sum(len(text) for text in found[1].values())
+        if size > room:
+            cut.append(f"{parent.letter} → {node.letter}")
+            continue
+        room -= size
+        heads.append(found[0])
+        blobs.update(found[1])
+    cuts = [f"the pair views {', '.join(cut)}"] if cut else []
+    heads.sort(key=lambda head: (len(head.identifier), head.identifier))
+    return blobs, heads, cuts
+
+
+def _cost(node: GraphNode) -> tuple[bool, float]:
+    return (node.warm_up, -node.compile_seconds)
+
+
+def _contexts(run: Run) -> dict[str, Context]:
+    """What the first process that compiled a graph knows of it."""
+    contexts: dict[str, Context] = {}
+    for process in run.processes:
+        for graph in process.graphs:
+            if graph.digest not in contexts:
+                contexts[graph.digest] = context_of(process, graph)
+    return contexts
+
+
+def _pack_pair(
+    node: GraphNode,
+    parent: GraphNode,
+    names: Names,
+    contexts: Mapping[str, Context],
+    blobs: Mapping[str, str],
+) -> tuple[PairHead, dict[str, str]]:
+    """A pair with those of its two modules that the page does not have yet."""
+    explanation = node.explanation
+    assert explanation is not None
+    pair = pair_data(
+        explanation,
+        names,
+        identifier=node.letter,
+        labels=(parent.letter, node.letter),
+        modules=(parent.letter, node.letter),
+        contexts=(
+            contexts.get(parent.digest, Context()),
+            contexts.get(node.digest, Context()),
+        ),
+    )
+    packed = {f"pair-{node.letter}": pack(pair.to_json())}
+    sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))
+    for letter, module in sides:
+        if f"module-{letter}" not in blobs:
+            packed[f"module-{letter}"] = pack(module_data(module, names).to_json())
+    return PairHead(pair.identifier, pair.title, pair.verdict), packed

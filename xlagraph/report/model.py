@@ -1,0 +1,414 @@
+"""What a report shows, as values: everything is named, cut and redacted already.
+
+`xlagraph.report.run_page` and `xlagraph.report.pair_page` fill these, `xlagraph.report.render`
+puts them on the page. What the page draws on demand (modules, pairs, the timeline) is kept in
+columns and travels as packed JSON; what a reader needs without a script is in the template.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Json = dict[str, object]
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What the user may choose."""
+
+    redact: bool = False
+    max_bytes: int = 10_000_000
+    """Modules and pairs beyond this size of the page are left out, and said to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A figure of the summary strip."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLine:
+    """One line of evidence with links to the first instructions it cites."""
+
+    text: str
+    links: tuple[tuple[str, str], ...]
+    """Text and address within the page."""
+    more: int
+    """Instructions cited beyond the links."""
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCard:
+    """A cause with what it cost and why it is believed."""
+
+    anchor: str
+    kind: str
+    title: str
+    evidence: tuple[EvidenceLine, ...]
+    fix: str
+    share: float | None
+    """None where no single pair stands for the cause."""
+    proved: bool
+    proof: str
+    expected: bool
+    seconds: float | None
+    """Compile seconds; None in a report of two files."""
+    compiles: int
+    graphs: tuple[str, ...]
+    """Letters of the graphs it accounts for."""
+    pair: str
+    """Identifier of the pair that shows it, or ``""``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRow:
+    """A graph of the run in the lineage table."""
+
+    letter: str
+    colour: int
+    depth: int
+    """Generations from a graph that has no earlier one."""
+    parent: str
+    likeness: str
+    digest: str
+    step: int
+    rank: int
+    site: str
+    instructions: int
+    compiles: int
+    hits: int
+    seconds: float
+    summary: str
+    warm_up: bool
+    pair: str
+    """Identifier of the pair with `parent`, ``""`` if there is none or it was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRow:
+    """Compiles of one graph in one step, all ranks together."""
+
+    step: int
+    letter: str
+    colour: int
+    ranks: str
+    compiles: int
+    seconds: float
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Every sync of a run: ranks are rows, and columns are steps, or parts of one."""
+
+    steps: Ints
+    """Step number of each column."""
+    ranks: tuple[RankRow, ...]
+    letters: tuple[str, ...]
+    training_from: int
+    """Column of the first training step."""
+
+    def to_json(self) -> Json:
+        """Plain values for the page."""
+        return {
+            "steps": deltas(self.steps),
+            "letters": list(self.letters),
+            "trainingFrom": self.training_from,
+            "ranks": [
+                {
+                    "label": row.label,
+                    "columns": deltas(row.columns),
+                    "outcomes": row.outcomes,
+                    "graphs": list(row.graphs),
+                    "ms": list(row.milliseconds),
+                    "sites": list(row.sites),
+                }
+                for row in self.ranks
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """The syncs of one process."""
+
+    label: str
+    columns: Ints
+    outcomes: str
+    """A character a sync: ``c``ompile, ``h``it, ``e``mpty, ``u``nknown."""
+    graphs: Ints
+    """Position of the graph in the letters, -1 where it is not known."""
+    milliseconds: Ints
+    """Compile time of a compile, time of the call otherwise."""
+    sites: tuple[str, ...]
+    """Call site of every compile, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleData:
+    """A module in columns over its instructions, texts shared through tables."""
+
+    name: str
+    header: tuple[tuple[str, str], ...]
+    computations: tuple[tuple[str, int, int, int], ...]
+    """Name, first instruction, end, root."""
+    entry: int
+    stems: tuple[str, ...]
+    stem: Ints
+    number: Ints
+    """A name is its stem, then a dot and this number unless it is -1."""
+    opcodes: tuple[str, ...]
+    opcode: Ints
+    shapes: tuple[str, ...]
+    shape: Ints
+    attributes: tuple[str, ...]
+    """Attribute texts; a NUL stands where the metadata was."""
+    attribute: Ints
+    origins: tuple[Origin, ...]
+    origin: Ints
+    files: tuple[str, ...]
+    operand_counts: Ints
+    operands: Ints
+    """Distances from each user back to its operand."""
+    payloads: Mapping[int, str]
+    callees: Mapping[int, Ints]
+
+    def to_json(self) -> Json:
+        """Plain values for the page."""
+        return {
+            "name": self.name,
+            "header": [list(item) for item in self.header],
+            "computations": [list(item) for item in self.computations],
+            "entry": self.entry,
+            "stems": list(self.stems),
+            "stem": list(self.stem),
+            "number": deltas(self.number),
+            "opcodes": list(self.opcodes),
+            "opcode": list(self.opcode),
+            "shapes": list(self.shapes),
+            "shape": list(self.shape),
+            "attributes": list(self.attributes),
+            "attribute": list(self.attribute),
+            "origins": [origin.to_json() for origin in self.origins],
+            "origin": list(self.origin),
+            "files": list(self.files),
+            "counts": list(self.operand_counts),
+            "operands": list(self.operands),
+            "payloads": {str(i): text for i, text in self.payloads.items()},
+            "callees": {str(i): list(found) for i, found in self.callees.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an instruction comes from: metadata as printed and as read."""
+
+    text: str
+    op_type: str
+    op_name: str
+    frames: tuple[tuple[int, int, str], ...]
+    """File (position in the module's files), line, function; innermost first."""
+
+    def to_json(self) -> list[object]:
+        """Plain values for the page."""
+        return [self.text, self.op_type, self.op_name, [list(frame) for frame in self.frames]]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """A parameter or output: its positions, its instructions and its name."""
+
+    a: int | None
+    b: int | None
+    at_a: int | None
+    at_b: int | None
+    name: str
+    note: str
+
+    def to_json(self) -> list[object]:
+        """Plain values for the page."""
+        return [self.a, self.b, self.at_a, self.at_b, self.name, self.note]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A coalesced collective; for each tensor where it stands on the other side."""
+
+    instruction: int
+    opcode: str
+    tensors: tuple[str, ...]
+    shapes: tuple[str, ...]
+    carried: tuple[bool, ...]
+    partners: tuple[tuple[int, int] | None, ...]
+    """Bucket and position of the same tensor in the other module."""
+
+    def to_json(self) -> Json:
+        """Plain values for the page."""
+        return {
+            "at": self.instruction,
+            "opcode": self.opcode,
+            "tensors": list(self.tensors),
+            "shapes": list(self.shapes),
+            "carried": [int(flag) for flag in self.carried],
+            "partners": [list(p) if p else None for p in self.partners],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A computation of A beside its partner in B, either may be -1."""
+
+    a: int
+    b: int
+    rows_a: Ints
+    """Instruction of A in each row, -1 for none."""
+    rows_b: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class PairCause:
+    """A cause with the instructions it accounts for."""
+
+    card: CauseCard
+    a: Ints
+    b: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class PairData:
+    """Two modules side by side."""
+
+    identifier: str
+    title: str
+    labels: tuple[str, str]
+    """What A and B are called on the page."""
+    modules: tuple[str, str]
+    """Keys of the modules in the report."""
+    verdict: str
+    proved: bool
+    same: bool
+    sections: tuple[Section, ...]
+    changes: tuple[tuple[int, int, tuple[str, ...]], ...]
+    removed: Ints
+    added: Ints
+    dead_a: Ints
+    dead_b: Ints
+    causes: tuple[PairCause, ...]
+    unexplained_a: Ints
+    unexplained_b: Ints
+    parameters: tuple[SlotRow, ...]
+    outputs: tuple[SlotRow, ...]
+    header: tuple[tuple[str, str, str], ...]
+    noise: tuple[str, ...]
+    """What was set aside, in words."""
+    buckets_a: tuple[Bucket, ...]
+    buckets_b: tuple[Bucket, ...]
+
+    def to_json(self) -> Json:
+        """Plain values for the page."""
+        return {
+            "id": self.identifier,
+            "title": self.title,
+            "labels": list(self.labels),
+            "modules": list(self.modules),
+            "verdict": self.verdict,
+            "proved": self.proved,
+            "same": self.same,
+            "sections": [[s.a, s.b, deltas(s.rows_a), deltas(s.rows_b)] for s in self.sections],
+            "changes": [[a, b, list(fields)] for a, b, fields in self.changes],
+            "removed": deltas(self.removed),
+            "added": deltas(self.added),
+            "deadA": deltas(self.dead_a),
+            "deadB": deltas(self.dead_b),
+            "causes": [_cause_json(cause) for cause in self.causes],
+            "unexplainedA": deltas(self.unexplained_a),
+            "unexplainedB": deltas(self.unexplained_b),
+            "parameters": [slot.to_json() for slot in self.parameters],
+            "outputs": [slot.to_json() for slot in self.outputs],
+            "header": [list(change) for change in self.header],
+            "noise": list(self.noise),
+            "bucketsA": [bucket.to_json() for bucket in self.buckets_a],
+            "bucketsB": [bucket.to_json() for bucket in self.buckets_b],
+        }
+
+
+def _cause_json(cause: PairCause) -> Json:
+    card = cause.card
+    return {
+        "kind": card.kind,
+        "title": card.title,
+        "fix": card.fix,
+        "share": card.share,
+        "proved": card.proved,
+        "proof": card.proof,
+        "expected": card.expected,
+        "evidence": [
+            [e.text, [list(link) for link in e.links], e.more, list(e.sources)]
+            for e in card.evidence
+        ],
+        "a": deltas(cause.a),
+        "b": deltas(cause.b),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """The overview of a run."""
+
+    graphs: tuple[GraphRow, ...]
+    compiles: tuple[CompileRow, ...]
+    compiles_cut: int
+    """Rows of the list of compiles that are left out."""
+    timeline: Timeline
+    notes: tuple[str, ...]
+    """What capture noted: dropped data, hooks switched off."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairHead:
+    """What the page says of a pair before it is opened."""
+
+    identifier: str
+    title: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    verdict: str
+    lost_seconds: float | None
+    """Compile seconds beyond warm-up; None where nobody measured."""
+    stable: bool
+    """Nothing to fix."""
+    facts: tuple[Fact, ...]
+    causes: tuple[CauseCard, ...]
+    warm_up: tuple[CauseCard, ...]
+    run: RunData | None
+    pairs: tuple[PairHead, ...]
+    blobs: Mapping[str, str]
+    """Packed JSON by name: ``timeline``, ``pair-<identifier>``, ``module-<key>``."""
+    cuts: tuple[str, ...]
+    """What was left out for size, each with the option that brings it back."""
+    redacted: bool
+
+
+def deltas(numbers: Ints) -> list[int]:
+    """Each number less the one before it: small numbers pack well."""
+    return (
+        [number - before for before, number in zip((0, *numbers[:-1]), numbers, strict=True)]
+        if numbers
+        else []
+    )

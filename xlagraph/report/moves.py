@@ -1,0 +1,65 @@
+"""Where the tensors of a coalesced collective stand in the other module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.buckets import origin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.model import BucketRow, Explanation
+    from xlagraph.graph import Module
+
+Place = tuple[int, int]
+"""Bucket, and position in it."""
+
+
+def bucket_partners(explanation: Explanation) -> tuple[dict[Place, Place], dict[Place, Place]]:
+    """For each bucketed tensor its place on the other side: A's to B's, and back.
+
+    Tensors with a name of their own are paired by name, the others by the instructions that
+    made them.
+    """
+    match = explanation.diff.match
+    rows_a, rows_b = explanation.buckets_a, explanation.buckets_b
+    by_name = _places(_names(match.a.module, rows_a)), _places(_names(match.b.module, rows_b))
+    forward: dict[Place, Place] = {}
+    for name, places in by_name[0].items():
+        forward.update(zip(places, by_name[1].get(name, ()), strict=False))
+    made_b = {y: place for place, y in _makers(match.b.module, rows_b).items()}
+    taken = set(forward.values())
+    for place, x in _makers(match.a.module, rows_a).items():
+        partner = made_b.get(match.to_b[x])
+        if place not in forward and partner is not None and partner not in taken:
+            forward[place] = partner
+            taken.add(partner)
+    return forward, {b: a for a, b in forward.items()}
+
+
+def _names(module: Module, rows: Sequence[BucketRow]) -> dict[Place, str]:
+    """Names that a capture gave; those made up from the module's text are left out."""
+    makers = _makers(module, rows)
+    return {
+        (k, position): name
+        for k, row in enumerate(rows)
+        for position, name in enumerate(row.tensors)
+        if name != module.names[makers[k, position]] and not name.startswith("parameter ")
+    }
+
+
+def _places(names: dict[Place, str]) -> dict[str, list[Place]]:
+    places: dict[str, list[Place]] = {}
+    for place, name in names.items():
+        places.setdefault(name, []).append(place)
+    return places
+
+
+def _makers(module: Module, rows: Sequence[BucketRow]) -> dict[Place, int]:
+    """The instruction that made each bucketed tensor."""
+    return {
+        (k, position): origin(module, operand)
+        for k, row in enumerate(rows)
+        for position, operand in enumerate(module.operands[row.instruction][: len(row.tensors)])
+    }

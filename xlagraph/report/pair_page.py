@@ -1,0 +1,201 @@
+"""From an explanation to the data of its pair view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.model import Context
+from xlagraph.diff.match import output_values
+from xlagraph.report.align import align
+from xlagraph.report.model import (
+    Bucket,
+    CauseCard,
+    EvidenceLine,
+    PairCause,
+    PairData,
+    SlotRow,
+)
+from xlagraph.report.moves import bucket_partners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from xlagraph.cause.model import BucketRow, Cause, Evidence, Explanation
+    from xlagraph.diff.changes import Diff, Noise, Slot
+    from xlagraph.report.moves import Place
+    from xlagraph.report.names import Names
+
+    Lookup = Callable[[int], str | None]
+
+MAX_LINKS = 6
+"""Instructions of one evidence line that get a link of their own."""
+
+
+def pair_data(
+    explanation: Explanation,
+    names: Names,
+    *,
+    identifier: str,
+    labels: tuple[str, str],
+    modules: tuple[str, str],
+    contexts: tuple[Context, Context] = (Context(), Context()),
+) -> PairData:
+    """The two modules of an explanation, aligned, with what differs and why."""
+    diff = explanation.diff
+    to_b, to_a = bucket_partners(explanation)
+    return PairData(
+        identifier=identifier,
+        title=f"{labels[0]} → {labels[1]}",
+        labels=labels,
+        modules=modules,
+        verdict=names.text(explanation.verdict),
+        proved=explanation.proved,
+        same=diff.same,
+        sections=align(diff.match),
+        changes=tuple((c.a, c.b, c.fields) for c in diff.changes),
+        removed=diff.removed,
+        added=diff.added,
+        dead_a=_dead(diff.match.a.live),
+        dead_b=_dead(diff.match.b.live),
+        causes=tuple(
+            PairCause(
+                cause_card(cause, names, identifier, anchor=f"cause-{identifier}-{k}"),
+                tuple(sorted(cause.a)),
+                tuple(sorted(cause.b)),
+            )
+            for k, cause in enumerate(explanation.causes)
+        ),
+        unexplained_a=explanation.unexplained_a,
+        unexplained_b=explanation.unexplained_b,
+        parameters=_parameters(diff, names, contexts),
+        outputs=_outputs(diff, names, contexts),
+        header=tuple((h.field, names.attributes(h.a), names.attributes(h.b)) for h in diff.header),
+        noise=noise_in_words(diff.noise),
+        buckets_a=_buckets(explanation.buckets_a, names, to_b),
+        buckets_b=_buckets(explanation.buckets_b, names, to_a),
+    )
+
+
+def cause_card(
+    cause: Cause,
+    names: Names,
+    pair: str,
+    *,
+    anchor: str,
+    title: str = "",
+    seconds: float | None = None,
+    compiles: int = 0,
+    graphs: tuple[str, ...] = (),
+) -> CauseCard:
+    """A cause under the report's names; evidence links into the pair, if there is one."""
+    return CauseCard(
+        anchor=anchor,
+        kind=cause.kind,
+        title=sentence(names.text(title or cause.title)),
+        evidence=tuple(_evidence(e, names, pair) for e in cause.evidence),
+        fix=sentence(names.text(cause.fix)),
+        share=cause.share,
+        proved=cause.proved,
+        proof=names.text(cause.proof),
+        expected=cause.expected,
+        seconds=seconds,
+        compiles=compiles,
+        graphs=graphs,
+        pair=pair,
+    )
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def _evidence(evidence: Evidence, names: Names, pair: str) -> EvidenceLine:
+    cited = [("a", i) for i in evidence.a] + [("b", i) for i in evidence.b]
+    links = cited[:MAX_LINKS] if pair else []
+    return EvidenceLine(
+        text=names.text(evidence.text),
+        links=tuple((f"{side}{i}", f"#/pair/{pair}/i/{side}{i}") for side, i in links),
+        more=len(cited) - len(links),
+        sources=tuple(names.text(source) for source in evidence.sources),
+    )
+
+
+def _dead(live: bytearray) -> tuple[int, ...]:
+    return tuple(i for i, flag in enumerate(live) if not flag)
+
+
+def _parameters(diff: Diff, names: Names, contexts: tuple[Context, Context]) -> tuple[SlotRow, ...]:
+    in_a, in_b = diff.a.entry_computation.parameters, diff.b.entry_computation.parameters
+    rows = []
+    for slot in diff.parameters:
+        name = _first(slot, contexts[0].parameters.get, contexts[1].parameters.get)
+        rows.append(_slot_row(slot, in_a, in_b, names.tensor(name), ""))
+    return tuple(rows)
+
+
+def _outputs(diff: Diff, names: Names, contexts: tuple[Context, Context]) -> tuple[SlotRow, ...]:
+    in_a, in_b = output_values(diff.a), output_values(diff.b)
+    rows = []
+    for slot in diff.outputs:
+        name = _first(slot, contexts[0].outputs.get, contexts[1].outputs.get)
+        created = _first(slot, contexts[0].created.get, contexts[1].created.get)
+        holder = _first(slot, contexts[0].holders.get, contexts[1].holders.get)
+        note = " · ".join(
+            part
+            for part in (
+                f"made at {names.text(created)}" if created else "",
+                f"held by {names.tensor(holder)}" if holder else "",
+            )
+            if part
+        )
+        rows.append(_slot_row(slot, in_a, in_b, names.tensor(name), note))
+    return tuple(rows)
+
+
+def _first(slot: Slot, of_a: Lookup, of_b: Lookup) -> str:
+    found = of_b(slot.b) if slot.b is not None else None
+    if not found and slot.a is not None:
+        found = of_a(slot.a)
+    return found or ""
+
+
+def _slot_row(
+    slot: Slot, in_a: Sequence[int], in_b: Sequence[int], name: str, note: str
+) -> SlotRow:
+    return SlotRow(
+        slot.a,
+        slot.b,
+        None if slot.a is None else in_a[slot.a],
+        None if slot.b is None else in_b[slot.b],
+        name,
+        note,
+    )
+
+
+def noise_in_words(noise: Noise) -> tuple[str, ...]:
+    """What was set aside, one phrase a kind that occurs."""
+    phrases = (
+        (noise.renamed, "instruction renamed", "instructions renamed"),
+        (noise.parameters_moved, "parameter renumbered", "parameters renumbered"),
+        (noise.dead_a + noise.dead_b, "instruction nothing needs", "instructions nothing needs"),
+        (noise.constants_a + noise.constants_b, "repeated constant", "repeated constants"),
+        (noise.metadata, "source position moved", "source positions moved"),
+    )
+    return tuple(f"{n:,} {one if n == 1 else many}" for n, one, many in phrases if n)
+
+
+def _buckets(
+    rows: Sequence[BucketRow], names: Names, partners: Mapping[Place, Place]
+) -> tuple[Bucket, ...]:
+    return tuple(
+        Bucket(
+            row.instruction,
+            row.opcode,
+            tuple(names.tensor(tensor) for tensor in row.tensors),
+            row.shapes,
+            row.carried,
+            tuple(partners.get((k, position)) for position in range(len(row.tensors))),
+        )
+        for k, row in enumerate(rows)
+    )

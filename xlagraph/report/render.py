@@ -1,0 +1,87 @@
+"""From a report's data to one HTML page: the only module that uses jinja2."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+import xlagraph
+
+if TYPE_CHECKING:
+    from xlagraph.report.model import Report
+
+STYLES = ("base", "overview", "pair", "tables", "print")
+SCRIPTS = (
+    "dom",
+    "pack",
+    "text",
+    "module",
+    "pair",
+    "rows",
+    "list",
+    "detail",
+    "picture",
+    "tables",
+    "collectives",
+    "timeline",
+    "view",
+    "keys",
+    "main",
+)
+"""In the order in which they are joined to one ES module."""
+
+
+def render(report: Report) -> str:
+    """The page: template, styles, scripts and packed data in one text without links out."""
+    script = _joined("js", SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            style=Markup(_joined("css", STYLES)),  # noqa: S704 - our own file
+            script=Markup(script),  # noqa: S704 - our own file
+            script_digest=digest,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_templates()),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["seconds"] = seconds
+    environment.filters["percent"] = lambda share: f"{share:.0%}"
+    return environment
+
+
+def seconds(value: float) -> str:
+    """A duration as people say it."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 100:
+        return f"{value:.1f} s"
+    if value < 3600:
+        return f"{value / 60:.1f} min"
+    return f"{value / 3600:.1f} h"
+
+
+@cache
+def _joined(kind: str, names: tuple[str, ...]) -> str:
+    return "\n".join((_templates() / kind / f"{name}.{kind}").read_text() for name in names)
+
+
+def _templates() -> Path:
+    return Path(xlagraph.__file__).parent / "templates"

@@ -1,0 +1,258 @@
+"""From the explanation of a run to the data of its overview."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.report.model import (
+    CauseCard,
+    CompileRow,
+    GraphRow,
+    RankRow,
+    RunData,
+    Timeline,
+)
+from xlagraph.report.pair_page import cause_card, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.cause.run_model import CauseGroup, GraphNode, RunExplanation
+    from xlagraph.report.names import Names
+    from xlagraph.run.reader import Process
+    from xlagraph.run.records import SyncRecord
+
+COLOURS = 10
+"""Colours of the graphs; letters tell apart what shares one."""
+MAX_COMPILE_ROWS = 200
+_OUTCOMES = {"compile": "c", "hit": "h", "empty": "e"}
+
+
+def run_data(explained: RunExplanation, names: Names, pairs: frozenset[str]) -> RunData:
+    """The overview of a run; `pairs` names the pair views that the report has."""
+    rows, cut = _compile_rows(explained, names)
+    notes = {
+        names.text(f"{note.what}: {note.detail}" if note.detail else note.what)
+        for process in explained.run.processes
+        for note in process.notes
+    }
+    unread = sum(process.unread_lines for process in explained.run.processes)
+    if unread:
+        notes.add(f"{unread} lines of the record files could not be read (a killed process?)")
+    return RunData(
+        graphs=_lineage(explained, names, pairs),
+        compiles=rows,
+        compiles_cut=cut,
+        timeline=timeline(explained, names),
+        notes=tuple(sorted(notes)),
+    )
+
+
+def colour_of(position: int) -> int:
+    """The colour of a graph by its position in the run."""
+    return position % COLOURS
+
+
+def _lineage(
+    explained: RunExplanation, names: Names, pairs: frozenset[str]
+) -> tuple[GraphRow, ...]:
+    """Graphs as a tree: each below the nearest earlier one, in order of appearance."""
+    children: dict[str, list[int]] = {}
+    for k, node in enumerate(explained.graphs):
+        children.setdefault(node.nearest, []).append(k)
+    letters = {node.digest: node.letter for node in explained.graphs}
+    rows: list[GraphRow] = []
+    stack = [(k, 0) for k in reversed(children.get("", []))]
+    while stack:
+        k, depth = stack.pop()
+        node = explained.graphs[k]
+        rows.append(_graph_row(node, k, depth, letters, names, pairs))
+        stack.extend((child, depth + 1) for child in reversed(children.get(node.digest, [])))
+    return tuple(rows)
+
+
+def _graph_row(
+    node: GraphNode,
+    position: int,
+    depth: int,
+    letters: dict[str, str],
+    names: Names,
+    pairs: frozenset[str],
+) -> GraphRow:
+    explanation = node.explanation
+    summary = sentence(names.text(explanation.verdict)) if explanation else "First of its kind."
+    return GraphRow(
+        letter=node.letter,
+        colour=colour_of(position),
+        depth=depth,
+        parent=letters.get(node.nearest, ""),
+        likeness=node.why_nearest,
+        digest=node.digest[:8],
+        step=node.step,
+        rank=node.rank,
+        site=names.text(node.call_site),
+        instructions=node.instructions,
+        compiles=node.compiles,
+        hits=node.hits,
+        seconds=node.compile_seconds,
+        summary=summary,
+        warm_up=node.warm_up,
+        pair=node.letter if node.letter in pairs else "",
+    )
+
+
+def group_cards(
+    explained: RunExplanation, names: Names, pairs: frozenset[str]
+) -> tuple[CauseCard, ...]:
+    """A card for each reason, in the explanation's order."""
+    nodes = {node.digest: node for node in explained.graphs}
+    return tuple(
+        _group_card(group, k, nodes, names, pairs) for k, group in enumerate(explained.groups)
+    )
+
+
+def _group_card(
+    group: CauseGroup,
+    position: int,
+    nodes: dict[str, GraphNode],
+    names: Names,
+    pairs: frozenset[str],
+) -> CauseCard:
+    members = [nodes[digest] for digest in group.graphs]
+    letters = tuple(node.letter for node in members)
+    anchor = f"cause-{position + 1}"
+    if group.cause is None:
+        return CauseCard(
+            anchor=anchor,
+            kind=group.kind,
+            title=sentence(names.text(group.title)),
+            evidence=(),
+            fix="",
+            share=None,
+            proved=group.proved,
+            proof="",
+            expected=group.expected,
+            seconds=group.seconds,
+            compiles=group.compiles,
+            graphs=letters,
+            pair=next((x for x in letters if x in pairs), "") if not group.expected else "",
+        )
+    main = next(
+        (n for n in members if n.explanation and group.cause in n.explanation.causes), members[0]
+    )
+    return cause_card(
+        group.cause,
+        names,
+        main.letter if main.letter in pairs else "",
+        anchor=anchor,
+        title=group.title,
+        seconds=group.seconds,
+        compiles=group.compiles,
+        graphs=letters,
+    )
+
+
+def timeline(explained: RunExplanation, names: Names) -> Timeline:
+    """All syncs in columns: one a step, or as many as the busiest process needs."""
+    processes = explained.run.processes
+    positions = {node.digest: k for k, node in enumerate(explained.graphs)}
+    width: dict[int, int] = {}
+    for process in processes:
+        for step, syncs in _by_step(process.syncs).items():
+            width[step] = max(width.get(step, 0), len(syncs))
+    first: dict[int, int] = {}
+    steps: list[int] = []
+    for step in sorted(width):
+        first[step] = len(steps)
+        steps += [step] * width[step]
+    labels = _labels(processes)
+    ranks = tuple(
+        _rank_row(process, label, first, positions, names)
+        for process, label in zip(processes, labels, strict=True)
+    )
+    problem = [n.step for n in explained.graphs if not n.warm_up]
+    return Timeline(
+        steps=tuple(steps),
+        ranks=ranks,
+        letters=tuple(node.letter for node in explained.graphs),
+        training_from=first.get(min(problem), 0) if problem else 0,
+    )
+
+
+def _by_step(syncs: Iterable[SyncRecord]) -> dict[int, list[SyncRecord]]:
+    found: dict[int, list[SyncRecord]] = {}
+    for sync in syncs:
+        found.setdefault(sync.step, []).append(sync)
+    return found
+
+
+def _labels(processes: Sequence[Process]) -> list[str]:
+    """Ranks, told apart by process where one rank ran twice."""
+    seen: dict[int, int] = {}
+    labels = []
+    for process in processes:
+        rank = process.record.rank
+        seen[rank] = seen.get(rank, 0) + 1
+        labels.append(f"rank {rank}" + (f" ({seen[rank]})" if seen[rank] > 1 else ""))
+    return labels
+
+
+def _rank_row(
+    process: Process, label: str, first: dict[int, int], positions: dict[str, int], names: Names
+) -> RankRow:
+    columns, outcomes, graphs, milliseconds, sites = [], [], [], [], []
+    for step, syncs in sorted(_by_step(process.syncs).items()):
+        for k, sync in enumerate(syncs):
+            compiled = sync.outcome == "compile"
+            columns.append(first[step] + k)
+            outcomes.append(_OUTCOMES.get(sync.outcome, "u"))
+            graphs.append(positions.get(sync.graphs[-1], -1) if sync.graphs else -1)
+            seconds = sync.compile_seconds if compiled else sync.seconds
+            milliseconds.append(round(seconds * 1000))
+            if compiled:
+                sites.append(_site(sync, names))
+    return RankRow(
+        label, tuple(columns), "".join(outcomes), tuple(graphs), tuple(milliseconds), tuple(sites)
+    )
+
+
+def _site(sync: SyncRecord, names: Names) -> str:
+    if not sync.call_site:
+        return ""
+    frame = sync.call_site[0]
+    return f"{names.path(frame.file)}:{frame.line}"
+
+
+def _compile_rows(explained: RunExplanation, names: Names) -> tuple[tuple[CompileRow, ...], int]:
+    """Compiles by step and graph, and how many rows were cut."""
+    positions = {node.digest: k for k, node in enumerate(explained.graphs)}
+    found: dict[tuple[int, int], list[SyncRecord]] = {}
+    for process in explained.run.processes:
+        for sync in process.syncs:
+            if sync.outcome == "compile":
+                place = positions.get(sync.graphs[-1], -1) if sync.graphs else -1
+                found.setdefault((sync.step, place), []).append(sync)
+    rows = [
+        CompileRow(
+            step=step,
+            letter=explained.graphs[place].letter if place >= 0 else "?",
+            colour=colour_of(place) if place >= 0 else -1,
+            ranks=ranges([sync.rank for sync in syncs]),
+            compiles=len(syncs),
+            seconds=sum(sync.compile_seconds for sync in syncs),
+            site=_site(syncs[0], names),
+        )
+        for (step, place), syncs in sorted(found.items())
+    ]
+    return tuple(rows[:MAX_COMPILE_ROWS]), max(0, len(rows) - MAX_COMPILE_ROWS)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as ``0-3, 7``."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)
