@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from xlagraph.capture.dump import Analysis
 from xlagraph.run.records import BucketState, Frame, LiveTensor, ParameterName
@@ -25,9 +25,11 @@ class CompiledGraph:
     """True when those tensors are the module's outputs, by number and sizes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncEvent:
-    """One sync; fields as in ``SyncRecord``, which adds index and step."""
+class SyncEvent(NamedTuple):
+    """One sync; fields named as in ``SyncRecord``, which adds index and step.
+
+    A tuple, because one is made at every step and a frozen dataclass takes 4 us.
+    """
 
     rank: int
     time: float
@@ -38,8 +40,8 @@ class SyncEvent:
     outcome: str
     compile_seconds: float
     compiled: tuple[CompiledGraph, ...]
-    ran: tuple[str, ...]
-    is_inferred: bool
+    graphs: tuple[str, ...]
+    graph_is_inferred: bool
     fingerprint: tuple[int, ...]
     call_site: tuple[Frame, ...]
     live_tensors: tuple[LiveTensor, ...]
@@ -49,9 +51,8 @@ class SyncEvent:
 class Sink(Protocol):
     """Receives what the hub sees. Exceptions are caught by the hub and end the sink's calls."""
 
-    @property
-    def name(self) -> str:
-        """Tells this sink from others."""
+    name: str
+    """Tells this sink from others."""
 
     def wants_deep(self) -> bool:
         """Whether the step now running is to be looked at closely (level 2)."""

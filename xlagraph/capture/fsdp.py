@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from xlagraph.capture.names import Names, clean_name
@@ -32,7 +33,7 @@ class Buckets:
         self._names = names
         self._guard = guard
         self._on_flush = on_flush
-        self._instances: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._references: dict[int, weakref.ref[Any]] = {}
         self._wrapped: set[type] = set()
         self._depth = 0
         self._patches = Patches()
@@ -58,10 +59,20 @@ class Buckets:
         return init
 
     def _register(self, bucket: Any) -> None:
-        self._instances.add(bucket)
+        self._remember(bucket)
         for kind in type(bucket).__mro__:
             if "flush" in kind.__dict__:
                 self._wrap_flush(kind)
+
+    def _remember(self, bucket: Any) -> None:
+        number = id(bucket)
+        if number not in self._references:
+            forget = partial(self._references.pop, number)
+            self._references[number] = weakref.ref(bucket, lambda _: forget(None))
+
+    def _alive(self) -> list[Any]:
+        found = [reference() for reference in list(self._references.values())]
+        return [bucket for bucket in found if bucket is not None]
 
     def _wrap_flush(self, kind: type) -> None:
         if kind in self._wrapped:
@@ -85,9 +96,15 @@ class Buckets:
 
         return flush
 
+    @property
+    def any_alive(self) -> bool:
+        """Whether the program uses bucketed reduce-scatter at all."""
+        return bool(self._references)
+
     def waiting(self) -> tuple[BucketState, ...]:
         """The buckets that hold tensors now."""
-        return tuple(self.describe(one) for one in list(self._instances) if one.bucket)
+        found = [one for one in self._alive() if one.bucket]
+        return tuple(map(self.describe, found)) if found else ()
 
     def waiting_tensors(self) -> dict[int, str]:
         """Names of the tensors in buckets, by Python ``id``: to be used at once and dropped.
@@ -95,7 +112,7 @@ class Buckets:
         A callback that waits holds the whole gradient besides the flat one in the bucket.
         """
         found: dict[int, str] = {}
-        for bucket in list(self._instances):
+        for bucket in self._alive():
             names = self.describe(bucket).tensors
             for tensor, callback, name in zip(
                 bucket.bucket, bucket.callbacks, names, strict=False
@@ -110,13 +127,13 @@ class Buckets:
         xla_id = sys.modules["_XLAC"]._xla_get_tensor_id
         return {
             xla_id(tensor): f"waiting gradient of {name}"
-            for bucket in list(self._instances)
+            for bucket in self._alive()
             for tensor, name in zip(bucket.bucket, self.describe(bucket).tensors, strict=False)
         }
 
     def describe(self, bucket: Any) -> BucketState:
         """The bucket's contents, from host data only."""
-        self._instances.add(bucket)
+        self._remember(bucket)
         owner = ""
         tensors: list[str] = []
         shapes: list[str] = []
@@ -138,8 +155,7 @@ class Buckets:
         )
 
     def _ordinal(self, bucket: Any) -> str:
-        ordered = sorted(map(id, self._instances))
-        return f"{type(bucket).__name__} {ordered.index(id(bucket))}"
+        return f"{type(bucket).__name__} {list(self._references).index(id(bucket))}"
 
     def _module_name(self, module: Any) -> str:
         return self._names.settled_module(module) or "root"

@@ -81,6 +81,7 @@ class Hub:
         self._lock = threading.RLock()
         self._inside = 0
         self._armed = arm_steps
+        self._close = True
         self._compiles = self.counters.compiles()
         self._hits = self.counters.hits()
 
@@ -118,7 +119,7 @@ class Hub:
     def arm(self) -> None:
         """Look closely at the next steps."""
         self._armed = self.arm_steps
-        self.buckets.armed = True
+        self._close = self.buckets.armed = True
 
     def after_fork(self) -> None:
         """In a forked child: locks and threads of the parent are gone, its dump is not ours."""
@@ -162,17 +163,25 @@ class Hub:
             call.shared = self._inside > 0
             self._inside += 1
         if kind != "value":
-            call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
-            if kind == "step" and self._looks_closely():
+            if self.buckets.any_alive:
+                call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
+            if kind == "step" and self._close and self._looks_closely():
                 waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
                 call.pending = self.guard.run("live", self.evidence.look, waiting)
                 call.watch = time.perf_counter()
         return call
 
     def _looks_closely(self) -> bool:
-        if any(sink.wants_deep() for sink in self.sinks):
-            return True
-        return bool(self.sinks) and self._armed > 0 and self.evidence.can_afford()
+        """Whether to search for live tensors: asked for, or armed and worth its time."""
+        if not self.sinks:
+            return False
+        return self._wants_deep() or self.evidence.can_afford()
+
+    def _wants_deep(self) -> bool:
+        for sink in self.sinks:  # not any(): this runs at every step
+            if sink.wants_deep():
+                return True
+        return False
 
     def left(self) -> None:
         """A hooked call has ended, whatever became of its hooks."""
@@ -234,8 +243,8 @@ class Hub:
             outcome=outcome,
             compile_seconds=compile_seconds,
             compiled=compiled,
-            ran=ran,
-            is_inferred=is_inferred,
+            graphs=ran,
+            graph_is_inferred=is_inferred,
             fingerprint=fingerprint,
             call_site=site,
             live_tensors=_live_tensors(call, compiled),
@@ -243,7 +252,7 @@ class Hub:
         )
         self._rearm(event)
         for sink in list(self.sinks):
-            self.guard.run(_sink_name(sink), sink.on_sync, event)
+            self.guard.run(sink.name, sink.on_sync, event)
 
     def _ran(
         self, call: _Call, site: tuple[Frame, ...], digests: tuple[str, ...], outcome: str
@@ -263,7 +272,7 @@ class Hub:
             self._armed = self.arm_steps
         elif event.ends_step and self._armed:
             self._armed -= 1
-        self.buckets.armed = self._armed > 0 or any(sink.wants_deep() for sink in self.sinks)
+        self._close = self.buckets.armed = self._armed > 0 or self._wants_deep()
 
     def _unseen(self, compiles: int, hits: int) -> None:
         """Something ran between two hooks: through C++ alone, such as ``.to("cpu")``."""
@@ -282,11 +291,11 @@ class Hub:
 
     def _flushed(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         for sink in list(self.sinks):
-            self.guard.run(_sink_name(sink), sink.on_flush, before, emptied)
+            self.guard.run(sink.name, sink.on_flush, before, emptied)
 
     def _tell(self, what: str, detail: str) -> None:
         for sink in list(self.sinks):
-            if not self.guard.is_off(_sink_name(sink)):
+            if not self.guard.is_off(sink.name):
                 sink.on_note("hook off", f"{what}: {detail}")
 
 
@@ -294,7 +303,3 @@ def _live_tensors(call: _Call, compiled: tuple[CompiledGraph, ...]) -> tuple[Liv
     if compiled and compiled[0].live_tensors:
         return compiled[0].live_tensors
     return call.pending.tensors if call.pending is not None else ()
-
-
-def _sink_name(sink: Sink) -> str:
-    return f"sink {sink.name}"

@@ -44,17 +44,13 @@ class Session:
     def __init__(self, options: Options, folder: Path) -> None:
         self.options = options
         self.folder = folder
+        self.name = f"{folder} ({id(self):x})"
         self.totals = Totals()
         self._writer: RunWriter | None = None
         self._lock = threading.RLock()
         self._index = 0
         self._steps: dict[int, int] = {}
         self._started = time.time()
-
-    @property
-    def name(self) -> str:
-        """The folder, and which of several captures into it."""
-        return f"{self.folder} ({id(self):x})"
 
     def wants_deep(self) -> bool:
         """Level 2, within the steps asked for."""
@@ -79,6 +75,9 @@ class Session:
                 self.totals.compiles += 1
                 self.totals.seconds += event.compile_seconds
             writer = self._open(event.rank)
+            if not (event.compiled or event.buckets or event.live_tensors):
+                writer.write_plain(event, index, step)
+                return
             writer.write(_sync_record(event, index, step, self.options.level))
             for graph in event.compiled:
                 # Equal text can compile twice, under two keys: each has its record.
@@ -172,8 +171,8 @@ def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRec
         entry=event.entry,
         outcome=event.outcome,
         compile_seconds=event.compile_seconds,
-        graphs=event.ran,
-        graph_is_inferred=event.is_inferred,
+        graphs=event.graphs,
+        graph_is_inferred=event.graph_is_inferred,
         fingerprint=event.fingerprint,
         call_site=event.call_site,
         live_tensors=event.live_tensors if level > 1 else (),

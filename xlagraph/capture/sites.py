@@ -6,7 +6,6 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
-from functools import lru_cache
 from types import CodeType, FrameType
 
 from xlagraph.capture.dump import Analysis
@@ -41,7 +40,6 @@ _ENTRIES = {
 }
 
 
-@lru_cache(maxsize=4096)
 def _classify(code: CodeType) -> tuple[bool, str]:
     """Whether a frame of ``code`` is the user's, and the entry that it is, or ``""``."""
     file = code.co_filename
@@ -67,6 +65,7 @@ class SiteReader:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[tuple[Frame, ...], str]] = {}
+        self._codes: dict[int, tuple[bool, str, CodeType]] = {}
 
     def read(self, frame: FrameType | None) -> tuple[tuple[Frame, ...], str]:
         """User frames at and above ``frame``, and the outermost torch_xla entry passed."""
@@ -74,15 +73,19 @@ class SiteReader:
         frames: list[FrameType] = []
         entry = ""
         walked = 0
+        codes = self._codes
         while frame is not None and walked < _MAX_WALK and len(frames) < MAX_FRAMES:
             code = frame.f_code
-            is_user, found = _classify(code)
-            if is_user:
+            # By identity: hashing a code object hashes its constants and names.
+            known_code = codes.get(id(code))
+            if known_code is None:
+                known_code = codes[id(code)] = (*_classify(code), code)
+            if known_code[0]:
                 frames.append(frame)
-                key.append(code)
+                key.append(id(code))
                 key.append(frame.f_lasti)
-            elif found and not frames and entry != FINAL_ENTRY:
-                entry = found
+            elif known_code[1] and not frames and entry != FINAL_ENTRY:
+                entry = known_code[1]
             frame = frame.f_back
             walked += 1
         if frame is None and threading.get_ident() != threading.main_thread().ident:

@@ -23,11 +23,10 @@ class StableWatch:
     unknown_hits: int = 0
     late: list[tuple[int, str, float]] = field(default_factory=list)
     """Step, call site and seconds of each compile after warm-up."""
+    name: str = "assert_stable"
 
-    @property
-    def name(self) -> str:
-        """Tells this sink from others."""
-        return f"assert_stable ({id(self):x})"
+    def __post_init__(self) -> None:
+        self.name = f"assert_stable ({id(self):x})"
 
     @property
     def count(self) -> int:
@@ -47,12 +46,12 @@ class StableWatch:
         """Count the graphs of a sync after warm-up."""
         if self.steps >= self.after_step:
             if event.outcome == "compile":
-                self.graphs.update(event.ran or (f"unread {len(self.late)}",))
+                self.graphs.update(event.graphs or (f"unread {len(self.late)}",))
                 site = str(event.call_site[0]) if event.call_site else "an unknown place"
                 self.late.append((self.steps, site, event.compile_seconds))
             elif event.outcome == "hit" and event.ends_step:
-                self.graphs.update(event.ran)
-                self.unknown_hits += not event.ran
+                self.graphs.update(event.graphs)
+                self.unknown_hits += not event.graphs
         if event.ends_step:
             self.steps += 1
 

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable
 from functools import cache
 from types import GenericAlias
-from typing import Any
+from typing import Any, Protocol
 
 from xlagraph.run.records import (
     FlushRecord,
@@ -70,24 +70,97 @@ def encode(record: Record) -> str:
     return _dumps({"record": RECORD_NAMES[type(record)], **_fields(record)})
 
 
+_REPEATED = (
+    "rank", "kind", "entry", "outcome", "compile_seconds", "graphs", "graph_is_inferred",
+    "fingerprint",
+)  # fmt: skip
+
+
+class PlainSync(Protocol):
+    """A sync without live tensors and buckets; fields as in ``SyncRecord``."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def entry(self) -> str: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def compile_seconds(self) -> float: ...
+    @property
+    def graphs(self) -> tuple[str, ...]: ...
+    @property
+    def graph_is_inferred(self) -> bool: ...
+    @property
+    def fingerprint(self) -> tuple[int, ...]: ...
+    @property
+    def call_site(self) -> tuple[Frame, ...]: ...
+
+
 class SyncEncoder:
-    """Writes syncs with call sites by number: a stable step's line costs microseconds."""
+    """Writes syncs with call sites by number: a stable step's line costs microseconds.
+
+    What repeats from one stable step to the next is encoded once; index, step and times
+    are put before it.
+    """
 
     def __init__(self) -> None:
         self._sites: dict[tuple[Frame, ...], int] = {}
+        self._by_identity: dict[int, tuple[tuple[Frame, ...], int]] = {}
+        self._tails: dict[tuple[object, ...], str] = {}
 
     def encode(self, record: SyncRecord) -> str:
         """The line of ``record``, after a ``site`` line when its call site is new."""
-        if not record.call_site:
-            return encode(record)
-        prefix = ""
-        number = self._sites.get(record.call_site)
-        if number is None:
-            number = self._sites[record.call_site] = len(self._sites)
-            frames = _plain(record.call_site)
-            prefix = _dumps({"record": "site", "number": number, "frames": frames}) + "\n"
-        fields: dict[str, object] = {"record": "sync", **_fields(record), "call_site": number}
+        prefix, number = self._site(record.call_site)
+        fields: dict[str, object] = {"record": "sync", **_fields(record)}
+        if number >= 0:
+            fields["call_site"] = number
         return prefix + _dumps(fields)
+
+    def encode_plain(self, sync: PlainSync, index: int, step: int) -> str:
+        """The same for a sync without live tensors and buckets, in a few microseconds."""
+        prefix, number = self._site(sync.call_site)
+        key = (
+            sync.rank, sync.kind, sync.entry, sync.outcome, sync.graphs,
+            sync.graph_is_inferred, sync.fingerprint, sync.compile_seconds, number,
+        )  # fmt: skip
+        tail = self._tails.get(key)
+        if tail is None:
+            tail = self._tails[key] = self._tail(sync, number)
+        return (
+            f'{prefix}{{"record":"sync","index":{index},"step":{step},'
+            f'"time":{sync.time:.6f},"seconds":{sync.seconds:.7f},{tail}'
+        )
+
+    def _site(self, site: tuple[Frame, ...]) -> tuple[str, int]:
+        """The ``site`` line to write first, if any, and the site's number; -1 for none."""
+        if not site:
+            return "", -1
+        # Capture hands over the same tuple for the same place: no frame is hashed again.
+        known = self._by_identity.get(id(site))
+        if known is not None and known[0] is site:
+            return "", known[1]
+        prefix = ""
+        number = self._sites.get(site)
+        if number is None:
+            number = self._sites[site] = len(self._sites)
+            line = {"record": "site", "number": number, "frames": _plain(site)}
+            prefix = _dumps(line) + "\n"
+        self._by_identity[id(site)] = (site, number)
+        return prefix, number
+
+    @staticmethod
+    def _tail(sync: PlainSync, number: int) -> str:
+        fields = {name: _plain(getattr(sync, name)) for name in _REPEATED if getattr(sync, name)}
+        if number >= 0:
+            fields["call_site"] = number
+        return _dumps(fields)[1:]
 
 
 Decoder = Callable[[Any], Any]

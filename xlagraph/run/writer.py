@@ -16,7 +16,7 @@ from pathlib import Path
 
 import zstandard
 
-from xlagraph.run.codec import SyncEncoder, encode
+from xlagraph.run.codec import PlainSync, SyncEncoder, encode
 from xlagraph.run.records import NoteRecord, ProcessRecord, Record, SyncRecord
 
 GRAPHS = "graphs"
@@ -105,16 +105,32 @@ class RunWriter:
         Raises:
             OSError: the disk is full or gone; the writer is closed then.
         """
-        is_sync = isinstance(record, SyncRecord)
-        share = HIT_SHARE if isinstance(record, SyncRecord) and not record.compile_seconds else 1
-        if self.written >= self.max_bytes * share:
-            self._note_full(record.index if isinstance(record, SyncRecord) else 0)
-            if is_sync:
-                self.dropped.syncs += 1
+        if isinstance(record, SyncRecord):
+            if self._has_room(1.0, record.index):
+                self._append(self._encoder.encode(record))
             else:
-                self.dropped.other += 1
-            return
-        self._append(self._encoder.encode(record) if is_sync else encode(record))
+                self.dropped.syncs += 1
+        elif self._has_room(1.0, 0):
+            self._append(encode(record))
+        else:
+            self.dropped.other += 1
+
+    def write_plain(self, sync: PlainSync, index: int, step: int) -> None:
+        """The same for a sync without live tensors and buckets, which is to cost little.
+
+        Raises:
+            OSError: the disk is full or gone; the writer is closed then.
+        """
+        if self._has_room(1.0 if sync.compile_seconds else HIT_SHARE, index):
+            self._append(self._encoder.encode_plain(sync, index, step))
+        else:
+            self.dropped.syncs += 1
+
+    def _has_room(self, share: float, sync: int) -> bool:
+        if self.written < self.max_bytes * share:
+            return True
+        self._note_full(sync)
+        return False
 
     def _note_full(self, sync: int) -> None:
         if not self._full_noted:
