@@ -58,8 +58,12 @@ class Field(NamedTuple):
     end: int
 
 
-def parse_fields(text: str, pos: int, end: int) -> tuple[list[Field], int]:
+def parse_fields(
+    text: str, pos: int, end: int, *, in_list: bool = False
+) -> tuple[list[Field], int]:
     """Reads ``, key=value`` as often as it comes; returns the fields and the offset behind.
+
+    With `in_list` a comma may also begin something else, which is left alone.
 
     Raises:
         MalformedError: a comma is not followed by ``key=value``, or a value is not closed.
@@ -71,6 +75,8 @@ def parse_fields(text: str, pos: int, end: int) -> tuple[list[Field], int]:
             return fields, pos
         at = skip_space(text, at + 1)
         key = _KEY.match(text, at, end)
+        if not key and in_list:
+            return fields, pos
         if not key:
             raise MalformedError("expected an attribute (key=value)", min(at, end))
         start = skip_space(text, key.end())

@@ -152,7 +152,9 @@ class GeneralReader:
             body.root = number
         return pos
 
-    def _read_call(self, body: _Body, start: int, depth: int) -> tuple[int, int]:
+    def _read_call(
+        self, body: _Body, start: int, depth: int, *, nested: bool = False
+    ) -> tuple[int, int]:
         """Reads ``shape opcode(operands), attributes``; the shape may be missing."""
         if depth > MAX_DEPTH:
             raise self._error(f"nested deeper than {MAX_DEPTH} levels", start)
@@ -175,7 +177,7 @@ class GeneralReader:
             pos = close
         else:
             operands, pos = self._read_operands(body, pos + 1, depth)
-        fields, end = parse_fields(text, pos, self.end)
+        fields, end = parse_fields(text, pos, self.end, in_list=nested)
         attributes = self._attributes(pos, end, fields, depth)
         self._check_controls(body, attributes, fields)
         if not shape:
@@ -212,7 +214,7 @@ class GeneralReader:
             raise self._error("expected an operand", pos)
         end = name.end()
         if self.text.startswith("(", skip_space(self.text, end)) and self.text[pos] != "%":
-            return self._read_call(body, start, depth + 1)
+            return self._read_call(body, start, depth + 1, nested=True)
         number = body.numbers.get(name[1])
         if number is None:
             raise self._error(f"unknown operand {name[1]!r}; it is not defined above", pos)

@@ -53,12 +53,14 @@ class _Printer:
         self.module = module
         self.style = style
         self.sigil = "%" if style.sigils else ""
+        self.order = tuple(_callees_first(module))
         self.names: Sequence[str] = module.names
         self.computation_names: Sequence[str] = [c.name for c in module.computations]
         if not style.own_names:
             sizes = [c.stop - c.start for c in module.computations]
             self.names = [f"v{at}" for size in sizes for at in range(size)]
-            self.computation_names = [f"comp{at}" for at in range(len(sizes))]
+            place = {index: at for at, index in enumerate(self.order)}
+            self.computation_names = [f"comp{place[at]}" for at in range(len(sizes))]
         self.shapes: Sequence[str] = module.shapes
         if not style.layouts:
             plain = {text: _without_layout(text) for text in set(module.shapes)}
@@ -71,7 +73,7 @@ class _Printer:
         yield f"HloModule {name}" + "".join(f", {key}={value}" for key, value in header) + "\n\n"
         if self.style.metadata:
             yield from self._tables()
-        for index in _callees_first(self.module):
+        for index in self.order:
             yield from self._computation(self.module.computations[index])
 
     def _header_without_layout(self) -> tuple[tuple[str, str], ...]:
