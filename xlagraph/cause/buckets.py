@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, without_layout
 from xlagraph.cause.draft import exclusive_slice
-from xlagraph.cause.finding import Case, Finding, count, grouped, join, where
+from xlagraph.cause.finding import Case, Finding, count, grouped, join
 from xlagraph.cause.model import BucketRow, Context, Evidence
-from xlagraph.diff.changes import output_values
+from xlagraph.cause.places import at, where
+from xlagraph.diff.match import output_values
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:

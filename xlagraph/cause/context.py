@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
+from xlagraph.cause.places import own_frame
 
 if TYPE_CHECKING:
     from xlagraph.run.reader import Process
@@ -16,18 +17,17 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
     sync = next((s for s in process.syncs if s.index == graph.sync), None)
     if sync is None:
         return Context(key=dict(graph.key))
-    frame = sync.call_site[0] if sync.call_site else None
     return Context(
         parameters={p.index: p.name for p in graph.parameters},
         outputs=_output_names(graph, sync),
         created={
-            t.output: f"{t.created[0].file}:{t.created[0].line}"
+            t.output: own_frame(t.created)
             for t in sync.live_tensors
             if t.created
         },
         holders={t.output: t.holder for t in sync.live_tensors if t.holder},
         sync_kind=sync.kind,
-        call_site=f"{frame.file}:{frame.line}" if frame else "",
+        call_site=own_frame(sync.call_site),
         flushed=_flushed(process, sync),
         waiting=tuple(name for bucket in sync.buckets for name in bucket.tensors),
         key=dict(graph.key),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.live import mark, roots
-from xlagraph.diff.changes import output_values
+from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -31,10 +31,22 @@ class Draft:
         self.outputs: list[int] = list(output_values(module))
         self.extra_parameters: list[int] = []
 
+    def copy(self) -> Draft:
+        """Another draft in the same state."""
+        other = object.__new__(Draft)
+        other.module = self.module
+        other.opcodes = list(self.opcodes)
+        other.shapes = list(self.shapes)
+        other.operands = list(self.operands)
+        other.attributes = list(self.attributes)
+        other.payloads = dict(self.payloads)
+        other.outputs = list(self.outputs)
+        other.extra_parameters = list(self.extra_parameters)
+        return other
+
     def keep_outputs(self, positions: Sequence[int]) -> None:
-        """Keeps these outputs, by their original positions, in this order."""
-        values = output_values(self.module)
-        self.outputs = [values[k] for k in positions]
+        """Keeps these outputs, by their present positions, in this order."""
+        self.outputs = [self.outputs[k] for k in positions]
 
     def become_parameter(self, instructions: Iterable[int], shape: str) -> None:
         """Turns instructions into one new entry parameter that all of them stand for."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.buckets import bucket_change, bucket_rows
-from xlagraph.cause.draft import Draft, called_only_by, live_count
+from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.headers import header_change
 from xlagraph.cause.model import Cause, Context, Explanation
 from xlagraph.cause.outputs import live_tensors, optimizer_state, output_order
+from xlagraph.cause.proof import Bench
 from xlagraph.cause.subgraphs import inserted, repeated_expression, replaced
 from xlagraph.cause.values import attribute_change, constant_change, shape_change, special_scalar
 from xlagraph.diff import diff_modules
-from xlagraph.diff.same import same_computation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,8 +41,10 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
 )
 """In order: what explains most specifically comes first, and later ones see what is left."""
 
-MEANINGFUL_REST = 0.1
-"""A proof that sets outputs aside must leave at least this part of the smaller module."""
+MAX_ROUNDS = 5
+"""How often what is left after undoing the causes found so far is searched again."""
+MAX_SINGLE = 20_000
+"""Instructions up to which suspicions that fail together are tried one by one."""
 
 
 def explain_modules(
@@ -57,22 +59,18 @@ def explain_modules(
 
 def explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     """Explains a difference that was already computed."""
-    case = Case(diff, context_a, context_b)
     findings: list[Finding] = []
-    if not diff.same:
-        for detect in DETECTORS:
-            found = detect(case)
-            for finding in found:
-                case.claim(finding)
-            findings += found
-    left_a, left_b = _unclaimed(case)
-    proved = diff.same or (bool(findings) and _undone_are_same(diff, findings))
-    causes = tuple(
-        sorted(
-            (_cause(diff, finding, proved=proved) for finding in findings),
-            key=lambda cause: (cause.expected, -cause.share),
-        )
-    )
+    bench, proved = Bench(diff), diff.same
+    for number in range(MAX_ROUNDS):
+        if proved:
+            break
+        found = _detect(bench.case(context_a, context_b), first=number == 0)
+        accepted, bench, proved = _accept(bench, found)
+        findings += accepted
+        if not accepted:
+            break
+    left_a, left_b = _left(diff, findings, bench, proved=proved)
+    causes = _causes(diff, findings, proved=proved)
     return Explanation(
         diff=diff,
         verdict=_verdict(diff, causes, len(left_a) + len(left_b), context_a, context_b),
@@ -85,54 +83,105 @@ def explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     )
 
 
-def _unclaimed(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    diff = case.diff
-    case.claimed_a.update(called_only_by(diff.a, case.claimed_a))
-    case.claimed_b.update(called_only_by(diff.b, case.claimed_b))
-    changes = [c for c in diff.changes if c.a not in case.claimed_a and c.b not in case.claimed_b]
-    left_a = {c.a for c in changes} | (set(diff.removed) - case.claimed_a)
-    left_b = {c.b for c in changes} | (set(diff.added) - case.claimed_b)
-    return tuple(sorted(left_a)), tuple(sorted(left_b))
+def _detect(case: Case, *, first: bool) -> list[Finding]:
+    """Asks every detector about what the ones before it left open."""
+    findings: list[Finding] = []
+    for detect in DETECTORS:
+        if detect is header_change and not first:
+            continue
+        found = detect(case)
+        for finding in found:
+            case.claim(finding)
+        findings += found
+    return findings
 
 
-def _cause(diff: Diff, finding: Finding, *, proved: bool) -> Cause:
+def _accept(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Bench, bool]:
+    """The suspicions that stand up: undone, the modules are equal or at least closer.
+
+    Undone together first; if that does not do, one after the other, so that a wrong one is
+    not carried along by the rest.
+    """
+    if not found:
+        return [], bench, False
+    together, proved = bench.without(found)
+    if proved:
+        return [bench.original(f) for f in found], together, True
+    if len(bench.diff.a) + len(bench.diff.b) > MAX_SINGLE:
+        closer = together.left() < bench.left()
+        return ([bench.original(f) for f in found], together, False) if closer else ([], bench, False)
+    return _accept_singly(bench, found)
+
+
+def _accept_singly(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Bench, bool]:
+    """Takes the suspicions one by one and keeps those that bring the modules closer."""
+    accepted: list[Finding] = []
+    best, proved = bench, False
+    for finding in found:
+        tried, proved = bench.without([*accepted, finding])
+        if proved or tried.left() < best.left() or not (finding.a or finding.b):
+            accepted.append(finding)
+            best = tried
+        if proved:
+            break
+    return [bench.original(f) for f in accepted], best, proved
+
+
+def _left(
+    diff: Diff, findings: Sequence[Finding], bench: Bench, *, proved: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What no cause accounts for: nothing, if undoing them made the modules equal."""
+    if proved:
+        return (), ()
+    claimed = Case(diff)
+    for finding in findings:
+        claimed.claim(finding)
+    claimed.claimed_a.update(called_only_by(diff.a, claimed.claimed_a))
+    claimed.claimed_b.update(called_only_by(diff.b, claimed.claimed_b))
+    now = bench.now
+    left_a = {c.a for c in now.changes} | set(now.removed)
+    left_b = {c.b for c in now.changes} | set(now.added)
+    open_pairs = claimed.open_changes()
+    left_a |= {x for x, _, _ in open_pairs} | (set(diff.removed) - claimed.claimed_a)
+    left_b |= {y for _, y, _ in open_pairs} | (set(diff.added) - claimed.claimed_b)
+    differing_a = {c.a for c in diff.changes} | set(diff.removed)
+    differing_b = {c.b for c in diff.changes} | set(diff.added)
+    return tuple(sorted(left_a & differing_a)), tuple(sorted(left_b & differing_b))
+
+
+def _causes(diff: Diff, findings: Sequence[Finding], *, proved: bool) -> tuple[Cause, ...]:
+    """The causes by share; what is incidental counts only where nothing else is found."""
+    named = [f for f in findings if not f.incidental] or list(findings)
+    aside = [f for f in findings if f not in named]
+    taken_a = set[int]().union(*(f.a for f in aside)) - set[int]().union(*(f.a for f in named))
+    taken_b = set[int]().union(*(f.b for f in aside)) - set[int]().union(*(f.b for f in named))
+    found = [_cause(diff, f, taken_a, taken_b, proved=proved) for f in named]
+    return tuple(sorted(found, key=lambda cause: (cause.expected, -cause.share)))
+
+
+def _cause(
+    diff: Diff, finding: Finding, taken_a: set[int], taken_b: set[int], *, proved: bool
+) -> Cause:
     mine_a = finding.a | called_only_by(diff.a, finding.a)
     mine_b = finding.b | called_only_by(diff.b, finding.b)
     changed = [c for c in diff.changes if c.a in mine_a or c.b in mine_b]
     own_a = frozenset({c.a for c in changed} | mine_a.intersection(diff.removed))
     own_b = frozenset({c.b for c in changed} | mine_b.intersection(diff.added))
     number = len(own_a) + len(own_b) - len(changed)
+    total = diff.differing - sum(1 for c in diff.changes if c.a in taken_a or c.b in taken_b)
+    total -= len(taken_a.intersection(diff.removed)) + len(taken_b.intersection(diff.added))
     return Cause(
         kind=finding.kind,
         title=finding.title,
         evidence=finding.evidence,
         fix=finding.fix,
-        share=number / diff.differing if diff.differing else 1.0,
+        share=number / total if total else 1.0,
         proved=proved,
         proof=finding.proof,
         expected=finding.expected,
         a=own_a,
         b=own_b,
     )
-
-
-def _undone_are_same(diff: Diff, findings: Sequence[Finding]) -> bool:
-    """Undoes all findings on copies of both modules and compares what is left."""
-    draft_a, draft_b = Draft(diff.a), Draft(diff.b)
-    gone_a = frozenset[int]().union(*(f.dropped_a for f in findings))
-    gone_b = frozenset[int]().union(*(f.dropped_b for f in findings))
-    kept = [
-        slot
-        for slot in diff.outputs
-        if (slot.a is None or slot.a not in gone_a) and (slot.b is None or slot.b not in gone_b)
-    ]
-    draft_a.keep_outputs([s.a for s in kept if s.a is not None])
-    draft_b.keep_outputs([s.b for s in kept if s.b is not None])
-    for finding in findings:
-        finding.undo(draft_a, draft_b)
-    a, b = draft_a.build(), draft_b.build()
-    smaller = min(live_count(diff.a), live_count(diff.b))
-    return live_count(a) >= MEANINGFUL_REST * smaller and same_computation(a, b)
 
 
 def _verdict(

@@ -37,6 +37,8 @@ class Finding:
     """Output positions of A that undoing sets aside."""
     dropped_b: frozenset[int] = frozenset()
     expected: bool = False
+    incidental: bool = False
+    """Never the reason of a compile: undone for the comparison, named only if it is alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,18 +67,6 @@ class Case:
         self.claimed_b.update(finding.b)
         self.dropped_a.update(finding.dropped_a)
         self.dropped_b.update(finding.dropped_b)
-
-
-def where(module: Module, instructions: Iterable[int]) -> tuple[str, ...]:
-    """The source lines of instructions as ``file:line``, most frequent first, at most 3."""
-    counts: Counter[str] = Counter()
-    for i in instructions:
-        source = module.source(i)
-        if source:
-            counts[f"{source.file}:{source.line}"] += 1
-    return tuple(line for line, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])))[
-        :3
-    ]
 
 
 def parameter_name(module: Module, context: Context, instruction: int) -> str:

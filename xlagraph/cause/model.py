@@ -80,8 +80,10 @@ class Explanation:
     def unexplained_share(self) -> float:
         """Part of the differing instructions that no cause accounts for, 0 to 1."""
         total = self.diff.differing
-        left = len(self.unexplained_a) + len(self.unexplained_b)
-        return left / total if total else 0.0
+        left_b = set(self.unexplained_b)
+        left_a = set(self.unexplained_a)
+        pairs = sum(1 for c in self.diff.changes if c.a in left_a and c.b in left_b)
+        return (len(left_a) + len(left_b) - pairs) / total if total else 0.0
 
 
 @dataclass(frozen=True, slots=True)

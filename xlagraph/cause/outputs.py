@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.buckets import reach
 from xlagraph.cause.draft import exclusive_slice
-from xlagraph.cause.finding import Case, Finding, count, grouped, join, output_name, where
+from xlagraph.cause.finding import Case, Finding, count, grouped, join, output_name
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
-from xlagraph.diff.changes import output_values
+from xlagraph.cause.places import at, where
+from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -142,16 +143,16 @@ def _early_part(case: Case) -> Finding | None:
         side, other = ("A", "B") if forward else ("B", "A")
         gone = frozenset(missing)
         claimed = frozenset(exclusive_slice(whole, missing))
-        at = f" at {context.call_site}" if context.call_site else ""
+        lines = (context.call_site,) if context.call_site else ()
         return Finding(
             kind="early-execution",
-            title=f"a value was read early{at}: {side} is the part of {other} that computes "
+            title=f"a value was read early{at(lines)}: {side} is the part of {other} that computes "
             f"{count(len(output_values(part)), 'output')}",
             evidence=(
                 Evidence(
                     f"{side} ran because Python asked for a value (.item(), print, if), before "
                     f"the step's sync; it has {count(len(missing), 'output')} fewer than {other}",
-                    sources=(context.call_site,) if context.call_site else (),
+                    sources=lines,
                 ),
             ),
             fix="Read the value after the sync, every step or never: keep it on the device "
@@ -187,7 +188,7 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
         module, [values[k] for k in places]
     )
     holders = sorted({context.holders[k] for k in places if k in context.holders})
-    at = f", made at {lines[0]}" if lines else ""
+    made = f", made{at(lines)}" if lines else ""
     held = f", kept alive by {join(holders)}" if holders else ""
     empty: frozenset[int] = frozenset()
     gone_a, gone_b = (places, []) if forward else ([], places)
@@ -195,7 +196,7 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
     return Finding(
         kind="live-tensor",
         title=f"{side} has {count(len(places), 'live tensor')} more than {other}: "
-        f"{join(names)}{at}{held}",
+        f"{join(names)}{made}{held}",
         evidence=(
             Evidence(
                 f"{join(names)} {'is' if len(places) == 1 else 'are'} alive at the sync, which "

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Interner, label_instructions
 from xlagraph.canon.structure import expression_number, number_computations
-from xlagraph.cause.finding import Case, Finding, count, where
+from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.places import at, where
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
@@ -17,35 +18,29 @@ if TYPE_CHECKING:
 
 def repeated_expression(case: Case) -> list[Finding]:
     """An expression stands twice where the other module has it once: equal after CSE."""
-    match = case.diff.match
-    a, b = match.a, match.b
+    a, b = case.diff.a, case.diff.b
+    numbers_a, numbers_b = _value_numbers(case)
     claimed_a: set[int] = set()
     claimed_b: set[int] = set()
     for x, y, fields in case.open_changes():
-        if fields != ("operands",):
-            continue
-        below_a, below_b = a.module.operands[x], b.module.operands[y]
-        if len(below_a) == len(below_b) and all(
-            match.to_b[p] == q or a.expressions[p] == b.expressions[q] >= 0
-            for p, q in zip(below_a, below_b, strict=True)
-        ):
+        below_a, below_b = a.operands[x], b.operands[y]
+        if fields == ("operands",) and [numbers_a.get(o) for o in below_a] == [
+            numbers_b.get(o) for o in below_b
+        ]:
             claimed_a.add(x)
             claimed_b.add(y)
-    known_a = {n for n in a.expressions if n >= 0}
-    known_b = {n for n in b.expressions if n >= 0}
-    copies_a = {x for x in case.diff.removed if a.expressions[x] in known_b}
-    copies_b = {y for y in case.diff.added if b.expressions[y] in known_a}
-    copies_a -= case.claimed_a
-    copies_b -= case.claimed_b
+    known_a, known_b = set(numbers_a.values()), set(numbers_b.values())
+    copies_a = {x for x in case.diff.removed if numbers_a.get(x) in known_b} - case.claimed_a
+    copies_b = {y for y in case.diff.added if numbers_b.get(y) in known_a} - case.claimed_b
     if not (claimed_a or copies_a or copies_b):
         return []
     copies = len(copies_a) + len(copies_b)
-    lines = where(b.module, copies_b) or where(a.module, copies_a)
+    lines = where(b, copies_b) or where(a, copies_a)
     return [
         Finding(
             kind="repeated-expression",
-            title=f"{count(copies or len(claimed_a), 'instruction')} stand twice in one module "
-            "and once in the other; the value is the same",
+            title=f"{count(copies or len(claimed_a), 'instruction')} stand more often in one "
+            "module than in the other; the value is the same",
             evidence=(
                 Evidence(
                     "equal expressions that one side computes once and the other twice",
@@ -54,12 +49,12 @@ def repeated_expression(case: Case) -> list[Finding]:
                     lines,
                 ),
             ),
-            fix="Harmless in itself; torch_xla traced the value anew instead of sharing it, most "
-            "often around the first step.",
+            fix="Harmless: torch_xla's cache key does not tell shared values from repeated ones.",
             proof="equal expressions were merged in both modules",
             a=frozenset(claimed_a | copies_a),
             b=frozenset(claimed_b | copies_b),
             undo=_merge_both,
+            incidental=True,
         )
     ]
 
@@ -89,6 +84,28 @@ def merge_expressions(draft: Draft) -> None:
         if kept != i and module.opcodes[i] != "rng":
             partners[i] = kept
     draft.replace_uses(partners)
+
+
+def _value_numbers(case: Case) -> tuple[dict[int, int], dict[int, int]]:
+    """Numbers of values: equal where the same expression takes the same paired parameters."""
+    match = case.diff.match
+    interner = Interner()
+    found = []
+    for side, partners, forward in ((match.a, match.to_b, True), (match.b, match.to_a, False)):
+        module = side.module
+        labels = list(label_instructions(module, interner))
+        entry = module.entry_computation
+        for p in entry.parameters:
+            pair = (p, partners[p]) if forward else (partners[p], p)
+            labels[p] = interner.number(("parameter", *pair))
+        computations = number_computations(module, labels, interner)
+        numbers: dict[int, int] = {}
+        for i in range(entry.start, entry.stop):
+            numbers[i] = expression_number(module, i, labels[i], numbers, computations, interner)
+            if module.opcodes[i] == "rng":
+                numbers[i] = interner.number(("once", forward, i))
+        found.append(numbers)
+    return found[0], found[1]
 
 
 def inserted(case: Case) -> list[Finding]:
@@ -125,7 +142,6 @@ def _inserted(case: Case, *, forward: bool) -> Finding | None:
     piece = _piece(case, more.module, rewired, to_less)
     lines = where(more.module, piece)
     side, other_side = ("A", "B") if forward else ("B", "A")
-    at = f" at {lines[0]}" if lines else ""
     changed_a, changed_b = {x for x, _ in users}, {y for _, y in users}
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
@@ -137,7 +153,7 @@ def _inserted(case: Case, *, forward: bool) -> Finding | None:
 
     return Finding(
         kind="extra-subgraph",
-        title=f"{side} computes {count(len(piece), 'instruction')} more than {other_side}{at} "
+        title=f"{side} computes {count(len(piece), 'instruction')} more than {other_side}{at(lines)} "
         f"before {count(len(users), 'instruction')} that both have",
         evidence=(
             Evidence(
@@ -202,7 +218,6 @@ def replaced(case: Case) -> list[Finding]:
         for p, q in pairs
     )
     lines = where(case.diff.b, piece_b) or where(case.diff.a, piece_a)
-    at = f" at {lines[0]}" if lines else ""
     shapes = shape_of(case.diff.a, pairs[0][0])
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
@@ -216,10 +231,10 @@ def replaced(case: Case) -> list[Finding]:
             kind="early-execution" if early else "replaced-subgraph",
             title=(
                 f"{count(len(pairs), 'value')} that one module computes came ready-made into the "
-                f"other ({shapes}){at}: part of the graph ran early"
+                f"other ({shapes}){at(lines)}: part of the graph ran early"
                 if early
                 else f"{count(len(pairs), 'value')} ({shapes}) "
-                f"{'is' if len(pairs) == 1 else 'are'} computed in another way{at}: "
+                f"{'is' if len(pairs) == 1 else 'are'} computed in another way{at(lines)}: "
                 f"{count(len(piece_a), 'instruction')} of A against {len(piece_b)} of B"
             ),
             evidence=(

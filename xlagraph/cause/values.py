@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, where
+from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.places import at, where
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
@@ -144,11 +145,10 @@ def _constant_finding(
         for x, y in pairs:
             draft_a.payloads[x] = b.payloads[y]
 
-    at = f" at {lines[0]}" if lines else ""
     return Finding(
         kind="constant-value",
         title=f"a Python number is baked into the graph: {old} became {new} at "
-        f"{count(len(pairs), 'place')}{at}",
+        f"{count(len(pairs), 'place')}{at(lines)}",
         evidence=(
             Evidence(
                 f"constant {old} -> {new}",
@@ -200,21 +200,20 @@ def _attribute_finding(
     old, new = dict(a.attributes[x].items), dict(b.attributes[y].items)
     keys = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
     text = "; ".join(f"{k}: {_cut(old.get(k, 'none'))} -> {_cut(new.get(k, 'none'))}" for k in keys)
-    at = f" at {lines[0]}" if lines else ""
     known = next((_ATTRIBUTE_KINDS[k] for k in keys if k in _ATTRIBUTE_KINDS), None)
     if known:
         kind, fix = known
-        title = f"{kind.replace('-', ' ')} of {count(len(pairs), opcode)} differs: {text}{at}"
+        title = f"{kind.replace('-', ' ')} of {count(len(pairs), opcode)} differs: {text}{at(lines)}"
     elif opcode in INDEX_OPCODES:
         kind = "python-index"
-        title = f"a Python index is baked into {count(len(pairs), opcode)}: {text}{at}"
+        title = f"a Python index is baked into {count(len(pairs), opcode)}: {text}{at(lines)}"
         fix = (
             "Index with a tensor on the device (torch.index_select, or a dynamic slice), or move "
             "the indexing to the host before the tensor is sent."
         )
     else:
         kind = "attribute"
-        title = f"{opcode} has other attributes: {text}{at}"
+        title = f"{opcode} has other attributes: {text}{at(lines)}"
         fix = "Keep this operation's options the same in every step."
 
     def undo(draft_a: Draft, _draft_b: Draft) -> None:
@@ -281,7 +280,6 @@ def _scalar_finding(
     value = literal_side.payloads[min(literals)]
     name = parameter_name(parameter_side, context, scalar)
     lines = where(literal_side, literals)
-    at = f" at {lines[0]}" if lines else ""
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
         draft = draft_b if constants_in_b else draft_a
@@ -298,7 +296,7 @@ def _scalar_finding(
     changed_b = frozenset(y for _, y in pairs)
     return Finding(
         kind="special-scalar",
-        title=f"a Python number took a special value: {became}{at}",
+        title=f"a Python number took a special value: {became}{at(lines)}",
         evidence=(
             Evidence(
                 f"torch_xla lowers the Python scalars 0 and 1 as constants and all others as "

@@ -1,0 +1,15 @@
+"""An odd last batch and a metric every third step: two causes, sometimes at once.
+
+Kind: input-shape + live-tensor
+"""
+
+from _tiny import batch, build, update
+
+model, optimizer = build()
+logged = []
+for step in range(10):
+    x = batch(5 if step % 4 == 3 else 8)  # cause
+    out = model(x)
+    if step % 3 == 2:
+        logged.append(out.std())  # cause
+    update(out.pow(2).mean(), optimizer)

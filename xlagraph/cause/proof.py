@@ -1,0 +1,109 @@
+"""Undoing suspected causes on drafts of both modules, and looking at what is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.draft import Draft, live_count
+from xlagraph.cause.finding import Case, Finding
+from xlagraph.diff import diff_modules
+from xlagraph.diff.same import same_computation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlagraph.cause.model import Context
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+MEANINGFUL_REST = 0.1
+"""A proof that sets outputs aside must leave at least this part of the smaller module."""
+
+
+class Bench:
+    """Drafts of both modules with some causes undone already.
+
+    Instructions keep their numbers on a bench; outputs are renumbered as some are set aside,
+    so that findings about a later state are translated back by `original`.
+    """
+
+    def __init__(self, diff: Diff):
+        self.diff = diff
+        self.draft_a, self.draft_b = Draft(diff.a), Draft(diff.b)
+        self.places_a = list(range(len(self.draft_a.outputs)))
+        self.places_b = list(range(len(self.draft_b.outputs)))
+        self.now = diff
+
+    def case(self, context_a: Context, context_b: Context) -> Case:
+        """What is left to explain, with the contexts' output numbers as they are by now."""
+        return Case(
+            self.now,
+            _renumbered(context_a, self.places_a),
+            _renumbered(context_b, self.places_b),
+        )
+
+    def original(self, finding: Finding) -> Finding:
+        """A finding about the present state, told of the modules as they were."""
+        return replace(
+            finding,
+            dropped_a=frozenset(self.places_a[k] for k in finding.dropped_a),
+            dropped_b=frozenset(self.places_b[k] for k in finding.dropped_b),
+        )
+
+    def without(self, findings: Sequence[Finding]) -> tuple[Bench, bool]:
+        """A new bench with these causes undone too, and whether the modules are now equal."""
+        bench = object.__new__(Bench)
+        bench.diff = self.diff
+        bench.draft_a, bench.draft_b = self.draft_a.copy(), self.draft_b.copy()
+        gone_a = frozenset[int]().union(*(f.dropped_a for f in findings))
+        gone_b = frozenset[int]().union(*(f.dropped_b for f in findings))
+        kept = [
+            slot
+            for slot in self.now.outputs
+            if (slot.a is None or slot.a not in gone_a) and (slot.b is None or slot.b not in gone_b)
+        ]
+        positions_a = [s.a for s in kept if s.a is not None]
+        positions_b = [s.b for s in kept if s.b is not None]
+        bench.draft_a.keep_outputs(positions_a)
+        bench.draft_b.keep_outputs(positions_b)
+        bench.places_a = [self.places_a[k] for k in positions_a]
+        bench.places_b = [self.places_b[k] for k in positions_b]
+        for finding in findings:
+            finding.undo(bench.draft_a, bench.draft_b)
+        a, b = bench.draft_a.build(), bench.draft_b.build()
+        if same_computation(a, b):
+            bench.now = self.now
+            return bench, self._enough_left(a)
+        ordered = _in_order(a) and _in_order(b)
+        bench.now = diff_modules(a, b) if ordered else self.now
+        return bench, False
+
+    def _enough_left(self, a: Module) -> bool:
+        smaller = min(live_count(self.diff.a), live_count(self.diff.b))
+        return live_count(a) >= MEANINGFUL_REST * smaller
+
+    def left(self) -> int:
+        """How much still differs: instructions, and outputs without a partner."""
+        unpaired = sum(1 for s in self.now.outputs if s.a is None or s.b is None)
+        return self.now.differing + unpaired
+
+
+def _in_order(module: Module) -> bool:
+    """Whether operands still stand before their users, as comparing modules needs."""
+    return all(o < i for i, operands in enumerate(module.operands) for o in operands)
+
+
+def _renumbered(context: Context, places: Sequence[int]) -> Context:
+    if places == list(range(len(places))):
+        return context
+
+    def moved(names: Mapping[int, str]) -> dict[int, str]:
+        return {now: names[before] for now, before in enumerate(places) if before in names}
+
+    return replace(
+        context,
+        outputs=moved(context.outputs),
+        created=moved(context.created),
+        holders=moved(context.holders),
+    )
