@@ -37,6 +37,8 @@ COLLECTIVES = frozenset(
         "reduce-scatter",
     }
 )
+MAYBE_EFFECTS = EFFECTS | COLLECTIVES | {"custom-call"}
+"""Opcodes for which `has_effect` can be true."""
 
 
 def has_effect(module: Module, i: int) -> bool:
@@ -53,10 +55,11 @@ def has_effect(module: Module, i: int) -> bool:
 
 def roots(module: Module, computation: Computation) -> list[int]:
     """The root and the instructions with effects, in text order, root first."""
+    opcodes = module.opcodes
     effects = [
         i
         for i in range(computation.start, computation.stop)
-        if i != computation.root and has_effect(module, i)
+        if opcodes[i] in MAYBE_EFFECTS and i != computation.root and has_effect(module, i)
     ]
     return [computation.root, *effects]
 

@@ -291,9 +291,10 @@ class _Finder:
 def _closed(module: Module) -> bytearray:
     """One byte an instruction: 1 where it depends on constants alone."""
     closed = bytearray(len(module))
+    is_closed = closed.__getitem__
     for i, (opcode, operands) in enumerate(zip(module.opcodes, module.operands, strict=True)):
-        if operands:
-            closed[i] = all(closed[o] for o in operands) and i not in module.callees
-        else:
+        if not operands:
             closed[i] = opcode in ("constant", "iota")
+        elif all(map(is_closed, operands)):
+            closed[i] = i not in module.callees
     return closed

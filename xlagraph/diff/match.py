@@ -166,6 +166,7 @@ class _Matcher:
     def _match_entry(self, ca: Computation, cb: Computation) -> None:
         self._pair(ca.root, cb.root)
         self._match_anchors(self.a.expressions, self.b.expressions, ca, cb)
+        self.queue = self._frontier(ca, cb)
         self._spread()
         self._refine(ca, cb)
 
@@ -222,6 +223,19 @@ class _Matcher:
             queue.append((x, y))
             stack.extend(zip(a[x], b[y], strict=True))
 
+    def _frontier(self, ca: Computation, cb: Computation) -> list[tuple[int, int]]:
+        """The paired neighbours of unpaired instructions, seen from the side with fewer."""
+        loose_a = self._loose(self.a, ca, self.to_b)
+        loose_b = self._loose(self.b, cb, self.to_a)
+        forward = len(loose_a) <= len(loose_b)
+        module, partner = (self.a.module, self.to_b) if forward else (self.b.module, self.to_a)
+        near: dict[int, None] = {}
+        for i in loose_a if forward else loose_b:
+            near.update(dict.fromkeys(module.operands[i]))
+            near.update(dict.fromkeys(module.users[i]))
+        pairs = [(i, partner[i]) for i in sorted(near) if partner[i] >= 0]
+        return pairs if forward else [(x, y) for y, x in pairs]
+
     # -- outwards ------------------------------------------------------------------------
 
     def _spread(self) -> None:
@@ -263,14 +277,28 @@ class _Matcher:
     def _refine(self, ca: Computation, cb: Computation) -> None:
         """Alternates contexts from above and from below until nothing new is paired."""
         for _ in range(MAX_ROUNDS):
-            before = sum(1 for y in self.to_b[ca.start : ca.stop] if y >= 0)
+            before = len(self._loose(self.a, ca, self.to_b))
             for numbers in (self._contexts, self._anchored_expressions):
-                found_a, found_b = numbers(self.a, ca, self.to_b), numbers(self.b, cb, None)
-                self._pair_groups(found_a, found_b)
+                loose_a = self._loose(self.a, ca, self.to_b)
+                loose_b = self._loose(self.b, cb, self.to_a)
+                labels_a = {self.a.labels[x] for x in loose_a}
+                # What has no counterpart by label cannot pair and tells nothing apart.
+                common = labels_a.intersection(self.b.labels[y] for y in loose_b)
+                self._pair_groups(
+                    numbers(self.a, [x for x in loose_a if self.a.labels[x] in common], self.to_b),
+                    numbers(self.b, [y for y in loose_b if self.b.labels[y] in common], None),
+                )
                 self._spread()
-            if before == sum(1 for y in self.to_b[ca.start : ca.stop] if y >= 0):
+            if before == len(self._loose(self.a, ca, self.to_b)):
                 break
         self._vote(ca)
+
+    def _loose(self, side: Side, computation: Computation, partners: Sequence[int]) -> list[int]:
+        """Live instructions without a partner, in text order."""
+        live = side.live
+        return [
+            i for i in range(computation.start, computation.stop) if partners[i] < 0 and live[i]
+        ]
 
     def _anchor(self, i: int, to_b: Sequence[int] | None) -> int:
         """A number for a paired instruction, equal on both sides; -1 for an unpaired one."""
@@ -279,34 +307,27 @@ class _Matcher:
         return i if self.to_a[i] >= 0 else -1
 
     def _contexts(
-        self, side: Side, computation: Computation, to_b: Sequence[int] | None
+        self, side: Side, loose: Sequence[int], to_b: Sequence[int] | None
     ) -> dict[int, int]:
         """Numbers for how unpaired instructions are used, seen from the paired ones."""
         found: dict[int, int] = {}
-        paired = self.to_b if to_b is not None else self.to_a
         users = side.module.users
-        for i in range(computation.stop - 1, computation.start - 1, -1):
-            if paired[i] >= 0 or not side.live[i]:
-                continue
+        for i in reversed(loose):
             uses = []
             for u in users[i][:MAX_CANDIDATES]:
-                if not side.live[u]:
-                    continue
-                anchor = self._anchor(u, to_b)
-                uses.append((anchor, found.get(u, -1), _positions(side, i, u)))
+                if side.live[u]:
+                    anchor = self._anchor(u, to_b)
+                    uses.append((anchor, found.get(u, -1), _positions(side, i, u)))
             uses.sort()
             found[i] = self.interner.number(("context", side.labels[i], tuple(uses)))
         return found
 
     def _anchored_expressions(
-        self, side: Side, computation: Computation, to_b: Sequence[int] | None
+        self, side: Side, loose: Sequence[int], to_b: Sequence[int] | None
     ) -> dict[int, int]:
         """Expression numbers of unpaired instructions, with paired operands as leaves."""
         found: dict[int, int] = {}
-        paired = self.to_b if to_b is not None else self.to_a
-        for i in range(computation.start, computation.stop):
-            if paired[i] >= 0 or not side.live[i]:
-                continue
+        for i in loose:
             below = tuple(
                 (self._anchor(o, to_b), found.get(o, -1)) for o in side.module.operands[i]
             )
@@ -345,7 +366,7 @@ class _Matcher:
 
     def _vote(self, ca: Computation) -> None:
         """Bounded similarity: the candidate that most paired neighbours lead to."""
-        unpaired = [x for x in range(ca.start, ca.stop) if self.to_b[x] < 0 and self.a.live[x]]
+        unpaired = self._loose(self.a, ca, self.to_b)
         for _ in range(MAX_ROUNDS):
             for x in unpaired:
                 votes = self._votes(x) if self.to_b[x] < 0 else None
