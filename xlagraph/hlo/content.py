@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import mmap
 import sys
@@ -97,20 +96,38 @@ class Content:
     def _decompressed(self, stream: IO[bytes]) -> Iterator[bytes]:
         magic = stream.read(4)
         whole = io.BufferedReader(_Prefixed(magic, stream), _CHUNK)
-        reader: io.BufferedIOBase | zstandard.ZstdDecompressionReader = whole
+        chunks = _chunks(whole)
         if magic[:2] == _GZIP_MAGIC:
-            reader = gzip.GzipFile(fileobj=whole)
+            chunks = _unzipped(whole)
         elif magic == _ZSTD_MAGIC:
-            reader = zstandard.ZstdDecompressor().stream_reader(whole, read_across_frames=True)
-        while True:
-            try:
-                chunk = reader.read(_CHUNK)
-            except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-                self.damage = f"compressed data is damaged or cut off: {error}"
-                return
-            if not chunk:
-                return
-            yield chunk
+            decompressor = zstandard.ZstdDecompressor()
+            chunks = _chunks(decompressor.stream_reader(whole, read_across_frames=True))
+        try:
+            yield from chunks
+        except (EOFError, zlib.error, zstandard.ZstdError) as error:
+            self.damage = f"compressed data is damaged or cut off: {error}"
+
+
+def _chunks(stream: io.BufferedIOBase | zstandard.ZstdDecompressionReader) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK):
+        yield chunk
+
+
+def _unzipped(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """Unfolds gzip members; what stands before damage is given before the error.
+
+    Raises:
+        EOFError, zlib.error: the data is cut off, or damaged.
+    """
+    unfolder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    while pending := stream.read(_CHUNK):
+        while pending.strip(b"\0"):
+            if unfolder.eof:
+                unfolder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            yield unfolder.decompress(pending, _CHUNK)
+            pending = unfolder.unused_data if unfolder.eof else unfolder.unconsumed_tail
+    if not unfolder.eof:
+        raise EOFError("the end is missing")
 
 
 class _Prefixed(io.RawIOBase):

@@ -82,13 +82,11 @@ class Section:
 def scan(content: Content) -> Iterator[Section | Dropped]:
     """Yields the modules of an input, and what had to be dropped, in file order."""
     head = bytes(content.data[:_HEAD])
-    if not head.strip():
-        return
     if b"\0" in head[:1024]:
         yield Section(0, len(content.data), 1, "proto", "")
     elif _MARK.search(content.data):
         yield from _scan_saved(content)
-    else:
+    elif head.strip():
         yield from _scan_modules(content)
     if content.damage:
         size = len(content.data)
