@@ -36,7 +36,7 @@ def print_run(console: Console, explained: RunExplanation, *, full: bool = False
     console.print()
     letters = {node.digest: node.letter for node in explained.graphs}
     for number, group in enumerate(explained.groups, 1):
-        _print_group(console, number, group, letters, full=full)
+        _print_group(console, number, group, explained, full=full)
     _print_graphs(console, explained.graphs, letters, full=full)
     for process in explained.run.processes:
         for note in process.notes:
@@ -56,8 +56,9 @@ def print_run(console: Console, explained: RunExplanation, *, full: bool = False
 
 
 def _print_group(
-    console: Console, number: int, group: CauseGroup, letters: dict[str, str], *, full: bool
+    console: Console, number: int, group: CauseGroup, explained: RunExplanation, *, full: bool
 ) -> None:
+    letters = {node.digest: node.letter for node in explained.graphs}
     proved = "proved" if group.proved else "not proved"
     kind = "warm-up" if group.expected else group.kind
     graphs = ", ".join(letters[d] for d in group.graphs[:8])
@@ -70,6 +71,14 @@ def _print_group(
     if number > 1 or group.expected:
         console.print(paragraph(group.title + ".", 3))
     if group.cause and not group.expected:
+        for node in explained.graphs:
+            if node.explanation and group.cause in node.explanation.causes:
+                earlier = letters[node.nearest]
+                console.print(
+                    paragraph(
+                        f"(A: graph {earlier}, the nearest earlier one; B: graph {node.letter})", 3
+                    )
+                )
         shown = group.cause.evidence if full else group.cause.evidence[:MAX_EVIDENCE]
         for evidence in shown:
             at = f"  [{short_path(evidence.sources[0])}]" if evidence.sources else ""

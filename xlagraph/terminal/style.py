@@ -24,7 +24,7 @@ def console() -> Console:
 
 def paragraph(text: str, indent: int = 0, style: str = "") -> Padding:
     """A wrapped paragraph, every line indented by `indent` columns."""
-    return Padding(Text(printable(text), style=style), (0, 0, 0, indent))
+    return Padding(Text(printable(text), style=style), (0, 0, 0, indent), expand=False)
 
 
 def labelled(label: str, text: str, indent: int = 0, width: int = 0, style: str = "") -> Padding:
@@ -33,7 +33,7 @@ def labelled(label: str, text: str, indent: int = 0, width: int = 0, style: str 
     grid.add_column(no_wrap=True, min_width=width, style="dim")
     grid.add_column(overflow="fold", style=style)
     grid.add_row(Text(label), Text(printable(text)))
-    return Padding(grid, (0, 0, 0, indent))
+    return Padding(grid, (0, 0, 0, indent), expand=False)
 
 
 def printable(text: str) -> str:
