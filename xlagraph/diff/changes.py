@@ -24,7 +24,8 @@ class Change:
     a: int
     b: int
     fields: tuple[str, ...]
-    """Of ``shape, layout, attributes, payload, opcode, operands, callees``."""
+    """Of ``shape, layout, attributes, payload, opcode, operands, callees``; the last one where
+    the computations called are not paired with each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +254,13 @@ class _Finder:
         return a.labels[p] == b.labels[q] and not self.a.operands[p] and not self.b.operands[q]
 
     def _callees_agree(self, x: int, y: int) -> bool:
+        """Whether two calls lead to paired computations: what differs inside is told there."""
+        called_a, called_b = self.a.callees[x], self.b.callees.get(y, ())
         numbers_a, numbers_b = self.match.a.computations, self.match.b.computations
-        return [numbers_a[c] for c in self.a.callees[x]] == [
-            numbers_b[c] for c in self.b.callees.get(y, ())
-        ]
+        return len(called_a) == len(called_b) and all(
+            self.match.computations.get(c) == d or numbers_a[c] == numbers_b[d]
+            for c, d in zip(called_a, called_b, strict=True)
+        )
 
     def unpaired(self, partners: Sequence[int], *, forward: bool) -> tuple[tuple[int, ...], int]:
         """Live instructions without a partner, and how many repeated constants were left out."""
