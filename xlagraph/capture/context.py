@@ -77,9 +77,7 @@ def _hub(options: Options) -> tuple[Hub, bool]:
         dump = _early_dump()
         import torch_xla  # noqa: F401 - the hub patches what this import defines
 
-        hub = process.ensure_hub(dump, options.arm_steps)
-    if options.holders:
-        hub.evidence.live.with_holders = True
+        hub = process.ensure_hub(dump, options)
     return hub, hub.evidence.dump is None
 
 

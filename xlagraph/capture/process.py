@@ -14,6 +14,7 @@ from xlagraph.capture.dump import Dump, prepare_dump
 from xlagraph.capture.events import Sink
 from xlagraph.capture.hub import Hub
 from xlagraph.capture.imports import when_imported
+from xlagraph.capture.options import Options
 from xlagraph.capture.values import install_values
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"
@@ -51,16 +52,17 @@ def the_hub() -> Hub | None:
     return _state.get("hub")
 
 
-def ensure_hub(dump: Dump | None, arm_steps: int) -> Hub:
+def ensure_hub(dump: Dump | None, options: Options) -> Hub:
     """The hub, with its hooks in; ``torch_xla`` must have been imported."""
     hub = the_hub()
     if hub is None:
-        hub = _state["hub"] = Hub(sys.modules["_XLAC"], dump, arm_steps)
+        hub = _state["hub"] = Hub(sys.modules["_XLAC"], dump, options.arm_steps)
         hub.install()
         install_values(hub)
         when_imported(fsdp.MODULE, hub.buckets.install)
         when_imported(_DYNAMO_RULES, _skip_in_dynamo)
         os.register_at_fork(after_in_child=_after_fork)
+    hub.evidence.live.with_holders |= options.holders
     return hub
 
 

@@ -36,7 +36,7 @@ class Start:
     def finish(self) -> None:
         """The second half: hooks in, session listening."""
         try:
-            hub = process.ensure_hub(self.dump, self.options.arm_steps)
+            hub = process.ensure_hub(self.dump, self.options)
             process.add_sink(hub, Session(self.options, self.folder))
         except Exception as error:  # noqa: BLE001 - the program must start whatever happens
             say(f"nothing is captured: {type(error).__name__}: {error}")

@@ -1,0 +1,199 @@
+"""Death at any moment, many processes in one folder, folders that cannot be written."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from xlagraph.run.reader import read_run
+
+pytestmark = pytest.mark.torch_xla
+
+LOOP = """
+import os, sys, torch, torch_xla
+x = torch.ones(4, 4, device="xla")
+torch_xla.sync()
+step = 0
+while True:
+    y = (x * 2).sum() if step % 50 else torch.ones(step // 50 + 1, device="xla").sum()
+    torch_xla.sync()
+    print(step, flush=True)
+    step += 1
+    if len(sys.argv) > 1 and step == 20:
+        exec(sys.argv[1])
+"""
+
+
+def start(tmp_path, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", LOOP],
+        env=os.environ | {"PJRT_DEVICE": "CPU", "XLAGRAPH": "1"} | environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def test_killed_at_random_moments(tmp_path):
+    moments = random.Random(0)
+    processes = [start(tmp_path, XLAGRAPH_DIR="shared") for _ in range(2)]
+    finished = []
+    for process in processes:
+        assert process.stdout.readline() == "0\n"
+        time.sleep(moments.uniform(0.1, 1.0))
+        process.send_signal(signal.SIGKILL)
+        out, _ = process.communicate()
+        finished.append(max((int(line) for line in out.split()), default=0))
+    run = read_run(tmp_path / "shared")
+    by_pid = {process.record.pid: process for process in run.processes}
+    for process, last in zip(processes, finished, strict=True):
+        syncs = by_pid[process.pid].syncs
+        assert [sync.index for sync in syncs] == list(range(len(syncs)))
+        assert len(syncs) >= last + 2, "a finished step is missing"
+        assert by_pid[process.pid].unread_lines <= 1
+        for graph in by_pid[process.pid].graphs:
+            assert run.graph_text(graph.digest).startswith("HloModule")
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("sys.exit(3)", 3),
+        ("os._exit(4)", 4),
+        ("os.kill(os.getpid(), 15)", -signal.SIGTERM),
+        ("raise SystemError('planted')", 1),
+    ],
+)
+def test_every_way_to_end(run_program, tmp_path, ending, code):
+    done = run_program(LOOP, ending, check=False, XLAGRAPH="1")
+    assert done.returncode == code
+    (process,) = read_run(tmp_path / "xlagraph-run").processes
+    assert len([sync for sync in process.syncs if sync.kind == "step"]) == 21
+
+
+FORK = """
+import os, torch, torch_xla
+if os.fork() == 0:
+    x = torch.ones(3, device="xla") * 2
+    torch_xla.sync()
+    raise SystemExit(0)
+os.wait()
+x = torch.ones(4, device="xla") * 2
+torch_xla.sync()
+"""
+
+
+def test_fork_writes_two_files(run_program, tmp_path):
+    run_program(FORK, XLAGRAPH="1")
+    run = read_run(tmp_path / "xlagraph-run")
+    assert [len(process.syncs) for process in run.processes] == [1, 1]
+    for process in run.processes:
+        assert run.graph_text(process.graphs[0].digest)
+    assert len({process.record.pid for process in run.processes}) == 2
+
+
+SPAWN = """
+import torch, torch_xla
+def work(index):
+    x = torch.ones(3, device="xla") * 2
+    torch_xla.sync()
+if __name__ == "__main__":
+    torch_xla.launch(work)
+"""
+
+
+def test_launch(run_program, tmp_path):
+    program = tmp_path / "spawn.py"
+    program.write_text(SPAWN)
+    run_program(program, XLAGRAPH="1")
+    syncs = [sync for process in read_run(tmp_path / "xlagraph-run").processes
+             for sync in process.syncs]
+    assert [sync.outcome for sync in syncs if sync.outcome != "empty"] == ["compile"]
+
+
+def test_next_job_takes_the_next_folder(run_program, tmp_path):
+    for _ in range(2):
+        run_program("import torch, torch_xla; torch.ones(3, device='xla'); torch_xla.sync()",
+                    XLAGRAPH="1")
+    assert len(read_run(tmp_path / "xlagraph-run").processes) == 1
+    assert len(read_run(tmp_path / "xlagraph-run-2").processes) == 1
+
+
+def test_unwritable_folder_is_one_line(run_program, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = run_program(LOOP, "sys.exit(0)", XLAGRAPH="1", XLAGRAPH_DIR="file/folder")
+    assert done.stderr.count("xlagraph: ") == 1
+    assert "nothing is captured" in done.stderr
+    assert done.stdout.split()[-1] == "19"
+
+
+def test_unreadable_option_is_one_line(run_program):
+    done = run_program(LOOP, "sys.exit(0)", XLAGRAPH="1", XLAGRAPH_STEPS="soon")
+    assert "nothing is captured: XLAGRAPH_STEPS" in done.stderr
+
+
+def test_disk_full(run_program, tmp_path):
+    full = """
+import errno, os, xlagraph.run.writer as writer
+real, count = os.write, [0]
+def write(descriptor, data):
+    count[0] += 1
+    if count[0] > 8:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return real(descriptor, data)
+writer.os.write = write
+"""
+    done = run_program(full + LOOP, "sys.exit(0)", XLAGRAPH="1")
+    assert done.stdout.split()[-1] == "19"
+    assert done.stderr.count("No space left") == 1
+    assert read_run(tmp_path / "xlagraph-run").processes[0].syncs
+
+
+def test_bound_on_bytes(run_program, tmp_path):
+    run_program(LOOP.replace("20", "200"), "sys.exit(0)", XLAGRAPH="1", XLAGRAPH_MAX_BYTES="12K")
+    folder = tmp_path / "xlagraph-run"
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 16_000
+    (process,) = read_run(folder).processes
+    assert [note.what for note in process.notes] == ["limit", "dropped"]
+    assert len([sync for sync in process.syncs if sync.outcome == "compile"]) >= 5
+
+
+def test_ranks_option(run_program, tmp_path):
+    run_program(LOOP, "sys.exit(0)", XLAGRAPH="1", XLAGRAPH_RANKS="1-")
+    assert not list((tmp_path / "xlagraph-run").glob("records-*"))
+
+
+STABLE = """
+import pytest, torch, torch_xla
+
+def steps(history):
+    model = torch.nn.Linear(4, 4).to("xla")
+    for _ in range(5):
+        loss = model(torch.ones(2, 4).to("xla")).sum()
+        if history is not None:
+            history.append(loss * 1.5)
+            total = sum(history)
+        torch_xla.sync()
+
+@pytest.mark.xlagraph(max_graphs=1)
+def test_stable():
+    steps(None)
+
+@pytest.mark.xlagraph(max_graphs=1, after_step=2)
+def test_leak():
+    steps([])
+"""
+
+
+def test_pytest_marker(run_program, tmp_path):
+    (tmp_path / "test_training.py").write_text(STABLE)
+    done = run_program("import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
+                       "-p", "xlagraph.capture.pytest_plugin", "test_training.py", check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    assert "graphs ran after step 2, 1 allowed" in done.stdout
