@@ -1,0 +1,79 @@
+"""The ladder of digests on real graphs whose difference is known."""
+
+from __future__ import annotations
+
+import pytest
+from real_modules import graph
+
+from xlagraph.canon.form import canonical_lines, digest, ladder
+from xlagraph.canon.labels import Level
+from xlagraph.hlo import read_module
+
+
+def first_agreement(a: str, b: str) -> Level | None:
+    """The strictest level on which two graphs agree."""
+    for first, second in zip(ladder(graph(a)), ladder(graph(b)), strict=True):
+        if first.digest == second.digest:
+            return first.level
+    return None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "level"),
+    [
+        ("carry:D", "carry:F", Level.OUTPUT_ORDER),  # the same graph, 24 outputs moved
+        ("carry:A", "fixed:A", Level.NAMES),  # the same setup in both runs
+        ("carry:E", "carry:G", None),  # another bucket composition
+        ("fixed:D", "fixed:E", None),  # momentum buffers
+        ("carry:A", "carry:B", None),
+    ],
+)
+def test_the_first_agreement_names_the_difference(a: str, b: str, level: Level | None) -> None:
+    assert first_agreement(a, b) == level
+
+
+TEXT = """HloModule m
+
+ENTRY main {
+  p = f32[4]{0} parameter(0)
+  c = f32[] constant(%s)
+  b = f32[4]{0} broadcast(c), dimensions={}
+  a = f32[4]{0} add(p, b)
+  ROOT r = (f32[4]{0}) tuple(a)
+}
+"""
+
+
+def test_values_and_shapes_have_rungs_of_their_own() -> None:
+    two, three = read_module(TEXT % "2"), read_module(TEXT % "3")
+    wide = read_module((TEXT % "2").replace("f32[4]", "f32[8]"))
+    assert digest(two, Level.OUTPUT_ORDER) != digest(three, Level.OUTPUT_ORDER)
+    assert digest(two, Level.CONSTANT_VALUES) == digest(three, Level.CONSTANT_VALUES)
+    assert digest(two, Level.CONSTANT_VALUES) != digest(wide, Level.CONSTANT_VALUES)
+    assert digest(two, Level.SHAPES) == digest(wide, Level.SHAPES)
+
+
+def test_the_canonical_text_is_hlo_with_plain_numbers() -> None:
+    assert list(canonical_lines(read_module(TEXT % "2"), Level.PARAMETER_ORDER)) == [
+        "HloModule",
+        "ENTRY {",
+        "  %0 = f32[4]{0} parameter(0)",
+        "  %1 = f32[] constant(2)",
+        "  %2 = f32[4]{0} broadcast(%1), dimensions={}",
+        "  %3 = f32[4]{0} add(%0, %2)",
+        "  ROOT %4 = (f32[4]{0}) tuple(%3)",
+        "}",
+    ]
+
+
+def test_header_fields_count_while_positions_do() -> None:
+    plain = read_module(TEXT % "2")
+    donated = read_module((TEXT % "2").replace("m\n", "m, buffer_donor={ (0, {}) }\n", 1))
+    assert digest(plain, Level.DUPLICATE_CONSTANTS) != digest(donated, Level.DUPLICATE_CONSTANTS)
+
+
+def test_channel_numbers_and_metadata_do_not_count() -> None:
+    text = TEXT % "2"
+    one = text.replace("add(p, b)", 'add(p, b), channel_id=3, metadata={op_name="x"}')
+    other = text.replace("add(p, b)", 'add(p, b), channel_id=9, metadata={op_name="y"}')
+    assert digest(read_module(one), Level.NAMES) == digest(read_module(other), Level.NAMES)
