@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from xlagraph.report.model import Report, ReportOptions
 
 
-@click.command("report")
+@click.command(
+    epilog="A and B name modules as for `xlagraph diff`. Exit code: 0 written, 2 bad input."
+)
 @click.argument("inputs", nargs=-1, required=True, metavar="RUN | A B")
 @click.option(
     "-o",
@@ -26,17 +28,11 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.5),
     default=10.0,
     show_default=True,
-    help="Size up to which pair views of a run are put on the page; the page says what was cut.",
+    help="Size up to which a run's pair views go on the page; the page says what was left out.",
 )
-@click.option(
-    "--redact", is_flag=True, help="Replace paths, source and names by stable pseudonyms."
-)
-def command(inputs: tuple[str, ...], output: Path, max_mb: float, redact: bool) -> None:  # noqa: FBT001
-    """Writes a captured run, or two modules side by side, as one self-contained HTML page.
-
-    RUN is a run folder. A and B name modules: FILE, FILE:3, FOLDER:11, RUN:4f9b97 (see
-    `xlagraph diff --help`).
-    """
+@click.option("--redact", is_flag=True, help="Replace paths and names by stable pseudonyms.")
+def command(inputs: tuple[str, ...], *, output: Path, max_mb: float, redact: bool) -> None:
+    """Write a captured run, or two modules side by side, as one HTML page."""
     if len(inputs) > 2:
         raise click.UsageError("expected a run folder, or two modules")
     from xlagraph.report.model import ReportOptions
@@ -56,10 +52,11 @@ def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:
 
     if len(inputs) == 2:
         from xlagraph.cause import explain_modules
-        from xlagraph.hlo import load
+        from xlagraph.inputs import open_module
 
-        a, b = inputs
-        return pair_report(explain_modules(load(a), load(b)), (a, b), options)
+        a, b = open_module(inputs[0]), open_module(inputs[1])
+        explanation = explain_modules(a.module, b.module, a.context, b.context)
+        return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
     from xlagraph.cause.run_explain import explain_run
     from xlagraph.run.reader import read_run
 

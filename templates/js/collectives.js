@@ -32,7 +32,7 @@ function movesOf(buckets) {
 
 function bucketColumn(pair, side, buckets, chips) {
   const label = pair.labels[side];
-  const title = h("h3", {}, buckets.length ? `${label}: ${plural(buckets.length, "bucket")}` : `${label} has no bucket`);
+  const title = h("h2", {}, buckets.length ? `${label}: ${plural(buckets.length, "bucket")}` : `${label} has no bucket`);
   return h("div", {}, title, buckets.map((bucket, k) => h("section", { class: "bucket", "aria-label": `${label}, bucket ${k + 1}` },
     h("p", {}, `Bucket ${k + 1} · `, h("a", { href: address(pair, "i", side + bucket.at) }, bucket.opcode), ` · ${plural(bucket.tensors.length, "tensor")}, ${bucket.carried.filter(Boolean).length} carried`),
     h("ul", { class: "chips" }, bucket.tensors.map((tensor, position) => {

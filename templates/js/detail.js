@@ -7,7 +7,7 @@ class Detail {
   constructor(pair) {
     this.pair = pair;
     this.raw = false;
-    this.element = h("aside", { class: "detail", tabindex: "-1", "aria-label": "Details of the selected row" });
+    this.element = h("section", { class: "detail", tabindex: "-1", "aria-label": "Details of the selected row" });
     this.show(-1);
   }
 

@@ -2,6 +2,7 @@
 
 const OPERANDS_SHOWN = 6;
 const OVERSCAN = 12;
+const COMMON_SHOWN = 18; // characters of long common text kept on each side of a difference
 
 class List {
   constructor(pair, rows, { select, open }) {
@@ -81,7 +82,7 @@ class List {
     const { pair } = this;
     const status = pair.status[row];
     const [left, right] = this.raw ? this.rawSides(row) : this.sides(row);
-    const cause = pair.cause[row] >= 0 && pair.differs(row) ? `${pair.cause[row] + 1}` : "";
+    const cause = pair.cause[row] >= 0 && pair.differs(row) ? h("small", { "aria-hidden": "true" }, pair.cause[row] + 1) : "";
     return h("div", { class: `row ${STATUS[status]}`, role: "row" },
       h("div", { class: "gut", role: "gridcell", title: pair.describe(row) }, GLYPH[status], cause, h("span", { class: "sr" }, pair.describe(row))),
       h("div", { class: `side a${pair.a[row] < 0 ? " gap" : ""}`, role: "gridcell" }, left),
@@ -114,8 +115,8 @@ class List {
         return;
       }
       const [x, y] = piece.cls === "n" ? [[[piece.text, false]], [[other.text, false]]] : differingParts(piece.text, other.text);
-      out[0].push(h("span", { class: piece.cls }, marked(x)));
-      out[1].push(h("span", { class: piece.cls }, marked(y)));
+      out[0].push(h("span", { class: piece.cls }, marked(squeezed(x))));
+      out[1].push(h("span", { class: piece.cls }, marked(squeezed(y))));
     });
     return out;
   }
@@ -151,21 +152,36 @@ function pieces(module, i) {
   const attributes = module.attributes(i);
   return [
     { cls: "n", text: module.name(i) },
-    { cls: "s", text: "  " + cut(module.shape(i), 300) },
+    { cls: "s", text: "  " + cut(module.shape(i), 4000) },
     { cls: "o", text: "  " + module.opcode(i) },
-    { cls: "p", text: payload === null ? null : `(${cut(payload, 200)})`, names: operands.slice(0, OPERANDS_SHOWN).map((o) => module.name(o)), more: operands.length - OPERANDS_SHOWN },
-    { cls: "t", text: attributes ? "  " + cut(attributes, 500) : "" },
+    { cls: "p", text: payload === null ? null : `(${cut(payload, 200)})`, names: operands.map((o) => () => module.name(o)) },
+    { cls: "t", text: attributes ? "  " + cut(attributes, 4000) : "" },
   ];
 }
 
-function plain(piece) {
-  return piece.cls === "p" ? operandList(piece, new Set()) : h("span", { class: piece.cls }, piece.text);
+// Long stretches that both sides share are cut, so that the difference itself is in view.
+function squeezed(list) {
+  if (!list.some(([, differs]) => differs)) return list;
+  return list.map(([text, differs], k) => {
+    if (differs || text.length < 3 * COMMON_SHOWN) return [text, differs];
+    const head = k === 0 ? text.slice(0, 6) : text.slice(0, COMMON_SHOWN);
+    const tail = k === list.length - 1 ? "" : text.slice(-COMMON_SHOWN);
+    return [`${head}…${tail}`, false];
+  });
 }
 
+function plain(piece) {
+  return piece.cls === "p" ? operandList(piece, new Set()) : h("span", { class: piece.cls }, cut(piece.text, 300));
+}
+
+// The operands, or around the first that differs where there are too many.
 function operandList(piece, differing) {
   if (piece.text !== null) return h("span", { class: "p" }, piece.text);
-  const out = ["("];
-  piece.names.forEach((name, k) => out.push(k ? ", " : "", differing.has(k) ? h("mark", {}, name) : name));
-  if (piece.more > 0) out.push(` and ${piece.more} more`);
+  const total = piece.names.length;
+  const first = total > OPERANDS_SHOWN && differing.size ? Math.max(0, Math.min(...differing) - 1) : 0;
+  const last = Math.min(total, first + OPERANDS_SHOWN);
+  const out = [first ? `(… ${first} more, ` : "("];
+  for (let k = first; k < last; k++) out.push(k > first ? ", " : "", differing.has(k) ? h("mark", {}, piece.names[k]()) : piece.names[k]());
+  if (last < total) out.push(`, … ${total - last} more`);
   return h("span", { class: "p" }, out, ")");
 }

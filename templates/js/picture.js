@@ -40,7 +40,7 @@ function node(pair, side, i, at, self) {
     svg("text", { x: at.x + 6, y: at.y + 14 }, cut(module.opcode(i), 15)),
     svg("text", { x: at.x + 6, y: at.y + 28 }, cut(module.shape(i).replace(/\{[^}]*\}/g, ""), 15)),
     svg("title", {}, cut(module.name(i), 200)));
-  return svg("a", { href: address(pair, "i", side + i), "aria-label": cut(`${module.name(i)}, ${module.opcode(i)}`, 200) }, box);
+  return svg("a", { href: address(pair, "i", side + i) }, box);
 }
 
 function edge(from, to) {

@@ -74,14 +74,14 @@ function causesPanel(pair) {
     h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, cause.title)),
     h("p", { class: "fix" }, h("span", { class: "tag" }, "Fix"), " ", cause.fix),
     h("p", { class: "proof" },
-      h("span", { class: "code" }, cause.kind), `explains ${Math.round(cause.share * 100)}% of what differs`,
+      h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
       h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),
       cause.expected ? "expected: warm-up" : "",
       h("a", { href: address(pair, "i", `cause${k + 1}`) }, "Show its instructions")),
     h("ul", { class: "evidence" },
       cause.evidence.map(([text, links, more, sources]) => h("li", {}, text,
         sources.map((source) => h("span", { class: "code source" }, source)),
-        links.map(([label, href]) => h("a", { class: "cite", href }, citedName(pair, label))),
+        links.map(([label, href]) => h("a", { class: "cite", href }, label)),
         more ? h("span", { class: "meta" }, ` and ${more.toLocaleString("en")} more`) : "")),
       h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: ${cause.proof}.`))));
   const left = pair.data.unexplainedA.length + pair.data.unexplainedB.length;
@@ -90,7 +90,7 @@ function causesPanel(pair) {
     left ? h("p", { class: "empty" }, h("strong", {}, `${plural(left, "instruction")} unexplained. `), h("a", { href: address(pair, "i", "cause0") }, "Show them")) : ""));
 }
 
-function citedName(pair, label) {
-  const side = label[0];
-  return `${pair.labels[side]}: ${cut(pair.modules[side].name(Number(label.slice(1))), 60)}`;
+function percent(share) {
+  if (share < 0.01) return "under 1%";
+  return `${Math.floor(share * 100)}%`;
 }

@@ -9,17 +9,17 @@ from xlagraph.cause.context import context_of
 from xlagraph.cause.model import Context
 from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
-from xlagraph.report.names import PlainNames
 from xlagraph.report.pack import pack
-from xlagraph.report.pair_page import noise_in_words, pair_data
-from xlagraph.report.run_page import group_cards, run_data, timeline
+from xlagraph.report.pair_page import pair_data
+from xlagraph.report.run_page import group_cards, run_data, run_verdict, timeline
+from xlagraph.report.vocabulary import names_for
+from xlagraph.report.wording import PairWording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from xlagraph.cause.model import Explanation
     from xlagraph.cause.run_model import GraphNode, RunExplanation
-    from xlagraph.graph import Module, SourceFrame
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Run
 
@@ -28,14 +28,17 @@ PAGE_BYTES = 200_000
 
 
 def pair_report(
-    explanation: Explanation, specs: tuple[str, str], options: ReportOptions | None = None
+    explanation: Explanation,
+    specs: tuple[str, str],
+    contexts: tuple[Context, Context] = (Context(), Context()),
+    options: ReportOptions | None = None,
 ) -> Report:
     """The report of two modules that `specs` named on the command line."""
     options = options or ReportOptions()
     diff = explanation.diff
-    names = _names(options, None, (diff.a, diff.b))
-    pair = pair_data(explanation, names, identifier="B", labels=("A", "B"), modules=("A", "B"))
-    shown = [names.module(PurePath(spec).name or spec) for spec in specs]
+    names = names_for(options, (diff.a, diff.b), contexts=contexts)
+    pair = pair_data(PairWording(names, explanation, ("A", "B"), "B"), ("A", "B"), contexts)
+    shown = [names.input(PurePath(spec).name or spec) for spec in specs]
     blobs = {
         "pair-B": pack(pair.to_json()),
         "module-A": pack(module_data(diff.a, names).to_json()),
@@ -44,7 +47,8 @@ def pair_report(
     cards = tuple(cause.card for cause in pair.causes)
     return Report(
         title=f"{shown[0]} → {shown[1]}",
-        subtitle=f"A is {shown[0]}, B is {shown[1]}",
+        subtitle=f"A is {shown[0]}, B is {shown[1]}; set aside as noise: "
+        + (", ".join(pair.noise) or "nothing"),
         verdict=pair.verdict,
         lost_seconds=None,
         stable=diff.same,
@@ -61,23 +65,21 @@ def pair_report(
 
 def _pair_facts(explanation: Explanation) -> tuple[Fact, ...]:
     diff = explanation.diff
-    facts = [
+    return (
         Fact(f"{len(diff.a):,}", "instructions in A"),
         Fact(f"{len(diff.b):,}", "instructions in B"),
         Fact(f"{len(diff.changes):,}", "changed"),
         Fact(f"{len(diff.removed):,}", "only in A"),
         Fact(f"{len(diff.added):,}", "only in B"),
-        Fact(f"{explanation.unexplained_share:.0%}", "unexplained"),
-    ]
-    noise = noise_in_words(diff.noise)
-    return (*facts, Fact(noise[0], "set aside") if noise else Fact("nothing", "set aside"))
+        Fact(f"{len(explanation.unexplained_a) + len(explanation.unexplained_b):,}", "unexplained"),
+    )
 
 
 def run_report(explained: RunExplanation, options: ReportOptions | None = None) -> Report:
     """The report of a captured run."""
     options = options or ReportOptions()
     modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
-    names = _names(options, explained.run, modules)
+    names = names_for(options, modules, explained.run)
     blobs, heads, cuts = _pairs(explained, names, options)
     kept = frozenset(head.identifier for head in heads)
     data = run_data(explained, names, kept)
@@ -87,9 +89,9 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
     return Report(
-        title=names.module(explained.run.path.resolve().name),
+        title=names.input(explained.run.path.resolve().name),
         subtitle=_command(explained.run, names),
-        verdict=names.text(explained.verdict),
+        verdict=run_verdict(explained, names),
         lost_seconds=sum(card.seconds or 0.0 for card in problems),
         stable=not problems,
         facts=_run_facts(explained),
@@ -101,33 +103,6 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
         cuts=tuple(cuts),
         redacted=options.redact,
     )
-
-
-def _names(options: ReportOptions, run: Run | None, modules: Iterable[Module]) -> Names:
-    sources = list(_run_files(run)) if run else []
-    for module in modules:
-        sources += {frame.file for frame in _frames(module)}
-    return PlainNames(sources)
-
-
-def _run_files(run: Run) -> Iterator[str]:
-    for process in run.processes:
-        yield from process.record.argv[:1]
-        for sync in process.syncs:
-            for frame in sync.call_site:
-                yield frame.file
-            for tensor in sync.live_tensors:
-                for frame in tensor.created:
-                    yield frame.file
-
-
-def _frames(module: Module) -> Iterator[SourceFrame]:
-    seen = set()
-    for i, attributes in enumerate(module.attributes):
-        if attributes.metadata and attributes.metadata not in seen:
-            seen.add(attributes.metadata)
-            metadata = module.metadata(i)
-            yield from metadata.frames if metadata else ()
 
 
 def _explanations(explained: RunExplanation) -> Iterator[Explanation]:
@@ -209,16 +184,11 @@ def _pack_pair(
     """A pair with those of its two modules that the page does not have yet."""
     explanation = node.explanation
     assert explanation is not None
+    labels = (parent.letter, node.letter)
     pair = pair_data(
-        explanation,
-        names,
-        identifier=node.letter,
-        labels=(parent.letter, node.letter),
-        modules=(parent.letter, node.letter),
-        contexts=(
-            contexts.get(parent.digest, Context()),
-            contexts.get(node.digest, Context()),
-        ),
+        PairWording(names, explanation, labels, node.letter),
+        labels,
+        (contexts.get(parent.digest, Context()), contexts.get(node.digest, Context())),
     )
     packed = {f"pair-{node.letter}": pack(pair.to_json())}
     sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))

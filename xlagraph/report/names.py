@@ -33,7 +33,10 @@ class Names(Protocol):
         """A parameter, buffer, gradient or other tensor; a shape stays a shape."""
 
     def module(self, name: str) -> str:
-        """An HLO module, a run folder or a file given on the command line."""
+        """An HLO module."""
+
+    def input(self, name: str) -> str:
+        """A file or folder that the user gave."""
 
     def computation(self, name: str) -> str:
         """A computation of a module."""
@@ -49,6 +52,9 @@ class Names(Protocol):
 
     def text(self, text: str) -> str:
         """A sentence that may cite any of these."""
+
+    def detail(self, text: str) -> str:
+        """The free part of a note."""
 
 
 class PlainNames:
@@ -70,6 +76,10 @@ class PlainNames:
         return visible(name)
 
     def module(self, name: str) -> str:
+        """The name itself."""
+        return visible(name)
+
+    def input(self, name: str) -> str:
         """The name itself."""
         return visible(name)
 
@@ -95,6 +105,10 @@ class PlainNames:
         if self._prefix:
             text = text.replace(self._prefix, "")
         return visible(text)
+
+    def detail(self, text: str) -> str:
+        """The sentence with its paths cut."""
+        return self.text(text)
 
 
 def visible(text: str) -> str:

@@ -16,11 +16,12 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
+from xlagraph.report.wording import PairWording, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xlagraph.cause.model import BucketRow, Cause, Evidence, Explanation
+    from xlagraph.cause.model import BucketRow, Cause, Evidence
     from xlagraph.diff.changes import Diff, Noise, Slot
     from xlagraph.report.moves import Place
     from xlagraph.report.names import Names
@@ -32,23 +33,20 @@ MAX_LINKS = 6
 
 
 def pair_data(
-    explanation: Explanation,
-    names: Names,
-    *,
-    identifier: str,
-    labels: tuple[str, str],
+    wording: PairWording,
     modules: tuple[str, str],
     contexts: tuple[Context, Context] = (Context(), Context()),
 ) -> PairData:
     """The two modules of an explanation, aligned, with what differs and why."""
+    explanation, names = wording.explanation, wording.names
     diff = explanation.diff
     to_b, to_a = bucket_partners(explanation)
     return PairData(
-        identifier=identifier,
-        title=f"{labels[0]} → {labels[1]}",
-        labels=labels,
+        identifier=wording.identifier,
+        title=" → ".join(wording.labels),
+        labels=wording.labels,
         modules=modules,
-        verdict=names.text(explanation.verdict),
+        verdict=wording.verdict(),
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),
@@ -59,7 +57,7 @@ def pair_data(
         dead_b=_dead(diff.match.b.live),
         causes=tuple(
             PairCause(
-                cause_card(cause, names, identifier, anchor=f"cause-{identifier}-{k}"),
+                cause_card(cause, wording, anchor=f"cause-{k + 1}"),
                 tuple(sorted(cause.a)),
                 tuple(sorted(cause.b)),
             )
@@ -78,46 +76,39 @@ def pair_data(
 
 def cause_card(
     cause: Cause,
-    names: Names,
-    pair: str,
+    wording: PairWording,
     *,
     anchor: str,
-    title: str = "",
     seconds: float | None = None,
     compiles: int = 0,
     graphs: tuple[str, ...] = (),
 ) -> CauseCard:
-    """A cause under the report's names; evidence links into the pair, if there is one."""
+    """A cause under the report's names; evidence links into the pair, if it is shown."""
     return CauseCard(
         anchor=anchor,
         kind=cause.kind,
-        title=sentence(names.text(title or cause.title)),
-        evidence=tuple(_evidence(e, names, pair) for e in cause.evidence),
-        fix=sentence(names.text(cause.fix)),
+        title=wording.title(cause),
+        evidence=tuple(_evidence(e, wording) for e in cause.evidence),
+        fix=sentence(wording.text(cause.fix)),
         share=cause.share,
         proved=cause.proved,
-        proof=names.text(cause.proof),
+        proof=wording.text(cause.proof),
         expected=cause.expected,
         seconds=seconds,
         compiles=compiles,
         graphs=graphs,
-        pair=pair,
+        pair=wording.identifier,
     )
 
 
-def sentence(text: str) -> str:
-    """The text with a capital first letter."""
-    return text[:1].upper() + text[1:]
-
-
-def _evidence(evidence: Evidence, names: Names, pair: str) -> EvidenceLine:
+def _evidence(evidence: Evidence, wording: PairWording) -> EvidenceLine:
     cited = [("a", i) for i in evidence.a] + [("b", i) for i in evidence.b]
-    links = cited[:MAX_LINKS] if pair else []
+    links = cited[:MAX_LINKS] if wording.identifier else []
     return EvidenceLine(
-        text=names.text(evidence.text),
-        links=tuple((f"{side}{i}", f"#/pair/{pair}/i/{side}{i}") for side, i in links),
+        text=wording.text(evidence.text),
+        links=tuple(wording.link(side, i) for side, i in links),
         more=len(cited) - len(links),
-        sources=tuple(names.text(source) for source in evidence.sources),
+        sources=tuple(wording.names.text(source) for source in evidence.sources),
     )
 
 

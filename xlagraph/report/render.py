@@ -63,7 +63,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["seconds"] = seconds
-    environment.filters["percent"] = lambda share: f"{share:.0%}"
+    environment.filters["percent"] = percent
     return environment
 
 
@@ -76,6 +76,11 @@ def seconds(value: float) -> str:
     if value < 3600:
         return f"{value / 60:.1f} min"
     return f"{value / 3600:.1f} h"
+
+
+def percent(share: float) -> str:
+    """A share that is neither rounded up to all nor down to nothing."""
+    return "under 1%" if 0 < share < 0.01 else f"{int(share * 100 + 1e-9)}%"
 
 
 @cache

@@ -12,11 +12,13 @@ from xlagraph.report.model import (
     RunData,
     Timeline,
 )
-from xlagraph.report.pair_page import cause_card, sentence
+from xlagraph.report.pair_page import cause_card
+from xlagraph.report.wording import PairWording, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from xlagraph.cause.model import Cause
     from xlagraph.cause.run_model import CauseGroup, GraphNode, RunExplanation
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Process
@@ -32,7 +34,7 @@ def run_data(explained: RunExplanation, names: Names, pairs: frozenset[str]) -> 
     """The overview of a run; `pairs` names the pair views that the report has."""
     rows, cut = _compile_rows(explained, names)
     notes = {
-        names.text(f"{note.what}: {note.detail}" if note.detail else note.what)
+        ": ".join(part for part in (names.text(note.what), names.detail(note.detail)) if part)
         for process in explained.run.processes
         for note in process.notes
     }
@@ -79,8 +81,7 @@ def _graph_row(
     names: Names,
     pairs: frozenset[str],
 ) -> GraphRow:
-    explanation = node.explanation
-    summary = sentence(names.text(explanation.verdict)) if explanation else "First of its kind."
+    wording = _wording(node, letters, names, pairs)
     return GraphRow(
         letter=node.letter,
         colour=colour_of(position),
@@ -95,10 +96,40 @@ def _graph_row(
         compiles=node.compiles,
         hits=node.hits,
         seconds=node.compile_seconds,
-        summary=summary,
+        summary=wording.verdict() if wording else "First of its kind.",
         warm_up=node.warm_up,
         pair=node.letter if node.letter in pairs else "",
     )
+
+
+def _wording(
+    node: GraphNode, letters: dict[str, str], names: Names, pairs: frozenset[str]
+) -> PairWording | None:
+    """How to speak of a graph and the one before it."""
+    if node.explanation is None:
+        return None
+    labels = (letters.get(node.nearest, "A"), node.letter)
+    shown = node.letter if node.letter in pairs else ""
+    return PairWording(names, node.explanation, labels, shown)
+
+
+def run_verdict(explained: RunExplanation, names: Names) -> str:
+    """The verdict over the run, which repeats the title of the costliest cause."""
+    letters = {node.digest: node.letter for node in explained.graphs}
+    cause = explained.groups[0].cause if explained.groups else None
+    node = _bearer(explained.graphs, cause) if cause else None
+    wording = _wording(node, letters, names, frozenset()) if node else None
+    if wording is None or cause is None:
+        return names.text(explained.verdict)
+    return wording.within(explained.verdict, (cause,))
+
+
+def _bearer(nodes: Iterable[GraphNode], cause: Cause) -> GraphNode | None:
+    """The graph whose explanation holds the cause itself."""
+    for node in nodes:
+        if node.explanation and any(known is cause for known in node.explanation.causes):
+            return node
+    return None
 
 
 def group_cards(
@@ -119,36 +150,35 @@ def _group_card(
     pairs: frozenset[str],
 ) -> CauseCard:
     members = [nodes[digest] for digest in group.graphs]
-    letters = tuple(node.letter for node in members)
+    graphs = tuple(node.letter for node in members)
     anchor = f"cause-{position + 1}"
-    if group.cause is None:
-        return CauseCard(
+    bearer = _bearer(members, group.cause) if group.cause else None
+    letters = {digest: node.letter for digest, node in nodes.items()}
+    wording = _wording(bearer, letters, names, pairs) if bearer else None
+    if group.cause is not None and wording is not None:
+        return cause_card(
+            group.cause,
+            wording,
             anchor=anchor,
-            kind=group.kind,
-            title=sentence(names.text(group.title)),
-            evidence=(),
-            fix="",
-            share=None,
-            proved=group.proved,
-            proof="",
-            expected=group.expected,
             seconds=group.seconds,
             compiles=group.compiles,
-            graphs=letters,
-            pair=next((x for x in letters if x in pairs), "") if not group.expected else "",
+            graphs=graphs,
         )
-    main = next(
-        (n for n in members if n.explanation and group.cause in n.explanation.causes), members[0]
-    )
-    return cause_card(
-        group.cause,
-        names,
-        main.letter if main.letter in pairs else "",
+    shown = [letter for letter in graphs if letter in pairs]
+    return CauseCard(
         anchor=anchor,
-        title=group.title,
+        kind=group.kind,
+        title=sentence(names.text(group.title)),
+        evidence=(),
+        fix="",
+        share=None,
+        proved=group.proved,
+        proof="",
+        expected=group.expected,
         seconds=group.seconds,
         compiles=group.compiles,
-        graphs=letters,
+        graphs=graphs,
+        pair=shown[0] if shown and not group.expected else "",
     )
 
 

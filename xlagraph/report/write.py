@@ -30,8 +30,9 @@ def write_whole(path: Path, text: str) -> None:
         part.chmod(0o666 & ~_umask())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise WriteError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -1,0 +1,267 @@
+"""Reports of real runs in a real browser: links, search, filters, keys, hostile texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import axe_core_python
+import pytest
+from report_inputs import LONG, explained, explained_pair, hostile_pair, small_pair, wide_run
+from selenium.webdriver.common.keys import Keys
+
+from xlagraph.report.build import pair_report, run_report
+from xlagraph.report.model import ReportOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from report_browser import Browser
+
+pytestmark = pytest.mark.chromium
+
+AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
+VIEWS = ("#/", "#/pair/E/i/b905", "#/pair/E/io", "#/pair/G/collectives", "#/pair/E/causes")
+
+
+@pytest.fixture(autouse=True)
+def _no_complaints(browser: Browser) -> Iterator[None]:
+    yield
+    assert browser.complaints() == []
+    browser.resize(1440)
+    browser.scheme("light")
+
+
+def _carry(browser: Browser, address: str = "#/") -> None:
+    browser.open(run_report(explained("carry")), address)
+
+
+def _search(browser: Browser, words: str) -> None:
+    field = browser.one("input[type=search]")
+    field.clear()
+    field.send_keys(words)
+
+
+def _choose(browser: Browser, label: str, value: str) -> None:
+    browser.run(
+        "const e = document.querySelector(`select[aria-label='${arguments[0]}']`);"
+        "e.value = arguments[1]; e.dispatchEvent(new Event('change'))",
+        label,
+        value,
+    )
+
+
+def test_the_overview_says_it_first(browser: Browser) -> None:
+    _carry(browser)
+    assert "beyond warm-up" in browser.text("h1")
+    assert browser.all("#timeline svg path.compiles")
+    assert len(browser.all(".card:not(.expected)")) == 2
+    letters = [e.text for e in browser.all(".lineage .letter")]
+    assert sorted(letters) == list("ABCDEFG")
+
+
+def test_a_stable_run_has_nothing_to_fix(browser: Browser) -> None:
+    browser.open(run_report(explained("fixed")))
+    assert "Nothing to fix" in browser.text("#overview .empty")
+    assert not browser.all(".card:not(.expected)")
+    assert browser.all(".card.expected")
+
+
+def test_links_go_where_they_say(browser: Browser) -> None:
+    _carry(browser)
+    browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    cite = browser.all(".cite")[0]
+    name = cite.text.partition(": ")[2]
+    cite.click()
+    browser.until(lambda: browser.all(".row[aria-selected=true]"))
+    assert name in browser.text(".row[aria-selected=true]")
+    assert name in browser.text(".detail")
+    operand = browser.all(".detail ol a")[0]
+    goal, name = operand.get_attribute("href"), operand.text
+    operand.click()
+    browser.until(lambda: f"{name} " in browser.text(".row[aria-selected=true]") + " ")
+    assert goal is not None
+    assert goal.endswith(browser.address)
+
+
+def test_back_returns_to_the_row_and_to_the_overview(browser: Browser) -> None:
+    _carry(browser)
+    browser.go("#/pair/E/i/b905")
+    browser.go("#/pair/E/io")
+    browser.driver.back()
+    browser.until(lambda: browser.all(".row[aria-selected=true]"))
+    assert browser.address == "#/pair/E/i/b905"
+    browser.driver.back()
+    browser.until(lambda: browser.one("#overview").is_displayed())
+
+
+def test_a_deep_link_opens_folds_and_called_computations(browser: Browser) -> None:
+    _carry(browser, "#/pair/E/i/a1")
+    assert browser.all(".row[aria-selected=true]")
+    diff = explained_pair("carry:D", "carry:E").diff
+    user = next(iter(diff.b.callees))
+    browser.go(f"#/pair/E/i/b{user}")
+    callee = diff.b.computations[diff.b.callees[user][0]]
+    browser.until(lambda: callee.name in browser.text(".detail"))
+    link = next(e for e in browser.all(".detail a") if e.text == callee.name)
+    link.click()
+    browser.until(lambda: diff.b.names[callee.start] in browser.text(".row[aria-selected=true]"))
+
+
+def test_search_and_filters(browser: Browser) -> None:
+    _carry(browser, "#/pair/E")
+    diff = explained_pair("carry:D", "carry:E").diff
+    scattered = sum(opcode == "reduce-scatter" for opcode in diff.b.opcodes)
+    _search(browser, "op:reduce-scatter")
+    assert browser.text(".count") == f"{scattered} matches"
+    assert len(browser.all(".row")) == scattered
+    _search(browser, "op:reduce-scatter name:nowhere")
+    assert browser.text(".count") == "0 matches"
+    browser.escape()
+    assert browser.text(".count") == "501 differences"
+    _choose(browser, "Kind of row", "added")
+    assert browser.text(".count") == f"{len(diff.added)} matches"
+    _choose(browser, "Cause", "0")
+    assert int(browser.text(".count").split()[0].replace(",", "")) <= len(diff.added)
+    _choose(browser, "Cause", "none")
+    assert browser.text(".count") == "0 matches"
+
+
+def test_the_difference_itself_is_marked(browser: Browser) -> None:
+    browser.open(pair_report(small_pair(), ("a.hlo", "b.hlo")), "#/pair/B/i/a4")
+    marks = [e.text for e in browser.all(".row[aria-selected=true] mark")]
+    assert marks == ["1", "2"]
+    assert [e.text for e in browser.all(".detail mark")] == ["1", "2"]
+    assert browser.all(".row.added")
+    browser.press("r")
+    assert "%c = f32[] constant(1)" in browser.text(".row[aria-selected=true]")
+    assert "%c = f32[] constant(1)" in browser.text(".detail pre")
+
+
+def test_source_and_frames_are_beside(browser: Browser) -> None:
+    browser.open(pair_report(small_pair(), ("a.hlo", "b.hlo")), "#/pair/B/i/a6")
+    assert "t.py:3" in browser.text(".detail")
+    assert "/src/app" not in browser.text("body")
+    browser.open(pair_report(small_pair(), ("a", "b"), options=ReportOptions(redact=True)))
+    assert "t.py" not in browser.text("body")
+
+
+def test_keys(browser: Browser) -> None:
+    _carry(browser)
+    browser.press("?")
+    assert browser.one("#help").is_displayed()
+    browser.escape()
+    assert not browser.one("#help").is_displayed()
+    browser.go("#/pair/E")
+    browser.press("n")
+    assert browser.all(".row[aria-selected=true]:is(.changed, .added, .removed)")
+    first = browser.address
+    browser.press("n", "p")
+    assert browser.address == first
+    browser.press("j")
+    assert browser.address != first
+    folded = browser.run("return document.querySelector('.list').scrollHeight")
+    browser.press("f")
+    assert browser.run("return document.querySelector('.list').scrollHeight") > folded
+    browser.press("2")
+    browser.until(lambda: browser.address == "#/pair/E/io")
+    browser.press("1")
+    browser.until(lambda: browser.all(".tools"))
+    browser.press("/")
+    browser.press("o")
+    assert browser.run("return document.querySelector('input[type=search]').value") == "o"
+    browser.escape()
+    browser.press("t")
+    assert browser.run("return document.documentElement.dataset.theme") == "dark"
+    browser.press("o")
+    browser.until(lambda: browser.one("#overview").is_displayed())
+
+
+def test_a_fold_opens_by_click_and_by_key(browser: Browser) -> None:
+    _carry(browser, "#/pair/E")
+    before = len(browser.all(".fold"))
+    browser.all(".fold")[0].click()
+    assert browser.all(".row:is(.same, .aside)")
+    assert len(browser.all(".fold")) < before
+    browser.run(
+        "document.querySelector('.list').focus(); document.querySelector('.list').scrollTop = 0"
+    )
+    browser.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert browser.all("[aria-selected=true]")
+
+
+def test_tables_follow_the_match(browser: Browser) -> None:
+    _carry(browser, "#/pair/E/io")
+    diff = explained_pair("carry:D", "carry:E").diff
+    rows = [e.text for e in browser.all(".map tr.added")]
+    new = [s for s in (*diff.parameters, *diff.outputs) if s.a is None]
+    assert len(rows) == len(new)
+    assert "waiting gradient" in rows[0]
+    browser.all(".map a")[0].click()
+    browser.until(lambda: browser.all(".row[aria-selected=true]"))
+
+
+def test_buckets_and_their_tensors(browser: Browser) -> None:
+    _carry(browser, "#/pair/G/collectives")
+    explanation = explained_pair("carry:E", "carry:G")
+    assert len(browser.all(".bucket")) == len(explanation.buckets_a) + len(explanation.buckets_b)
+    carried = sum(sum(row.carried) for row in (*explanation.buckets_a, *explanation.buckets_b))
+    assert len(browser.all(".bucket .chip.carried")) == carried
+    assert browser.all(".chip.alone-b")
+
+
+def test_hostile_texts_stay_texts(browser: Browser) -> None:
+    browser.open(pair_report(hostile_pair(), ("<script>a", "b")))
+    for address in ("#/pair/B/i/b8", "#/pair/B/i/a6", "#/pair/B/io", "#/pair/B/causes"):
+        browser.go(address)
+    assert browser.run("return window.owned") is None
+    assert browser.run("return document.images.length") == 0
+    last = next(i for i, o in enumerate(hostile_pair().diff.b.opcodes) if o == "subtract")
+    browser.go(f"#/pair/B/i/b{last}")
+    assert len(browser.text(".row[aria-selected=true]")) < 10_000
+    button = next(e for e in browser.all(".detail button") if "1,000,0" in e.text)
+    button.click()
+    assert LONG in browser.text(".detail")
+
+
+def test_a_wide_run_is_usable(browser: Browser) -> None:
+    browser.open(run_report(wide_run(32, 500)))
+    browser.until(lambda: browser.all("#timeline svg"))
+    assert browser.run("return document.querySelectorAll('#timeline *').length") < 1000
+    picture = browser.one("#timeline svg")
+    browser.run("arguments[0].focus()", picture)
+    browser.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
+    assert browser.text("#live").startswith("Step 0, rank 1: compiled graph A")
+
+
+def test_the_timeline_leads_to_the_pair(browser: Browser) -> None:
+    _carry(browser)
+    browser.until(lambda: browser.all("#timeline svg"))
+    browser.run("arguments[0].focus()", browser.one("#timeline svg"))
+    browser.press(*[Keys.ARROW_RIGHT] * 10, Keys.ENTER)
+    browser.until(lambda: browser.address == "#/pair/E")
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, scheme: str, width: int) -> None:
+    browser.resize(width)
+    browser.scheme(scheme)
+    _carry(browser)
+    browser.run(AXE.read_text())
+    for view in VIEWS:
+        browser.go(view)
+        browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+        found = browser.driver.execute_async_script(
+            "const done = arguments[0]; axe.run(document).then(r => done(r.violations.map("
+            "v => [v.id, v.impact, v.nodes[0].html, v.nodes[0].failureSummary])))"
+        )
+        assert not found, f"{view}: {json.dumps(found, indent=1)}"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_hangs_over_a_narrow_screen(browser: Browser, view: str) -> None:
+    browser.resize(390)
+    _carry(browser, view)
+    assert browser.run("return document.documentElement.scrollWidth") <= 390

@@ -1,0 +1,87 @@
+"""The data of a report: golden files for its columns, figures and rows; the cut for size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from golden import check
+from report_inputs import explained, small_pair, wide_run
+
+from xlagraph.report.build import pair_report, run_report
+from xlagraph.report.model import ReportOptions, deltas
+from xlagraph.report.pack import pack, unpack
+from xlagraph.report.run_page import MAX_COMPILE_ROWS, ranges
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def _lines(value: Any) -> str:
+    """JSON with one entry a line, so that a change shows where it is."""
+    if isinstance(value, dict):
+        parts = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in value.items())
+        return "{\n" + ",\n".join(parts) + "\n}"
+    return json.dumps(value)
+
+
+def test_a_module_in_columns() -> None:
+    report = pair_report(small_pair(), ("a.hlo", "b.hlo"))
+    check(_lines(unpack(report.blobs["module-B"])), GOLDEN / "module.json")
+
+
+def test_a_pair_in_rows() -> None:
+    data = unpack(pair_report(small_pair(), ("a.hlo", "b.hlo")).blobs["pair-B"])
+    for worded in ("causes", "verdict"):  # the explanation's own tests see to its words
+        del data[worded]
+    check(_lines(data), GOLDEN / "pair.json")
+
+
+def test_a_timeline_in_columns() -> None:
+    report = run_report(explained("carry"))
+    check(_lines(unpack(report.blobs["timeline"])), GOLDEN / "timeline.json")
+
+
+def test_graphs_and_compiles_of_a_run() -> None:
+    report = run_report(explained("carry"))
+    assert report.run is not None
+    rows = [{**asdict(row), "summary": ""} for row in report.run.graphs]
+    rows += [asdict(row) for row in report.run.compiles]
+    check("\n".join(json.dumps(row) for row in rows), GOLDEN / "run.jsonl")
+
+
+def test_a_stable_run_has_lost_nothing() -> None:
+    report = run_report(explained("fixed"))
+    assert report.stable
+    assert report.lost_seconds == 0
+    assert not report.causes
+    assert report.warm_up
+
+
+def test_what_does_not_fit_is_said() -> None:
+    everything = run_report(explained("carry"))
+    assert not everything.cuts
+    small = run_report(explained("carry"), ReportOptions(max_bytes=0))
+    assert not small.pairs
+    assert len(small.cuts) == 1
+    for head in everything.pairs:
+        assert head.title in small.cuts[0]
+    assert not any(card.pair for card in small.causes)
+
+
+def test_a_wide_run_shares_one_list_of_compiles() -> None:
+    report = run_report(wide_run(32, 500))
+    assert report.run is not None
+    assert len(report.run.timeline.ranks) == 32
+    assert len(report.run.timeline.steps) == 500
+    assert len(report.run.compiles) <= MAX_COMPILE_ROWS
+    assert {row.ranks for row in report.run.compiles} == {"0-31"}
+    assert sum(len(text) for text in report.blobs.values()) < 1_000_000
+
+
+def test_helpers() -> None:
+    assert ranges([3, 1, 2, 7, 7]) == "1-3, 7"
+    assert deltas((5, 7, 4)) == [5, 2, -3]
+    assert deltas(()) == []
+    assert unpack(pack({"a": ["</script>", "\u2028"]})) == {"a": ["</script>", "\u2028"]}

@@ -1,0 +1,99 @@
+"""How a report names things: paths cut, invisible characters shown, pseudonyms."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.report.names import PlainNames, shared_folder, visible
+from xlagraph.report.redact import RedactedNames, tensor_core
+from xlagraph.report.wording import PairWording
+
+
+@pytest.mark.parametrize(
+    ("files", "folder"),
+    [
+        (["/home/me/app/train.py", "/home/me/app/lib/model.py"], "/home/me/app/"),
+        (["/home/me/train.py", "/venv/site-packages/torch/nn.py"], "/home/me/"),
+        (["/a/x.py", "/b/y.py"], ""),
+        (["train.py"], ""),
+        ([], ""),
+    ],
+)
+def test_the_folder_that_the_program_shares(files: list[str], folder: str) -> None:
+    assert shared_folder(files) == folder
+
+
+def test_paths_are_cut_in_names_and_in_sentences() -> None:
+    names = PlainNames(["/home/me/app/train.py", "/home/me/app/lib/model.py"])
+    assert names.path("/home/me/app/lib/model.py") == "lib/model.py"
+    assert names.path("/venv/lib/site-packages/torch/nn.py") == "torch/nn.py"
+    sentence = "made at /home/me/app/train.py:3, seen from /venv/lib/site-packages/torch/nn.py:9"
+    assert names.text(sentence) == "made at train.py:3, seen from torch/nn.py:9"
+
+
+def test_what_cannot_be_seen_is_written_out() -> None:
+    assert visible("a\u202eb\x00c\u2066\ud800\ufeff") == r"a\u202eb\u0000c\u2066\ud800\ufeff"
+    assert visible("ä 漢 \n\t") == "ä 漢 \n\t"
+
+
+@pytest.fixture
+def redacted() -> RedactedNames:
+    return RedactedNames(
+        tensors=["net.head: weight shard", "net.head", "f32[4]"],
+        instructions=[("add.1", "add"), ("secret", "multiply"), ("constant", "constant")],
+        words={"main.7", "add"},
+    )
+
+
+def test_a_name_keeps_its_pseudonym(redacted: RedactedNames) -> None:
+    first = redacted.tensor("net.head: weight shard")
+    assert first == redacted.tensor("net.head: weight shard")
+    assert first != redacted.tensor("net.head")
+    assert (
+        redacted.tensor("waiting gradient of net.head: weight shard")
+        == f"waiting gradient of {first}"
+    )
+    assert redacted.tensor("net.head: weight shard, 2 steps old") == f"{first}, 2 steps old"
+    assert redacted.tensor("f32[4]") == "f32[4]"
+    assert redacted.tensor("parameter 12") == "parameter 12"
+
+
+def test_sentences_lose_names_and_paths_and_keep_words(redacted: RedactedNames) -> None:
+    text = "output 2 (net.head: weight shard) of secret, by add at /home/me/t.py:7 and lib/u.py:8."
+    said = redacted.text(text)
+    assert said == "output 2 (tensor1) of multiply.1, by add at file1.py:7 and file2.py:8."
+
+
+def test_attributes_lose_quoted_texts_and_names(redacted: RedactedNames) -> None:
+    text = (
+        ', to_apply=%main.7, dimensions={0}, custom_call_target="mine", direction=LT, '
+        'metadata={op_name="a b" source_line=3}, frontend_attributes={k={"v"}}, body=main.7'
+    )
+    assert redacted.attributes(text) == (
+        ', to_apply=%computation.1, dimensions={0}, custom_call_target="text1", direction=LT, '
+        'metadata={op_name="text2" source_line=3}, frontend_attributes={}, body=computation.1'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "core"),
+    [
+        ("blocks.0: up.bias shard, 1 step old", "blocks.0: up.bias shard"),
+        ("waiting gradient of w", "w"),
+        ("(f32[4], s32[])", ""),
+        ("output 3", ""),
+        ("", ""),
+    ],
+)
+def test_the_part_of_a_name_that_the_program_chose(name: str, core: str) -> None:
+    assert tensor_core(name) == core
+
+
+def test_sides_are_called_by_their_graphs() -> None:
+    from report_inputs import small_pair
+
+    wording = PairWording(PlainNames([]), small_pair(), ("D", "G"), "G")
+    assert wording.text("A has 2 more than B: a.A, B.x, lora_A of A.") == (
+        "D has 2 more than G: a.A, B.x, lora_A of D."
+    )
+    assert wording.text("positions A -> B; B's order") == "positions D -> G; G's order"

@@ -1,0 +1,120 @@
+"""The page as text: one file, links that lead somewhere, hostile texts, nothing leaked."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+from real_modules import RUNS
+from report_inputs import BIDI, explained, hostile_pair, small_pair
+
+from xlagraph.report.build import pair_report, run_report
+from xlagraph.report.model import Report, ReportOptions
+from xlagraph.report.pack import unpack
+from xlagraph.report.redact import tensor_core
+from xlagraph.report.render import render, seconds
+from xlagraph.report.vocabulary import _tensors
+from xlagraph.run.reader import read_run
+
+if TYPE_CHECKING:
+    from xlagraph.graph import Module
+
+
+class _Page(HTMLParser):
+    """Addresses, identifiers and tags of a page."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for key, value in attrs:
+            if key in ("href", "src", "action", "srcset", "data"):
+                self.links.append(value or "")
+            elif key == "id":
+                self.ids.append(value or "")
+
+
+def _pages() -> list[str]:
+    return [
+        render(run_report(explained("carry"))),
+        render(run_report(explained("fixed"))),
+        render(pair_report(small_pair(), ("a.hlo", "b.hlo"))),
+    ]
+
+
+@pytest.mark.parametrize("text", _pages(), ids=["carry", "fixed", "pair"])
+def test_a_page_is_one_file_and_its_links_lead_somewhere(text: str) -> None:
+    page = _Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert not {"link", "img", "iframe", "object", "base"} & set(page.tags)
+    for link in page.links:
+        assert link.startswith("#"), link
+        pair = re.fullmatch(r"#/pair/(\w+)(?:/i/[ab]\d+)?", link)
+        assert link == "#/" or (pair and f"blob-pair-{pair[1]}" in page.ids) or link[1:] in page.ids
+    outside = set(re.findall(r"https?://[^\s\"'<]+", text))
+    assert outside <= {"http://www.w3.org/2000/svg"}
+
+
+def test_the_same_input_gives_the_same_page() -> None:
+    assert render(run_report(explained("carry"))) == render(run_report(explained("carry")))
+
+
+def test_hostile_texts_stay_texts() -> None:
+    specs = ("<b>a</b></title><script>window.owned = 1</script>", "b" + BIDI)
+    text = render(pair_report(hostile_pair(), specs))
+    page = _Page(text)
+    plain = _Page(render(pair_report(small_pair(), ("a", "b"))))
+    assert page.tags.count("script") == plain.tags.count("script")
+    assert {"img", "b"}.isdisjoint(page.tags)
+    assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("run", ["carry", "fixed"])
+def test_redaction_leaves_no_name(run: str) -> None:
+    report = run_report(explained(run), ReportOptions(redact=True))
+    everything = _told(report)
+    processes = read_run(RUNS / run).processes
+    secrets = {tensor_core(name) for p in processes for name in _tensors(p)} - {""}
+    secrets |= {frame.file for p in processes for s in p.syncs for frame in s.call_site}
+    secrets |= {arg for p in processes for arg in p.record.argv} | {"fsdp_bucket_carry"}
+    secrets |= {p.record.host for p in processes if len(p.record.host) > 4}
+    assert secrets
+    for secret in secrets:
+        assert not re.search(rf"(?<![\w.]){re.escape(secret)}(?![\w.]*\w)", everything), secret
+    for node in explained(run).graphs:
+        if node.explanation:
+            for name in {node.explanation.diff.b.name, *_computations(node.explanation.diff.b)}:
+                assert name not in everything
+
+
+def _told(report: Report) -> str:
+    """All that a report says: the page without its own style and script, and the packed data."""
+    page = re.sub(
+        r"<style>.*?</style>|<script type=.module.>.*?</script>", "", render(report), flags=re.S
+    )
+    return page + "".join(str(unpack(text)) for text in report.blobs.values())
+
+
+def _computations(module: Module) -> list[str]:
+    return [computation.name for computation in module.computations]
+
+
+def test_redaction_of_hostile_metadata() -> None:
+    report = pair_report(hostile_pair(), ("a", "b"), options=ReportOptions(redact=True))
+    everything = _told(report)
+    assert "owned" not in everything
+    assert "xxxxxxxx" not in everything
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0123, "12 ms"), (9.81, "9.8 s"), (150, "2.5 min"), (7200, "2.0 h")]
+)
+def test_durations(value: float, text: str) -> None:
+    assert seconds(value) == text

@@ -1,0 +1,130 @@
+"""Driving a report in headless Chromium."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from xlagraph.report.render import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from selenium.webdriver.remote.webelement import WebElement
+
+    from xlagraph.report.model import Report
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+PATIENCE = 20.0
+
+
+@dataclass
+class Browser:
+    """A page under test."""
+
+    driver: webdriver.Chrome
+    folder: Path
+
+    def open(self, report: Report, address: str = "#/") -> None:
+        """Renders a report and shows it."""
+        self.show(render(report), address)
+
+    def show(self, text: str, address: str = "#/") -> None:
+        """Shows a page; what an earlier page logged is forgotten."""
+        file = self.folder / f"{time.monotonic_ns()}.html"
+        file.write_text(text)
+        self.driver.get_log("browser")
+        self.driver.get(f"file://{file}{address}")
+        self.until(lambda: self.run("return document.body.dataset.ready") is not None)
+
+    def go(self, address: str) -> None:
+        """Changes the address, as a link does."""
+        self.run("location.hash = arguments[0]", address)
+        self.until(lambda: self.run("return document.body.dataset.ready") == address)
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """Runs a script in the page."""
+        return self.driver.execute_script(script, *arguments)
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Waits until something holds."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "the page did not get there"
+            time.sleep(0.02)
+
+    def all(self, selector: str) -> list[WebElement]:
+        """Elements that are shown."""
+        return [e for e in self.driver.find_elements(By.CSS_SELECTOR, selector) if e.is_displayed()]
+
+    def one(self, selector: str) -> WebElement:
+        """The first such element."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str) -> str:
+        """The text of the first such element."""
+        return str(
+            self.run("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
+        )
+
+    def press(self, *keys: str) -> None:
+        """Presses keys where the focus is."""
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def escape(self) -> None:
+        """Presses Escape."""
+        self.press(Keys.ESCAPE)
+
+    @property
+    def address(self) -> str:
+        """The part of the address after the file."""
+        return str(self.run("return location.hash"))
+
+    def complaints(self) -> list[str]:
+        """Errors and warnings that the page logged."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Sets the size of the view."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+
+    def scheme(self, name: str) -> None:
+        """Asks for light or dark."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def start(folder: Path) -> Browser:
+    """Starts Chromium with a profile of its own."""
+    options = Options()
+    for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    browser = Browser(driver, folder)
+    browser.resize(1440)
+    browser.scheme("light")
+    return browser

@@ -1,0 +1,145 @@
+"""Pseudonyms for everything that tells about the program: paths, source, names.
+
+The same name has the same pseudonym all over a report, numbered in order of appearance.
+What stays is what XLA itself says: opcodes, shapes, numbers, attribute words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.report.names import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FREE_ATTRIBUTES = re.compile(r"\bfrontend_attributes=\{(?:[^{}]|\{[^{}]*\})*\}")
+_IN_ATTRIBUTES = re.compile(
+    r'"(?P<quoted>(?:[^"\\]|\\.)+)"'
+    r"|%(?P<name>[\w.$\-]+)"
+    r"|(?<==)(?P<bare>[A-Za-z_$][\w.$\-]*)",
+    re.S,
+)
+_PATH = r"(?:/[^\s/:'\"(),]+)+|(?:[\w.\-]+/)*[\w.\-]+\.py(?=:\d)"
+_WORD = r"[\w$][\w.$\-]*[\w$]|\w"
+_TENSOR = re.compile(r"(?P<before>waiting gradient of )?(?P<name>.*?)(?P<after>, \d+ steps? old)?")
+_NOT_A_NAME = re.compile(r"\(?[a-z][a-z0-9]*\[[\d,<=? ]*\].*|(?:parameter|output) \d+|", re.S)
+
+
+class RedactedNames:
+    """Names replaced by pseudonyms.
+
+    Args:
+        tensors: every tensor name, and every other phrase that a sentence may cite.
+        instructions: names and opcodes of the instructions of all modules.
+        words: names of computations, modules and the like.
+    """
+
+    def __init__(
+        self,
+        tensors: Iterable[str],
+        instructions: Iterable[tuple[str, str]],
+        words: Iterable[str],
+    ):
+        self._given: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+        self._opcodes = dict(instructions)
+        self._opcode_words = frozenset(self._opcodes.values())
+        self._words = frozenset(words) - self._opcode_words
+        self._tensors = frozenset(core for core in map(tensor_core, tensors) if core)
+        known = sorted(self._tensors, key=lambda name: (-len(name), name))
+        phrases = "|".join(re.escape(name) for name in known) or r"(?!)"
+        self._cited = re.compile(
+            rf'(?<![\w.])(?P<tensor>{phrases})(?![\w.]*\w)|"(?P<quoted>[^"]+)(?:"|$)'
+            rf"|(?P<path>{_PATH})|(?P<word>{_WORD})"
+        )
+
+    def path(self, file: str) -> str:
+        """``file3.py``."""
+        return self._pseudonym("file", file) + ".py" if file else ""
+
+    def function(self, name: str) -> str:
+        """``function3``."""
+        return self._pseudonym("function", name) if name else ""
+
+    def tensor(self, name: str) -> str:
+        """``tensor3``; what is only a shape or a position stays."""
+        core = tensor_core(name)
+        if not core:
+            return visible(name)
+        if core in self._opcodes:
+            return self.instruction(core, self._opcodes[core])
+        return name.replace(core, self._pseudonym("tensor", core))
+
+    def module(self, name: str) -> str:
+        """``module3``."""
+        return self._pseudonym("module", name) if name else ""
+
+    def input(self, name: str) -> str:
+        """``input3``."""
+        return self._pseudonym("input", name)
+
+    def computation(self, name: str) -> str:
+        """``computation.3``."""
+        return self._pseudonym("computation.", name)
+
+    def instruction(self, name: str, opcode: str) -> str:
+        """``add.3``: the opcode and a number."""
+        return self._pseudonym(opcode + ".", name)
+
+    def operation(self, name: str) -> str:
+        """``operation3``."""
+        return self._pseudonym("operation", name) if name else ""
+
+    def attributes(self, text: str) -> str:
+        """Names and quoted texts replaced, words and numbers left."""
+        text = _FREE_ATTRIBUTES.sub("frontend_attributes={}", text)
+        return visible(_IN_ATTRIBUTES.sub(self._in_attributes, text))
+
+    def text(self, text: str) -> str:
+        """Every known name and every path replaced."""
+        return visible(self._cited.sub(self._in_text, text))
+
+    def detail(self, text: str) -> str:  # noqa: ARG002
+        """Nothing: it may say anything."""
+        return ""
+
+    def _pseudonym(self, kind: str, name: str) -> str:
+        known = self._given.get((kind, name))
+        if known is None:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            known = self._given[kind, name] = f"{kind}{self._counts[kind]}"
+        return known
+
+    def _in_attributes(self, found: re.Match[str]) -> str:
+        if found["quoted"]:
+            return f'"{self._pseudonym("text", found["quoted"])}"'
+        if found["name"]:
+            return "%" + self._name(found["name"])
+        return self._name(found["bare"]) if self._is_name(found["bare"]) else found["bare"]
+
+    def _in_text(self, found: re.Match[str]) -> str:
+        if found["tensor"]:
+            return self.tensor(found["tensor"])
+        if found["quoted"]:
+            return f'"{self._pseudonym("text", found["quoted"])}"'
+        if found["path"]:
+            return self.path(found["path"])
+        word = found["word"]
+        return self._name(word) if self._is_name(word) else word
+
+    def _is_name(self, word: str) -> bool:
+        return word in self._words or (word in self._opcodes and word not in self._opcode_words)
+
+    def _name(self, name: str) -> str:
+        if name in self._opcodes:
+            return self.instruction(name, self._opcodes[name])
+        return self.computation(name)
+
+
+def tensor_core(name: str) -> str:
+    """The part of a tensor's name that the program chose, ``""`` if there is none."""
+    found = _TENSOR.fullmatch(name)
+    core = found["name"] if found else name
+    return "" if _NOT_A_NAME.fullmatch(core) else core

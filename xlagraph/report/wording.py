@@ -1,0 +1,59 @@
+"""Sentences about a pair: explanations say A and B, a run's report says which graphs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xlagraph.cause.model import Cause, Explanation
+    from xlagraph.report.names import Names
+
+_SIDE = re.compile(r"(?<![\w.'\"/%-])[AB](?!\w|[./-]\w)")
+LINK_NAME = 40
+"""Characters of an instruction's name in the text of a link."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairWording:
+    """What the two sides of an explanation are called, and where the pair is shown."""
+
+    names: Names
+    explanation: Explanation
+    labels: tuple[str, str]
+    identifier: str
+    """Of the pair view, ``""`` where the report has none."""
+
+    def text(self, raw: str) -> str:
+        """A sentence that starts in lower case, so that a capital A is the module."""
+        a, b = self.labels
+        return self.names.text(_SIDE.sub(lambda found: a if found[0] == "A" else b, raw))
+
+    def title(self, cause: Cause) -> str:
+        """A cause's title as a sentence."""
+        return sentence(self.text(cause.title))
+
+    def verdict(self) -> str:
+        """The verdict on the pair."""
+        return self.within(self.explanation.verdict, self.explanation.causes[:1])
+
+    def within(self, raw: str, causes: tuple[Cause, ...]) -> str:
+        """A verdict that repeats the titles of causes as sentences."""
+        for cause in causes:
+            raw = raw.replace(sentence(cause.title), self.title(cause))
+        return self.names.text(raw)
+
+    def link(self, side: str, instruction: int) -> tuple[str, str]:
+        """Text and address of an instruction."""
+        diff = self.explanation.diff
+        module = diff.a if side == "a" else diff.b
+        name = self.names.instruction(module.names[instruction], module.opcodes[instruction])
+        label = self.labels[side == "b"]
+        address = f"#/pair/{self.identifier}/i/{side}{instruction}"
+        return f"{label}: {name[:LINK_NAME]}", address
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]
