@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 BUCKETED = ("reduce-scatter", "all-reduce", "all-gather")
 PLUMBING = frozenset({"convert", "copy", "bitcast", "reshape", "pad", "slice", "transpose"})
 """Steps that bring a tensor into the form that a bucket wants."""
+CARRY_FIX = (
+    "Flush the bucket at the end of every backward, so that no gradient waits for the next step "
+    "(in FSDP: when the last post-backward hook has run), or set reduce_scatter_bucket_size_mb=0."
+)
 MAX_STEPS = 64
 """How far a bucketed tensor is followed back to where it was made."""
 
@@ -169,9 +173,7 @@ def bucket_change(case: Case) -> list[Finding]:
                 + _side_evidence("B", diff.b, rows_b, pending_b, case.context_b)
                 + _moves(rows_a, rows_b)
             ),
-            fix="Flush the bucket at the end of every backward, so that no gradient waits for the "
-            "next step (in FSDP: when the last post-backward hook has run), or set "
-            "reduce_scatter_bucket_size_mb=0."
+            fix=CARRY_FIX
             if is_carried
             else "Fill the buckets in the same order in every step: fixed parameter order, same "
             "set of gradients.",

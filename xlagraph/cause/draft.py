@@ -65,6 +65,10 @@ class Draft:
                 self.operands[i] = tuple(partners.get(o, o) for o in operands)
         self.outputs = [partners.get(o, o) for o in self.outputs]
 
+    def replace_outputs(self, partners: dict[int, int]) -> None:
+        """Gives back the value instead of its key."""
+        self.outputs = [partners.get(o, o) for o in self.outputs]
+
     def build(self) -> Module:
         """The edited module; parameters that only dropped outputs needed are gone."""
         module = self.module
@@ -117,8 +121,10 @@ def called_only_by(module: Module, callers: Collection[int]) -> set[int]:
     return found
 
 
-def exclusive_slice(module: Module, dropped: Iterable[int]) -> set[int]:
-    """The instructions that only the outputs at these positions need."""
+def exclusive_slice(
+    module: Module, dropped: Iterable[int], extra: Sequence[int] = ()
+) -> set[int]:
+    """The instructions that only the outputs at these positions need, `extra` values kept."""
     gone = set(dropped)
     entry = module.entry_computation
     root, *effects = roots(module, entry)
@@ -126,6 +132,6 @@ def exclusive_slice(module: Module, dropped: Iterable[int]) -> set[int]:
     if module.opcodes[root] != "tuple":
         return set()
     kept, wanted = bytearray(len(module)), bytearray(len(module))
-    mark(module, kept, [*effects, *(v for k, v in enumerate(values) if k not in gone)])
+    mark(module, kept, [*effects, *extra, *(v for k, v in enumerate(values) if k not in gone)])
     mark(module, wanted, [values[k] for k in gone])
     return {i for i in range(entry.start, entry.stop) if wanted[i] and not kept[i]}

@@ -6,17 +6,23 @@ the same computation. What no finding accounts for is listed as unexplained.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.buckets import bucket_change, bucket_rows
 from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.headers import header_change
+from xlagraph.cause.merge import merged
 from xlagraph.cause.model import Cause, Context, Explanation
-from xlagraph.cause.outputs import live_tensors, optimizer_state, output_order
+from xlagraph.cause.dtypes import dtype_change
+from xlagraph.cause.outputs import live_tensors, output_order, started_early
 from xlagraph.cause.proof import Bench
-from xlagraph.cause.subgraphs import inserted, repeated_expression, replaced
-from xlagraph.cause.values import attribute_change, constant_change, shape_change, special_scalar
+from xlagraph.cause.repeated import repeated_expression
+from xlagraph.cause.subgraphs import inserted, replaced
+from xlagraph.cause.shapes import shape_change
+from xlagraph.cause.state import newly_updated, optimizer_state
+from xlagraph.cause.values import attribute_change, constant_change, special_scalar
 from xlagraph.diff import diff_modules
 
 if TYPE_CHECKING:
@@ -27,8 +33,11 @@ if TYPE_CHECKING:
 
 DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
     bucket_change,
+    started_early,
     optimizer_state,
+    newly_updated,
     header_change,
+    dtype_change,
     shape_change,
     constant_change,
     attribute_change,
@@ -60,11 +69,11 @@ def explain_modules(
 def explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     """Explains a difference that was already computed."""
     findings: list[Finding] = []
-    bench, proved = Bench(diff), diff.same
+    bench, proved = Bench(diff, context_a, context_b), diff.same
     for number in range(MAX_ROUNDS):
         if proved:
             break
-        found = _detect(bench.case(context_a, context_b), first=number == 0)
+        found = _detect(bench.case(), first=number == 0)
         accepted, bench, proved = _accept(bench, found)
         findings += accepted
         if not accepted:
@@ -151,12 +160,36 @@ def _left(
 
 def _causes(diff: Diff, findings: Sequence[Finding], *, proved: bool) -> tuple[Cause, ...]:
     """The causes by share; what is incidental counts only where nothing else is found."""
-    named = [f for f in findings if not f.incidental] or list(findings)
-    aside = [f for f in findings if f not in named]
+    named = merged([f for f in findings if not f.incidental], diff)
+    aside = [f for f in findings if f.incidental]
+    if not named:
+        named, aside = aside, []
     taken_a = set[int]().union(*(f.a for f in aside)) - set[int]().union(*(f.a for f in named))
     taken_b = set[int]().union(*(f.b for f in aside)) - set[int]().union(*(f.b for f in named))
     found = [_cause(diff, f, taken_a, taken_b, proved=proved) for f in named]
-    return tuple(sorted(found, key=lambda cause: (cause.expected, -cause.share)))
+    found.sort(key=lambda cause: (cause.expected, -cause.share))
+    if proved and found:
+        found[0] = _with_rest(diff, found, taken_a, taken_b)
+    return tuple(found)
+
+
+def _with_rest(
+    diff: Diff, causes: Sequence[Cause], taken_a: set[int], taken_b: set[int]
+) -> Cause:
+    """The first cause with what no cause cites: since the proof holds, it is a consequence."""
+    cited_a = taken_a.union(*(c.a for c in causes))
+    cited_b = taken_b.union(*(c.b for c in causes))
+    rest = [c for c in diff.changes if c.a not in cited_a and c.b not in cited_b]
+    rest_a = {c.a for c in rest} | (set(diff.removed) - cited_a)
+    rest_b = {c.b for c in rest} | (set(diff.added) - cited_b)
+    first = causes[0]
+    number = len(rest_a) + len(rest_b) - len(rest)
+    return replace(
+        first,
+        a=first.a | rest_a,
+        b=first.b | rest_b,
+        share=min(1.0, first.share + number / max(diff.differing, 1)),
+    )
 
 
 def _cause(

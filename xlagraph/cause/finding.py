@@ -6,8 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import clean
+from xlagraph.canon.labels import clean, without_layout
 from xlagraph.cause.model import Context, Evidence
+from xlagraph.cause.places import where
+from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -61,12 +63,77 @@ class Case:
             if c.a not in self.claimed_a and c.b not in self.claimed_b
         ]
 
+    def replaced_outputs(self) -> list[tuple[int, int]]:
+        """Outputs of A and of B that are the same tensor, computed in another way.
+
+        They are told by name, by creation line and shape, by place and shape; in this order.
+        """
+        left = [
+            [s.a for s in self.diff.outputs if s.a is not None and s.b is None],
+            [s.b for s in self.diff.outputs if s.b is not None and s.a is None],
+        ]
+        left = [sorted(set(left[0]) - self.dropped_a), sorted(set(left[1]) - self.dropped_b)]
+        found: list[tuple[int, int]] = []
+        if not (left[0] and left[1]):
+            return found
+        for identity in (self._name, self._line, self._place):
+            free: dict[object, list[int]] = {}
+            for position in left[1]:
+                free.setdefault(identity(position, forward=False), []).append(position)
+            for position in left[0]:
+                key = identity(position, forward=True)
+                if key is not None and free.get(key):
+                    found.append((position, free[key].pop(0)))
+            left = [
+                [p for p in left[0] if p not in {x for x, _ in found}],
+                [p for p in left[1] if p not in {y for _, y in found}],
+            ]
+        return sorted(found)
+
+    def _side(self, *, forward: bool) -> tuple[Module, Context]:
+        return (self.diff.a, self.context_a) if forward else (self.diff.b, self.context_b)
+
+    def _name(self, position: int, *, forward: bool) -> object:
+        return self._side(forward=forward)[1].outputs.get(position)
+
+    def _line(self, position: int, *, forward: bool) -> object:
+        module = self._side(forward=forward)[0]
+        value = output_values(module)[position]
+        line = next(iter(where(module, [value])), None)
+        return (line, without_layout(clean(module.shapes[value]))) if line else None
+
+    def _place(self, position: int, *, forward: bool) -> object:
+        """Between which paired outputs it stands, with its shape."""
+        module = self._side(forward=forward)[0]
+        before = sum(
+            1
+            for s in self.diff.outputs
+            if s.a is not None and s.b is not None and (s.a if forward else s.b) < position
+        )
+        return before, without_layout(clean(module.shapes[output_values(module)[position]]))
+
     def claim(self, finding: Finding) -> None:
         """Takes note of what a finding accounts for."""
         self.claimed_a.update(finding.a)
         self.claimed_b.update(finding.b)
         self.dropped_a.update(finding.dropped_a)
         self.dropped_b.update(finding.dropped_b)
+
+
+def unpaired_outputs(case: Case, *, forward: bool, replaced: bool = False) -> list[int]:
+    """Output positions of one side (A if `forward`) without a partner, not yet set aside.
+
+    Those computed in another way on the other side are among them if `replaced`.
+    """
+    taken = set(case.dropped_a if forward else case.dropped_b)
+    if not replaced:
+        taken |= {(x if forward else y) for x, y in case.replaced_outputs()}
+    found = []
+    for slot in case.diff.outputs:
+        own, other = (slot.a, slot.b) if forward else (slot.b, slot.a)
+        if own is not None and other is None and own not in taken:
+            found.append(own)
+    return found
 
 
 def parameter_name(module: Module, context: Context, instruction: int) -> str:
@@ -86,8 +153,6 @@ def output_name(module: Module, context: Context, position: int, value: int) -> 
 
 def short_shape(module: Module, instruction: int) -> str:
     """A shape without layout, tuples cut after three parts."""
-    from xlagraph.canon.labels import without_layout
-
     text = without_layout(clean(module.shapes[instruction]))
     return text if len(text) <= 48 else text[:45] + "..."
 

@@ -1,181 +1,121 @@
-"""Detectors for the live set: outputs that come and go, optimizer state, output order."""
+"""Detectors for the live set: outputs that come and go, graphs cut early, output order."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.buckets import reach
+from xlagraph.cause.buckets import CARRY_FIX
 from xlagraph.cause.draft import exclusive_slice
-from xlagraph.cause.finding import Case, Finding, count, grouped, join, output_name
-from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.finding import (
+    Case,
+    Finding,
+    count,
+    grouped,
+    join,
+    output_name,
+    unpaired_outputs,
+)
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.state import OPTIMIZER_NAME, STATE_FIX
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
+    from xlagraph.cause.draft import Draft
+    from xlagraph.cause.model import Context
     from xlagraph.graph import Module
 
 
-def optimizer_state(case: Case) -> list[Finding]:
-    """State tensors that B takes in and gives back and that A only gives, or has not.
-
-    An optimizer makes its buffers in its first step: that graph differs from all later ones
-    and comes once.
-    """
-    diff = case.diff
-    a, b = diff.a, diff.b
-    new_inputs = [
-        b.entry_computation.parameters[slot.b]
-        for slot in diff.parameters
-        if slot.a is None and slot.b is not None
-    ]
-    new_outputs = _unpaired(case, forward=False)
-    state = _state_pairs(b, new_inputs, new_outputs)
-    if not state:
-        return []
-    updated = _updated_outputs(case, state)
-    gone = _unpaired(case, forward=True)
-    touched_a, touched_b = set(gone), set(new_outputs)
-    for slot in diff.outputs:
-        if slot.a is not None and slot.b is not None and slot.b in updated:
-            touched_a.add(slot.a)
-            touched_b.add(slot.b)
-    inputs = [p for p, _ in state]
-    names = [case.context_b.parameters.get(int(b.payloads[p])) or shape_of(b, p) for p in inputs]
-    claimed_a, claimed_b = exclusive_slice(a, touched_a), exclusive_slice(b, touched_b)
-    return [
-        Finding(
-            kind="optimizer-state",
-            title=f"optimizer state came into being: B takes in and updates "
-            f"{count(len(state), 'state tensor')} that A had not yet ({join(names)})",
-            evidence=(
-                Evidence(
-                    f"{count(len(state), 'new parameter')} of B with an output of the same shape "
-                    f"that is computed from it",
-                    b=tuple(inputs),
-                    sources=where(b, inputs),
-                ),
-            ),
-            fix="Expected once, in the first optimizer step. To save the extra compile, create "
-            "the state before the loop (a first step with zero gradients).",
-            proof=f"the {len(touched_b)} outputs of B and {len(touched_a)} of A that the state "
-            "takes part in were set aside",
-            a=frozenset(claimed_a),
-            b=frozenset(claimed_b),
-            dropped_a=frozenset(touched_a),
-            dropped_b=frozenset(touched_b),
-            expected=True,
+def started_early(case: Case) -> list[Finding]:
+    """One module is only the beginning of the other: its sync was a value being read."""
+    for forward in (False, True):
+        part, partners = (
+            (case.diff.a, case.diff.match.to_b) if forward else (case.diff.b, case.diff.match.to_a)
         )
-    ]
-
-
-def _state_pairs(
-    module: Module, inputs: list[int], outputs: Collection[int]
-) -> list[tuple[int, int]]:
-    """New parameters with a new output of equal shape that depends on them, one to one."""
-    values = output_values(module)
-    free = sorted(outputs)
-    pairs = []
-    for parameter in inputs:
-        if not module.users[parameter] or module.shapes[parameter].startswith(("s64[]", "f32[]")):
+        own = unpaired_outputs(case, forward=forward)
+        missing = unpaired_outputs(case, forward=not forward)
+        lone = case.diff.removed if forward else case.diff.added
+        if case.open_changes() or set(lone) - (case.claimed_a if forward else case.claimed_b):
             continue
-        near = _near(module, parameter)
-        for k in free:
-            if module.shapes[values[k]] == module.shapes[parameter] and values[k] in near:
-                pairs.append((parameter, k))
-                free.remove(k)
-                break
-    return pairs
+        context = case.context_a if forward else case.context_b
+        cut = [partners[output_values(part)[k]] for k in own]
+        is_cut = bool(cut) and min(cut) >= 0
+        if missing and (is_cut or (context.sync_kind == "value" and not own)):
+            return [_early_finding(case, own, missing, forward=forward)]
+    return []
 
 
-def _near(module: Module, start: int, steps: int = 8, limit: int = 200) -> set[int]:
-    """Instructions that depend on `start` within a few steps: an update is a short formula."""
-    found = {start}
-    front = [start]
-    for _ in range(steps):
-        front = [u for i in front for u in module.users[i] if u not in found][:limit]
-        found.update(front)
-    return found
+def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: bool) -> Finding:
+    """`forward`: A is the beginning of B."""
+    whole, part = (case.diff.b, case.diff.a) if forward else (case.diff.a, case.diff.b)
+    partners = case.diff.match.to_b if forward else case.diff.match.to_a
+    context = case.context_a if forward else case.context_b
+    side, other = ("A", "B") if forward else ("B", "A")
+    gone, here = frozenset(missing), frozenset(own)
+    cut = [partners[output_values(part)[k]] for k in own]
+    claimed = frozenset(exclusive_slice(whole, missing, extra=cut))
+    is_value = context.sync_kind == "value"
+    lines = (context.call_site,) if context.call_site and is_value else ()
+    lines = lines or where(part, [output_values(part)[k] for k in own])
+    values = [output_values(part)[k] for k in own]
+    none: frozenset[int] = frozenset()
+    nothing: tuple[int, ...] = ()
 
+    def undo(draft_a: Draft, draft_b: Draft) -> None:
+        (draft_b if forward else draft_a).outputs += cut
+        (draft_a if forward else draft_b).outputs += values
 
-def _updated_outputs(case: Case, state: list[tuple[int, int]]) -> set[int]:
-    """Paired outputs of B that depend on the new state."""
-    b = case.diff.b
-    reached = reach(b, [p for p, _ in state])
-    return {k for k, value in enumerate(output_values(b)) if reached[value]}
-
-
-def _unpaired(case: Case, *, forward: bool) -> list[int]:
-    """Output positions of one side without a partner and not yet dropped."""
-    taken = case.dropped_a if forward else case.dropped_b
-    found = []
-    for slot in case.diff.outputs:
-        own, other = (slot.a, slot.b) if forward else (slot.b, slot.a)
-        if own is not None and other is None and own not in taken:
-            found.append(own)
-    return found
+    number = count(len(output_values(part)), "output")
+    return Finding(
+        kind="early-execution",
+        title=f"{'a value was read early' if is_value else 'the graph was cut'}{at(lines)}: "
+        f"{side} is the part of {other} that computes {number}",
+        evidence=(
+            Evidence(
+                f"{side} ran because Python asked for a value (.item(), print, if), before "
+                f"the step's sync; it has {count(len(missing), 'output')} fewer than {other}"
+                if is_value
+                else f"{side} ends in {count(len(own), 'value')} that {other} computes on the way",
+                nothing if forward else tuple(cut),
+                tuple(cut) if forward else nothing,
+                sources=lines,
+            ),
+        ),
+        fix="Read the value after the sync, every step or never: keep it on the device "
+        "(detach) and fetch it with xm.add_step_closure."
+        if is_value
+        else "Something between the two parts needs a value or cannot be traced (a read, a "
+        "print, a dynamo graph break): move it behind the sync.",
+        proof=f"{other} was cut where {side} ends; {count(len(missing), 'output')} set aside",
+        a=none if forward else claimed,
+        b=claimed if forward else none,
+        dropped_a=here if forward else gone,
+        dropped_b=gone if forward else here,
+        undo=undo,
+    )
 
 
 def live_tensors(case: Case) -> list[Finding]:
     """Outputs that one side has and the other has not: a logged, leaked or missing tensor."""
-    early = _early_part(case)
-    if early:
-        return [early]
     return [
         _live_finding(case, places, forward=forward)
         for forward in (False, True)
-        for places in _by_creation(case, _unpaired(case, forward=forward), forward=forward)
+        for places in _by_creation(case, unpaired_outputs(case, forward=forward), forward=forward)
     ]
 
 
-def _early_part(case: Case) -> Finding | None:
-    """One module is only the beginning of the other: its sync was a value being read."""
-    for forward in (False, True):
-        context = case.context_a if forward else case.context_b
-        whole, part = (case.diff.b, case.diff.a) if forward else (case.diff.a, case.diff.b)
-        own = _unpaired(case, forward=forward)
-        missing = _unpaired(case, forward=not forward)
-        if context.sync_kind != "value" or own or not missing or case.open_changes():
-            continue
-        side, other = ("A", "B") if forward else ("B", "A")
-        gone = frozenset(missing)
-        claimed = frozenset(exclusive_slice(whole, missing))
-        lines = (context.call_site,) if context.call_site else ()
-        return Finding(
-            kind="early-execution",
-            title=f"a value was read early{at(lines)}: {side} is the part of {other} that computes "
-            f"{count(len(output_values(part)), 'output')}",
-            evidence=(
-                Evidence(
-                    f"{side} ran because Python asked for a value (.item(), print, if), before "
-                    f"the step's sync; it has {count(len(missing), 'output')} fewer than {other}",
-                    sources=lines,
-                ),
-            ),
-            fix="Read the value after the sync, every step or never: keep it on the device "
-            "(detach) and fetch it with xm.add_step_closure.",
-            proof=f"{count(len(missing), 'output')} of {other} were set aside",
-            a=frozenset() if forward else claimed,
-            b=claimed if forward else frozenset(),
-            dropped_a=frozenset() if forward else gone,
-            dropped_b=gone if forward else frozenset(),
-        )
-    return None
-
-
 def _by_creation(case: Case, positions: list[int], *, forward: bool) -> list[list[int]]:
-    """Groups outputs by the line that made them: one line, one cause."""
+    """Groups outputs by the line that made them, optimizer state apart: one line, one cause."""
     module = case.diff.a if forward else case.diff.b
     context = case.context_a if forward else case.context_b
     values = output_values(module)
-    groups: dict[str, list[int]] = defaultdict(list)
+    groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
     for k in positions:
-        line = context.created.get(k) or next(iter(where(module, [values[k]])), "")
-        groups[line].append(k)
-    return [groups[line] for line in sorted(groups)]
+        line = next(iter(where(module, [values[k]])), "") or context.created.get(k, "")
+        is_state = bool(OPTIMIZER_NAME.search(context.outputs.get(k, "")))
+        groups[is_state, "" if is_state else line].append(k)
+    return [groups[key] for key in sorted(groups)]
 
 
 def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
@@ -184,29 +124,38 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
     claimed = frozenset(exclusive_slice(module, places))
     side, other = ("A", "B") if forward else ("B", "A")
     names = [output_name(module, context, k, values[k]) for k in places]
-    lines = tuple(context.created[k] for k in places if k in context.created)[:3] or where(
-        module, [values[k] for k in places]
-    )
+    lines = where(module, claimed | {values[k] for k in places})
+    lines = lines or tuple(context.created[k] for k in places if k in context.created)[:3]
     holders = sorted({context.holders[k] for k in places if k in context.holders})
-    made = f", made{at(lines)}" if lines else ""
     held = f", kept alive by {join(holders)}" if holders else ""
+    is_state = all(OPTIMIZER_NAME.search(context.outputs.get(k, "")) for k in places)
     empty: frozenset[int] = frozenset()
     gone_a, gone_b = (places, []) if forward else ([], places)
     cited = tuple(values[k] for k in places)
+    number = count(len(places), "live tensor")
     return Finding(
-        kind="live-tensor",
-        title=f"{side} has {count(len(places), 'live tensor')} more than {other}: "
-        f"{join(names)}{made}{held}",
+        kind="optimizer-state" if is_state else "live-tensor",
+        title=(
+            f"optimizer state came into being: {side} gives back {number} that {other} has not: "
+            if is_state
+            else f"{side} has {number} more than {other}: "
+        )
+        + join(names)
+        + (f", made{at(lines)}" if lines else "")
+        + held,
         evidence=(
             Evidence(
                 f"{join(names)} {'is' if len(places) == 1 else 'are'} alive at the sync, which "
-                f"adds {count(len(claimed), 'instruction')} that nothing else needs",
+                f"adds {count(len(claimed), 'instruction')} that nothing else needs"
+                + _copied(module, context, places),
                 a=cited if forward else (),
                 b=() if forward else cited,
                 sources=lines,
             ),
         ),
-        fix="If the tensor is logged, keep it every step, or detach it and move it to the host "
+        fix=STATE_FIX
+        if is_state
+        else "If the tensor is logged, keep it every step, or detach it and move it to the host "
         "with xm.add_step_closure; if it is leaked, drop the reference (list, closure, "
         "attribute) before the sync.",
         proof=f"{count(len(places), 'output')} of {side} "
@@ -216,7 +165,17 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
         b=empty if forward else claimed,
         dropped_a=frozenset(gone_a),
         dropped_b=frozenset(gone_b),
+        expected=is_state and not forward,
     )
+
+
+def _copied(module: Module, context: Context, places: list[int]) -> str:
+    """Says which other outputs have the same value: the tensors are copies of these."""
+    values = output_values(module)
+    first = {value: k for k, value in reversed(list(enumerate(values))) if k not in places}
+    sources = [first[values[k]] for k in places if values[k] in first]
+    named = [context.outputs.get(k) or f"output {k}" for k in sources]
+    return f"; same value as {join(named)}: a copy" if named else ""
 
 
 def output_order(case: Case) -> list[Finding]:
@@ -229,15 +188,17 @@ def output_order(case: Case) -> list[Finding]:
     ]
     if not moved:
         return []
-    a, context = case.diff.a, case.context_a
-    values = output_values(a)
-    evidence = [Evidence("output positions A -> B: " + join((f"{x} -> {y}" for x, y in moved), 8))]
-    named = [context.outputs[x] for x, _ in moved if x in context.outputs]
+    b, context = case.diff.b, case.context_b
+    values = output_values(b)
+    lines = where(b, [values[y] for _, y in moved])
+    waiting = case.context_a.waiting or case.context_b.waiting
+    places = tuple(values[y] for _, y in moved)
+    text = "output positions A -> B: " + join((f"{x} -> {y}" for x, y in moved), 8)
+    evidence = [Evidence(text, b=places, sources=() if waiting else lines)]
+    named = [context.outputs[y] for _, y in moved if y in context.outputs]
     if named:
-        evidence.append(
-            Evidence(f"among them {grouped(named)}", tuple(values[x] for x, _ in moved))
-        )
-    if case.context_a.waiting or case.context_b.waiting:
+        evidence.append(Evidence(f"among them {grouped(named)}", b=places))
+    if waiting:
         evidence.append(
             Evidence(
                 f"reduce-scatter callbacks pending as the sync began: {len(case.context_a.waiting)} "
@@ -245,12 +206,18 @@ def output_order(case: Case) -> list[Finding]:
                 "so that one left from an earlier step stands before those of this step"
             )
         )
+    number = count(len(moved), "output")
     return [
         Finding(
-            kind="output-order",
-            title=f"{count(len(moved), 'output')} stand in another order",
+            kind="bucket-carry" if waiting else "output-order",
+            title=f"gradients that wait in buckets are older than the rest: {number} stand in "
+            "another order"
+            if waiting
+            else f"{number} stand in another order{at(lines)}",
             evidence=tuple(evidence),
-            fix="Create the tensors in the same order in every step; live tensors are ordered by "
+            fix=CARRY_FIX
+            if waiting
+            else "Create the tensors in the same order in every step; live tensors are ordered by "
             "their creation (iterating over a set or a dict in changing order is the usual "
             "reason).",
             proof="B's outputs were put into A's order",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.draft import Draft, live_count
 from xlagraph.cause.finding import Case, Finding
-from xlagraph.diff import diff_modules
+from xlagraph.diff import Slot, diff_modules
 from xlagraph.diff.same import same_computation
 
 if TYPE_CHECKING:
@@ -28,19 +29,20 @@ class Bench:
     so that findings about a later state are translated back by `original`.
     """
 
-    def __init__(self, diff: Diff):
+    def __init__(self, diff: Diff, context_a: Context, context_b: Context):
         self.diff = diff
+        self.context_a, self.context_b = context_a, context_b
         self.draft_a, self.draft_b = Draft(diff.a), Draft(diff.b)
         self.places_a = list(range(len(self.draft_a.outputs)))
         self.places_b = list(range(len(self.draft_b.outputs)))
         self.now = diff
 
-    def case(self, context_a: Context, context_b: Context) -> Case:
+    def case(self) -> Case:
         """What is left to explain, with the contexts' output numbers as they are by now."""
         return Case(
             self.now,
-            _renumbered(context_a, self.places_a),
-            _renumbered(context_b, self.places_b),
+            _renumbered(self.context_a, self.places_a),
+            _renumbered(self.context_b, self.places_b),
         )
 
     def original(self, finding: Finding) -> Finding:
@@ -53,16 +55,11 @@ class Bench:
 
     def without(self, findings: Sequence[Finding]) -> tuple[Bench, bool]:
         """A new bench with these causes undone too, and whether the modules are now equal."""
-        bench = object.__new__(Bench)
-        bench.diff = self.diff
+        bench = copy(self)
         bench.draft_a, bench.draft_b = self.draft_a.copy(), self.draft_b.copy()
         gone_a = frozenset[int]().union(*(f.dropped_a for f in findings))
         gone_b = frozenset[int]().union(*(f.dropped_b for f in findings))
-        kept = [
-            slot
-            for slot in self.now.outputs
-            if (slot.a is None or slot.a not in gone_a) and (slot.b is None or slot.b not in gone_b)
-        ]
+        kept = [s for s in self._slots() if s.a not in gone_a and s.b not in gone_b]
         positions_a = [s.a for s in kept if s.a is not None]
         positions_b = [s.b for s in kept if s.b is not None]
         bench.draft_a.keep_outputs(positions_a)
@@ -78,6 +75,16 @@ class Bench:
         ordered = _in_order(a) and _in_order(b)
         bench.now = diff_modules(a, b) if ordered else self.now
         return bench, False
+
+    def _slots(self) -> list[Slot]:
+        """Outputs paired off, those computed in another way included."""
+        partner = dict(self.case().replaced_outputs())
+        taken = set(partner.values())
+        return [
+            Slot(s.a, partner[s.a]) if s.a in partner and s.b is None else s
+            for s in self.now.outputs
+            if s.a is not None or s.b not in taken
+        ]
 
     def _enough_left(self, a: Module) -> bool:
         smaller = min(live_count(self.diff.a), live_count(self.diff.b))

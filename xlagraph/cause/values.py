@@ -1,126 +1,17 @@
-"""Detectors for values baked into the graph: constants, indices, special scalars, shapes."""
+"""Detectors for values baked into the graph: constants, attributes, special scalars."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
-from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.finding import Case, Finding, count, parameter_name
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
-from xlagraph.hlo.shapes import read_shape
+from xlagraph.cause.shapes import INDEX_FIX, INDEX_OPCODES
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
-
-INDEX_OPCODES = frozenset(
-    {"slice", "dynamic-slice", "pad", "gather", "iota", "dynamic-update-slice"}
-)
-
-
-def shape_change(case: Case) -> list[Finding]:
-    """An input dimension differs and all that depends on it: one origin, one finding."""
-    diff = case.diff
-    a, b = diff.a, diff.b
-    shaped = {x: y for x, y, fields in case.open_changes() if "shape" in fields}
-    origins = [x for x in shaped if not any(o in shaped for o in a.operands[x])]
-    inputs = [x for x in origins if a.opcodes[x] == "parameter"]
-    if not inputs:
-        return []
-    pairs = _dimension_pairs(case, [(x, shaped[x]) for x in inputs])
-    if not pairs:
-        return []
-    claimed = {x: y for x, y in shaped.items() if _explained(a.shapes[x], b.shapes[y], pairs)}
-    claimed |= _sizes_in_constants(case, pairs)
-    changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in sorted(pairs))
-    names = [parameter_name(a, case.context_a, x) for x in inputs]
-    spread = len(claimed) - len(inputs)
-
-    def undo(draft_a: Draft, _draft_b: Draft) -> None:
-        for x, y in claimed.items():
-            draft_a.shapes[x] = b.shapes[y]
-            draft_a.attributes[x] = b.attributes[y]
-            if y in b.payloads and a.opcodes[x] == "constant":
-                draft_a.payloads[x] = b.payloads[y]
-
-    finding = Finding(
-        kind="input-shape",
-        title=f"an input has another shape: {join(names)} became "
-        f"{join(shape_of(b, shaped[x]) for x in inputs)} ({changed})",
-        evidence=(
-            Evidence(
-                f"origin: {join(names)}; {changed}",
-                tuple(inputs),
-                tuple(shaped[x] for x in inputs),
-                where(b, [shaped[x] for x in inputs]),
-            ),
-            Evidence(
-                f"from there it spreads to {count(spread, 'more instruction')}",
-                tuple(sorted(set(claimed) - set(inputs)))[:50],
-                tuple(sorted(claimed[x] for x in set(claimed) - set(inputs)))[:50],
-            ),
-        ),
-        fix="Pad or drop the odd batch (drop_last=True), or bucket the sizes, so that every step "
-        "sees the same shapes.",
-        proof="B's dimensions were put into A at the origin and where they spread to",
-        a=frozenset(claimed),
-        b=frozenset(claimed.values()),
-        undo=undo,
-    )
-    return [finding]
-
-
-def _dimension_pairs(case: Case, origins: list[tuple[int, int]]) -> set[tuple[int, int, int]]:
-    found = set()
-    for x, y in origins:
-        old = read_shape(case.diff.a.shapes[x]).dimensions
-        new = read_shape(case.diff.b.shapes[y]).dimensions
-        if len(old) == len(new):
-            found |= {(k, d, e) for k, (d, e) in enumerate(zip(old, new, strict=True)) if d != e}
-    return found
-
-
-def _explained(text_a: str, text_b: str, pairs: set[tuple[int, int, int]]) -> bool:
-    """Whether every dimension that differs is scaled as an origin's dimension is."""
-    first, second = read_shape(text_a), read_shape(text_b)
-    if first.parts or second.parts:
-        return len(first.parts) == len(second.parts)
-    old, new = first.dimensions, second.dimensions
-    if len(old) != len(new):
-        return False
-    return all(
-        d == e or any(d * q == e * p or d - p == e - q for _, p, q in pairs)
-        for d, e in zip(old, new, strict=True)
-    )
-
-
-def _sizes_in_constants(case: Case, pairs: set[tuple[int, int, int]]) -> dict[int, int]:
-    """Constants that hold an element count or its inverse (a mean) and scale with the input."""
-    a, b = case.diff.a, case.diff.b
-    found = {}
-    for x, y, fields in case.open_changes():
-        if fields == ("payload",) and a.opcodes[x] == "constant":
-            old, new = _number(a.payloads[x]), _number(b.payloads[y])
-            if (
-                old
-                and new
-                and any(_close(old * q, new * p) or _close(old * p, new * q) for _, p, q in pairs)
-            ):
-                found[x] = y
-    return found
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _close(x: float, y: float) -> bool:
-    return abs(x - y) <= 1e-5 * max(abs(x), abs(y))
-
 
 def constant_change(case: Case) -> list[Finding]:
     """Constants with another value, grouped by source line and by the two values."""
@@ -207,10 +98,7 @@ def _attribute_finding(
     elif opcode in INDEX_OPCODES:
         kind = "python-index"
         title = f"a Python index is baked into {count(len(pairs), opcode)}: {text}{at(lines)}"
-        fix = (
-            "Index with a tensor on the device (torch.index_select, or a dynamic slice), or move "
-            "the indexing to the host before the tensor is sent."
-        )
+        fix = INDEX_FIX
     else:
         kind = "attribute"
         title = f"{opcode} has other attributes: {text}{at(lines)}"

@@ -1,0 +1,96 @@
+"""One reason, one finding: what detectors report from the same line is put together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding, count
+from xlagraph.cause.places import at
+from xlagraph.cause.subgraphs import BRANCH_FIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.diff import Diff
+
+FAMILIES = {
+    "extra-subgraph": "branch",
+    "replaced-subgraph": "branch",
+    "live-tensor": "live",
+    "donors": "header",
+    "alias": "header",
+}
+"""Kinds of which several findings are one cause when their lines meet."""
+
+
+def first_lines(finding: Finding) -> tuple[str, ...]:
+    """The source lines of the first evidence that has any."""
+    return next((e.sources for e in finding.evidence if e.sources), ())
+
+
+def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
+    """Findings of one family and with common lines become one, the largest leading.
+
+    What has no line joins its family if the family has but one group.
+    """
+    groups: dict[str, list[list[Finding]]] = defaultdict(list)
+    single: list[list[Finding]] = []
+    ordered = sorted(findings, key=lambda f: (not first_lines(f), -len(f.a) - len(f.b)))
+    for finding in ordered:
+        family = FAMILIES.get(finding.kind)
+        if family is None:
+            single.append([finding])
+            continue
+        home = _home(groups[family], finding)
+        if home is None:
+            groups[family].append([finding])
+        else:
+            home.append(finding)
+    return [_one(group, diff) for group in [*single, *(g for gs in groups.values() for g in gs)]]
+
+
+def _home(groups: list[list[Finding]], finding: Finding) -> list[Finding] | None:
+    lines = set(first_lines(finding))
+    if not lines:
+        return groups[0] if len(groups) == 1 else None
+    return next(
+        (g for g in groups if any(lines.intersection(first_lines(f)) for f in g)),
+        None,
+    )
+
+
+def _one(group: list[Finding], diff: Diff) -> Finding:
+    main = group[0]
+    if len(group) == 1:
+        return main
+    a = frozenset[int]().union(*(f.a for f in group))
+    b = frozenset[int]().union(*(f.b for f in group))
+    own_a, own_b = len(a.intersection(diff.removed)), len(b.intersection(diff.added))
+    kind, title, fix = main.kind, main.title, main.fix
+    if FAMILIES[main.kind] == "branch" and own_a and own_b:
+        kind, fix = "replaced-subgraph", BRANCH_FIX
+        title = (
+            f"a piece of the graph is computed in another way{at(first_lines(main))}: "
+            f"{count(own_a, 'instruction')} of A against {own_b} of B"
+        )
+    elif FAMILIES[main.kind] == "branch":
+        kind, fix = "extra-subgraph", BRANCH_FIX
+        more, less, number = ("A", "B", own_a) if own_a else ("B", "A", own_b)
+        title = (
+            f"{more} computes {count(number, 'instruction')} more than {less}"
+            f"{at(first_lines(main))}"
+        )
+    return replace(
+        main,
+        kind=kind,
+        title=title,
+        fix=fix,
+        evidence=tuple(e for f in group for e in f.evidence),
+        proof="; ".join(dict.fromkeys(f.proof for f in group)),
+        a=a,
+        b=b,
+        dropped_a=frozenset[int]().union(*(f.dropped_a for f in group)),
+        dropped_b=frozenset[int]().union(*(f.dropped_b for f in group)),
+    )

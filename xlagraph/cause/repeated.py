@@ -1,0 +1,106 @@
+"""Detectors for expressions that stand more often on one side than on the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import Interner, label_instructions
+from xlagraph.canon.structure import expression_number, number_computations
+from xlagraph.cause.finding import Case, Finding, count
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.places import where
+
+if TYPE_CHECKING:
+    from xlagraph.cause.draft import Draft
+
+
+def repeated_expression(case: Case) -> list[Finding]:
+    """An expression stands twice where the other module has it once: equal after CSE."""
+    a, b = case.diff.a, case.diff.b
+    numbers_a, numbers_b = _value_numbers(case)
+    claimed_a: set[int] = set()
+    claimed_b: set[int] = set()
+    for x, y, fields in case.open_changes():
+        below_a, below_b = a.operands[x], b.operands[y]
+        if fields == ("operands",) and [numbers_a.get(o) for o in below_a] == [
+            numbers_b.get(o) for o in below_b
+        ]:
+            claimed_a.add(x)
+            claimed_b.add(y)
+    known_a, known_b = set(numbers_a.values()), set(numbers_b.values())
+    copies_a = {x for x in case.diff.removed if numbers_a.get(x) in known_b} - case.claimed_a
+    copies_b = {y for y in case.diff.added if numbers_b.get(y) in known_a} - case.claimed_b
+    if not (claimed_a or copies_a or copies_b):
+        return []
+    copies = len(copies_a) + len(copies_b)
+    lines = where(b, copies_b) or where(a, copies_a)
+    return [
+        Finding(
+            kind="repeated-expression",
+            title=f"{count(copies or len(claimed_a), 'instruction')} stand more often in one "
+            "module than in the other; the value is the same",
+            evidence=(
+                Evidence(
+                    "equal expressions that one side computes once and the other twice",
+                    tuple(sorted(copies_a)),
+                    tuple(sorted(copies_b)),
+                    lines,
+                ),
+            ),
+            fix="Harmless: torch_xla's cache key does not tell shared values from repeated ones.",
+            proof="equal expressions were merged in both modules",
+            a=frozenset(claimed_a | copies_a),
+            b=frozenset(claimed_b | copies_b),
+            undo=_merge_both,
+            incidental=True,
+        )
+    ]
+
+
+def _merge_both(draft_a: Draft, draft_b: Draft) -> None:
+    merge_expressions(draft_a)
+    merge_expressions(draft_b)
+
+
+def merge_expressions(draft: Draft) -> None:
+    """Common-subexpression elimination of the entry computation, in place."""
+    module = draft.build()
+    interner = Interner()
+    labels = list(label_instructions(module, interner))
+    entry = module.entry_computation
+    for number, p in enumerate(entry.parameters):
+        labels[p] = interner.number(("parameter", number))
+    computations = number_computations(module, labels, interner)
+    expressions = [-1] * len(module)
+    first: dict[int, int] = {}
+    partners: dict[int, int] = {}
+    for i in range(entry.start, entry.stop):
+        expressions[i] = expression_number(
+            module, i, labels[i], expressions, computations, interner
+        )
+        kept = first.setdefault(expressions[i], i)
+        if kept != i and module.opcodes[i] != "rng":
+            partners[i] = kept
+    draft.replace_uses(partners)
+
+
+def _value_numbers(case: Case) -> tuple[dict[int, int], dict[int, int]]:
+    """Numbers of values: equal where the same expression takes the same paired parameters."""
+    match = case.diff.match
+    interner = Interner()
+    found = []
+    for side, partners, forward in ((match.a, match.to_b, True), (match.b, match.to_a, False)):
+        module = side.module
+        labels = list(label_instructions(module, interner))
+        entry = module.entry_computation
+        for p in entry.parameters:
+            pair = (p, partners[p]) if forward else (partners[p], p)
+            labels[p] = interner.number(("parameter", *pair))
+        computations = number_computations(module, labels, interner)
+        numbers: dict[int, int] = {}
+        for i in range(entry.start, entry.stop):
+            numbers[i] = expression_number(module, i, labels[i], numbers, computations, interner)
+            if module.opcodes[i] == "rng":
+                numbers[i] = interner.number(("once", forward, i))
+        found.append(numbers)
+    return found[0], found[1]

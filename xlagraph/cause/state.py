@@ -1,0 +1,224 @@
+"""Detectors for tensors that begin to be updated: optimizer state, averages, unfrozen layers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.buckets import reach
+from xlagraph.cause.draft import exclusive_slice
+from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, unpaired_outputs
+from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.places import at, where
+from xlagraph.diff.header import donors
+from xlagraph.diff.match import output_values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from xlagraph.cause.model import Context
+    from xlagraph.graph import Module
+
+OPTIMIZER_NAME = re.compile(r"\(\w+ \w+\)$")
+"""How a capture names optimizer state: ``0.weight (SGD momentum_buffer)``."""
+OPTIMIZER_FILE = re.compile(r"(^|/)optim/")
+STEPS = 8
+"""An update is a short formula: its result is this near to what it updates."""
+MAX_NEAR = 200
+
+
+def is_optimizer_state(names: Iterable[str], lines: Iterable[str]) -> bool:
+    """Whether names or source lines tell of an optimizer; what tells nothing is believed."""
+    known = [name for name in names if name]
+    if known:
+        return all(OPTIMIZER_NAME.search(name) for name in known)
+    return all(OPTIMIZER_FILE.search(line) for line in lines)
+
+
+def optimizer_state(case: Case) -> list[Finding]:
+    """State tensors that one side takes in and gives back and the other only gives, or has not.
+
+    An optimizer makes its buffers in its first step: that graph differs from all later ones
+    and comes once. State that is no optimizer's is an update that one side leaves out.
+    """
+    return [f for forward in (False, True) for f in _state_finding(case, forward=forward)]
+
+
+def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
+    """`forward`: A has the state; otherwise B."""
+    diff = case.diff
+    module, context = (diff.a, case.context_a) if forward else (diff.b, case.context_b)
+    new_inputs = [
+        module.entry_computation.parameters[own]
+        for slot in diff.parameters
+        for own, other in [(slot.a, slot.b) if forward else (slot.b, slot.a)]
+        if other is None and own is not None
+    ]
+    new_outputs = unpaired_outputs(case, forward=forward, replaced=True)
+    state = _state_pairs(module, new_inputs, new_outputs)
+    if not state:
+        return []
+    reached = reach(module, [p for p, _ in state])
+    updated = {k for k, value in enumerate(output_values(module)) if reached[value]}
+    own, other = set(new_outputs), set(
+        unpaired_outputs(case, forward=not forward, replaced=True)
+    )
+    for slot in diff.outputs:
+        mine, theirs = (slot.a, slot.b) if forward else (slot.b, slot.a)
+        if mine is not None and theirs is not None and mine in updated:
+            own.add(mine)
+            other.add(theirs)
+    inputs = [p for p, _ in state]
+    names = [context.parameters.get(int(module.payloads[p]), "") for p in inputs]
+    values = output_values(module)
+    lines = where(module, [values[k] for _, k in state]) or where(module, inputs)
+    dropped_a, dropped_b = (own, other) if forward else (other, own)
+    is_state = is_optimizer_state(names, lines)
+    listed = join(name or shape_of(module, p) for name, p in zip(names, inputs, strict=True))
+    side, less = ("A", "B") if forward else ("B", "A")
+    number = count(len(state), "state tensor" if is_state else "tensor")
+    return [
+        Finding(
+            kind="optimizer-state" if is_state else "newly-updated",
+            title=f"optimizer state came into being: {side} takes in and updates {number} that "
+            f"{less} has not ({listed})"
+            if is_state
+            else f"{side} takes in and updates {number} that {less} leaves alone "
+            f"({listed}){at(lines)}",
+            evidence=(
+                Evidence(
+                    f"{count(len(state), 'parameter')} of {side} alone with an output of the same "
+                    f"shape that is computed from it",
+                    a=tuple(inputs) if forward else (),
+                    b=() if forward else tuple(inputs),
+                    sources=lines,
+                ),
+            ),
+            fix=STATE_FIX if is_state else UPDATE_FIX,
+            proof=f"the {count(len(dropped_b), 'output')} of B and {len(dropped_a)} of A that "
+            "these tensors take part in were set aside",
+            a=frozenset(exclusive_slice(diff.a, dropped_a)),
+            b=frozenset(exclusive_slice(diff.b, dropped_b)),
+            dropped_a=frozenset(dropped_a),
+            dropped_b=frozenset(dropped_b),
+            expected=is_state and not forward,
+        )
+    ]
+
+
+STATE_FIX = (
+    "Expected once, in the first optimizer step. To save the extra compile, create the state "
+    "before the loop (a first step with zero gradients)."
+)
+UPDATE_FIX = (
+    "Update the same tensors in every step, or update the others in a sync of their own "
+    "(torch_xla.sync() before and after), so that the training graph stays the same."
+)
+
+
+def _state_pairs(
+    module: Module, inputs: list[int], outputs: Collection[int]
+) -> list[tuple[int, int]]:
+    """Parameters with an output of equal shape that depends on them, one to one."""
+    values = output_values(module)
+    free = sorted(outputs)
+    pairs = []
+    for parameter in inputs:
+        if not module.users[parameter] or module.shapes[parameter].startswith(("s64[]", "f32[]")):
+            continue
+        near = _near(module, parameter)
+        for k in free:
+            if module.shapes[values[k]] == module.shapes[parameter] and values[k] in near:
+                pairs.append((parameter, k))
+                free.remove(k)
+                break
+    return pairs
+
+
+def _near(module: Module, start: int) -> set[int]:
+    """Instructions that depend on `start` within a few steps."""
+    found = {start}
+    front = [start]
+    for _ in range(STEPS):
+        front = [u for i in front for u in module.users[i] if u not in found][:MAX_NEAR]
+        found.update(front)
+    return found
+
+
+def newly_updated(case: Case) -> list[Finding]:
+    """Tensors that both sides read and only one updates in place: a layer was unfrozen."""
+    return [f for forward in (False, True) for f in _newly_updated(case, forward=forward)]
+
+
+def _newly_updated(case: Case, *, forward: bool) -> list[Finding]:
+    diff = case.diff
+    module, context = (diff.a, case.context_a) if forward else (diff.b, case.context_b)
+    parameters = module.entry_computation.parameters
+    shared = [
+        parameters[own]
+        for slot in diff.parameters
+        for own, other in [(slot.a, slot.b) if forward else (slot.b, slot.a)]
+        if own is not None and other is not None
+    ]
+    outputs = unpaired_outputs(case, forward=forward)
+    values = output_values(module)
+    kept = {values[k] for k in range(len(values)) if k not in outputs}
+    partners = diff.match.to_b if forward else diff.match.to_a
+    other = diff.b if forward else diff.a
+    pairs = [
+        (p, k)
+        for p, k in _state_pairs(module, shared, outputs)
+        if values[k] not in kept
+        and _is_updated(module, context, p, k)
+        and not _is_donated(other, partners[p])
+    ]
+    if not pairs:
+        return []
+    lines = where(module, [values[k] for _, k in pairs])
+    side, less = ("A", "B") if forward else ("B", "A")
+    listed = join(parameter_name(module, context, p) for p, _ in pairs)
+    dropped = frozenset(k for _, k in pairs)
+    claimed = frozenset(exclusive_slice(module, dropped))
+    cited = tuple(p for p, _ in pairs)
+    nothing: frozenset[int] = frozenset()
+    return [
+        Finding(
+            kind="newly-updated",
+            title=f"{side} updates {count(len(pairs), 'tensor')} that {less} only reads "
+            f"({listed}){at(lines)}",
+            evidence=(
+                Evidence(
+                    f"{listed}: read by both, an output of {side} alone; "
+                    f"{count(len(claimed), 'instruction')} serve nothing else",
+                    a=cited if forward else (),
+                    b=() if forward else cited,
+                    sources=lines,
+                ),
+            ),
+            fix=UPDATE_FIX + " A layer that is to be unfrozen later can get a learning rate of "
+            "(nearly) zero until then.",
+            proof=f"{count(len(pairs), 'output')} of {side} set aside with what only they need",
+            a=claimed if forward else nothing,
+            b=nothing if forward else claimed,
+            dropped_a=dropped if forward else nothing,
+            dropped_b=nothing if forward else dropped,
+        )
+    ]
+
+
+def _is_updated(module: Module, context: Context, parameter: int, output: int) -> bool:
+    """Whether the output replaces the parameter: by name, else because its buffer is donated."""
+    number = int(module.payloads[parameter])
+    name = context.outputs.get(output)
+    if name and number in context.parameters:
+        return name == context.parameters[number]
+    return _is_donated(module, parameter)
+
+
+def _is_donated(module: Module, parameter: int) -> bool:
+    """Whether the parameter's buffer is given away, as an update in place does."""
+    if parameter < 0 or module.opcodes[parameter] != "parameter":
+        return False
+    number = int(module.payloads[parameter])
+    return (number, "{}") in donors(module.header_fields.get("buffer_donor", ""))
