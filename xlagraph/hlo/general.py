@@ -17,7 +17,7 @@ from xlagraph.graph import Attributes, Computation
 from xlagraph.hlo.attributes import CALLEE_KEYS, Field, make_attributes, parse_fields
 from xlagraph.hlo.infer import infer_shape, tuple_part
 from xlagraph.hlo.scan import MAX_DEPTH, SIGIL_NAME, bracket_end, skip_space
-from xlagraph.hlo.shapes import parse_shape
+from xlagraph.hlo.shapes import parse_shape, signature_end
 
 if TYPE_CHECKING:
     from xlagraph.hlo.columns import Columns
@@ -105,14 +105,8 @@ class GeneralReader:
 
     def _body_start(self, pos: int) -> int:
         """Offset of the ``{`` behind a computation's name and signature, or -1."""
-        text = self.text
-        pos = skip_space(text, pos)
-        if text.startswith("(", pos):
-            pos = skip_space(text, bracket_end(text, pos, self.end))
-            if text.startswith("->", pos):
-                _, pos = parse_shape(text, skip_space(text, pos + 2), self.end)
-                pos = skip_space(text, pos)
-        return pos if text.startswith("{", pos) else -1
+        pos = signature_end(self.text, skip_space(self.text, pos), self.end)
+        return pos if self.text.startswith("{", pos) else -1
 
     def _read_body(self, pos: int, depth: int) -> tuple[_Body, int]:
         """Reads ``{ instructions }``; returns the offset behind the closing brace."""

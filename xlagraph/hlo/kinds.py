@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import SpecError
+from xlagraph.hlo.lazy_ir import read_lazy_ir
 from xlagraph.hlo.reader import read_module
 
 if TYPE_CHECKING:
@@ -32,4 +33,6 @@ def read_entry(entry: Entry) -> Module:
     if conversion:
         raise SpecError(f"{entry.file}: entry {entry.ordinal} is {conversion}")
     source = entry.source()
+    if entry.kind == "lazy-ir":
+        return read_lazy_ir(source)
     return read_module(source.text, source.name, source.first_line)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from xlagraph.graph import Attributes, Computation
 from xlagraph.hlo.attributes import read_attributes
 from xlagraph.hlo.scan import MalformedError, bracket_end
-from xlagraph.hlo.shapes import parse_shape
+from xlagraph.hlo.shapes import parse_shape, signature_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,8 @@ _INSTRUCTION = re.compile(
     rf"([^\s(/]++|\({_NEST3}\)) ([a-z][\w\-]*+)\((.*)\n",
     re.M,
 )
-_COMPUTATION = re.compile(
-    r"(ENTRY )?+%?+([A-Za-z_][\w.\-]*+)(?: \([^\n]*\) -> [^\n]*[^\s{])? \{[ \t]*+\n"
-)
+_COMPUTATION = re.compile(r"(ENTRY )?+%?+([A-Za-z_][\w.\-]*+) ")
+_OPENING = re.compile(r"\{[ \t]*+\n")
 _SUFFIX = re.compile(r"(?:, (execution_thread=\"[^\"\\\n]*+\"))?+(?: // [^\n]*+)?+(?=\n|\Z)")
 _NAME_AT_END = re.compile(r"([A-Za-z_][\w.\-]*+)(?:, |\Z)")
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
@@ -57,7 +56,13 @@ def read_plain(columns: Columns, pos: int) -> int | None:
     head = _COMPUTATION.match(text, pos)
     if not head or (head[1] and columns.entry >= 0) or head[2] in columns.computation_numbers:
         return None
-    begin = head.end()
+    try:
+        opening = _OPENING.match(text, signature_end(text, head.end(), len(text)))
+    except MalformedError:
+        return None
+    if not opening:
+        return None
+    begin = opening.end()
     end = text.find("\n}", begin - 1)
     suffix = _SUFFIX.match(text, end + 2) if end >= begin else None
     if not suffix:

@@ -126,6 +126,21 @@ def layout_end(text: str, pos: int, end: int) -> int:
     return bracket_end(text, pos, end) if text.startswith("{", pos) else pos
 
 
+def signature_end(text: str, pos: int, end: int) -> int:
+    """Offset behind the signature ``(p: f32[2]) -> f32[2]`` that may stand at `pos`.
+
+    Raises:
+        MalformedError: the signature is not closed, or has no result shape behind its arrow.
+    """
+    if not text.startswith("(", pos):
+        return pos
+    pos = skip_space(text, bracket_end(text, pos, end))
+    if text.startswith("->", pos):
+        _, pos = parse_shape(text, skip_space(text, pos + 2), end)
+        pos = skip_space(text, pos)
+    return pos
+
+
 def _parse_parts(text: str, pos: int, end: int, depth: int) -> tuple[tuple[Shape, ...], int]:
     parts: list[Shape] = []
     pos = skip_space(text, pos)
