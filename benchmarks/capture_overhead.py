@@ -76,7 +76,7 @@ def _step(size: int) -> float:
     start = time.perf_counter()
     torch_xla.sync()
     spent = time.perf_counter() - start
-    torch_xla._XLAC._xla_wait_device_ops([])
+    torch_xla.core.xla_model.wait_device_ops()
     return spent
 
 
@@ -167,7 +167,7 @@ def _import_cost(rounds: int = 40) -> dict[str, float]:
     start = time.perf_counter()
     code = compile(line, "pth", "exec")
     for _ in range(repeats):
-        exec(code, {})  # noqa: S102 - the line is this repository's own
+        exec(code, {})
     line_us = (time.perf_counter() - start) / repeats * MICRO
     starts = [_import_seconds([], env) for _ in range(rounds)]
     return {"start_ms": 1e3 * statistics.median(starts), "pth_line_us": line_us}

@@ -22,7 +22,7 @@ import click
 @click.option("-m", "module", is_flag=True, help="PROGRAM is a module name.")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(  # noqa: PLR0913 - one parameter for each option
+def command(
     output: str,
     level: int,
     steps: str,

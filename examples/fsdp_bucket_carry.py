@@ -23,7 +23,7 @@ import torch
 import torch_xla
 import torch_xla.debug.metrics as met
 from torch import nn
-from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as FSDP
+from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel
 from torch_xla.distributed.fsdp import xla_fully_sharded_data_parallel as fsdp_module
 from torch_xla.distributed.fsdp.utils import BucketizedReduceScatter
 
@@ -44,9 +44,9 @@ class CarryOverBucket(BucketizedReduceScatter):
             super().flush()
 
 
-def shard(module: nn.Module) -> FSDP:
+def shard(module: nn.Module) -> XlaFullyShardedDataParallel:
     """Wrap ``module`` in FSDP with a bucketed reduce-scatter."""
-    return FSDP(
+    return XlaFullyShardedDataParallel(
         module.to("xla"),
         reduce_scatter_bucket_size_mb=BUCKET_MB,
         # Coalesced reduce-scatter with pinned layouts fails a check in torch_xla 2.9.

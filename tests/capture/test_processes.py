@@ -111,15 +111,17 @@ def test_launch(run_program, tmp_path):
     program = tmp_path / "spawn.py"
     program.write_text(SPAWN)
     run_program(program, XLAGRAPH="1")
-    syncs = [sync for process in read_run(tmp_path / "xlagraph-run").processes
-             for sync in process.syncs]
+    syncs = [
+        sync for process in read_run(tmp_path / "xlagraph-run").processes for sync in process.syncs
+    ]
     assert [sync.outcome for sync in syncs if sync.outcome != "empty"] == ["compile"]
 
 
 def test_next_job_takes_the_next_folder(run_program, tmp_path):
     for _ in range(2):
-        run_program("import torch, torch_xla; torch.ones(3, device='xla'); torch_xla.sync()",
-                    XLAGRAPH="1")
+        run_program(
+            "import torch, torch_xla; torch.ones(3, device='xla'); torch_xla.sync()", XLAGRAPH="1"
+        )
     assert len(read_run(tmp_path / "xlagraph-run").processes) == 1
     assert len(read_run(tmp_path / "xlagraph-run-2").processes) == 1
 
@@ -192,8 +194,13 @@ def test_leak():
 
 def test_pytest_marker(run_program, tmp_path):
     (tmp_path / "test_training.py").write_text(STABLE)
-    done = run_program("import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
-                       "-p", "xlagraph.capture.pytest_plugin", "test_training.py", check=False)
+    done = run_program(
+        "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
+        "-p",
+        "xlagraph.capture.pytest_plugin",
+        "test_training.py",
+        check=False,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed, 1 passed" in done.stdout
     assert "graphs ran after step 2, 1 allowed" in done.stdout

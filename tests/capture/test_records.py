@@ -57,7 +57,7 @@ def test_names_of_parameters_and_optimizer_state(run_program, programs, tmp_path
     assert dict(graph.key)["live_tensors_agree"] == "True"
 
 
-KINDS = '''
+KINDS = """
 import torch, torch_xla, torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 model = torch.nn.Linear(4, 4).to("xla")
@@ -92,7 +92,7 @@ def compiled(a):
 with torch.no_grad():
     for _ in range(3):
         compiled(x)  # dynamo
-'''
+"""
 
 
 def test_every_way_in_is_seen_with_its_call_site(run_program, tmp_path):
@@ -128,10 +128,20 @@ def test_every_way_in_is_seen_with_its_call_site(run_program, tmp_path):
 
 def test_level_two_tells_live_tensors_and_holders(run_program, programs, tmp_path):
     program = tmp_path / "leak.py"
-    program.write_text((programs / "scenarios.py").read_text().replace(
-        "    history, losses = [], []", "    global history\n    history, losses = [], []"))
-    run_program(program, SCENARIO="running_loss", STEPS="3", XLAGRAPH="2", XLAGRAPH_HOLDERS="1",
-                XLA_IR_DEBUG="1", XLAGRAPH_STEPS="2-3")
+    program.write_text(
+        (programs / "scenarios.py")
+        .read_text()
+        .replace("    history, losses = [], []", "    global history\n    history, losses = [], []")
+    )
+    run_program(
+        program,
+        SCENARIO="running_loss",
+        STEPS="3",
+        XLAGRAPH="2",
+        XLAGRAPH_HOLDERS="1",
+        XLA_IR_DEBUG="1",
+        XLAGRAPH_STEPS="2-3",
+    )
     process = only_process(tmp_path / "xlagraph-run")
     last = [sync for sync in process.syncs if sync.kind == "step"][-1]
     assert last.live_tensors
@@ -143,8 +153,13 @@ def test_level_two_tells_live_tensors_and_holders(run_program, programs, tmp_pat
 
 def test_a_users_own_dump_folder_is_read_and_left_alone(run_program, programs, tmp_path):
     theirs = tmp_path / "theirs"
-    run_program(programs / "scenarios.py", SCENARIO="momentum", STEPS="3", XLAGRAPH="1",
-                XLA_FLAGS=f"--xla_dump_to={theirs}")
+    run_program(
+        programs / "scenarios.py",
+        SCENARIO="momentum",
+        STEPS="3",
+        XLAGRAPH="1",
+        XLA_FLAGS=f"--xla_dump_to={theirs}",
+    )
     run = read_run(tmp_path / "xlagraph-run")
     texts = {path.read_text() for path in theirs.glob("*.before_optimizations.txt")}
     graphs = run.processes[0].graphs
@@ -192,8 +207,9 @@ with xlagraph.capture("outer"):
 
 def test_same_numbers_from_run_command(run_program, programs, tmp_path):
     code = "import sys; from xlagraph.cli import main; sys.argv[0] = 'xlagraph'; main()"
-    done = run_program(code, "run", "-o", "folder", str(programs / "scenarios.py"),
-                       SCENARIO="momentum", STEPS="3")
+    done = run_program(
+        code, "run", "-o", "folder", str(programs / "scenarios.py"), SCENARIO="momentum", STEPS="3"
+    )
     assert json.loads(done.stdout.splitlines()[-1])["UncachedCompile"] == 2
     assert len(only_process(tmp_path / "folder").graphs) == 2
     failing = run_program(code, "run", "-m", "no_such_module", check=False)

@@ -7,8 +7,12 @@ program imports torch_xla. A failure is one line on standard error, never an exc
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from xlagraph.capture.imports import when_imported
+
+if TYPE_CHECKING:
+    from xlagraph.capture.start import Start
 
 _TARGET = "torch_xla"
 
@@ -17,7 +21,7 @@ class _Autostart:
     """The capture that the environment asks for."""
 
     def __init__(self) -> None:
-        self._begin = None
+        self._begin: Start | None = None
 
     def before(self) -> None:
         """Choose the folder and set the flags that torch_xla is about to read."""

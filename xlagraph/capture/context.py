@@ -1,5 +1,7 @@
 """``with xlagraph.capture(...)`` and ``with xlagraph.assert_stable(...)``."""
 
+# ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
+
 from __future__ import annotations
 
 import shutil
@@ -29,7 +31,7 @@ _LATE = (
 
 
 @contextmanager
-def capture(  # noqa: PLR0913 - one keyword for each option, as in docs/capture.md
+def capture(
     path: str | Path = "",
     *,
     level: int = 1,

@@ -61,8 +61,8 @@ class Dump:
     """What ``remove`` deletes; None: the user's own folder."""
     variables: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     """Environment variables set: the value before and the value put."""
-    _seen: set[str] = field(default_factory=set)
-    _offset: int = 0
+    seen: set[str] = field(default_factory=set)
+    offset: int = 0
 
     def take_modules(self) -> list[Module]:
         """Modules complete since the last call, in the order they were compiled.
@@ -81,12 +81,12 @@ class Dump:
             if not name.endswith(MODULE_SUFFIX) or not name.startswith("module_"):
                 self._discard(path)
                 continue
-            if name in self._seen:
+            if name in self.seen:
                 continue
             text = path.read_bytes()
             if not text.rstrip().endswith(b"}"):
                 continue  # another thread is writing it; it is read after that sync
-            self._seen.add(name)
+            self.seen.add(name)
             found.append(Module(name, module_name(text), text))
             self._discard(path)
         return found
@@ -94,7 +94,7 @@ class Dump:
     def _discard(self, path: Path) -> None:
         if self.is_private and path.name != _ANALYSIS:
             path.unlink(missing_ok=True)
-            self._seen.discard(path.name)
+            self.seen.discard(path.name)
 
     def take_analyses(self) -> list[Analysis]:
         """Analyses appended since the last call.
@@ -105,7 +105,7 @@ class Dump:
         if self.analysis_file is None or not self.analysis_file.exists():
             return []
         with self.analysis_file.open("rb") as stream:
-            stream.seek(self._offset)
+            stream.seek(self.offset)
             data = stream.read()
         end = data.rfind(b"Computation hash: ")
         if end < 0:
@@ -113,7 +113,7 @@ class Dump:
         end = data.find(b"\n", end) + 1
         if end == 0:
             return []
-        self._offset += end
+        self.offset += end
         return parse_analyses(data[:end].decode(errors="replace"))
 
     def remove(self) -> None:
@@ -168,7 +168,7 @@ def prepare_dump(run_folder: Path, tag: str, env: MutableMapping[str, str]) -> D
     if theirs:
         dump = Dump(Path(theirs), is_private=False, analysis_file=None)
         if dump.folder.is_dir():
-            dump._seen.update(entry.name for entry in os.scandir(dump.folder))
+            dump.seen.update(entry.name for entry in os.scandir(dump.folder))
         else:
             dump.folder.mkdir(parents=True, exist_ok=True)
     else:
@@ -192,7 +192,7 @@ def _ask_analysis(
     theirs = env.get("PT_XLA_DEBUG_FILE", "")
     if theirs and f"/{PRIVATE_PREFIX}" not in theirs:
         dump.analysis_file = Path(theirs)
-        dump._offset = dump.analysis_file.stat().st_size if dump.analysis_file.exists() else 0
+        dump.offset = dump.analysis_file.stat().st_size if dump.analysis_file.exists() else 0
         return
     if env.get("PT_XLA_DEBUG_LEVEL", "") and not theirs:
         return  # the user reads it on their terminal

@@ -1,5 +1,7 @@
 """What is known of a graph that compiled: its text, its cache key, its tensors' names."""
 
+# ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
+
 from __future__ import annotations
 
 from typing import Any

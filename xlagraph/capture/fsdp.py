@@ -5,6 +5,8 @@ instances are held weakly. Names come from the callbacks' closures: FSDP's callb
 over its module and the parameter whose gradient waits.
 """
 
+# ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
+
 from __future__ import annotations
 
 import sys
@@ -20,6 +22,7 @@ from xlagraph.run.records import BucketState
 
 MODULE = "torch_xla.distributed.fsdp.utils"
 CLASS = "BucketizedReduceScatter"
+
 
 class Buckets:
     """Every live ``BucketizedReduceScatter`` of the process."""
@@ -114,9 +117,7 @@ class Buckets:
         found: dict[int, str] = {}
         for bucket in self._alive():
             names = self.describe(bucket).tensors
-            for tensor, callback, name in zip(
-                bucket.bucket, bucket.callbacks, names, strict=False
-            ):
+            for tensor, callback, name in zip(bucket.bucket, bucket.callbacks, names, strict=False):
                 for held in _closed_over(callback, "grad", "grad_flat"):
                     found[id(held)] = f"gradient of {name}, held by its callback"
                 found[id(tensor)] = f"waiting gradient of {name}"

@@ -10,6 +10,8 @@ Nothing here outlives the call but numbers and strings: one more reference to a 
 make it an output, and one more to its data would stop its buffer from being reused.
 """
 
+# ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
+
 from __future__ import annotations
 
 import re
@@ -96,9 +98,7 @@ def align(mine: list[str], outputs: list[str]) -> list[int]:
     latest = [len(outputs) - 1 - place for place in _embed(mine[::-1], outputs[::-1])][::-1]
     if len(earliest) != len(mine) or len(latest) != len(mine):
         return [-1] * len(mine)
-    return [
-        first if first == last else -1 for first, last in zip(earliest, latest, strict=True)
-    ]
+    return [first if first == last else -1 for first, last in zip(earliest, latest, strict=True)]
 
 
 def _embed(part: list[str], whole: list[str]) -> list[int]:
@@ -200,6 +200,4 @@ _LOCATION = re.compile(r"location=([^\s,@]+)@([^\s,:]+):(\d+)")
 
 def parse_frames(text: str) -> tuple[Frame, ...]:
     """The frames in torch_xla's debug text of a tensor."""
-    return tuple(
-        Frame(match[2], int(match[3]), match[1]) for match in _LOCATION.finditer(text)
-    )
+    return tuple(Frame(match[2], int(match[3]), match[1]) for match in _LOCATION.finditer(text))

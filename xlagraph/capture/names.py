@@ -7,6 +7,8 @@ update gives the Python tensor a new id, so a graph's *inputs* carry the ids tha
 after the sync before, and its *outputs* those they have as the sync starts.
 """
 
+# ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
+
 from __future__ import annotations
 
 import gc
@@ -50,12 +52,8 @@ class Names:
 
     _by_id: dict[int, str] = field(default_factory=dict)
     _optimizers: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
-    _settled: weakref.WeakKeyDictionary[Any, str] = field(
-        default_factory=weakref.WeakKeyDictionary
-    )
-    _modules: weakref.WeakKeyDictionary[Any, str] = field(
-        default_factory=weakref.WeakKeyDictionary
-    )
+    _settled: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
+    _modules: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
 
     def module(self, module: Any) -> str:
         """The module's path from its root as last searched; ``""`` for a root."""

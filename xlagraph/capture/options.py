@@ -30,9 +30,7 @@ class Numbers:
             return False
         if not self.ranges:
             return True
-        return any(
-            low <= number and (high is None or number <= high) for low, high in self.ranges
-        )
+        return any(low <= number and (high is None or number <= high) for low, high in self.ranges)
 
     @classmethod
     def parse(cls, text: str, what: str) -> Numbers:

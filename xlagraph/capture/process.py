@@ -1,5 +1,7 @@
 """The hub of this process: made once, when torch_xla is imported or a capture begins."""
 
+# ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
+
 from __future__ import annotations
 
 import atexit

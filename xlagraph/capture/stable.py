@@ -73,10 +73,11 @@ class StableWatch:
     def message(self, explanation: str) -> str:
         """What to tell, with the explanation of the compiles behind it."""
         seconds = sum(one[2] for one in self.late)
-        lines = [
+        head = (
             f"{self.count} graphs ran after step {self.after_step}, {self.max_graphs} allowed; "
             f"{len(self.late)} compiles after warm-up took {seconds:.1f} s:"
-        ]
+        )
+        lines = [head]
         lines += [f"  step {step}, {site}: {took:.2f} s" for step, site, took in self.late[:5]]
         if len(self.late) > len(lines) - 1:
             lines.append(f"  and {len(self.late) - 5} more")

@@ -12,7 +12,6 @@ import json
 import typing
 from collections.abc import Callable
 from functools import cache
-from types import GenericAlias
 from typing import Any, Protocol
 
 from xlagraph.run.records import (
@@ -52,13 +51,14 @@ def _plain(value: object) -> object:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
+def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _fields(value: object) -> dict[str, object]:
     found: dict[str, object] = {}
-    for name in _names(type(value)):
+    kind: Any = type(value)
+    for name in _names(kind):
         item = getattr(value, name)
         if item:
             found[name] = _plain(item)
@@ -76,31 +76,52 @@ _REPEATED = (
 )  # fmt: skip
 
 
-class PlainSync(Protocol):
-    """A sync without live tensors and buckets; fields as in ``SyncRecord``."""
+class SyncFacts(Protocol):
+    """What a sync without live tensors and buckets says; fields as in ``SyncRecord``."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """``SyncRecord.rank``."""
+
     @property
-    def time(self) -> float: ...
+    def time(self) -> float:
+        """``SyncRecord.time``."""
+
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """``SyncRecord.seconds``."""
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """``SyncRecord.kind``."""
+
     @property
-    def entry(self) -> str: ...
+    def entry(self) -> str:
+        """``SyncRecord.entry``."""
+
     @property
-    def outcome(self) -> str: ...
+    def outcome(self) -> str:
+        """``SyncRecord.outcome``."""
+
     @property
-    def compile_seconds(self) -> float: ...
+    def compile_seconds(self) -> float:
+        """``SyncRecord.compile_seconds``."""
+
     @property
-    def graphs(self) -> tuple[str, ...]: ...
+    def graphs(self) -> tuple[str, ...]:
+        """``SyncRecord.graphs``."""
+
     @property
-    def graph_is_inferred(self) -> bool: ...
+    def graph_is_inferred(self) -> bool:
+        """``SyncRecord.graph_is_inferred``."""
+
     @property
-    def fingerprint(self) -> tuple[int, ...]: ...
+    def fingerprint(self) -> tuple[int, ...]:
+        """``SyncRecord.fingerprint``."""
+
     @property
-    def call_site(self) -> tuple[Frame, ...]: ...
+    def call_site(self) -> tuple[Frame, ...]:
+        """``SyncRecord.call_site``."""
 
 
 class SyncEncoder:
@@ -123,7 +144,7 @@ class SyncEncoder:
             fields["call_site"] = number
         return prefix + _dumps(fields)
 
-    def encode_plain(self, sync: PlainSync, index: int, step: int) -> str:
+    def encode_plain(self, sync: SyncFacts, index: int, step: int) -> str:
         """The same for a sync without live tensors and buckets, in a few microseconds."""
         prefix, number = self._site(sync.call_site)
         key = (
@@ -156,7 +177,7 @@ class SyncEncoder:
         return prefix, number
 
     @staticmethod
-    def _tail(sync: PlainSync, number: int) -> str:
+    def _tail(sync: SyncFacts, number: int) -> str:
         fields = {name: _plain(getattr(sync, name)) for name in _REPEATED if getattr(sync, name)}
         if number >= 0:
             fields["call_site"] = number
@@ -171,7 +192,7 @@ def _decode_frame(value: Any) -> Frame:
     return Frame(str(file), int(line), str(function))
 
 
-def _decode_tuple(items: tuple[type, ...]) -> Decoder:
+def _decode_tuple(items: tuple[Any, ...]) -> Decoder:
     if len(items) == 2 and items[1] is Ellipsis:
         each = _decoder(items[0])
         return lambda value: tuple(each(item) for item in value)
@@ -184,19 +205,19 @@ def _decode_tuple(items: tuple[type, ...]) -> Decoder:
 
 
 @cache
-def _decoder(kind: type | GenericAlias) -> Decoder:
+def _decoder(kind: Any) -> Decoder:
     if kind is Frame:
         return _decode_frame
     if typing.get_origin(kind) is tuple:
         return _decode_tuple(typing.get_args(kind))
     if dataclasses.is_dataclass(kind):
         return lambda value: _build(kind, value)
-    assert isinstance(kind, type)
-    return kind
+    convert: Decoder = kind
+    return convert
 
 
 @cache
-def _plan(kind: type) -> tuple[tuple[str, Decoder, object], ...]:
+def _plan(kind: Any) -> tuple[tuple[str, Decoder, object], ...]:
     hints = typing.get_type_hints(kind)
     plan: list[tuple[str, Decoder, object]] = []
     for name in _names(kind):
@@ -205,13 +226,14 @@ def _plan(kind: type) -> tuple[tuple[str, Decoder, object], ...]:
     return tuple(plan)
 
 
-def _empty(hint: type | GenericAlias) -> object:
+def _empty(hint: Any) -> object:
     if typing.get_origin(hint) is tuple:
         return ()
-    return _build(hint, {}) if dataclasses.is_dataclass(hint) else hint()
+    empty: object = _build(hint, {}) if dataclasses.is_dataclass(hint) else hint()
+    return empty
 
 
-def _build(kind: type, fields: dict[str, Any]) -> Any:
+def _build(kind: Any, fields: dict[str, Any]) -> Any:
     values = {
         name: decode(fields[name]) if name in fields else empty
         for name, decode, empty in _plan(kind)

@@ -25,7 +25,6 @@ from xlagraph.run.records import (
 )
 from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS
 
-
 RecordType = TypeVar("RecordType", bound=Record)
 
 
@@ -104,7 +103,7 @@ def read_run(path: str | Path) -> Run:
 
 def _read_process(file: Path) -> Process | None:
     decoder = LineDecoder()
-    records: dict[type[Record], list[Record]] = {}
+    records: list[Record] = []
     unread = 0
     with file.open("rb") as stream:
         for raw in stream:
@@ -114,7 +113,7 @@ def _read_process(file: Path) -> Process | None:
                 unread += 1
                 continue
             if record is not None:
-                records.setdefault(type(record), []).append(record)
+                records.append(record)
     heads = _of(records, ProcessRecord)
     if not heads:
         return None
@@ -133,7 +132,5 @@ def _read_process(file: Path) -> Process | None:
     )
 
 
-def _of(
-    records: dict[type[Record], list[Record]], kind: type[RecordType]
-) -> tuple[RecordType, ...]:
-    return tuple(record for record in records.get(kind, ()) if isinstance(record, kind))
+def _of(records: list[Record], kind: type[RecordType]) -> tuple[RecordType, ...]:
+    return tuple(record for record in records if isinstance(record, kind))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import zstandard
 
-from xlagraph.run.codec import PlainSync, SyncEncoder, encode
+from xlagraph.run.codec import SyncEncoder, SyncFacts, encode
 from xlagraph.run.records import NoteRecord, ProcessRecord, Record, SyncRecord
 
 GRAPHS = "graphs"
@@ -92,12 +92,13 @@ class RunWriter:
         data = (lines + "\n").encode()
         try:
             done = os.write(self._descriptor, data)
-            if done != len(data):
-                raise OSError(errno.ENOSPC, "short write", str(self.file))
         except OSError:
             self.close()
             raise
-        self.written += len(data)
+        self.written += done
+        if done != len(data):
+            self.close()
+            raise OSError(errno.ENOSPC, "short write", str(self.file))
 
     def write(self, record: Record) -> None:
         """Append ``record``, or count it as dropped when the folder's bound is reached.
@@ -115,7 +116,7 @@ class RunWriter:
         else:
             self.dropped.other += 1
 
-    def write_plain(self, sync: PlainSync, index: int, step: int) -> None:
+    def write_plain(self, sync: SyncFacts, index: int, step: int) -> None:
         """The same for a sync without live tensors and buckets, which is to cost little.
 
         Raises:

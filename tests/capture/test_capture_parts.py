@@ -1,0 +1,202 @@
+"""The parts of capture that need no torch."""
+
+import importlib
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xlagraph.capture.dump import Dump, parse_analyses, prepare_dump
+from xlagraph.capture.folder import choose_folder
+from xlagraph.capture.imports import when_imported
+from xlagraph.capture.live import align, parse_frames
+from xlagraph.capture.names import clean_name
+from xlagraph.capture.options import Numbers, OptionError, Options, options_from, parse_bytes
+from xlagraph.capture.patches import Guard, Patches
+from xlagraph.capture.shapes import entry_shapes
+
+ANALYSIS = """
+Compilation Analysis: ====
+Compilation Analysis: Compilation Cause
+Compilation Analysis:   user torch_xla.sync
+Compilation Analysis: Graph Info: 
+Compilation Analysis:   Graph Hash: 1962d32668f886e1f831675433f27ec4
+Compilation Analysis:   Number of Graph Inputs: 13
+Compilation Analysis:   Number of Graph Outputs: 9
+Compilation Analysis: Python Frame Triggered Execution: 
+Compilation Analysis:   sync (/site-packages/torch_xla/torch_xla.py:87)
+Compilation Analysis:   <module> (/home/me/a (b)/train.py:11)
+Compilation Analysis: ----
+
+Computation hash: e4e2ca0705dd43aa5aa97d6c950f4fb9
+
+Post Compilation Analysis: Graph input size: 0.0 GB
+"""  # noqa: W291 - as torch_xla writes it
+
+
+def test_analysis():
+    (one, two) = parse_analyses(ANALYSIS * 2)
+    assert one == two
+    assert one.graph_hash == "1962d32668f886e1f831675433f27ec4"
+    assert one.computation_hash == "e4e2ca0705dd43aa5aa97d6c950f4fb9"
+    assert (one.inputs, one.outputs, one.cause) == (13, 9, "user torch_xla.sync")
+    assert one.frames[1] == ("/home/me/a (b)/train.py", 11, "<module>")
+
+
+def test_half_written_analysis_waits(tmp_path):
+    file = tmp_path / "analysis.txt"
+    dump = Dump(tmp_path, is_private=True, analysis_file=file)
+    file.write_text(ANALYSIS + ANALYSIS[:200])
+    assert len(dump.take_analyses()) == 1
+    file.write_text(ANALYSIS * 2)
+    assert len(dump.take_analyses()) == 1
+    assert dump.take_analyses() == []
+
+
+def test_private_dump_is_emptied(tmp_path):
+    env = {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}
+    dump = prepare_dump(tmp_path, "h-1", env)
+    assert env["XLA_FLAGS"].startswith("--xla_cpu_enable_fast_math=false --xla_dump_to=")
+    for name in ("module_0001.m.before_optimizations.txt", "module_0001.m.ir.ll"):
+        (dump.folder / name).write_text("HloModule m\n\n}\n")
+    (dump.folder / "module_0002.n.before_optimizations.txt").write_text("HloModule n\n half")
+    (module,) = dump.take_modules()
+    assert module.name == "m"
+    left = [path.name for path in dump.folder.iterdir()]
+    assert left == ["module_0002.n.before_optimizations.txt"]
+    dump.restore(env)
+    assert env == {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}
+    dump.remove()
+    assert not dump.folder.exists()
+
+
+def test_a_childs_dump_is_not_its_parents(tmp_path):
+    env = {}
+    first = prepare_dump(tmp_path, "parent", env)
+    second = prepare_dump(tmp_path, "child", env)
+    assert env["XLA_FLAGS"] == f"--xla_dump_to={second.folder}"
+    assert env["PT_XLA_DEBUG_FILE"] == str(second.analysis_file)
+    assert first.folder != second.folder
+
+
+SHAPES = st.lists(st.sampled_from(["[2]", "[3]", "[]"]), max_size=8)
+
+
+@given(SHAPES, st.data())
+def test_align_is_right_wherever_it_is_sure(outputs, data):
+    places = sorted(data.draw(st.sets(st.sampled_from(range(len(outputs))))) if outputs else [])
+    mine = [outputs[place] for place in places]
+    for found, true in zip(align(mine, outputs), places, strict=True):
+        assert found in (-1, true)
+    assert align(outputs, outputs) == list(range(len(outputs)))
+
+
+def test_align_of_what_does_not_fit():
+    assert align(["[2]", "[4]"], ["[2]", "[3]"]) == [-1, -1]
+
+
+def test_entry_shapes():
+    header = (
+        b"HloModule SyncTensorsGraph.10, buffer_donor={ (1, {}) }, "
+        b"entry_computation_layout={(f32[8,8]{1,0}, /*index=1*/s64[])->(f32[8]{0}, pred[])}, "
+        b"num_partitions=1\n\nENTRY ..."
+    )
+    assert entry_shapes(header) == (["f32[8,8]", "s64[]"], ["f32[8]", "pred[]"])
+    assert entry_shapes(b"HloModule m\n") == ([], [])
+
+
+def test_frames_of_ir_debug():
+    (frame,) = parse_frames("IR: [] aten::add, location=forward@model.py:5, xla_shape=f32[]")
+    assert (frame.file, frame.line, frame.function) == ("model.py", 5, "forward")
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"),
+    [
+        ("_fsdp_wrapped_module._fpw_module.blocks.0.weight", "blocks.0.weight"),
+        ("_fsdp_shard_FSDP_SHARD_SEPARATOR__fpw_module_FSDP_SHARD_SEPARATOR_bias", "bias"),
+        ("_orig_mod.head", "head"),
+        ("", ""),
+    ],
+)
+def test_clean_name(name, clean):
+    assert clean_name(name) == clean
+
+
+def test_numbers_and_bytes():
+    some = Numbers.parse("0-2, 8,100-", "STEPS")
+    assert [n for n in range(120) if n in some] == [0, 1, 2, 8, *range(100, 120)]
+    assert 5 in Numbers()
+    assert [parse_bytes(text, "B") for text in ("7", "2K", "1 MiB", "3g")] == [
+        7, 2048, 1 << 20, 3 << 30,
+    ]  # fmt: skip
+    with pytest.raises(OptionError, match="STEPS: want numbers"):
+        Numbers.parse("3-x", "STEPS")
+    with pytest.raises(OptionError, match="B: want bytes"):
+        parse_bytes("lots", "B")
+
+
+def test_options_from_environment():
+    assert options_from({}) == Options()
+    options = options_from({"XLAGRAPH": "2", "XLAGRAPH_STEPS": "3", "XLAGRAPH_HOLDERS": "yes"})
+    assert (options.level, 3 in options.steps, 4 in options.steps) == (2, True, False)
+    assert options.holders
+    for bad in ({"XLAGRAPH": "3"}, {"XLAGRAPH": "deep"}, {"XLAGRAPH_ARM_STEPS": "-1"}):
+        with pytest.raises(OptionError):
+            options_from(bad)
+
+
+def test_folders_of_jobs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for job, expected in (("a", "xlagraph-run"), ("b", "xlagraph-run-2"), ("a", "xlagraph-run")):
+        monkeypatch.setenv("XLAGRAPH_JOB", job)
+        assert choose_folder(Options()).name == expected
+
+
+def test_patches_are_reversible_and_leave_later_ones():
+    class Base:
+        def a(self):
+            return "a"
+
+    class Derived(Base):
+        pass
+
+    patches = Patches()
+    patches.replace(Derived, "a", lambda original: lambda self: original(self) + "+")
+    patches.replace(Base, "a", lambda original: lambda self: original(self) + "-")
+    assert not patches.replace(Base, "missing", lambda original: original)
+    assert Derived().a() == "a+"
+    later = Base.a = lambda _: "later"
+    patches.undo()
+    assert "a" not in Derived.__dict__
+    assert Base.a is later
+
+
+def test_guard_tells_once(capsys):
+    told = []
+    guard = Guard(lambda what, detail: told.append((what, detail)))
+
+    def bad():
+        raise ValueError("planted")
+
+    assert [guard.run("hook", bad) for _ in range(3)] == [None] * 3
+    assert guard.run("other", lambda: 5) == 5
+    assert guard.failures["hook"] == 1
+    assert len(told) == 1
+    assert capsys.readouterr().err.count("planted") == 1
+
+
+def test_when_imported(tmp_path, monkeypatch):
+    (tmp_path / "watched_module.py").write_text("loaded = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    finders = list(sys.meta_path)
+    said = []
+    when_imported("watched_module", lambda: said.append("after"), lambda: said.append("before"))
+    module = importlib.import_module("watched_module")
+    assert module.loaded
+    assert said == ["before", "after"]
+    assert type(module.__loader__).__name__ == "SourceFileLoader"
+    assert sys.meta_path == finders
+    when_imported("watched_module", lambda: said.append("at once"))
+    assert said[-1] == "at once"
