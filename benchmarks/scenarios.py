@@ -2,7 +2,7 @@
 
 Each program says its true cause in its docstring (``Kind:``, two causes with ``+``, ``none``
 for a program without a problem) and marks the line with ``# cause``; ``Line:`` names a file of a
-library where torch_xla knows no line of the program itself. The table goes to standard output;
+library where torch_xla knows no line of the program itself, or ``none``. The table goes to standard output;
 the exit status is 1 when a cause, a line or a proof is wrong.
 
     python benchmarks/scenarios.py [--keep DIR] [--reuse] [NAME ...]
@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlagraph.cause.run_explain import explain_run
-from xlagraph.cause.run_model import GraphNode, RunExplanation
+from xlagraph.cause.model import Explanation
+from xlagraph.cause.run_model import CauseGroup, RunExplanation
 from xlagraph.run.reader import read_run
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "examples" / "scenarios"
@@ -92,39 +93,38 @@ def run_program(truth: Truth, folder: Path, python: str) -> None:
 
 def judge(truth: Truth, explained: RunExplanation) -> Row:
     """Compares what was reported with what is true."""
-    problems = [node for node in explained.graphs if not node.warm_up]
-    kinds = _kinds(problems)
+    problems = [group for group in explained.groups if not group.expected]
+    bad = {digest for group in problems for digest in group.graphs}
+    explanations = [n.explanation for n in explained.graphs if n.digest in bad and n.explanation]
+    kinds = list(dict.fromkeys([g.kind for g in problems] + _further_kinds(explanations)))
     line = _line(truth, explained) if truth.kinds else ""
-    shares = [1 - n.explanation.unexplained_share for n in problems if n.explanation]
-    proved = all(n.explanation.proved for n in problems if n.explanation)
+    proved = all(e.proved for e in explanations)
     return Row(
         truth.path.stem,
         " + ".join(truth.kinds) or "none",
         " + ".join(kinds) or "none",
         line,
-        min(shares, default=1.0),
+        min((1 - e.unexplained_share for e in explanations), default=1.0),
         proved,
         set(kinds) == set(truth.kinds) and proved and not line.startswith("wrong"),
     )
 
 
-def _kinds(problems: list[GraphNode]) -> list[str]:
-    found: dict[str, None] = {}
-    for node in problems:
-        causes = [c for c in node.explanation.causes if not c.expected] if node.explanation else []
-        found.update(dict.fromkeys(cause.kind for cause in causes))
-        if node.explanation is None or not causes or node.explanation.unexplained_share:
-            found["unexplained"] = None
-    return list(found)
+def _further_kinds(explanations: list[Explanation]) -> list[str]:
+    """Kinds of causes behind the main one of a graph, and whether something is left over."""
+    found = [cause.kind for e in explanations for cause in e.causes[1:] if not cause.expected]
+    if any(e.unexplained_share or not e.causes for e in explanations):
+        found.append("unexplained")
+    return found
 
 
 def _line(truth: Truth, explained: RunExplanation) -> str:
     """``yes``, ``library`` where only a library's line can be known, or what is wrong."""
     wrong = []
     for group in explained.groups:
-        if group.expected or group.cause is None:
+        if group.expected or truth.library == "none":
             continue
-        sources = next((e.sources for e in group.cause.evidence if e.sources), ())
+        sources = _sources(group, explained)
         file, _, line = (sources[0] if sources else "").rpartition(":")
         if truth.library and truth.library in file:
             continue
@@ -132,7 +132,16 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
             wrong.append(f"{Path(file).name}:{line}" if sources else "none")
     if wrong:
         return "wrong: " + ", ".join(wrong)
-    return "library" if truth.library else "yes" if truth.lines else "-"
+    if truth.library:
+        return "-" if truth.library == "none" else "library"
+    return "yes" if truth.lines else "-"
+
+
+def _sources(group: CauseGroup, explained: RunExplanation) -> tuple[str, ...]:
+    if group.cause is None:
+        sites = [n.call_site for n in explained.graphs if n.digest in group.graphs]
+        return tuple(site for site in sites if site)
+    return next((e.sources for e in group.cause.evidence if e.sources), ())
 
 
 def print_table(rows: list[Row]) -> None:

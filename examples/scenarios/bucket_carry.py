@@ -1,7 +1,7 @@
 """Reduce-scatter buckets keep gradients over the end of the step (pytorch/xla issue 4160).
 
 Kind: bucket-carry
-Line: torch_xla/
+Line: none
 """
 
 import os

@@ -1,6 +1,6 @@
 """Clipping asks in Python whether the norm is large: a value read, then one of two graphs.
 
-Kind: early-execution + extra-subgraph
+Kind: extra-subgraph
 """
 
 import torch

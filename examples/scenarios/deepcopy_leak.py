@@ -1,6 +1,7 @@
 """The best model so far is deep-copied before the sync: every weight is an output once more.
 
 Kind: live-tensor
+Line: torch/optim/sgd.py
 """
 
 import copy
@@ -16,5 +17,5 @@ for step in range(8):
     optimizer.step()
     optimizer.zero_grad()
     if step % 4 == 3:
-        best = copy.deepcopy(model.state_dict())  # cause
+        best = copy.deepcopy(model.state_dict())
     torch_xla.sync()

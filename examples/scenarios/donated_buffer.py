@@ -12,7 +12,7 @@ for step in range(8):
     out = model(batch())
     old = seen
     if step % 4 == 3:
-        seen = seen + out.detach().sum(0)
+        seen = seen + out.detach().sum(0)  # cause
     else:
-        seen += out.detach().sum(0)
+        seen += out.detach().sum(0)  # cause
     update(out.pow(2).mean(), optimizer)

@@ -1,6 +1,7 @@
 """A dynamo graph break: a print inside a compiled function cuts its graph in two.
 
 Kind: early-execution
+Line: torch
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Metrics are computed for every past batch again, and all of them kept: outputs grow.
 
-Kind: live-tensor
+Kind: growing-graph
 """
 
 from _tiny import batch, build, update

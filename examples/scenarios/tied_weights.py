@@ -1,7 +1,6 @@
 """Loading a checkpoint in step 4 unties the output layer from the embedding.
 
 Kind: tied-weights
-Line: torch/
 """
 
 import torch
@@ -9,15 +8,12 @@ from _tiny import update
 from torch import nn
 
 torch.manual_seed(0)
-embed, middle, head = nn.Linear(16, 8, bias=False), nn.Linear(8, 8), nn.Linear(8, 16, bias=False)
-model = nn.ModuleDict({"embed": embed, "middle": middle, "head": head}).to("xla")
-shared = nn.Parameter(embed.weight.detach().t().contiguous())
-head.weight = shared
+embedding = nn.Parameter(torch.randn(16, 16).to("xla"))
+head = embedding
 for step in range(8):
     if step == 4:
-        head.weight = nn.Parameter(shared.detach().clone())
-    parameters = [shared, *middle.parameters()]
-    parameters += [] if head.weight is shared else [head.weight]
-    optimizer = torch.optim.SGD(parameters, lr=0.05)
-    x = torch.ones(8, 16).to("xla")
-    update(head(middle(x @ shared)).pow(2).mean(), optimizer)
+        head = nn.Parameter(embedding.detach().cpu().to("xla"))
+    weights = [embedding] if head is embedding else [embedding, head]
+    optimizer = torch.optim.SGD(weights, lr=0.05)
+    hidden = torch.ones(8, 16).to("xla") @ embedding
+    update((hidden.tanh() @ head).pow(2).mean(), optimizer)  # cause

@@ -22,6 +22,7 @@ from xlagraph.cause.repeated import repeated_expression
 from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.shapes import shape_change
 from xlagraph.cause.state import newly_updated, optimizer_state
+from xlagraph.cause.tied import tied_weights
 from xlagraph.cause.values import attribute_change, constant_change, special_scalar
 from xlagraph.diff import diff_modules
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
     bucket_change,
     started_early,
+    tied_weights,
     optimizer_state,
     newly_updated,
     header_change,
@@ -49,6 +51,9 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
     replaced,
 )
 """In order: what explains most specifically comes first, and later ones see what is left."""
+
+FIRST_ONLY = (header_change, tied_weights)
+"""Detectors that look at what undoing a cause may change: they see the modules as they are."""
 
 MAX_ROUNDS = 5
 """How often what is left after undoing the causes found so far is searched again."""
@@ -96,7 +101,7 @@ def _detect(case: Case, *, first: bool) -> list[Finding]:
     """Asks every detector about what the ones before it left open."""
     findings: list[Finding] = []
     for detect in DETECTORS:
-        if detect is header_change and not first:
+        if detect in FIRST_ONLY and not first:
             continue
         found = detect(case)
         for finding in found:

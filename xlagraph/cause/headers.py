@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from xlagraph.cause.finding import Case, Finding
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Case, Finding, join, parameter_name
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.places import at, where
+
+if TYPE_CHECKING:
+    from xlagraph.graph import Module
+
+BUFFER_FIELDS = ("buffer_donor", "input_output_alias")
+_NUMBER = re.compile(r"\((\d+)\s*,")
+"""A parameter's number in either of these fields."""
 
 KINDS = {
     "buffer_donor": (
@@ -40,10 +51,13 @@ def header_change(case: Case) -> list[Finding]:
     Donors and aliases follow the live tensors: with parameters or outputs that come and go
     they are a consequence and not named.
     """
-    stable = all(slot.a is not None and slot.b is not None for slot in case.diff.outputs)
+    slots = (*case.diff.outputs, *case.diff.parameters)
+    stable = all(slot.a is not None and slot.b is not None for slot in slots)
+    stable = stable and not (case.dropped_a or case.dropped_b)
     findings = []
     for change in case.diff.header:
-        if change.field in ("buffer_donor", "input_output_alias") and not stable:
+        is_buffer = change.field in BUFFER_FIELDS
+        if is_buffer and not stable:
             continue
         kind, title, fix = KINDS.get(
             change.field,
@@ -51,16 +65,45 @@ def header_change(case: Case) -> list[Finding]:
         )
         if "sharding" in change.field:
             kind, fix = "sharding", "Give the tensors the same sharding in every step."
+        only_a, only_b = _other_parameters(case, change.field) if is_buffer else ([], [])
+        a, b = case.diff.a, case.diff.b
+        lines = where(a, [u for p in only_a for u in a.users[p]])
+        lines = lines or where(b, [u for p in only_b for u in b.users[p]])
+        names = [f"{parameter_name(a, case.context_a, p)} in A only" for p in only_a]
+        names += [f"{parameter_name(b, case.context_b, p)} in B only" for p in only_b]
         findings.append(
             Finding(
                 kind=kind,
-                title=title,
-                evidence=(Evidence(f"{change.field}: {_cut(change.a)} -> {_cut(change.b)}"),),
+                title=title + (f": {join(names)}" if names else "") + at(lines),
+                evidence=(
+                    Evidence(
+                        f"{change.field}: {_cut(change.a)} -> {_cut(change.b)}",
+                        tuple(only_a),
+                        tuple(only_b),
+                        lines,
+                    ),
+                ),
                 fix=fix,
                 proof="the comparison leaves the header out",
             )
         )
     return findings
+
+
+def _other_parameters(case: Case, field: str) -> tuple[list[int], list[int]]:
+    """The parameters that this field names on one side and not for their partner."""
+    a, b, match = case.diff.a, case.diff.b, case.diff.match
+    named_a = _named(a, a.header_fields.get(field, ""))
+    named_b = _named(b, b.header_fields.get(field, ""))
+    only_a = [p for p in named_a if match.to_b[p] not in named_b]
+    only_b = [p for p in named_b if match.to_a[p] not in named_a]
+    return only_a, only_b
+
+
+def _named(module: Module, text: str) -> list[int]:
+    parameters = module.entry_computation.parameters
+    numbers = {int(n) for n in _NUMBER.findall(text)}
+    return [p for n, p in enumerate(parameters) if n in numbers]
 
 
 def _cut(text: str) -> str:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 64
 """Latest earlier modules that are compared; a run with more graphs is bounded by it."""
 
+MOSTLY = 0.9
+MIN_SHARED = 6
+"""A module is contained in another if it shares this part, and this many instructions."""
+
 
 def sketch(module: Module) -> Counter[tuple[str, str]]:
     """How often each opcode stands with each shape; linear in instructions."""
@@ -37,3 +41,17 @@ def nearest(
         if best is None or score >= best[1]:
             best = (k, score)
     return best
+
+
+def container(
+    new: Counter[tuple[str, str]], earlier: Sequence[Counter[tuple[str, str]]]
+) -> int | None:
+    """Position of the smallest earlier sketch that holds nearly all of a new one."""
+    found = None
+    start = max(0, len(earlier) - MAX_CANDIDATES)
+    for k in range(start, len(earlier)):
+        shared = (new & earlier[k]).total()
+        is_smaller = found is None or earlier[k].total() < earlier[found].total()
+        if shared >= MOSTLY * new.total() and shared >= MIN_SHARED and is_smaller:
+            found = k
+    return found

@@ -126,6 +126,7 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
     names = [output_name(module, context, k, values[k]) for k in places]
     lines = where(module, claimed | {values[k] for k in places})
     lines = lines or tuple(context.created[k] for k in places if k in context.created)[:3]
+    lines = lines or where(module, [u for k in places for u in module.users[values[k]]])
     holders = sorted({context.holders[k] for k in places if k in context.holders})
     held = f", kept alive by {join(holders)}" if holders else ""
     is_state = all(OPTIMIZER_NAME.search(context.outputs.get(k, "")) for k in places)

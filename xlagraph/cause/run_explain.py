@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.context import context_of
 from xlagraph.cause.explain import explain_modules
 from xlagraph.cause.finding import count
-from xlagraph.cause.nearest import nearest, sketch
-from xlagraph.cause.run_model import CauseGroup, GraphNode, RunExplanation
+from xlagraph.cause.nearest import container, nearest, sketch
+from xlagraph.cause.places import own_frame
+from xlagraph.cause.groups import group_nodes
+from xlagraph.cause.run_model import GraphNode, RunExplanation
 from xlagraph.hlo import read_module
 
 if TYPE_CHECKING:
     from collections import Counter
 
     from xlagraph.cause.model import Context, Explanation
+    from xlagraph.cause.run_model import CauseGroup
     from xlagraph.graph import Module
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
@@ -49,7 +52,7 @@ def explain_run(run: Run) -> RunExplanation:
         nodes.append(_node(run, graph, graphs[:k], nodes, first_step))
     steps = max((s.step for p in run.processes for s in p.syncs), default=-1) + 1
     syncs = [s for p in run.processes for s in p.syncs]
-    groups = _groups(nodes)
+    groups = group_nodes(nodes)
     stable = _stable_after(syncs, first_step)
     return RunExplanation(
         run=run,
@@ -106,22 +109,21 @@ def _node(
     run: Run, graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode], first_step: int
 ) -> GraphNode:
     compiles, hits, seconds = _cost(run, graph.record.digest)
-    found = nearest(graph.sketch, [g.sketch for g in earlier])
+    number, why = _compared_with(run, graph, earlier)
     explanation: Explanation | None = None
-    digest, why = "", ""
-    if found and found[1] >= UNLIKE:
-        other = earlier[found[0]]
+    digest = ""
+    if number is not None:
+        other = earlier[number]
         digest = other.record.digest
-        why = f"{found[1]:.0%} of its instructions are of the same kinds and shapes"
         explanation = explain_modules(other.module, graph.module, other.context, graph.context)
     step = graph.sync.step if graph.sync else 0
-    site = graph.sync.call_site[0] if graph.sync and graph.sync.call_site else None
+    site = own_frame(graph.sync.call_site) if graph.sync else ""
     return GraphNode(
         digest=graph.record.digest,
         letter=_letter(len(nodes)),
         rank=graph.process.record.rank,
         step=step,
-        call_site=f"{site.file}:{site.line}" if site else "",
+        call_site=site,
         compile_seconds=seconds,
         compiles=compiles,
         hits=hits,
@@ -129,15 +131,57 @@ def _node(
         nearest=digest,
         why_nearest=why,
         explanation=explanation,
-        warm_up=_is_warm_up(explanation, step, first_step),
+        warm_up=_is_warm_up(
+            graph, explanation, nodes[number] if number is not None else None, first_step
+        ),
     )
 
 
-def _is_warm_up(explanation: Explanation | None, step: int, first_step: int) -> bool:
-    """The first modules of a program, and what the first optimizer step brings."""
-    if explanation is None or step <= first_step:
+def _compared_with(run: Run, graph: _Graph, earlier: list[_Graph]) -> tuple[int | None, str]:
+    """Which earlier graph a new one is explained by, and why that one."""
+    for number, other in enumerate(earlier):
+        if _ran_in_step(run, other, graph):
+            return number, f"rank {other.process.record.rank} ran it in the same step"
+    found = nearest(graph.sketch, [g.sketch for g in earlier])
+    if found and found[1] >= UNLIKE:
+        why = f"{found[1]:.0%} of its instructions are of the same kinds and shapes"
+        return found[0], why
+    within = container(graph.sketch, [g.sketch for g in earlier])
+    if within is not None:
+        return within, "it contains nearly all of its instructions"
+    return None, ""
+
+
+def _ran_in_step(run: Run, other: _Graph, graph: _Graph) -> bool:
+    """Whether another rank ran `other` in the step in which this one ran `graph` first."""
+    rank, sync = graph.process.record.rank, graph.sync
+    if sync is None or sync.kind != "step" or other.process.record.rank >= rank:
+        return False
+    return any(
+        s.step == sync.step and s.kind == "step" and other.record.digest in s.graphs
+        for p in run.processes
+        if p.record.rank == other.process.record.rank
+        for s in p.syncs
+    )
+
+
+def _is_warm_up(
+    graph: _Graph, explanation: Explanation | None, other: GraphNode | None, first_step: int
+) -> bool:
+    """The first modules of a program, and the state that the first optimizer step brings.
+
+    State that comes later than in the step after is no warm-up. Nor
+    are graphs in which the ranks differ, or that a value read makes in later steps.
+    """
+    step = graph.sync.step if graph.sync else 0
+    if explanation is None or other is None:
+        return step <= first_step or not (graph.sync and graph.sync.kind == "value")
+    if other.rank != graph.process.record.rank and not explanation.diff.same:
+        return False
+    if step <= first_step:
         return True
-    return bool(explanation.causes) and all(c.expected for c in explanation.causes)
+    expected = bool(explanation.causes) and all(c.expected for c in explanation.causes)
+    return expected and other.warm_up and step <= other.step + 1
 
 
 def _cost(run: Run, digest: str) -> tuple[int, int, float]:
@@ -163,50 +207,6 @@ def _letter(number: int) -> str:
     return letters
 
 
-def _groups(nodes: list[GraphNode]) -> tuple[CauseGroup, ...]:
-    """One group for each reason: kind and source line of a module's main cause."""
-    grouped: dict[tuple[str, str], list[GraphNode]] = {}
-    for node in nodes:
-        grouped.setdefault(_reason(node), []).append(node)
-    groups = [_group(kind, members) for (kind, _), members in grouped.items()]
-    return tuple(sorted(groups, key=lambda g: (g.expected, -g.seconds, g.title)))
-
-
-def _reason(node: GraphNode) -> tuple[str, str]:
-    if node.explanation is None or (node.warm_up and not node.explanation.causes):
-        return ("first-graph", "")
-    if not node.explanation.causes:
-        return ("same-graph" if node.explanation.diff.same else "unexplained", "")
-    cause = node.explanation.causes[0]
-    if node.warm_up and not cause.expected:
-        return ("first-graph", "")
-    lines = next((e.sources for e in cause.evidence if e.sources), ())
-    return (cause.kind, lines[0] if lines else "")
-
-
-def _group(kind: str, members: list[GraphNode]) -> CauseGroup:
-    main = max(members, key=lambda node: node.compile_seconds)
-    explanation = main.explanation
-    cause = explanation.causes[0] if explanation and explanation.causes else None
-    if kind == "first-graph":
-        cause = None
-        title = "first graphs: setting up, and the first step of the program"
-    elif cause:
-        title = cause.title
-    else:
-        title = explanation.verdict if explanation else "unexplained"
-    return CauseGroup(
-        kind=kind,
-        title=title,
-        cause=cause,
-        graphs=tuple(node.digest for node in members),
-        compiles=sum(node.compiles for node in members),
-        seconds=sum(node.compile_seconds for node in members),
-        expected=all(node.warm_up for node in members),
-        proved=all(node.explanation.proved for node in members if node.explanation),
-    )
-
-
 def _stable_after(syncs: list[SyncRecord], first_step: int) -> int | None:
     """The last training step that compiled, counted from 0 in the training loop."""
     last = max((s.step for s in syncs), default=0)
@@ -229,19 +229,16 @@ def _alternating(run: Run, nodes: list[GraphNode]) -> tuple[str, ...]:
             for k, (before, now) in enumerate(pairwise(prints), 1)
             if now != before and now in prints[: k - 1]
         ]
-        if len(returns) >= 2:
-            turning = set(returns) | {prints[-1]}
-            return tuple(
-                sorted(
-                    {
-                        letters[digest]
-                        for sync in steps
-                        if sync.fingerprint in turning
-                        for digest in sync.graphs
-                        if digest in letters
-                    }
-                )
-            )
+        turning = set(returns) | {prints[-1]} if prints else set()
+        found = {
+            letters[digest]
+            for sync in steps
+            if sync.fingerprint in turning
+            for digest in sync.graphs
+            if digest in letters
+        }
+        if len(returns) >= 2 and len(found) >= 2:
+            return tuple(sorted(found))
     return ()
 
 

@@ -127,7 +127,7 @@ def _state_pairs(
     for parameter in inputs:
         if not module.users[parameter] or module.shapes[parameter].startswith(("s64[]", "f32[]")):
             continue
-        near = _near(module, parameter)
+        near = near_users(module, parameter)
         for k in free:
             if module.shapes[values[k]] == module.shapes[parameter] and values[k] in near:
                 pairs.append((parameter, k))
@@ -136,7 +136,7 @@ def _state_pairs(
     return pairs
 
 
-def _near(module: Module, start: int) -> set[int]:
+def near_users(module: Module, start: int) -> set[int]:
     """Instructions that depend on `start` within a few steps."""
     found = {start}
     front = [start]
