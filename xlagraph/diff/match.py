@@ -199,11 +199,14 @@ class _Matcher:
         count_a = Counter(numbers_a[ca.start : ca.stop])
         count_b = Counter(numbers_b[cb.start : cb.stop])
         place_b = {numbers_b[y]: y for y in range(cb.start, cb.stop)}
+        opcodes = self.a.module.opcodes
         to_b, to_a = self.to_b, self.to_a
         for x in range(ca.stop - 1, ca.start - 1, -1):
             number = numbers_a[x]
             if number < 0 or to_b[x] >= 0 or count_a[number] != 1 or count_b[number] != 1:
                 continue
+            if opcodes[x] == "constant":
+                continue  # told by its users: the same number may mean something else
             y = place_b[number]
             if to_a[y] < 0:
                 self._pair_below(x, y, numbers_a, numbers_b)
