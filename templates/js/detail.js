@@ -31,8 +31,8 @@ class Detail {
 
   pictures(row) {
     const { pair } = this;
-    const side = pair.b[row] >= 0 ? "b" : "a";
-    return [h("details", { open: true }, h("summary", {}, `Neighbourhood in ${pair.labels[side]}`), picture(pair, side, pair[side][row]))];
+    const sides = ["b", "a"].filter((side) => pair[side][row] >= 0 && (side === "b" || pair.status[row] !== SAME));
+    return sides.map((side, k) => h("details", { open: k === 0 }, h("summary", {}, `Neighbourhood in ${pair.labels[side]}`), picture(pair, side, pair[side][row])));
   }
 
   half(row, side) {

@@ -102,8 +102,8 @@ class List {
     const { pair } = this;
     const { a, b } = pair.modules;
     const fields = pair.fields.get(row);
-    const left = pair.a[row] < 0 ? [] : pieces(a, pair.a[row]);
-    const right = pair.b[row] < 0 ? [] : pieces(b, pair.b[row]);
+    const left = pair.a[row] < 0 ? [] : pieces(a, "a", pair.a[row]);
+    const right = pair.b[row] < 0 ? [] : pieces(b, "b", pair.b[row]);
     if (!fields) return [left.map(plain), right.map(plain)];
     const operands = pair.differingOperands(row);
     const out = [[], []];
@@ -122,8 +122,10 @@ class List {
   }
 
   click(event) {
+    const operand = event.target.closest("[data-go]");
     const element = event.target.closest("[data-item]");
-    if (element) this.choose(Number(element.dataset.item));
+    if (operand) location.hash = address(this.pair, "i", operand.dataset.go);
+    else if (element) this.choose(Number(element.dataset.item));
   }
 
   choose(k) {
@@ -146,7 +148,7 @@ class List {
 }
 
 // An instruction in pieces that the two sides of a row share: name, shape, opcode, operands, rest.
-function pieces(module, i) {
+function pieces(module, side, i) {
   const payload = module.payload(i);
   const operands = module.operands(i);
   const attributes = module.attributes(i);
@@ -154,7 +156,7 @@ function pieces(module, i) {
     { cls: "n", text: module.name(i) },
     { cls: "s", text: "  " + cut(module.shape(i), 4000) },
     { cls: "o", text: "  " + module.opcode(i) },
-    { cls: "p", text: payload === null ? null : `(${cut(payload, 200)})`, names: operands.map((o) => () => module.name(o)) },
+    { cls: "p", text: payload === null ? null : `(${cut(payload, 200)})`, operands, module, side },
     { cls: "t", text: attributes ? "  " + cut(attributes, 4000) : "" },
   ];
 }
@@ -177,11 +179,14 @@ function plain(piece) {
 // The operands, or around the first that differs where there are too many.
 function operandList(piece, differing) {
   if (piece.text !== null) return h("span", { class: "p" }, piece.text);
-  const total = piece.names.length;
+  const { operands, module, side } = piece;
+  const total = operands.length;
   const first = total > OPERANDS_SHOWN && differing.size ? Math.max(0, Math.min(...differing) - 1) : 0;
   const last = Math.min(total, first + OPERANDS_SHOWN);
   const out = [first ? `(… ${first} more, ` : "("];
-  for (let k = first; k < last; k++) out.push(k > first ? ", " : "", differing.has(k) ? h("mark", {}, piece.names[k]()) : piece.names[k]());
+  for (let k = first; k < last; k++) {
+    out.push(k > first ? ", " : "", h(differing.has(k) ? "mark" : "span", { "data-go": side + operands[k] }, cut(module.name(operands[k]), 120)));
+  }
   if (last < total) out.push(`, … ${total - last} more`);
   return h("span", { class: "p" }, out, ")");
 }

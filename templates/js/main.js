@@ -3,6 +3,7 @@
 const app = {
   view: null,
   pairs: new Map(),
+  title: document.title,
 
   async pair(id) {
     if (!this.pairs.has(id)) {
@@ -29,12 +30,16 @@ const app = {
       else link.removeAttribute("aria-current");
     }
     if (byId("pick-pair")) byId("pick-pair").value = isPair ? id : "";
-    if (this.view !== view) window.scrollTo(0, 0);
+    if (this.view !== view) {
+      window.scrollTo(0, 0);
+      announce(view ? `Comparing ${view.pair.data.title}` : "Overview");
+    }
     this.view = view;
     if (view) {
       if (byId("pair").firstChild !== view.element) byId("pair").replaceChildren(view.element);
       view.show(tab, rest);
     }
+    document.title = view ? `${view.pair.data.title} · ${this.title}` : this.title;
     document.body.dataset.ready = location.hash;
   },
 };

@@ -1,7 +1,7 @@
 // What the list shows: computation headings, rows, and folds over what does not differ.
 
 const AROUND = 3; // unchanged rows shown around a difference
-const MIN_FOLD = 3; // shorter stretches are shown
+const MIN_FOLD = 5; // shorter stretches are shown
 
 const ROW = 0, FOLD = 1, COMP = 2, REST = 3;
 

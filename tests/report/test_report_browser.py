@@ -55,8 +55,9 @@ def _choose(browser: Browser, label: str, value: str) -> None:
 def test_the_overview_says_it_first(browser: Browser) -> None:
     _carry(browser)
     assert "beyond warm-up" in browser.text("h1")
-    assert browser.all("#timeline svg path.compiles")
-    assert len(browser.all(".card:not(.expected)")) == 2
+    browser.until(lambda: browser.all("#timeline svg path.compiles"))
+    problems = [group for group in explained("carry").groups if not group.expected]
+    assert len(browser.all(".card:not(.expected)")) == len(problems) > 0
     letters = [e.text for e in browser.all(".lineage .letter")]
     assert sorted(letters) == list("ABCDEFG")
 
@@ -119,7 +120,7 @@ def test_search_and_filters(browser: Browser) -> None:
     _search(browser, "op:reduce-scatter name:nowhere")
     assert browser.text(".count") == "0 matches"
     browser.escape()
-    assert browser.text(".count") == "501 differences"
+    assert browser.text(".count") == f"{diff.differing} differences"
     _choose(browser, "Kind of row", "added")
     assert browser.text(".count") == f"{len(diff.added)} matches"
     _choose(browser, "Cause", "0")

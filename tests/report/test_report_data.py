@@ -13,7 +13,7 @@ from report_inputs import explained, small_pair, wide_run
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions, deltas
 from xlagraph.report.pack import pack, unpack
-from xlagraph.report.run_page import MAX_COMPILE_ROWS, ranges
+from xlagraph.report.run_page import ranges
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -64,10 +64,18 @@ def test_what_does_not_fit_is_said() -> None:
     assert not everything.cuts
     small = run_report(explained("carry"), ReportOptions(max_bytes=0))
     assert not small.pairs
-    assert len(small.cuts) == 1
     for head in everything.pairs:
         assert head.title in small.cuts[0]
     assert not any(card.pair for card in small.causes)
+
+
+def test_the_list_of_compiles_is_cut_for_size() -> None:
+    whole = run_report(explained("carry")).run
+    short = run_report(explained("carry"), ReportOptions(max_bytes=100_000))
+    assert whole is not None
+    assert short.run is not None
+    assert short.run.compiles == whole.compiles[:2]
+    assert "5 rows of the list of compiles" in short.cuts
 
 
 def test_a_wide_run_shares_one_list_of_compiles() -> None:
@@ -75,7 +83,6 @@ def test_a_wide_run_shares_one_list_of_compiles() -> None:
     assert report.run is not None
     assert len(report.run.timeline.ranks) == 32
     assert len(report.run.timeline.steps) == 500
-    assert len(report.run.compiles) <= MAX_COMPILE_ROWS
     assert {row.ranks for row in report.run.compiles} == {"0-31"}
     assert sum(len(text) for text in report.blobs.values()) < 1_000_000
 

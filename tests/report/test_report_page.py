@@ -14,8 +14,9 @@ from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import Report, ReportOptions
 from xlagraph.report.pack import unpack
 from xlagraph.report.redact import tensor_core
-from xlagraph.report.render import render, seconds
+from xlagraph.report.render import render
 from xlagraph.report.vocabulary import _tensors
+from xlagraph.report.wording import seconds
 from xlagraph.run.reader import read_run
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def test_redaction_of_hostile_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0123, "12 ms"), (9.81, "9.8 s"), (150, "2.5 min"), (7200, "2.0 h")]
+    ("value", "text"),
+    [(0, "0 s"), (0.0123, "12 ms"), (9.81, "9.8 s"), (150, "2.5 min"), (7200, "2.0 h")],
 )
 def test_durations(value: float, text: str) -> None:
     assert seconds(value) == text

@@ -13,7 +13,7 @@ from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, run_verdict, timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import PairWording
+from xlagraph.report.wording import PairWording, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 200_000
 """What the page takes without modules and pairs: template, style, scripts, overview."""
+
+BYTES_A_COMPILE = 50_000
+"""Of the size limit; so many rows the list of compiles may have."""
 
 
 def pair_report(
@@ -82,7 +85,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     names = names_for(options, modules, explained.run)
     blobs, heads, cuts = _pairs(explained, names, options)
     kept = frozenset(head.identifier for head in heads)
-    data = run_data(explained, names, kept)
+    data = run_data(explained, names, kept, options.max_bytes // BYTES_A_COMPILE)
     blobs["timeline"] = pack(timeline(explained, names).to_json())
     cards = group_cards(explained, names, kept)
     problems = tuple(card for card in cards if not card.expected)
@@ -126,8 +129,8 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(f"{explained.steps:,}", "steps"),
         Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
         Fact(f"{explained.compiles:,}", "compiles"),
-        Fact(f"{explained.compile_seconds:.1f} s", "compiling"),
-        Fact(f"{warm_up:.1f} s", "of it warm-up"),
+        Fact(seconds(explained.compile_seconds), "compiling"),
+        Fact(seconds(warm_up), "of it warm-up"),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
         Fact("never" if stable is None else f"step {stable}", "stable after training step"),
     )

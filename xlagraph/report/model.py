@@ -114,15 +114,12 @@ class Timeline:
     """Step number of each column."""
     ranks: tuple[RankRow, ...]
     letters: tuple[str, ...]
-    training_from: int
-    """Column of the first training step."""
 
     def to_json(self) -> Json:
         """Plain values for the page."""
         return {
             "steps": deltas(self.steps),
             "letters": list(self.letters),
-            "trainingFrom": self.training_from,
             "ranks": [
                 {
                     "label": row.label,

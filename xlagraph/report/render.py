@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 import xlagraph
+from xlagraph.report.wording import seconds
 
 if TYPE_CHECKING:
     from xlagraph.report.model import Report
@@ -65,17 +66,6 @@ def _environment() -> Environment:
     environment.filters["seconds"] = seconds
     environment.filters["percent"] = percent
     return environment
-
-
-def seconds(value: float) -> str:
-    """A duration as people say it."""
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 100:
-        return f"{value:.1f} s"
-    if value < 3600:
-        return f"{value / 60:.1f} min"
-    return f"{value / 3600:.1f} h"
 
 
 def percent(share: float) -> str:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 COLOURS = 10
 """Colours of the graphs; letters tell apart what shares one."""
-MAX_COMPILE_ROWS = 200
 _OUTCOMES = {"compile": "c", "hit": "h", "empty": "e"}
 
 
-def run_data(explained: RunExplanation, names: Names, pairs: frozenset[str]) -> RunData:
+def run_data(
+    explained: RunExplanation, names: Names, pairs: frozenset[str], max_compiles: int
+) -> RunData:
     """The overview of a run; `pairs` names the pair views that the report has."""
-    rows, cut = _compile_rows(explained, names)
+    rows = _compile_rows(explained, names)
     notes = {
         ": ".join(part for part in (names.text(note.what), names.detail(note.detail)) if part)
         for process in explained.run.processes
@@ -43,8 +44,8 @@ def run_data(explained: RunExplanation, names: Names, pairs: frozenset[str]) -> 
         notes.add(f"{unread} lines of the record files could not be read (a killed process?)")
     return RunData(
         graphs=_lineage(explained, names, pairs),
-        compiles=rows,
-        compiles_cut=cut,
+        compiles=rows[:max_compiles],
+        compiles_cut=max(0, len(rows) - max_compiles),
         timeline=timeline(explained, names),
         notes=tuple(sorted(notes)),
     )
@@ -200,12 +201,10 @@ def timeline(explained: RunExplanation, names: Names) -> Timeline:
         _rank_row(process, label, first, positions, names)
         for process, label in zip(processes, labels, strict=True)
     )
-    problem = [n.step for n in explained.graphs if not n.warm_up]
     return Timeline(
         steps=tuple(steps),
         ranks=ranks,
         letters=tuple(node.letter for node in explained.graphs),
-        training_from=first.get(min(problem), 0) if problem else 0,
     )
 
 
@@ -253,8 +252,8 @@ def _site(sync: SyncRecord, names: Names) -> str:
     return f"{names.path(frame.file)}:{frame.line}"
 
 
-def _compile_rows(explained: RunExplanation, names: Names) -> tuple[tuple[CompileRow, ...], int]:
-    """Compiles by step and graph, and how many rows were cut."""
+def _compile_rows(explained: RunExplanation, names: Names) -> tuple[CompileRow, ...]:
+    """Compiles by step and graph, all ranks together."""
     positions = {node.digest: k for k, node in enumerate(explained.graphs)}
     found: dict[tuple[int, int], list[SyncRecord]] = {}
     for process in explained.run.processes:
@@ -274,7 +273,7 @@ def _compile_rows(explained: RunExplanation, names: Names) -> tuple[tuple[Compil
         )
         for (step, place), syncs in sorted(found.items())
     ]
-    return tuple(rows[:MAX_COMPILE_ROWS]), max(0, len(rows) - MAX_COMPILE_ROWS)
+    return tuple(rows)
 
 
 def ranges(numbers: Iterable[int]) -> str:

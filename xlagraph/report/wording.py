@@ -57,3 +57,16 @@ class PairWording:
 def sentence(text: str) -> str:
     """The text with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+def seconds(value: float) -> str:
+    """A duration as people say it."""
+    if value == 0:
+        return "0 s"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 100:
+        return f"{value:.1f} s"
+    if value < 3600:
+        return f"{value / 60:.1f} min"
+    return f"{value / 3600:.1f} h"
