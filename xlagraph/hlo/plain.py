@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.graph import Attributes, Computation
 from xlagraph.hlo.attributes import read_attributes
-from xlagraph.hlo.scan import MalformedError, bracket_end
+from xlagraph.hlo.scan import MalformedError, bracket_end, skip_space
 from xlagraph.hlo.shapes import parse_shape, signature_end
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _OPENING = re.compile(r"\{[ \t]*+\n")
 _SUFFIX = re.compile(r"(?:, (execution_thread=\"[^\"\\\n]*+\"))?+(?: // [^\n]*+)?+(?=\n|\Z)")
 _NAME_AT_END = re.compile(r"([A-Za-z_][\w.\-]*+)(?:, |\Z)")
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
+_SIMPLE_ARGUMENTS = re.compile(r"[^(){}\[\]\"'/]*+\)")
 _SCALAR = re.compile(r"[\w.+\-]++", re.A)
 _NO_ATTRIBUTES = Attributes("", (), "", (), ())
 _PAYLOAD_OPCODES = frozenset({"parameter", "constant"})
@@ -65,7 +66,7 @@ def read_plain(columns: Columns, pos: int) -> int | None:
     begin = opening.end()
     end = text.find("\n}", begin - 1)
     suffix = _SUFFIX.match(text, end + 2) if end >= begin else None
-    if not suffix:
+    if not suffix or text.startswith(",", skip_space(text, suffix.end())):
         return None
     rows = _INSTRUCTION.findall(text, begin, end + 1)
     if len(rows) != text.count("\n", begin, end + 1):
@@ -231,13 +232,13 @@ class _Body:
 
 def _split_call(rest: str) -> tuple[str, str]:
     """What stands behind an opcode's parenthesis, split where that one closes."""
-    if not any(map(rest.__contains__, "({\"'/[")):
-        arguments, _, attribute_text = rest.partition(")")
-        end = len(arguments) + 1
+    simple = _SIMPLE_ARGUMENTS.match(rest)
+    if simple:
+        end = simple.end()
     else:
         call = "(" + rest
         end = bracket_end(call, 0, len(call)) - 1
-        arguments, attribute_text = rest[: end - 1], rest[end:]
+    arguments, attribute_text = rest[: end - 1], rest[end:]
     if not attribute_text:
         return arguments, ""
     if not attribute_text.startswith(", ") or len(attribute_text) == 2:
