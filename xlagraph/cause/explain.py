@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import Level
 from xlagraph.cause.buckets import bucket_change, bucket_rows
 from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.finding import Case, Finding, count
@@ -72,7 +73,22 @@ def explain_modules(
 
 
 def explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
-    """Explains a difference that was already computed."""
+    """Explains a difference that was already computed.
+
+    What cannot be proved with instructions paired by value is tried again with instructions
+    paired by place (constants, then shapes left out of account), and the proof counts.
+    """
+    explanation = _explain(diff, context_a, context_b)
+    for level in (Level.CONSTANT_VALUES, Level.SHAPES):
+        if explanation.proved or len(diff.a) + len(diff.b) > MAX_SINGLE:
+            break
+        other = _explain(diff_modules(diff.a, diff.b, level), context_a, context_b)
+        if other.proved:
+            explanation = other
+    return explanation
+
+
+def _explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     findings: list[Finding] = []
     bench, proved = Bench(diff, context_a, context_b), diff.same
     for number in range(MAX_ROUNDS):
@@ -233,6 +249,8 @@ def _verdict(
             "no known cause fits (unexplained)."
         )
     first = causes[0].title[0].upper() + causes[0].title[1:]
+    if not causes[0].proved:
+        first = f"Not explained for sure. Suspected: {causes[0].title}"
     more = f" (and {count(len(causes) - 1, 'further cause')})" if len(causes) > 1 else ""
     rest = f" {count(left, 'instruction')} stay unexplained." if left else ""
     return f"{first}{more}.{rest}"
