@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import clean, signature, without_layout
+from xlagraph.canon.labels import Level, clean, signature, without_layout
 from xlagraph.diff.match import Match, match_modules, output_values
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ class Diff:
         return len(self.changes) + len(self.removed) + len(self.added)
 
 
-def diff_modules(a: Module, b: Module) -> Diff:
-    """Compares two modules; linear time in instructions plus operands."""
-    return diff_match(match_modules(a, b))
+def diff_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Diff:
+    """Compares two modules, paired at `level`; linear in instructions plus operands."""
+    return diff_match(match_modules(a, b, level))
 
 
 def diff_match(match: Match) -> Diff:

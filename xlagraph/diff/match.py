@@ -11,10 +11,10 @@ term graphs instead of trees.)
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import Interner, label_instructions
+from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
 from xlagraph.canon.structure import expression_number, number_computations
 from xlagraph.diff.same import same_pairs
@@ -65,9 +65,9 @@ class Match:
     """The modules are the same computation; the pairing is the proof."""
 
 
-def prepare(module: Module, interner: Interner) -> Side:
-    """Labels and numbers a module."""
-    labels = label_instructions(module, interner)
+def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_ORDER) -> Side:
+    """Labels and numbers a module; `level` says what its labels leave out."""
+    labels = label_instructions(module, interner, level)
     live = live_instructions(module)
     computations = number_computations(module, labels, interner)
     expressions = [-1] * len(module)
@@ -89,17 +89,25 @@ def output_values(module: Module) -> tuple[int, ...]:
     return module.operands[root] if module.opcodes[root] == "tuple" else (root,)
 
 
-def match_modules(a: Module, b: Module) -> Match:
-    """Pairs the instructions of two modules; see the module's text for how."""
+def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Match:
+    """Pairs the instructions of two modules; see the module's text for how.
+
+    A coarser `level` looks for the pairing as if constants (or shapes) were all alike: it
+    finds what stands in the same place where the default finds what has the same value.
+    """
     if _rank(b) < _rank(a):
-        match = match_modules(b, a)
+        match = match_modules(b, a, level)
         swapped = {y: x for x, y in match.computations.items()}
         return Match(
             match.b, match.a, match.to_a, match.to_b, swapped, match.ambiguous, match.exact
         )
     interner = Interner()
     sides = prepare(a, interner), prepare(b, interner)
-    return _match_exactly(*sides) or match_sides(*sides, interner)
+    if level <= Level.PARAMETER_ORDER:
+        return _match_exactly(*sides) or match_sides(*sides, interner)
+    coarse = prepare(a, interner, level), prepare(b, interner, level)
+    match = _match_exactly(*coarse) or match_sides(*coarse, interner)
+    return replace(match, a=sides[0], b=sides[1], exact=False)
 
 
 def _match_exactly(a: Side, b: Side) -> Match | None:
