@@ -22,6 +22,9 @@ _KEY = re.compile(r"([A-Za-z_][\w.\-]*+)\s*+=")
 _BARE = re.compile(r"[^\s,{}()\[\]\"'/<]++")
 _MESH = re.compile(r"@?[\w.\-]*+(?:<[^<>{}\"\n]*+>|\[[^\[\]\n]*+\])[ \t]*+(?=\{)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_NAMES = re.compile(
+    r"%?+[A-Za-z_0-9][\w.\-]*+|\{(?:[\s,%\w.\-]++|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+\}"
+)
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _INNER = r"[^{}()\[\]\"'/]++"
 _FLAT = rf"\{{(?:{_INNER}|{_QUOTED})*+\}}"
@@ -30,6 +33,7 @@ _COMMON = re.compile(
     rf"([A-Za-z_][\w.\-]*+)=({_NESTED}|{_QUOTED}|[^\s,{{}}()\[\]\"'/<]++)(?:, |\Z)", re.S
 )
 
+CONTROL_KEY = "control-predecessors"
 CALLEE_KEYS = frozenset(
     {
         "to_apply",
@@ -112,6 +116,11 @@ def field_value_end(text: str, key: str, start: int, end: int) -> int:
     return min(pos, end)
 
 
+def is_names(value: str) -> bool:
+    """Whether a value is a name, or names in braces."""
+    return bool(_NAMES.fullmatch(value))
+
+
 def names_in(text: str) -> tuple[str, ...]:
     """The names in a list such as ``{%a, /*index=1*/%b}``, without sigils."""
     if "/*" in text:
@@ -132,6 +141,9 @@ def read_attributes(text: str) -> Attributes:
         if rest != len(text):
             raise MalformedError("expected ',' and an attribute, or the end of the line", rest)
         pairs = [(field.key, text[field.start : field.end]) for field in fields]
+    for key, value in pairs:
+        if (key in CALLEE_KEYS or key == CONTROL_KEY) and not is_names(value):
+            raise MalformedError(f"expected names as the value of {key!r}", text.find(value))
     return make_attributes(text, pairs)
 
 
@@ -146,7 +158,7 @@ def make_attributes(text: str, pairs: Iterable[tuple[str, str]]) -> Attributes:
             metadata = value[1:-1]
         elif key in CALLEE_KEYS:
             callees.append((key, names_in(value)))
-        elif key == "control-predecessors":
+        elif key == CONTROL_KEY:
             controls = names_in(value)
         else:
             items.append((key, value))

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError, Location
 from xlagraph.graph import Attributes, Computation
-from xlagraph.hlo.attributes import CALLEE_KEYS, Field, make_attributes, parse_fields
+from xlagraph.hlo.attributes import (
+    CALLEE_KEYS,
+    CONTROL_KEY,
+    Field,
+    is_names,
+    make_attributes,
+    parse_fields,
+)
 from xlagraph.hlo.infer import infer_shape, tuple_part
 from xlagraph.hlo.scan import MAX_DEPTH, SIGIL_NAME, bracket_end, skip_space
 from xlagraph.hlo.shapes import parse_shape, signature_end
@@ -27,7 +34,6 @@ _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _ARRAY_SHAPE = re.compile(r"[A-Za-z][A-Za-z0-9]*+\[|\(|b\(")
 _INDEX = re.compile(r"#(\d{1,9})(?!\d)")
 _NUMBER = re.compile(r"\d{1,9}(?!\d)")
-_NAME_LIST = re.compile(r"\{(?:[\s,%\w.\-]++|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+\}")
 _ROOT = re.compile(r"ROOT(?=\s)")
 _ENTRY = re.compile(r"ENTRY(?=[\s%])")
 
@@ -234,10 +240,12 @@ class GeneralReader:
         inline = False
         for item in fields:
             value = self._value(item)
-            if item.key in CALLEE_KEYS and value.startswith("{") and not _is_name_list(value):
+            if item.key in CALLEE_KEYS and value.startswith("{") and not is_names(value):
                 names = ", ".join(self._read_inline(item.start, depth + 1))
                 value = f"{{{names}}}" if _holds_bodies(value) else names
                 inline = True
+            elif (item.key in CALLEE_KEYS or item.key == CONTROL_KEY) and not is_names(value):
+                raise self._error(f"expected names as the value of {item.key!r}", item.start)
             pairs.append((item.key, value))
         text = self.text[start:end]
         if inline:
@@ -275,7 +283,7 @@ class GeneralReader:
     def _check_controls(self, body: _Body, attributes: Attributes, fields: list[Field]) -> None:
         for name in attributes.controls:
             if name not in body.numbers:
-                where = next(item for item in fields if item.key == "control-predecessors")
+                where = next(item for item in fields if item.key == CONTROL_KEY)
                 offset = max(self.text.find(name, where.start, where.end), where.start)
                 raise self._error(f"unknown instruction {name!r}; it is not defined above", offset)
 
@@ -342,10 +350,6 @@ class GeneralReader:
 
     def _error(self, message: str, offset: int) -> InputError:
         return InputError(message, Location(self.columns.source, min(offset, self.end)))
-
-
-def _is_name_list(value: str) -> bool:
-    return bool(_NAME_LIST.fullmatch(value))
 
 
 def _holds_bodies(value: str) -> bool:
