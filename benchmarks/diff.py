@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -165,7 +166,7 @@ def main(largest: int) -> None:
     files = sorted(BIG.glob("fsdp64_*.hlo"))
     if len(files) < 2:
         print("no big pair here: run benchmarks/make_big.py first")
-    for first, second in zip(files, files[1:], strict=False):
+    for first, second in pairwise(files):
         pair(first, second)
     series(largest)
 
