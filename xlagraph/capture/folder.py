@@ -8,11 +8,13 @@ takes the next free name instead of adding to the first one's records.
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 import uuid
 from pathlib import Path
 
 from xlagraph.capture.options import Options
+from xlagraph.run.remote import is_url
 
 JOB_VARIABLE = "XLAGRAPH_JOB"
 DEFAULT_NAME = "xlagraph-run"
@@ -40,11 +42,13 @@ def ensure_job() -> str:
 
 
 def choose_folder(options: Options) -> Path:
-    """The local folder to write, which exists afterwards.
+    """The local folder to write, which exists afterwards; for a URL, its spool.
 
     Raises:
         OSError: it cannot be made.
     """
+    if is_url(options.path):
+        return Path(tempfile.mkdtemp(prefix="xlagraph-spool-"))
     if options.path:
         folder = Path(options.path).absolute()
         folder.mkdir(parents=True, exist_ok=True)

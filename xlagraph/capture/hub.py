@@ -36,6 +36,10 @@ _WAYS_IN = (
     ("_run_cached_graph", "dynamo", RUN_CACHED),
 )
 _DYNAMO_ENTRIES = frozenset({"warm_up", RUN_CACHED})
+_SPENT = (
+    "searching for live tensors has taken its share of the time beside compiling: from here "
+    "some compiles have no tensor names; XLAGRAPH=2 looks at every step"
+)
 _VALUE_ENTRIES = frozenset({"unlazy", "save"})
 
 
@@ -82,6 +86,7 @@ class Hub:
         self._inside = 0
         self._armed = arm_steps
         self._close = True
+        self._spent_noted = False
         self._compiles = self.counters.compiles()
         self._hits = self.counters.hits()
 
@@ -175,7 +180,12 @@ class Hub:
         """Whether to search for live tensors: asked for, or armed and worth its time."""
         if not self.sinks:
             return False
-        return self._wants_deep() or self.evidence.can_afford()
+        if self._wants_deep() or self.evidence.can_afford():
+            return True
+        if not self._spent_noted:
+            self._spent_noted = True
+            self._note("looked away", _SPENT)
+        return False
 
     def _wants_deep(self) -> bool:
         for sink in self.sinks:  # noqa: SIM110 - any() takes a microsecond at every step
@@ -290,6 +300,10 @@ class Hub:
     def _flushed(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         for sink in list(self.sinks):
             self.guard.run(sink.name, sink.on_flush, before, emptied)
+
+    def _note(self, what: str, detail: str) -> None:
+        for sink in list(self.sinks):
+            self.guard.run(sink.name, sink.on_note, what, detail)
 
     def _tell(self, what: str, detail: str) -> None:
         for sink in list(self.sinks):

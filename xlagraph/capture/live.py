@@ -25,7 +25,7 @@ from xlagraph.capture.names import Names, is_plain, objects_of
 from xlagraph.capture.shapes import entry_shapes, sizes, tensor_shape
 from xlagraph.run.records import Frame, LiveTensor, ParameterName
 
-_FREE_SECONDS = 2.0
+_FREE_SECONDS = 5.0
 _COMPILE_SHARE = 0.25
 
 

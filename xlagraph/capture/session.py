@@ -24,6 +24,7 @@ from xlagraph.run.records import (
     ProcessRecord,
     SyncRecord,
 )
+from xlagraph.run.remote import Spool, is_url
 from xlagraph.run.writer import RunWriter
 
 _PACKAGES = ("torch", "torch_xla", "xlagraph")
@@ -46,6 +47,7 @@ class Session:
         self.folder = folder
         self.name = f"{folder} ({id(self):x})"
         self.totals = Totals()
+        self._spool = Spool(folder, options.path, say) if is_url(options.path) else None
         self._writer: RunWriter | None = None
         self._lock = threading.RLock()
         self._index = 0
@@ -136,11 +138,14 @@ class Session:
             if (dropped.syncs or dropped.graphs or dropped.other) and not writer.closed:
                 writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))
             writer.close()
+            if self._spool is not None:
+                self._spool.close()
             if self.options.summary:
                 totals = self.totals
+                shown = self.folder if self._spool is None else self.options.path
                 say(
                     f"{totals.steps} steps, {totals.compiles} compiles, "
-                    f"{totals.seconds:.1f} s compiling; see: xlagraph explain {self.folder}"
+                    f"{totals.seconds:.1f} s compiling; see: xlagraph explain {shown}"
                 )
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from xlagraph.capture import process
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.folder import choose_folder
-from xlagraph.capture.options import OptionError, Options, options_from
+from xlagraph.capture.options import Options, options_from
 from xlagraph.capture.patches import say
 from xlagraph.capture.session import Session
+from xlagraph.errors import XlagraphError
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Start:
             options = options_from(os.environ)
             folder = choose_folder(options)
             return cls(options, folder, process.make_dump(folder))
-        except (OptionError, OSError) as error:
+        except (XlagraphError, OSError) as error:
             say(f"nothing is captured: {error}")
             return None
 

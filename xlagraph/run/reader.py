@@ -23,6 +23,7 @@ from xlagraph.run.records import (
     Record,
     SyncRecord,
 )
+from xlagraph.run.remote import fetch, is_url
 from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS
 
 RecordType = TypeVar("RecordType", bound=Record)
@@ -83,12 +84,13 @@ class Run:
 
 
 def read_run(path: str | Path) -> Run:
-    """Read the run folder at ``path``.
+    """Read the run folder at ``path``, which may be an fsspec URL.
 
     Raises:
+        RemoteError: a URL that cannot be read.
         RunError: no such folder, no record file in it, or a newer format.
     """
-    folder = Path(path)
+    folder = fetch(str(path)) if is_url(str(path)) else Path(path)
     if not folder.is_dir():
         raise RunError(f"{folder}: no such run folder")
     files = sorted(folder.glob("records-*.jsonl"))
