@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -76,7 +77,17 @@ class Case:
         found: list[tuple[int, int]] = []
         if not (left[0] and left[1]):
             return found
-        for identity in (self._name, self._line, self._place):
+        stable = [s for s in self.diff.outputs if s.a is not None and s.b is not None]
+        paired_a = sorted(s.a for s in stable if s.a is not None)
+        paired_b = sorted(s.b for s in stable if s.b is not None)
+
+        def place(position: int, *, forward: bool) -> object:
+            """Between which paired outputs it stands, with its shape."""
+            module = self._side(forward=forward)[0]
+            before = bisect_left(paired_a if forward else paired_b, position)
+            return before, without_layout(clean(module.shapes[output_values(module)[position]]))
+
+        for identity in (self._name, self._line, place):
             free: dict[object, list[int]] = {}
             for position in left[1]:
                 free.setdefault(identity(position, forward=False), []).append(position)
@@ -84,9 +95,10 @@ class Case:
                 key = identity(position, forward=True)
                 if key is not None and free.get(key):
                     found.append((position, free[key].pop(0)))
+            told_a, told_b = {x for x, _ in found}, {y for _, y in found}
             left = [
-                [p for p in left[0] if p not in {x for x, _ in found}],
-                [p for p in left[1] if p not in {y for _, y in found}],
+                [p for p in left[0] if p not in told_a],
+                [p for p in left[1] if p not in told_b],
             ]
         return sorted(found)
 
@@ -101,16 +113,6 @@ class Case:
         value = output_values(module)[position]
         line = next(iter(where(module, [value])), None)
         return (line, without_layout(clean(module.shapes[value]))) if line else None
-
-    def _place(self, position: int, *, forward: bool) -> object:
-        """Between which paired outputs it stands, with its shape."""
-        module = self._side(forward=forward)[0]
-        before = sum(
-            1
-            for s in self.diff.outputs
-            if s.a is not None and s.b is not None and (s.a if forward else s.b) < position
-        )
-        return before, without_layout(clean(module.shapes[output_values(module)[position]]))
 
     def claim(self, finding: Finding) -> None:
         """Takes note of what a finding accounts for."""
