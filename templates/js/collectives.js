@@ -54,13 +54,23 @@ function bucketChip(side, bucket, k, position, tensor) {
 function drawMoves(lines, board, moves, chips) {
   const frame = board.getBoundingClientRect();
   lines.replaceChildren(...moves.slice(0, MOVES_SHOWN).map((move) => {
-    const from = chips.get(`a${move.from[0]}.${move.from[1]}`).getBoundingClientRect();
-    const to = chips.get(`b${move.to[0]}.${move.to[1]}`).getBoundingClientRect();
-    const x1 = from.right - frame.left, y1 = from.top + from.height / 2 - frame.top;
-    const x2 = to.left - frame.left, y2 = to.top + to.height / 2 - frame.top;
-    const bend = Math.max(30, (x2 - x1) / 2);
-    return svg("path", { d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}` });
+    const from = chips.get(`a${move.from[0]}.${move.from[1]}`), to = chips.get(`b${move.to[0]}.${move.to[1]}`);
+    const x1 = from.closest(".bucket").getBoundingClientRect().right - frame.left, y1 = lineHeight(from, frame, move.from[1]);
+    const x2 = to.closest(".bucket").getBoundingClientRect().left - frame.left, y2 = lineHeight(to, frame, move.to[1]);
+    const bend = (x2 - x1) / 2;
+    const path = svg("path", { d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}` });
+    for (const chip of [from, to]) {
+      chip.onpointerenter = () => [path, from, to].forEach((e) => e.classList.add("on"));
+      chip.onpointerleave = () => [path, from, to].forEach((e) => e.classList.remove("on"));
+    }
+    return path;
   }));
+}
+
+// Chips of one line leave their bucket a little apart.
+function lineHeight(chip, frame, position) {
+  const box = chip.getBoundingClientRect();
+  return box.top + box.height / 2 - frame.top + ((position % 3) - 1) * 4;
 }
 
 function movesTable(pair, moves) {

@@ -12,6 +12,7 @@ class List {
     this.onOpen = open;
     this.raw = false;
     this.at = -1; // item with the cursor
+    this.items = new Map(); // what is in the document
     this.pad = h("div", { class: "pad", role: "presentation" });
     this.element = h("div", {
       class: "list", role: "grid", tabindex: "0", "aria-label": "Instructions, side by side",
@@ -39,9 +40,10 @@ class List {
     if (!force && first === this.first && last === this.last) return;
     this.first = first;
     this.last = last;
-    const items = [];
-    for (let k = first; k < last; k++) items.push(this.item(k));
-    this.pad.replaceChildren(...items);
+    const items = new Map();
+    for (let k = first; k < last; k++) items.set(k, (!force && this.items.get(k)) || this.item(k));
+    this.items = items;
+    this.pad.replaceChildren(...items.values());
     if (this.at >= first && this.at < last) this.element.setAttribute("aria-activedescendant", `item-${this.at}`);
     else this.element.removeAttribute("aria-activedescendant");
   }

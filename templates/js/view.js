@@ -17,8 +17,9 @@ class PairView {
       h("a", { href: address(pair, key), "data-tab": key }, title, " ", h("small", {}, this.tabCount(key)))));
     this.body = h("div", { class: "body", style: "display: contents" });
     const { a, b } = pair.labels;
+    const proof = pair.data.proved && pair.causes.length ? h("span", { class: "proved" }, "  ✓ Proved: all of it undone, both are equal.") : "";
     this.element = h("div", { style: "display: contents" },
-      h("div", { class: "pair-head" }, h("div", { class: "verdict" }, h("h1", {}, h("b", {}, `${a} → ${b}  `), pair.data.verdict)), this.tabBar), this.body);
+      h("div", { class: "pair-head" }, h("div", { class: "verdict" }, h("h1", {}, h("b", {}, `${a} → ${b}  `), pair.data.verdict, proof)), this.tabBar), this.body);
     this.tools = this.makeTools();
   }
 

@@ -13,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions
+from xlagraph.report.moves import bucket_partners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,6 +211,17 @@ def test_buckets_and_their_tensors(browser: Browser) -> None:
     carried = sum(sum(row.carried) for row in (*explanation.buckets_a, *explanation.buckets_b))
     assert len(browser.all(".bucket .chip.carried")) == carried
     assert browser.all(".chip.alone-b")
+
+
+def test_what_moved_is_drawn(browser: Browser) -> None:
+    explanation = explained_pair("carry:E", "fixed:E")
+    browser.open(pair_report(explanation, ("carry", "fixed")), "#/pair/B/collectives")
+    forward, _ = bucket_partners(explanation)
+    moved = sum(a[0] != b[0] for a, b in forward.items())
+    assert moved
+    browser.until(lambda: len(browser.all(".buckets path")) == moved)
+    assert browser.run("return document.querySelectorAll('.panel tbody tr').length") == moved
+    assert len(browser.all(".bucket .chip.moved")) == 2 * moved
 
 
 def test_hostile_texts_stay_texts(browser: Browser) -> None:

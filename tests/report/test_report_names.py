@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlagraph.report.names import PlainNames, shared_folder, visible
-from xlagraph.report.redact import RedactedNames, tensor_core
+from xlagraph.report.redact import RedactedNames, name_parts, tensor_core
 from xlagraph.report.wording import PairWording
 
 
@@ -64,6 +64,16 @@ def test_sentences_lose_names_and_paths_and_keep_words(redacted: RedactedNames) 
     assert said == "output 2 (tensor1) of multiply.1, by add at file1.py:7 and file2.py:8."
 
 
+def test_parts_of_names_are_names(redacted: RedactedNames) -> None:
+    assert (
+        redacted.text("net: head.weight, weight x2 of net.head")
+        == "net: head.weight, name1 x2 of tensor1"
+    )
+    assert name_parts("blocks.0.up.bias: w shard") == {
+        *("blocks.0.up.bias", "blocks.0", "blocks.0.up", "0.up", "0.up.bias", "up.bias", "w"),
+    }
+
+
 def test_attributes_lose_quoted_texts_and_names(redacted: RedactedNames) -> None:
     text = (
         ', to_apply=%main.7, dimensions={0}, custom_call_target="mine", direction=LT, '
@@ -80,6 +90,8 @@ def test_attributes_lose_quoted_texts_and_names(redacted: RedactedNames) -> None
     [
         ("blocks.0: up.bias shard, 1 step old", "blocks.0: up.bias shard"),
         ("waiting gradient of w", "w"),
+        ("gradient of w, held by its callback", "w"),
+        ("w (SGD momentum_buffer)", "w"),
         ("(f32[4], s32[])", ""),
         ("output 3", ""),
         ("", ""),

@@ -13,7 +13,7 @@ from report_inputs import BIDI, explained, hostile_pair, small_pair
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import Report, ReportOptions
 from xlagraph.report.pack import unpack
-from xlagraph.report.redact import tensor_core
+from xlagraph.report.redact import name_parts, tensor_core
 from xlagraph.report.render import render
 from xlagraph.report.vocabulary import _tensors
 from xlagraph.report.wording import seconds
@@ -82,7 +82,8 @@ def test_redaction_leaves_no_name(run: str) -> None:
     report = run_report(explained(run), ReportOptions(redact=True))
     everything = _told(report)
     processes = read_run(RUNS / run).processes
-    secrets = {tensor_core(name) for p in processes for name in _tensors(p)} - {""}
+    cores = {tensor_core(name) for p in processes for name in _tensors(p)} - {""}
+    secrets = cores.union(*(name_parts(core) for core in cores))
     secrets |= {frame.file for p in processes for s in p.syncs for frame in s.call_site}
     secrets |= {arg for p in processes for arg in p.record.argv} | {"fsdp_bucket_carry"}
     secrets |= {p.record.host for p in processes if len(p.record.host) > 4}

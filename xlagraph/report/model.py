@@ -366,6 +366,8 @@ class RunData:
     compiles_cut: int
     """Rows of the list of compiles that are left out."""
     timeline: Timeline
+    alternating: tuple[str, ...]
+    """Letters of the graphs that the steps take in turns."""
     notes: tuple[str, ...]
     """What capture noted: dropped data, hooks switched off."""
 

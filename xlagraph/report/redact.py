@@ -23,7 +23,14 @@ _IN_ATTRIBUTES = re.compile(
 )
 _PATH = r"(?:/[^\s/:'\"(),]+)+|(?:[\w.\-]+/)*[\w.\-]+\.py(?=:\d)"
 _WORD = r"[\w$][\w.$\-]*[\w$]|\w"
-_TENSOR = re.compile(r"(?P<before>waiting gradient of )?(?P<name>.*?)(?P<after>, \d+ steps? old)?")
+_TENSOR = re.compile(
+    r"(?P<before>(?:waiting )?gradient of )?(?P<name>.*?)"
+    r"(?P<after>(?: \(\w+ \w+\))?(?:, held by its callback)?(?:, \d+ steps? old)?)",
+    re.S,
+)
+"""What captures and causes say around a tensor's name."""
+_PART = re.compile(r"[\w.$\-]+")
+_PARAMETER_OF_MODULE = re.compile(r"\S+|\S+: \S+(?: shard)?")
 _NOT_A_NAME = re.compile(r"\(?[a-z][a-z0-9]*\[[\d,<=? ]*\].*|(?:parameter|output) \d+|", re.S)
 
 
@@ -47,8 +54,9 @@ class RedactedNames:
         self._opcodes = dict(instructions)
         self._opcode_words = frozenset(self._opcodes.values())
         self._words = frozenset(words) - self._opcode_words
-        self._tensors = frozenset(core for core in map(tensor_core, tensors) if core)
-        known = sorted(self._tensors, key=lambda name: (-len(name), name))
+        cores = frozenset(core for core in map(tensor_core, tensors) if core)
+        self._parts = frozenset(part for core in cores for part in name_parts(core))
+        known = sorted(cores, key=lambda name: (-len(name), name))
         phrases = "|".join(re.escape(name) for name in known) or r"(?!)"
         self._cited = re.compile(
             rf'(?<![\w.])(?P<tensor>{phrases})(?![\w.]*\w)|"(?P<quoted>[^"]+)(?:"|$)'
@@ -130,11 +138,17 @@ class RedactedNames:
         return self._name(word) if self._is_name(word) else word
 
     def _is_name(self, word: str) -> bool:
-        return word in self._words or (word in self._opcodes and word not in self._opcode_words)
+        return (
+            word in self._parts
+            or word in self._words
+            or (word in self._opcodes and word not in self._opcode_words)
+        )
 
     def _name(self, name: str) -> str:
         if name in self._opcodes:
             return self.instruction(name, self._opcodes[name])
+        if name in self._parts and name not in self._words:
+            return self._pseudonym("name", name)
         return self.computation(name)
 
 
@@ -143,3 +157,17 @@ def tensor_core(name: str) -> str:
     found = _TENSOR.fullmatch(name)
     core = found["name"] if found else name
     return "" if _NOT_A_NAME.fullmatch(core) else core
+
+
+def name_parts(core: str) -> set[str]:
+    """What a sentence may cite of a tensor's name: its words, and runs of their pieces."""
+    parts = set()
+    is_name = _PARAMETER_OF_MODULE.fullmatch(core)
+    for word in _PART.findall(core.removesuffix(" shard")):
+        pieces = word.strip(".-").split(".")
+        if is_name or len(pieces) > 1 or "_" in word:
+            parts.add(".".join(pieces))
+        for first in range(len(pieces)):
+            for last in range(first + 2, len(pieces) + 1):
+                parts.add(".".join(pieces[first:last]))
+    return {part for part in parts if not part.replace(".", "").isdecimal()} - {""}

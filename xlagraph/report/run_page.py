@@ -47,6 +47,7 @@ def run_data(
         compiles=rows[:max_compiles],
         compiles_cut=max(0, len(rows) - max_compiles),
         timeline=timeline(explained, names),
+        alternating=explained.alternating,
         notes=tuple(sorted(notes)),
     )
 

@@ -1,0 +1,127 @@
+"""How large a report is, how long it takes to write, and how it feels in Chromium.
+
+::
+
+    python benchmarks/make_big.py          # once: the real big pair
+    python benchmarks/report.py            # that pair, and a run of 500 steps on 32 ranks
+    python benchmarks/report.py A B        # another pair
+
+Needs chromium and chromium-driver. Opening is timed from the request to the first drawn
+rows; scrolling gives the times between frames over 200 frames of 3,000 pixels each, with
+every row unfolded; searching is timed from the key to the drawn matches.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+if TYPE_CHECKING:
+    from report_browser import Browser
+
+    from xlagraph.report.model import Report
+
+PAIR = (ROOT / "fixtures/big/fsdp64_1.hlo", ROOT / "fixtures/big/fsdp64_2.hlo")
+REPEATS = 5
+
+SCROLL = """
+const done = arguments[0], list = document.querySelector('.list'), times = [];
+let last = performance.now();
+function frame(now) {
+  times.push(now - last);
+  last = now;
+  list.scrollTop += 3000;
+  if (times.length < 200) requestAnimationFrame(frame); else done(times.slice(1));
+}
+requestAnimationFrame(frame);
+"""
+SEARCH = """
+const field = document.querySelector('input[type=search]'), start = performance.now();
+field.value = arguments[0];
+field.dispatchEvent(new Event('input'));
+document.body.offsetHeight;
+return performance.now() - start;
+"""
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def main(files: tuple[Path, ...]) -> None:
+    """Measures a pair and a wide run."""
+    from report_browser import start
+
+    with tempfile.TemporaryDirectory() as folder:
+        browser = start(Path(folder))
+        try:
+            _pair(browser, *(files or PAIR))
+            _wide(browser)
+        finally:
+            browser.driver.quit()
+
+
+def _pair(browser: Browser, file_a: Path, file_b: Path) -> None:
+    from xlagraph.cause import explain_modules
+    from xlagraph.inputs import open_module
+    from xlagraph.report.build import pair_report
+
+    a, b = open_module(str(file_a)), open_module(str(file_b))
+    explanation = explain_modules(a.module, b.module)
+    click.echo(f"pair of {len(a.module):,} and {len(b.module):,} instructions")
+    begin = time.perf_counter()
+    report = pair_report(explanation, (file_a.name, file_b.name))
+    page = _written(report, begin)
+    opened = [_opened(browser, page) for _ in range(REPEATS)]
+    click.echo(f"  opens in {statistics.median(opened):.2f} s (worst {max(opened):.2f} s)")
+    browser.press("f")
+    frames = sorted(browser.driver.execute_async_script(SCROLL))
+    click.echo(
+        f"  scrolls at {statistics.median(frames):.0f} ms a frame, "
+        f"99% within {frames[int(len(frames) * 0.99)]:.0f} ms"
+    )
+    for words in ("op:reduce-scatter", "16384", "no such thing"):
+        took = browser.run(SEARCH, words)
+        click.echo(f"  searches {words!r} in {took:.0f} ms: {browser.text('.count')}")
+
+
+def _opened(browser: Browser, page: str) -> float:
+    begin = time.perf_counter()
+    browser.show(page, "#/pair/B")
+    browser.until(lambda: browser.run("return document.querySelector('.row') !== null"))
+    return time.perf_counter() - begin
+
+
+def _wide(browser: Browser) -> None:
+    from report_inputs import wide_run
+
+    from xlagraph.report.build import run_report
+
+    explained = wide_run(32, 500)
+    click.echo("run of 500 steps on 32 ranks")
+    begin = time.perf_counter()
+    page = _written(run_report(explained), begin)
+    begin = time.perf_counter()
+    browser.show(page)
+    browser.until(lambda: browser.run("return document.querySelector('#timeline svg') !== null"))
+    click.echo(f"  opens in {time.perf_counter() - begin:.2f} s")
+
+
+def _written(report: Report, begin: float) -> str:
+    from xlagraph.report.render import render
+
+    page = render(report)
+    took = time.perf_counter() - begin
+    click.echo(f"  page of {len(page.encode()) / 1e6:.2f} MB, built in {took:.2f} s")
+    return page
+
+
+if __name__ == "__main__":
+    main()
