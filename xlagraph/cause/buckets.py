@@ -8,13 +8,14 @@ step: they become outputs of this module and parameters of the next.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, without_layout
 from xlagraph.cause.draft import exclusive_slice
 from xlagraph.cause.finding import Case, Finding, count, grouped, join
 from xlagraph.cause.model import BucketRow, Context, Evidence
-from xlagraph.cause.places import at, where
+from xlagraph.cause.places import where
 from xlagraph.diff.match import output_values
 from xlagraph.hlo.shapes import read_shape
 
@@ -127,8 +128,9 @@ def reach(module: Module, starts: Iterable[int]) -> bytearray:
     reached = bytearray(len(module))
     for i in starts:
         reached[i] = 1
+    is_reached = reached.__getitem__
     for i, operands in enumerate(module.operands):
-        if not reached[i] and any(reached[o] for o in operands):
+        if any(map(is_reached, operands)):
             reached[i] = 1
     return reached
 
@@ -138,13 +140,27 @@ def _value_reach(module: Module, starts: Iterable[int]) -> bytearray:
     reached = bytearray(len(module))
     for i in starts:
         reached[i] = 1
+    is_reached = reached.__getitem__
     for i, operands in enumerate(module.operands):
-        if module.opcodes[i] == "get-tuple-element":
-            element = _element(module, i)
-            operands = operands if element is None else (element,)
-        if not reached[i] and any(reached[o] for o in operands):
-            reached[i] = 1
+        if any(map(is_reached, operands)):
+            element = _element(module, i) if module.opcodes[i] == "get-tuple-element" else None
+            reached[i] = element is None or reached[element]
     return reached
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """What the buckets of one module touch."""
+
+    depends: bytearray
+    """One byte an instruction: 1 where it is or depends on a bucket."""
+    near: frozenset[int]
+    """The instructions on the way into the buckets, and into what is updated with them."""
+
+
+def _side_of(module: Module, rows: Sequence[BucketRow]) -> _Side:
+    starts = [row.instruction for row in rows]
+    return _Side(reach(module, starts), frozenset(_near(module, rows)))
 
 
 def bucket_change(case: Case) -> list[Finding]:
@@ -153,9 +169,10 @@ def bucket_change(case: Case) -> list[Finding]:
     rows_a, rows_b = bucket_rows(diff.a, case.context_a), bucket_rows(diff.b, case.context_b)
     if _composition(rows_a) == _composition(rows_b):
         return []
-    dropped_a = _bucket_outputs(case, rows_a, rows_b, forward=True)
-    dropped_b = _bucket_outputs(case, rows_b, rows_a, forward=False)
-    reached_a, reached_b = _reached(diff.a, rows_a), _reached(diff.b, rows_b)
+    side_a, side_b = _side_of(diff.a, rows_a), _side_of(diff.b, rows_b)
+    dropped_a = _bucket_outputs(case, side_a, side_b, forward=True)
+    dropped_b = _bucket_outputs(case, side_b, side_a, forward=False)
+    reached_a, reached_b = _reached(diff.a, side_a), _reached(diff.b, side_b)
     carried_a, carried_b = _carried(rows_a), _carried(rows_b)
     pending_a = _pending(case, rows_b, forward=True)
     pending_b = _pending(case, rows_a, forward=False)
@@ -187,9 +204,9 @@ def bucket_change(case: Case) -> list[Finding]:
     ]
 
 
-def _reached(module: Module, rows: Sequence[BucketRow]) -> set[int]:
-    reached = reach(module, [row.instruction for row in rows])
-    return {i for i, flag in enumerate(reached) if flag and i != module.entry_computation.root}
+def _reached(module: Module, side: _Side) -> set[int]:
+    root = module.entry_computation.root
+    return {i for i, flag in enumerate(side.depends) if flag and i != root}
 
 
 def _composition(rows: Sequence[BucketRow]) -> list[tuple[str, tuple[str, ...], tuple[bool, ...]]]:
@@ -220,24 +237,19 @@ def _title(
     return f"{kind} buckets {what}: {side('A', rows_a)}; {side('B', rows_b)}"
 
 
-def _bucket_outputs(
-    case: Case, own: Sequence[BucketRow], other: Sequence[BucketRow], *, forward: bool
-) -> set[int]:
+def _bucket_outputs(case: Case, own: _Side, other: _Side, *, forward: bool) -> set[int]:
     """Outputs that depend on a bucket, or that the other side puts into one."""
     match = case.diff.match
-    side, there = (match.a, match.b) if forward else (match.b, match.a)
     partners = match.to_b if forward else match.to_a
-    depends = reach(side.module, [row.instruction for row in own])
-    near_own, near_there = _near(side.module, own), _near(there.module, other)
     found = set()
-    values = output_values(side.module)
+    values = output_values((match.a if forward else match.b).module)
     for slot in case.diff.outputs:
         k, paired = (slot.a, slot.b) if forward else (slot.b, slot.a)
         if k is None:
             continue
         value = values[k]
-        waits = value in near_own or partners[value] in near_there
-        if depends[value] or (waits and paired is None):
+        waits = value in own.near or partners[value] in other.near
+        if own.depends[value] or (waits and paired is None):
             found.add(k)
     return found
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 def repeated_expression(case: Case) -> list[Finding]:
     """An expression stands twice where the other module has it once: equal after CSE."""
     a, b = case.diff.a, case.diff.b
+    loose = set(case.diff.removed) - case.claimed_a or set(case.diff.added) - case.claimed_b
+    if not loose and not any(fields == ("operands",) for _, _, fields in case.open_changes()):
+        return []
     numbers_a, numbers_b = _value_numbers(case)
     claimed_a: set[int] = set()
     claimed_b: set[int] = set()
