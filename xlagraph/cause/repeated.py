@@ -94,15 +94,16 @@ def _value_numbers(case: Case) -> tuple[dict[int, int], dict[int, int]]:
     found = []
     for side, partners, forward in ((match.a, match.to_b, True), (match.b, match.to_a, False)):
         module = side.module
-        labels = list(label_instructions(module, interner))
+        labels = list(side.labels)
         entry = module.entry_computation
         for p in entry.parameters:
             pair = (p, partners[p]) if forward else (partners[p], p)
-            labels[p] = interner.number(("parameter", *pair))
-        computations = number_computations(module, labels, interner)
+            labels[p] = -1 - interner.number(("parameter", *pair))  # no instruction's label
         numbers: dict[int, int] = {}
         for i in range(entry.start, entry.stop):
-            numbers[i] = expression_number(module, i, labels[i], numbers, computations, interner)
+            numbers[i] = expression_number(
+                module, i, labels[i], numbers, side.computations, interner
+            )
             if module.opcodes[i] == "rng":
                 numbers[i] = interner.number(("once", forward, i))
         found.append(numbers)
