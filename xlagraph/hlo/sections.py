@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from xlagraph.graph import SourceFrame
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Iterator
 
     from xlagraph.hlo.content import Content
 
 _HEAD = 1 << 16
 _TAIL = 1 << 12
+_CHUNK = 1 << 20
 _MARK = re.compile(rb"(?:^|\n)## (BEGIN|END)_GRAPH")
 _MARK_AFTER = re.compile(rb"\n## (BEGIN|END)_GRAPH")
 _MODULE = re.compile(rb"\nHloModule[ \t]")
@@ -84,7 +86,7 @@ def scan(content: Content) -> Iterator[Section | Dropped]:
     head = bytes(content.data[:_HEAD])
     if b"\0" in head[:1024]:
         yield Section(0, len(content.data), 1, "proto", "")
-    elif _MARK.search(content.data):
+    elif _search(_MARK, content.data):
         yield from _scan_saved(content)
     elif head.strip():
         yield from _scan_modules(content)
@@ -108,6 +110,26 @@ def kind_of(head: bytes) -> tuple[str, str]:
     return "unknown", ""
 
 
+def _search(
+    pattern: re.Pattern[bytes], data: mmap.mmap | bytes, start: int = 0
+) -> re.Match[bytes] | None:
+    """As ``pattern.search``, for the patterns above that begin with a line feed.
+
+    Candidates are found with ``bytes.find`` in chunks, many times faster than ``re``.
+    """
+    needle = b"\n##" if pattern is not _MODULE else b"\nHloModule"
+    if match := pattern.match(data, start):
+        return match
+    for at in range(start, len(data), _CHUNK):
+        piece = data[at : at + _CHUNK + len(needle)]
+        found = piece.find(needle)
+        while found >= 0:
+            if match := pattern.match(data, at + found):
+                return match
+            found = piece.find(needle, found + 1)
+    return None
+
+
 class _LineCounter:
     """Line numbers of growing offsets, counting each byte once."""
 
@@ -125,9 +147,9 @@ class _LineCounter:
 def _scan_saved(content: Content) -> Iterator[Section | Dropped]:
     data, lines = content.data, _LineCounter(content)
     previous_end = 0
-    mark = _MARK.search(data)
+    mark = _search(_MARK, data)
     while mark:
-        following = _MARK_AFTER.search(data, mark.end())
+        following = _search(_MARK_AFTER, data, mark.end())
         if mark[1] == b"END":
             previous_end = mark.end()
             mark = following
@@ -183,7 +205,7 @@ def _scan_modules(content: Content) -> Iterator[Section | Dropped]:
     head = bytes(data[:_HEAD])
     lead = len(head) - len(head.lstrip(b"\xef\xbb\xbf \t\r\n"))
     if not head.startswith(b"HloModule", lead):
-        found = _MODULE.search(data)
+        found = _search(_MODULE, data)
         if not found:
             yield Section(0, len(data), 1, *kind_of(head))
             return
@@ -193,7 +215,7 @@ def _scan_modules(content: Content) -> Iterator[Section | Dropped]:
         lead = found.start() + 1
     start, count = lead, 0
     while True:
-        following = _MODULE.search(data, start)
+        following = _search(_MODULE, data, start)
         stop = following.start() + 1 if following else len(data)
         line = lines.line_at(start)
         count += 1
