@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -72,9 +73,22 @@ class Browser:
             assert time.monotonic() < end, "the page did not get there"
             time.sleep(0.02)
 
-    def all(self, selector: str) -> list[WebElement]:
-        """Elements that are shown."""
-        return [e for e in self.driver.find_elements(By.CSS_SELECTOR, selector) if e.is_displayed()]
+    def texts(self, selector: str) -> list[str]:
+        """Texts of the elements that are shown."""
+        script = """return [...document.querySelectorAll(arguments[0])]
+            .filter(e => e.checkVisibility()).map(e => e.textContent)"""
+        return [str(text) for text in self.run(script, selector)]
+
+    def click(self, selector: str, *, said: str = "") -> None:
+        """Clicks the first such element, or the first with that text."""
+        for attempt in range(5):
+            try:
+                found = self.driver.find_elements(By.CSS_SELECTOR, selector)
+                next(e for e in found if e.is_displayed() and said in e.text).click()
+            except StaleElementReferenceException:  # the list was drawn again
+                assert attempt < 4
+            else:
+                return
 
     def one(self, selector: str) -> WebElement:
         """The first such element."""

@@ -2,6 +2,7 @@
 
 const OPERANDS_SHOWN = 6;
 const OVERSCAN = 12;
+const PRINTED = 600; // rows on paper, from the first one in view
 const COMMON_SHOWN = 18; // characters of long common text kept on each side of a difference
 
 class List {
@@ -46,6 +47,15 @@ class List {
     this.pad.replaceChildren(...items.values());
     if (this.at >= first && this.at < last) this.element.setAttribute("aria-activedescendant", `item-${this.at}`);
     else this.element.removeAttribute("aria-activedescendant");
+  }
+
+  // More rows than are in view, for paper.
+  drawForPrint() {
+    const first = this.first ?? 0, last = Math.min(this.rows.length, first + PRINTED);
+    const items = [];
+    for (let k = first; k < last; k++) items.push(this.item(k));
+    if (last < this.rows.length) items.push(h("div", { class: "fold" }, `Printed: ${PRINTED} of ${plural(this.rows.length, "row")}, from the first one in view.`));
+    this.pad.replaceChildren(...items);
   }
 
   item(k) {

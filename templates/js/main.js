@@ -19,8 +19,17 @@ const app = {
     root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
   },
 
+  // A cause or a graph of the overview, as #cause-1 or #graph-E.
+  showAnchor(id) {
+    document.querySelector("#overview .hit")?.classList.remove("hit");
+    const goal = id && byId("overview").querySelector(`#${CSS.escape(id)}`);
+    if (!goal) return;
+    goal.classList.add("hit");
+    goal.scrollIntoView({ block: "center" });
+  },
+
   async route() {
-    const [kind, id, tab = "i", rest = ""] = location.hash.replace(/^#\//, "").split("/");
+    const [kind, id, tab = "i", rest = ""] = location.hash.replace(/^#\/?/, "").split("/");
     const isPair = kind === "pair" && hasBlob(`pair-${id}`);
     const view = isPair ? await this.pair(id) : null;
     byId("overview").hidden = isPair;
@@ -35,6 +44,7 @@ const app = {
       announce(view ? `Comparing ${view.pair.data.title}` : "Overview");
     }
     this.view = view;
+    if (!view) this.showAnchor(kind);
     if (view) {
       if (byId("pair").firstChild !== view.element) byId("pair").replaceChildren(view.element);
       view.show(tab, rest);
@@ -51,6 +61,23 @@ function module(key) {
   return modules.get(key);
 }
 
+// Paper is light, and has no use for closed details.
+function installPrint() {
+  let theme = "", closed = [];
+  window.addEventListener("beforeprint", () => {
+    theme = document.documentElement.dataset.theme;
+    document.documentElement.dataset.theme = "light";
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const details of closed) details.open = true;
+    if (app.view?.tab === "i") app.view.list.drawForPrint();
+  });
+  window.addEventListener("afterprint", () => {
+    document.documentElement.dataset.theme = theme;
+    for (const details of closed) details.open = false;
+    app.view?.list.refresh();
+  });
+}
+
 function start() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const follow = () => { document.documentElement.dataset.theme = dark.matches ? "dark" : "light"; };
@@ -62,6 +89,7 @@ function start() {
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
   if (byId("timeline")) drawTimeline(byId("timeline"));
   installKeys(app);
+  installPrint();
   window.addEventListener("hashchange", () => app.route());
   app.route();
 }

@@ -4,6 +4,7 @@ const NODE_WIDTH = 118, NODE_HEIGHT = 34, GAP_X = 8, GAP_Y = 26, PER_LEVEL = 3;
 
 function picture(pair, side, i) {
   const module = pair.modules[side];
+  const few = (list) => someOf(list, (o) => pair.differs(pair.rowOf[side][o]));
   const above = few(module.operands(i)), below = few(module.users(i));
   const higher = few(above.shown.flatMap((o) => module.operands(o)).filter((o) => !above.shown.includes(o)));
   const levels = [higher, above, { shown: [i], more: 0 }, below].filter((level) => level.shown.length);
@@ -27,8 +28,10 @@ function picture(pair, side, i) {
   return svg("svg", { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": cut(label, 200) }, arrow(), edges, nodes, notes);
 }
 
-function few(list) {
-  const distinct = [...new Set(list)];
+// The first of a list, those before that differ.
+function someOf(list, differs) {
+  const all = [...new Set(list)];
+  const distinct = all.length > PER_LEVEL ? [...all.filter(differs), ...all.filter((o) => !differs(o))] : all;
   return { shown: distinct.slice(0, PER_LEVEL), more: Math.max(0, distinct.length - PER_LEVEL) };
 }
 

@@ -56,35 +56,33 @@ def _choose(browser: Browser, label: str, value: str) -> None:
 def test_the_overview_says_it_first(browser: Browser) -> None:
     _carry(browser)
     assert "beyond warm-up" in browser.text("h1")
-    browser.until(lambda: browser.all("#timeline svg path.compiles"))
+    browser.until(lambda: browser.texts("#timeline svg path.compiles"))
     problems = [group for group in explained("carry").groups if not group.expected]
-    assert len(browser.all(".card:not(.expected)")) == len(problems) > 0
-    letters = [e.text for e in browser.all(".lineage .letter")]
+    assert len(browser.texts(".card:not(.expected)")) == len(problems) > 0
+    letters = browser.texts(".lineage .letter")
     assert sorted(letters) == list("ABCDEFG")
 
 
 def test_a_stable_run_has_nothing_to_fix(browser: Browser) -> None:
     browser.open(run_report(explained("fixed")))
     assert "Nothing to fix" in browser.text("#overview .empty")
-    assert not browser.all(".card:not(.expected)")
-    assert browser.all(".card.expected")
+    assert not browser.texts(".card:not(.expected)")
+    assert browser.texts(".card.expected")
 
 
 def test_links_go_where_they_say(browser: Browser) -> None:
     _carry(browser)
     browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
-    cite = browser.all(".cite")[0]
-    name = cite.text.partition(": ")[2]
-    cite.click()
-    browser.until(lambda: browser.all(".row[aria-selected=true]"))
+    name = browser.texts(".cite")[0].partition(": ")[2]
+    browser.click(".cite")
+    browser.until(lambda: browser.texts(".row[aria-selected=true]"))
     assert name in browser.text(".row[aria-selected=true]")
     assert name in browser.text(".detail")
-    operand = browser.all(".detail ol a")[0]
-    goal, name = operand.get_attribute("href"), operand.text
-    operand.click()
+    goal = browser.run("return document.querySelector('.detail ol a').hash")
+    name = browser.texts(".detail ol a")[0]
+    browser.click(".detail ol a")
     browser.until(lambda: f"{name} " in browser.text(".row[aria-selected=true]") + " ")
-    assert goal is not None
-    assert goal.endswith(browser.address)
+    assert browser.address == goal
 
 
 def test_back_returns_to_the_row_and_to_the_overview(browser: Browser) -> None:
@@ -92,22 +90,41 @@ def test_back_returns_to_the_row_and_to_the_overview(browser: Browser) -> None:
     browser.go("#/pair/E/i/b905")
     browser.go("#/pair/E/io")
     browser.driver.back()
-    browser.until(lambda: browser.all(".row[aria-selected=true]"))
+    browser.until(lambda: browser.texts(".row[aria-selected=true]"))
     assert browser.address == "#/pair/E/i/b905"
     browser.driver.back()
     browser.until(lambda: browser.one("#overview").is_displayed())
 
 
+def test_causes_and_graphs_of_the_overview_have_addresses(browser: Browser) -> None:
+    _carry(browser, "#cause-1")
+    browser.until(lambda: browser.texts("#cause-1.hit"))
+    browser.click("#cause-1 .letters a")
+    browser.until(lambda: browser.texts("tr.hit"))
+    assert browser.address == "#" + str(browser.one("tr.hit").get_attribute("id"))
+
+
+def test_printing_draws_more_rows_on_light_paper(browser: Browser) -> None:
+    browser.scheme("dark")
+    _carry(browser, "#/pair/E")
+    drawn = browser.run("return document.querySelectorAll('.row').length")
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("return document.querySelectorAll('.row').length") > drawn
+    assert browser.run("return document.documentElement.dataset.theme") == "light"
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert browser.run("return document.querySelectorAll('.row').length") == drawn
+    assert browser.run("return document.documentElement.dataset.theme") == "dark"
+
+
 def test_a_deep_link_opens_folds_and_called_computations(browser: Browser) -> None:
     _carry(browser, "#/pair/E/i/a1")
-    assert browser.all(".row[aria-selected=true]")
+    assert browser.texts(".row[aria-selected=true]")
     diff = explained_pair("carry:D", "carry:E").diff
     user = next(iter(diff.b.callees))
     browser.go(f"#/pair/E/i/b{user}")
     callee = diff.b.computations[diff.b.callees[user][0]]
     browser.until(lambda: callee.name in browser.text(".detail"))
-    link = next(e for e in browser.all(".detail a") if e.text == callee.name)
-    link.click()
+    browser.click(".detail a", said=callee.name)
     browser.until(lambda: diff.b.names[callee.start] in browser.text(".row[aria-selected=true]"))
 
 
@@ -117,7 +134,7 @@ def test_search_and_filters(browser: Browser) -> None:
     scattered = sum(opcode == "reduce-scatter" for opcode in diff.b.opcodes)
     _search(browser, "op:reduce-scatter")
     assert browser.text(".count") == f"{scattered} matches"
-    assert len(browser.all(".row")) == scattered
+    assert len(browser.texts(".row")) == scattered
     _search(browser, "op:reduce-scatter name:nowhere")
     assert browser.text(".count") == "0 matches"
     browser.escape()
@@ -132,10 +149,10 @@ def test_search_and_filters(browser: Browser) -> None:
 
 def test_the_difference_itself_is_marked(browser: Browser) -> None:
     browser.open(pair_report(small_pair(), ("a.hlo", "b.hlo")), "#/pair/B/i/a4")
-    marks = [e.text for e in browser.all(".row[aria-selected=true] mark")]
+    marks = browser.texts(".row[aria-selected=true] mark")
     assert marks == ["1", "2"]
-    assert [e.text for e in browser.all(".detail mark")] == ["1", "2"]
-    assert browser.all(".row.added")
+    assert browser.texts(".detail mark") == ["1", "2"]
+    assert browser.texts(".row.added")
     browser.press("r")
     assert "%c = f32[] constant(1)" in browser.text(".row[aria-selected=true]")
     assert "%c = f32[] constant(1)" in browser.text(".detail pre")
@@ -157,7 +174,7 @@ def test_keys(browser: Browser) -> None:
     assert not browser.one("#help").is_displayed()
     browser.go("#/pair/E")
     browser.press("n")
-    assert browser.all(".row[aria-selected=true]:is(.changed, .added, .removed)")
+    assert browser.texts(".row[aria-selected=true]:is(.changed, .added, .removed)")
     first = browser.address
     browser.press("n", "p")
     assert browser.address == first
@@ -169,7 +186,7 @@ def test_keys(browser: Browser) -> None:
     browser.press("2")
     browser.until(lambda: browser.address == "#/pair/E/io")
     browser.press("1")
-    browser.until(lambda: browser.all(".tools"))
+    browser.until(lambda: browser.texts(".tools"))
     browser.press("/")
     browser.press("o")
     assert browser.run("return document.querySelector('input[type=search]').value") == "o"
@@ -182,35 +199,35 @@ def test_keys(browser: Browser) -> None:
 
 def test_a_fold_opens_by_click_and_by_key(browser: Browser) -> None:
     _carry(browser, "#/pair/E")
-    before = len(browser.all(".fold"))
-    browser.all(".fold")[0].click()
-    assert browser.all(".row:is(.same, .aside)")
-    assert len(browser.all(".fold")) < before
+    before = len(browser.texts(".fold"))
+    browser.click(".fold")
+    assert browser.texts(".row:is(.same, .aside)")
+    assert len(browser.texts(".fold")) < before
     browser.run(
         "document.querySelector('.list').focus(); document.querySelector('.list').scrollTop = 0"
     )
     browser.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
-    assert browser.all("[aria-selected=true]")
+    assert browser.texts("[aria-selected=true]")
 
 
 def test_tables_follow_the_match(browser: Browser) -> None:
     _carry(browser, "#/pair/E/io")
     diff = explained_pair("carry:D", "carry:E").diff
-    rows = [e.text for e in browser.all(".map tr.added")]
+    rows = browser.texts(".map tr.added")
     new = [s for s in (*diff.parameters, *diff.outputs) if s.a is None]
     assert len(rows) == len(new)
     assert "waiting gradient" in rows[0]
-    browser.all(".map a")[0].click()
-    browser.until(lambda: browser.all(".row[aria-selected=true]"))
+    browser.click(".map a")
+    browser.until(lambda: browser.texts(".row[aria-selected=true]"))
 
 
 def test_buckets_and_their_tensors(browser: Browser) -> None:
     _carry(browser, "#/pair/G/collectives")
     explanation = explained_pair("carry:E", "carry:G")
-    assert len(browser.all(".bucket")) == len(explanation.buckets_a) + len(explanation.buckets_b)
+    assert len(browser.texts(".bucket")) == len(explanation.buckets_a) + len(explanation.buckets_b)
     carried = sum(sum(row.carried) for row in (*explanation.buckets_a, *explanation.buckets_b))
-    assert len(browser.all(".bucket .chip.carried")) == carried
-    assert browser.all(".chip.alone-b")
+    assert len(browser.texts(".bucket .chip.carried")) == carried
+    assert browser.texts(".chip.alone-b")
 
 
 def test_what_moved_is_drawn(browser: Browser) -> None:
@@ -219,9 +236,9 @@ def test_what_moved_is_drawn(browser: Browser) -> None:
     forward, _ = bucket_partners(explanation)
     moved = sum(a[0] != b[0] for a, b in forward.items())
     assert moved
-    browser.until(lambda: len(browser.all(".buckets path")) == moved)
+    browser.until(lambda: len(browser.texts(".buckets path")) == moved)
     assert browser.run("return document.querySelectorAll('.panel tbody tr').length") == moved
-    assert len(browser.all(".bucket .chip.moved")) == 2 * moved
+    assert len(browser.texts(".bucket .chip.moved")) == 2 * moved
 
 
 def test_hostile_texts_stay_texts(browser: Browser) -> None:
@@ -233,14 +250,13 @@ def test_hostile_texts_stay_texts(browser: Browser) -> None:
     last = next(i for i, o in enumerate(hostile_pair().diff.b.opcodes) if o == "subtract")
     browser.go(f"#/pair/B/i/b{last}")
     assert len(browser.text(".row[aria-selected=true]")) < 10_000
-    button = next(e for e in browser.all(".detail button") if "1,000,0" in e.text)
-    button.click()
+    browser.click(".detail button", said="1,000,0")
     assert LONG in browser.text(".detail")
 
 
 def test_a_wide_run_is_usable(browser: Browser) -> None:
     browser.open(run_report(wide_run(32, 500)))
-    browser.until(lambda: browser.all("#timeline svg"))
+    browser.until(lambda: browser.texts("#timeline svg"))
     assert browser.run("return document.querySelectorAll('#timeline *').length") < 1000
     picture = browser.one("#timeline svg")
     browser.run("arguments[0].focus()", picture)
@@ -250,7 +266,7 @@ def test_a_wide_run_is_usable(browser: Browser) -> None:
 
 def test_the_timeline_leads_to_the_pair(browser: Browser) -> None:
     _carry(browser)
-    browser.until(lambda: browser.all("#timeline svg"))
+    browser.until(lambda: browser.texts("#timeline svg"))
     browser.run("arguments[0].focus()", browser.one("#timeline svg"))
     browser.press(*[Keys.ARROW_RIGHT] * 10, Keys.ENTER)
     browser.until(lambda: browser.address == "#/pair/E")

@@ -63,8 +63,8 @@ class CauseCard:
     seconds: float | None
     """Compile seconds; None in a report of two files."""
     compiles: int
-    graphs: tuple[str, ...]
-    """Letters of the graphs it accounts for."""
+    graphs: tuple[tuple[str, int], ...]
+    """Letter and colour of the graphs it accounts for."""
     pair: str
     """Identifier of the pair that shows it, or ``""``."""
 

@@ -81,7 +81,7 @@ def cause_card(
     anchor: str,
     seconds: float | None = None,
     compiles: int = 0,
-    graphs: tuple[str, ...] = (),
+    graphs: tuple[tuple[str, int], ...] = (),
 ) -> CauseCard:
     """A cause under the report's names; evidence links into the pair, if it is shown."""
     return CauseCard(

@@ -152,7 +152,8 @@ def _group_card(
     pairs: frozenset[str],
 ) -> CauseCard:
     members = [nodes[digest] for digest in group.graphs]
-    graphs = tuple(node.letter for node in members)
+    places = {digest: k for k, digest in enumerate(nodes)}
+    graphs = tuple((node.letter, colour_of(places[node.digest])) for node in members)
     anchor = f"cause-{position + 1}"
     bearer = _bearer(members, group.cause) if group.cause else None
     letters = {digest: node.letter for digest, node in nodes.items()}
@@ -166,7 +167,7 @@ def _group_card(
             compiles=group.compiles,
             graphs=graphs,
         )
-    shown = [letter for letter in graphs if letter in pairs]
+    shown = [letter for letter, _ in graphs if letter in pairs]
     return CauseCard(
         anchor=anchor,
         kind=group.kind,

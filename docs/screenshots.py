@@ -1,0 +1,50 @@
+"""Takes the screenshots of the README from the committed capture.
+
+::
+
+    python docs/screenshots.py
+
+Needs chromium, chromium-driver and the test extra.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+IMAGES = ROOT / "docs" / "images"
+VIEWS = {
+    "report-run": "#/",
+    "report-pair": "#/pair/E/i/b1127",
+    "report-collectives": "#/pair/G/collectives",
+}
+
+
+def main() -> None:
+    """Opens the report of the carry run and stores a picture of each view."""
+    from report_browser import start
+    from report_inputs import explained
+
+    from xlagraph.report.build import run_report
+
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        browser = start(Path(folder))
+        try:
+            browser.resize(1280, 860)
+            browser.open(run_report(explained("carry")))
+            browser.until(lambda: browser.texts("#timeline svg"))
+            for name, address in VIEWS.items():
+                browser.go(address)
+                if "/i/" in address:
+                    browser.press("n")
+                browser.driver.save_screenshot(str(IMAGES / f"{name}.png"))
+        finally:
+            browser.driver.quit()
+
+
+if __name__ == "__main__":
+    main()
