@@ -2,8 +2,8 @@
 
 Each program says its true cause in its docstring (``Kind:``, two causes with ``+``, ``none``
 for a program without a problem) and marks the line with ``# cause``; ``Line:`` names a file of a
-library where torch_xla knows no line of the program itself, or ``none``. The table goes to standard output;
-the exit status is 1 when a cause, a line or a proof is wrong.
+library where torch_xla knows no line of the program itself, or ``none``. The table goes to
+standard output; the exit status is 1 when a cause, a line or a proof is wrong.
 
     python benchmarks/scenarios.py [--keep DIR] [--reuse] [NAME ...]
 """
@@ -17,11 +17,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xlagraph.cause.run_explain import explain_run
 from xlagraph.cause.model import Explanation
+from xlagraph.cause.run_explain import explain_run
 from xlagraph.cause.run_model import CauseGroup, RunExplanation
 from xlagraph.run.reader import read_run
 
@@ -63,7 +63,7 @@ def read_truth(path: Path) -> Truth:
     return Truth(path, kinds, lines, fields.get("Line", ""), int(fields.get("Ranks", "1")))
 
 
-def run_program(truth: Truth, folder: Path, python: str) -> None:
+def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None:
     """Runs a program under capture, once for each rank.
 
     Raises:
@@ -74,11 +74,11 @@ def run_program(truth: Truth, folder: Path, python: str) -> None:
             [python, str(truth.path)],
             env={
                 **os.environ,
-                "XLAGRAPH": "2",
+                "XLAGRAPH": "2" if lines else "1",
                 "XLAGRAPH_DIR": str(folder),
                 "XLAGRAPH_SUMMARY": "0",
-                "XLA_IR_DEBUG": "1",
-                "XLA_HLO_DEBUG": "1",
+                "XLA_IR_DEBUG": str(int(lines)),
+                "XLA_HLO_DEBUG": str(int(lines)),
                 "PJRT_DEVICE": "CPU",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "RANK": str(rank),
@@ -108,6 +108,12 @@ def judge(truth: Truth, explained: RunExplanation) -> Row:
         proved,
         set(kinds) == set(truth.kinds) and proved and not line.startswith("wrong"),
     )
+
+
+def _failed(truth: Truth) -> Row:
+    """The row of a program that did not run."""
+    kinds = " + ".join(truth.kinds)
+    return Row(truth.path.stem, kinds, "?", "", share=0, proved=False, right=False)
 
 
 def _further_kinds(explanations: list[Explanation]) -> list[str]:
@@ -166,6 +172,9 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for the runs; a temporary one otherwise")
     parser.add_argument("--reuse", action="store_true", help="explain kept runs again")
     parser.add_argument("--python", default=sys.executable, help="interpreter with torch_xla")
+    parser.add_argument(
+        "--no-lines", action="store_true", help="capture as by default: level 1, no source lines"
+    )
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -174,12 +183,14 @@ def main() -> int:
             if arguments.names and path.stem not in arguments.names:
                 continue
             truth, folder = read_truth(path), keep / path.stem
+            if arguments.no_lines:
+                truth = replace(truth, library="none")
             if not (arguments.reuse and any(folder.glob("records-*.jsonl"))):
                 try:
-                    run_program(truth, folder, arguments.python)
+                    run_program(truth, folder, arguments.python, lines=not arguments.no_lines)
                 except subprocess.CalledProcessError as error:
                     print(f"{path.name} failed:\n{error.stderr}", file=sys.stderr)
-                    rows.append(Row(path.stem, " + ".join(truth.kinds), "?", "", 0, False, False))
+                    rows.append(_failed(truth))
                     continue
             rows.append(judge(truth, explain_run(read_run(folder))))
             print(rows[-1].name, "right" if rows[-1].right else "WRONG", file=sys.stderr)

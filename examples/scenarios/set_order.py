@@ -7,7 +7,8 @@ from _tiny import batch, build, update
 
 model, optimizer = build()
 for step in range(8):
-    layers = set(sorted({0, 8}, reverse=step % 2 == 1))
+    layers = set()
+    layers.update((8, 0) if step % 2 else (0, 8))  # both fall into one slot: first come
     out = model(batch())
     seen = {k: (out + k).sum(k // 8) for k in layers}  # cause
     update(out.pow(2).mean(), optimizer)

@@ -20,11 +20,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
     return Context(
         parameters={p.index: p.name for p in graph.parameters},
         outputs=_output_names(graph, sync),
-        created={
-            t.output: own_frame(t.created)
-            for t in sync.live_tensors
-            if t.created
-        },
+        created={t.output: own_frame(t.created) for t in sync.live_tensors if t.created},
         holders={t.output: t.holder for t in sync.live_tensors if t.holder},
         sync_kind=sync.kind,
         call_site=own_frame(sync.call_site),

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from xlagraph.graph import Attributes, Module
 
 
+UNDONE = "undone"
+"""In place of the number of a parameter that stands for a value that was set aside."""
+
+
+def is_input(module: Module, i: int) -> bool:
+    """Whether an instruction is a parameter of the module as it was."""
+    return module.opcodes[i] == "parameter" and module.payloads[i] != UNDONE
+
+
 class Draft:
     """A copy of a module's columns, edited in place and turned back by `build`."""
 
@@ -54,7 +63,7 @@ class Draft:
         self.opcodes[first] = "parameter"
         self.operands[first] = ()
         self.shapes[first] = shape
-        self.payloads[first] = str(len(self.module.entry_computation.parameters))
+        self.payloads[first] = UNDONE
         self.extra_parameters.append(first)
         self.replace_uses(dict.fromkeys(others, first))
 
@@ -121,9 +130,7 @@ def called_only_by(module: Module, callers: Collection[int]) -> set[int]:
     return found
 
 
-def exclusive_slice(
-    module: Module, dropped: Iterable[int], extra: Sequence[int] = ()
-) -> set[int]:
+def exclusive_slice(module: Module, dropped: Iterable[int], extra: Sequence[int] = ()) -> set[int]:
     """The instructions that only the outputs at these positions need, `extra` values kept."""
     gone = set(dropped)
     entry = module.entry_computation

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import Level
 from xlagraph.cause.buckets import bucket_change, bucket_rows
 from xlagraph.cause.draft import called_only_by
+from xlagraph.cause.dtypes import dtype_change
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.headers import header_change
 from xlagraph.cause.merge import merged
 from xlagraph.cause.model import Cause, Context, Explanation
-from xlagraph.cause.dtypes import dtype_change
 from xlagraph.cause.outputs import live_tensors, output_order, started_early
 from xlagraph.cause.proof import Bench
 from xlagraph.cause.repeated import repeated_expression
-from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.shapes import shape_change
 from xlagraph.cause.state import newly_updated, optimizer_state
+from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.tied import tied_weights
 from xlagraph.cause.values import attribute_change, constant_change, special_scalar
 from xlagraph.diff import diff_modules
@@ -80,12 +80,22 @@ def explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     """
     explanation = _explain(diff, context_a, context_b)
     for level in (Level.CONSTANT_VALUES, Level.SHAPES):
-        if explanation.proved or len(diff.a) + len(diff.b) > MAX_SINGLE:
+        if _is_settled(explanation) or len(diff.a) + len(diff.b) > MAX_SINGLE:
             break
         other = _explain(diff_modules(diff.a, diff.b, level), context_a, context_b)
-        if other.proved:
+        is_simpler = len(other.causes) < len(explanation.causes)
+        if other.proved and (is_simpler or not explanation.proved):
             explanation = other
     return explanation
+
+
+def _is_settled(explanation: Explanation) -> bool:
+    """Proved, and not by outputs that changed places besides something else.
+
+    Pieces that are alike can be mistaken for each other, which then looks like another order.
+    """
+    kinds = [cause.kind for cause in explanation.causes]
+    return explanation.proved and not (len(kinds) > 1 and "output-order" in kinds)
 
 
 def _explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
@@ -138,8 +148,9 @@ def _accept(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Benc
     if proved:
         return [bench.original(f) for f in found], together, True
     if len(bench.diff.a) + len(bench.diff.b) > MAX_SINGLE:
-        closer = together.left() < bench.left()
-        return ([bench.original(f) for f in found], together, False) if closer else ([], bench, False)
+        if together.left() < bench.left():
+            return [bench.original(f) for f in found], together, False
+        return [], bench, False
     return _accept_singly(bench, found)
 
 
@@ -194,9 +205,7 @@ def _causes(diff: Diff, findings: Sequence[Finding], *, proved: bool) -> tuple[C
     return tuple(found)
 
 
-def _with_rest(
-    diff: Diff, causes: Sequence[Cause], taken_a: set[int], taken_b: set[int]
-) -> Cause:
+def _with_rest(diff: Diff, causes: Sequence[Cause], taken_a: set[int], taken_b: set[int]) -> Cause:
     """The first cause with what no cause cites: since the proof holds, it is a consequence."""
     cited_a = taken_a.union(*(c.a for c in causes))
     cited_b = taken_b.union(*(c.b for c in causes))

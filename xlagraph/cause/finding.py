@@ -140,9 +140,9 @@ def unpaired_outputs(case: Case, *, forward: bool, replaced: bool = False) -> li
 
 def parameter_name(module: Module, context: Context, instruction: int) -> str:
     """A parameter as a person knows it: tensor name if captured, else number and shape."""
-    number = int(module.payloads[instruction])
+    number = module.payloads[instruction]
     shape = short_shape(module, instruction)
-    name = context.parameters.get(number)
+    name = context.parameters.get(int(number)) if number.isdecimal() else None
     return f"{name} ({shape})" if name else f"parameter {number} ({shape})"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import count
@@ -59,8 +60,8 @@ def _growing(nodes: Sequence[GraphNode]) -> dict[str, str]:
     found: dict[str, str] = {}
     for (_, _, line), chain in chains.items():
         sizes = [node.instructions for node in chain]
-        grows = all(x < y for x, y in zip(sizes, sizes[1:], strict=False))
-        if len(chain) >= GROWTHS and grows and line:
+        grows = all(x < y for x, y in pairwise(sizes))
+        if len(chain) >= GROWTHS and grows:
             found.update({node.digest: line for node in chain})
     return found
 

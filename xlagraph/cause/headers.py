@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Case, Finding, join, parameter_name
+from xlagraph.cause.finding import Case, Finding, join, parameter_name, unpaired_outputs
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.state import near_users
+from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
@@ -46,19 +48,14 @@ KINDS = {
 
 
 def header_change(case: Case) -> list[Finding]:
-    """Header fields that differ while parameters and outputs pair off.
+    """Header fields that differ, where no other cause brings the difference along.
 
-    Donors and aliases follow the live tensors: with parameters or outputs that come and go
-    they are a consequence and not named.
+    Donors and aliases follow the live tensors: a parameter whose new value comes or goes as
+    an output is donated, or not, as a consequence.
     """
-    slots = (*case.diff.outputs, *case.diff.parameters)
-    stable = all(slot.a is not None and slot.b is not None for slot in slots)
-    stable = stable and not (case.dropped_a or case.dropped_b)
     findings = []
     for change in case.diff.header:
         is_buffer = change.field in BUFFER_FIELDS
-        if is_buffer and not stable:
-            continue
         kind, title, fix = KINDS.get(
             change.field,
             ("header", f"the header field {change.field} differs", "Keep it the same."),
@@ -66,6 +63,8 @@ def header_change(case: Case) -> list[Finding]:
         if "sharding" in change.field:
             kind, fix = "sharding", "Give the tensors the same sharding in every step."
         only_a, only_b = _other_parameters(case, change.field) if is_buffer else ([], [])
+        if is_buffer and not (only_a or only_b):
+            continue
         a, b = case.diff.a, case.diff.b
         lines = where(a, [u for p in only_a for u in a.users[p]])
         lines = lines or where(b, [u for p in only_b for u in b.users[p]])
@@ -95,9 +94,28 @@ def _other_parameters(case: Case, field: str) -> tuple[list[int], list[int]]:
     a, b, match = case.diff.a, case.diff.b, case.diff.match
     named_a = _named(a, a.header_fields.get(field, ""))
     named_b = _named(b, b.header_fields.get(field, ""))
-    only_a = [p for p in named_a if match.to_b[p] not in named_b]
-    only_b = [p for p in named_b if match.to_a[p] not in named_a]
-    return only_a, only_b
+    only_a = [p for p in named_a if match.to_b[p] >= 0 and match.to_b[p] not in named_b]
+    only_b = [p for p in named_b if match.to_a[p] >= 0 and match.to_a[p] not in named_a]
+    moving_a = _moving(case, forward=True)
+    moving_b = _moving(case, forward=False)
+
+    def is_consequence(p: int, q: int) -> bool:
+        return bool(
+            moving_a.intersection(near_users(a, p)) or moving_b.intersection(near_users(b, q))
+        )
+
+    return (
+        [p for p in only_a if not is_consequence(p, match.to_b[p])],
+        [q for q in only_b if not is_consequence(match.to_a[q], q)],
+    )
+
+
+def _moving(case: Case, *, forward: bool) -> set[int]:
+    """Values that are outputs of one side only, or were set aside with another cause."""
+    module = case.diff.a if forward else case.diff.b
+    values = output_values(module)
+    dropped = case.dropped_a if forward else case.dropped_b
+    return {values[k] for k in (*unpaired_outputs(case, forward=forward), *dropped)}
 
 
 def _named(module: Module, text: str) -> list[int]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
 
 FAMILIES = {
     "extra-subgraph": "branch",
@@ -33,7 +34,7 @@ def first_lines(finding: Finding) -> tuple[str, ...]:
 def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
     """Findings of one family and with common lines become one, the largest leading.
 
-    What has no line joins its family if the family has but one group.
+    What has no line joins a group that it touches, or any where the module knows no lines.
     """
     groups: dict[str, list[list[Finding]]] = defaultdict(list)
     single: list[list[Finding]] = []
@@ -43,7 +44,7 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
         if family is None:
             single.append([finding])
             continue
-        home = _home(groups[family], finding)
+        home = _home(groups[family], finding, diff)
         if home is None:
             groups[family].append([finding])
         else:
@@ -51,14 +52,27 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
     return [_one(group, diff) for group in [*single, *(g for gs in groups.values() for g in gs)]]
 
 
-def _home(groups: list[list[Finding]], finding: Finding) -> list[Finding] | None:
+def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Finding] | None:
     lines = set(first_lines(finding))
-    if not lines:
-        return groups[0] if len(groups) == 1 else None
-    return next(
-        (g for g in groups if any(lines.intersection(first_lines(f)) for f in g)),
-        None,
-    )
+    if lines:
+        shared = (g for g in groups if any(lines.intersection(first_lines(f)) for f in g))
+        return next(shared, None)
+    if not (_knows_lines(diff.a) or _knows_lines(diff.b)):
+        return groups[0] if groups else None
+    around_a, around_b = _around(diff.a, finding.a), _around(diff.b, finding.b)
+    touching = (g for g in groups if any(f.a & around_a or f.b & around_b for f in g))
+    return next(touching, None)
+
+
+def _knows_lines(module: Module) -> bool:
+    return any("source_" in a.metadata or "stack_" in a.metadata for a in module.attributes)
+
+
+def _around(module: Module, instructions: frozenset[int]) -> set[int]:
+    """These instructions, what they take in and what takes them in."""
+    return {j for i in instructions for j in (i, *module.operands[i], *module.users[i])} - {
+        module.entry_computation.root
+    }
 
 
 def _one(group: list[Finding], diff: Diff) -> Finding:

@@ -42,7 +42,7 @@ class Cause:
     """A named reason for a difference."""
 
     kind: str
-    """Stable identifier, such as ``bucket-carry``; `xlagraph.cause.catalogue` lists them."""
+    """Stable identifier, such as ``bucket-carry``; ``docs/causes.md`` lists them."""
     title: str
     """One sentence."""
     evidence: tuple[Evidence, ...]

@@ -56,7 +56,7 @@ def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: b
     cut = [partners[output_values(part)[k]] for k in own]
     claimed = frozenset(exclusive_slice(whole, missing, extra=cut))
     is_value = context.sync_kind == "value"
-    lines = (context.call_site,) if context.call_site and is_value else ()
+    lines: tuple[str, ...] = (context.call_site,) if context.call_site and is_value else ()
     lines = lines or where(part, [output_values(part)[k] for k in own])
     values = [output_values(part)[k] for k in own]
     none: frozenset[int] = frozenset()
@@ -202,9 +202,9 @@ def output_order(case: Case) -> list[Finding]:
     if waiting:
         evidence.append(
             Evidence(
-                f"reduce-scatter callbacks pending as the sync began: {len(case.context_a.waiting)} "
-                f"in A, {len(case.context_b.waiting)} in B; live tensors are ordered by age, "
-                "so that one left from an earlier step stands before those of this step"
+                "reduce-scatter callbacks pending as the sync began: "
+                f"{len(case.context_a.waiting)} in A, {len(case.context_b.waiting)} in B; live tensors are "
+                "ordered by age, so that one left from an earlier step stands before those of this step"
             )
         )
     number = count(len(moved), "output")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.context import context_of
 from xlagraph.cause.explain import explain_modules
 from xlagraph.cause.finding import count
+from xlagraph.cause.groups import group_nodes
 from xlagraph.cause.nearest import container, nearest, sketch
 from xlagraph.cause.places import own_frame
-from xlagraph.cause.groups import group_nodes
 from xlagraph.cause.run_model import GraphNode, RunExplanation
 from xlagraph.hlo import read_module
 

@@ -29,7 +29,10 @@ MAX_NEAR = 200
 
 
 def is_optimizer_state(names: Iterable[str], lines: Iterable[str]) -> bool:
-    """Whether names or source lines tell of an optimizer; what tells nothing is believed."""
+    """Whether names, else source lines, tell of an optimizer.
+
+    Where nothing is known, state is what the other side gives back without taking it in.
+    """
     known = [name for name in names if name]
     if known:
         return all(OPTIMIZER_NAME.search(name) for name in known)
@@ -61,9 +64,8 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
         return []
     reached = reach(module, [p for p, _ in state])
     updated = {k for k, value in enumerate(output_values(module)) if reached[value]}
-    own, other = set(new_outputs), set(
-        unpaired_outputs(case, forward=not forward, replaced=True)
-    )
+    given_back = len(unpaired_outputs(case, forward=not forward, replaced=True))
+    own, other = set(new_outputs), set(unpaired_outputs(case, forward=not forward, replaced=True))
     for slot in diff.outputs:
         mine, theirs = (slot.a, slot.b) if forward else (slot.b, slot.a)
         if mine is not None and theirs is not None and mine in updated:
@@ -74,7 +76,7 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
     values = output_values(module)
     lines = where(module, [values[k] for _, k in state]) or where(module, inputs)
     dropped_a, dropped_b = (own, other) if forward else (other, own)
-    is_state = is_optimizer_state(names, lines)
+    is_state = is_optimizer_state(names, lines) if any(names) or lines else given_back >= len(state)
     listed = join(name or shape_of(module, p) for name, p in zip(names, inputs, strict=True))
     side, less = ("A", "B") if forward else ("B", "A")
     number = count(len(state), "state tensor" if is_state else "tensor")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.draft import is_input
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
@@ -139,14 +140,16 @@ def replaced(case: Case) -> list[Finding]:
     edges = [
         edge
         for edge in open_edges(case)
-        if match.to_b[edge.p] < 0 and match.to_a[edge.q] < 0 and a.shapes[edge.p] == b.shapes[edge.q]
+        if match.to_b[edge.p] < 0
+        and match.to_a[edge.q] < 0
+        and a.shapes[edge.p] == b.shapes[edge.q]
     ]
     if not edges:
         return []
     pairs = sorted({(edge.p, edge.q) for edge in edges})
     piece_a = piece_of(a, [p for p, _ in pairs], match.to_b, case.claimed_a)
     piece_b = piece_of(b, [q for _, q in pairs], match.to_a, case.claimed_b)
-    early = all(a.opcodes[p] == "parameter" or b.opcodes[q] == "parameter" for p, q in pairs)
+    early = all(is_input(a, p) or is_input(b, q) for p, q in pairs)
     lines = where(b, piece_b) or where(a, piece_a)
     users_a = {edge.x for edge in edges if edge.place != OUTPUT}
     users_b = {edge.y for edge in edges if edge.place != OUTPUT}

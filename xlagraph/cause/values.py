@@ -13,6 +13,7 @@ from xlagraph.cause.shapes import INDEX_FIX, INDEX_OPCODES
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
 
+
 def constant_change(case: Case) -> list[Finding]:
     """Constants with another value, grouped by source line and by the two values."""
     a, b = case.diff.a, case.diff.b
@@ -94,7 +95,8 @@ def _attribute_finding(
     known = next((_ATTRIBUTE_KINDS[k] for k in keys if k in _ATTRIBUTE_KINDS), None)
     if known:
         kind, fix = known
-        title = f"{kind.replace('-', ' ')} of {count(len(pairs), opcode)} differs: {text}{at(lines)}"
+        what = kind.replace("-", " ")
+        title = f"{what} of {count(len(pairs), opcode)} differs: {text}{at(lines)}"
     elif opcode in INDEX_OPCODES:
         kind = "python-index"
         title = f"a Python index is baked into {count(len(pairs), opcode)}: {text}{at(lines)}"
