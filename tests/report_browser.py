@@ -130,6 +130,10 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": name}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
+    def media(self, name: str) -> None:
+        """Shows the page as on ``screen`` or as in ``print``."""
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": name})
+
 
 def start(folder: Path) -> Browser:
     """Starts Chromium with a profile of its own."""

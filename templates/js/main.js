@@ -16,7 +16,8 @@ const app = {
 
   switchTheme() {
     const root = document.documentElement;
-    root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+    const now = root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    root.dataset.theme = now === "dark" ? "light" : "dark";
   },
 
   // A cause or a graph of the overview, as #cause-1 or #graph-E.
@@ -61,28 +62,21 @@ function module(key) {
   return modules.get(key);
 }
 
-// Paper is light, and has no use for closed details.
+// Paper has no use for closed details, and room for more rows than a screen.
 function installPrint() {
-  let theme = "", closed = [];
+  let closed = [];
   window.addEventListener("beforeprint", () => {
-    theme = document.documentElement.dataset.theme;
-    document.documentElement.dataset.theme = "light";
     closed = [...document.querySelectorAll("details:not([open])")];
     for (const details of closed) details.open = true;
     if (app.view?.tab === "i") app.view.list.drawForPrint();
   });
   window.addEventListener("afterprint", () => {
-    document.documentElement.dataset.theme = theme;
     for (const details of closed) details.open = false;
     app.view?.list.refresh();
   });
 }
 
 function start() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const follow = () => { document.documentElement.dataset.theme = dark.matches ? "dark" : "light"; };
-  follow();
-  dark.addEventListener("change", follow);
   byId("theme").addEventListener("click", () => app.switchTheme());
   byId("help-button").addEventListener("click", () => byId("help").showModal());
   byId("pick-pair")?.addEventListener("change", (event) => { location.hash = event.target.value ? `#/pair/${event.target.value}` : "#/"; });

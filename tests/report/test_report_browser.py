@@ -110,10 +110,13 @@ def test_printing_draws_more_rows_on_light_paper(browser: Browser) -> None:
     drawn = browser.run("return document.querySelectorAll('.row').length")
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.run("return document.querySelectorAll('.row').length") > drawn
-    assert browser.run("return document.documentElement.dataset.theme") == "light"
     browser.run("dispatchEvent(new Event('afterprint'))")
     assert browser.run("return document.querySelectorAll('.row').length") == drawn
-    assert browser.run("return document.documentElement.dataset.theme") == "dark"
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    assert browser.run(paper) == "rgb(15, 19, 23)"
+    browser.media("print")
+    assert browser.run(paper) == "rgb(255, 255, 255)"
+    browser.media("screen")
 
 
 def test_a_deep_link_opens_folds_and_called_computations(browser: Browser) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PAGE_BYTES = 200_000
 """What the page takes without modules and pairs: template, style, scripts, overview."""
 
+MAX_MISSES = 3
+"""Pairs that turned out too large; after so many the others are not even packed."""
 BYTES_A_COMPILE = 50_000
 """Of the size limit; so many rows the list of compiles may have."""
 
@@ -150,6 +152,9 @@ def _pairs(
         if node.explanation is None:
             continue
         parent = nodes[node.nearest]
+        if len(cut) >= MAX_MISSES:
+            cut.append(f"{parent.letter} → {node.letter}")
+            continue
         found = _pack_pair(node, parent, names, contexts, blobs)
         size = sum(len(text) for text in found[1].values())
         if size > room:
