@@ -24,7 +24,12 @@ from xlagraph.cause.shapes import shape_change
 from xlagraph.cause.state import newly_updated, optimizer_state
 from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.tied import tied_weights
-from xlagraph.cause.values import attribute_change, constant_change, special_scalar
+from xlagraph.cause.values import (
+    attribute_change,
+    constant_change,
+    layout_change,
+    special_scalar,
+)
 from xlagraph.diff import diff_modules
 
 if TYPE_CHECKING:
@@ -44,6 +49,7 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
     shape_change,
     constant_change,
     attribute_change,
+    layout_change,
     special_scalar,
     live_tensors,
     output_order,

@@ -203,8 +203,9 @@ def output_order(case: Case) -> list[Finding]:
         evidence.append(
             Evidence(
                 "reduce-scatter callbacks pending as the sync began: "
-                f"{len(case.context_a.waiting)} in A, {len(case.context_b.waiting)} in B; live tensors are "
-                "ordered by age, so that one left from an earlier step stands before those of this step"
+                f"{len(case.context_a.waiting)} in A, {len(case.context_b.waiting)} in B; "
+                "live tensors are ordered by age, so that one left from an earlier step stands "
+                "before those of this step"
             )
         )
     number = count(len(moved), "output")

@@ -25,9 +25,9 @@ def repeated_expression(case: Case) -> list[Finding]:
     claimed_b: set[int] = set()
     for x, y, fields in case.open_changes():
         below_a, below_b = a.operands[x], b.operands[y]
-        if fields == ("operands",) and [numbers_a.get(o) for o in below_a] == [
-            numbers_b.get(o) for o in below_b
-        ]:
+        if not (fields == ("operands",) and x in numbers_a and y in numbers_b):
+            continue
+        if [numbers_a[o] for o in below_a] == [numbers_b[o] for o in below_b]:
             claimed_a.add(x)
             claimed_b.add(y)
     known_a, known_b = set(numbers_a.values()), set(numbers_b.values())

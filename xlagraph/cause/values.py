@@ -9,6 +9,7 @@ from xlagraph.cause.finding import Case, Finding, count, parameter_name
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.shapes import INDEX_FIX, INDEX_OPCODES
+from xlagraph.cause.state import OPTIMIZER_FILE
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
@@ -72,6 +73,41 @@ def attribute_change(case: Case) -> list[Finding]:
     return [
         _attribute_finding(opcode, lines, pairs, case)
         for (opcode, lines), pairs in sorted(groups.items())
+    ]
+
+
+def layout_change(case: Case) -> list[Finding]:
+    """The same tensors in another order of dimensions in memory."""
+    a, b = case.diff.a, case.diff.b
+    pairs = [(x, y) for x, y, fields in case.open_changes() if fields == ("layout",)]
+    if not pairs:
+        return []
+    lines = where(b, [y for _, y in pairs])
+    x, y = pairs[0]
+
+    def undo(draft_a: Draft, draft_b: Draft) -> None:
+        for p, q in pairs:
+            draft_a.shapes[p] = draft_b.shapes[q]
+
+    return [
+        Finding(
+            kind="layout",
+            title=f"{count(len(pairs), 'value')} in another layout: {a.shapes[x]} became "
+            f"{b.shapes[y]}{at(lines)}",
+            evidence=(
+                Evidence(
+                    f"{a.shapes[x]} -> {b.shapes[y]}, first at {b.names[y]}",
+                    tuple(p for p, _ in pairs),
+                    tuple(q for _, q in pairs),
+                    lines,
+                ),
+            ),
+            fix="Send inputs in one memory format (contiguous or channels_last) in every step.",
+            proof="A's values were given B's layouts",
+            a=frozenset(p for p, _ in pairs),
+            b=frozenset(q for _, q in pairs),
+            undo=undo,
+        )
     ]
 
 
@@ -169,7 +205,10 @@ def _scalar_finding(
     context = case.context_a if constants_in_b else case.context_b
     value = literal_side.payloads[min(literals)]
     name = parameter_name(parameter_side, context, scalar)
-    lines = where(literal_side, literals)
+    users = {j for i in literals for j in literal_side.users[i]}
+    lines = where(literal_side, literals) or where(literal_side, users)
+    if lines and OPTIMIZER_FILE.search(lines[0]):
+        name = f"{name}, a number of the optimizer (most often the learning rate),"
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
         draft = draft_b if constants_in_b else draft_a

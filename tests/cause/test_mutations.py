@@ -1,0 +1,48 @@
+"""Known edits of real modules are found again, and nothing else is claimed for sure."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _benchmark():
+    spec = importlib.util.spec_from_file_location("mutations", ROOT / "benchmarks/mutations.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mutations"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+mutations = _benchmark()
+MODULES = mutations.modules()[:6]
+
+
+@pytest.mark.parametrize("name", [*mutations.EDITS, ""])
+def test_one_edit_is_found_and_nothing_else(name):
+    names = [name] if name else []
+    for k, module in enumerate(MODULES):
+        done = mutations.trial(module, names, seed=1000 + k)
+        if done is None:
+            continue
+        explanation, score = done
+        assert explanation.proved
+        assert score.wrong_proved == 0
+        assert score.recall == 1
+        assert score.right_pairs >= 0.95 * score.pairs
+
+
+def test_two_edits_are_told_apart():
+    for k, module in enumerate(MODULES):
+        done = mutations.trial(module, ["constant", "more outputs"], seed=2000 + k)
+        if done is None:
+            continue
+        explanation, _ = done
+        kinds = [cause.kind for cause in explanation.causes]
+        assert sorted(kinds) == ["constant-value", "live-tensor"]
+        assert explanation.proved
