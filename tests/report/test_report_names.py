@@ -36,6 +36,18 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     assert visible("ä 漢 \n\t") == "ä 漢 \n\t"
 
 
+def test_a_file_that_is_cited_by_its_end_is_the_same_file() -> None:
+    files = ["/home/me/app/train.py", "/venv/site-packages/torch/nn/linear.py"]
+    plain = PlainNames(files)
+    assert plain.text("at app/train.py:3 and torch/nn/linear.py:4") == (
+        "at train.py:3 and torch/nn/linear.py:4"
+    )
+    redacted = RedactedNames([], [], [], files)
+    assert redacted.path("/home/me/app/train.py") == "file1.py"
+    assert redacted.text("at app/train.py:3, x/train.py:3") == "at file1.py:3, file2.py:3"
+    assert redacted.text("torch/nn/linear.py:4") == redacted.path(files[1]) + ":4"
+
+
 @pytest.fixture
 def redacted() -> RedactedNames:
     return RedactedNames(

@@ -18,6 +18,7 @@ _INVISIBLE = re.compile(
     "\ud800-\udfff]"
 )
 _PACKAGES = re.compile(r"(?:/[^\s:()'\",/]+)*/(?:site|dist)-packages/")
+_CITED = re.compile(r"(?<![\w/.])(?:[\w.\-]+/)+[\w.\-]+(?=:\d)")
 
 
 class Names(Protocol):
@@ -61,7 +62,9 @@ class PlainNames:
     """Names as they are; paths relative to the folder that all files of the report share."""
 
     def __init__(self, files: Iterable[str]):
+        files = frozenset(files)
         self._prefix = shared_folder(files)
+        self._known = short_forms(files)
 
     def path(self, file: str) -> str:
         """The path without the shared folder, or from ``site-packages`` on."""
@@ -104,7 +107,9 @@ class PlainNames:
         text = _PACKAGES.sub("", text)
         if self._prefix:
             text = text.replace(self._prefix, "")
-        return visible(text)
+        return visible(
+            _CITED.sub(lambda found: self.path(self._known.get(found[0], found[0])), text)
+        )
 
     def detail(self, text: str) -> str:
         """The sentence with its paths cut."""
@@ -114,6 +119,15 @@ class PlainNames:
 def visible(text: str) -> str:
     """The text with control, bidirectional and zero-width characters written as escapes."""
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def short_forms(files: Iterable[str]) -> dict[str, str]:
+    """Files by the ends under which a sentence may cite them, where that is unambiguous."""
+    found: dict[str, set[str]] = {}
+    for file in files:
+        found.setdefault("/".join(file.split("/")[-2:]), set()).add(file)
+        found.setdefault(_PACKAGES.sub("", file), set()).add(file)
+    return {short: known.pop() for short, known in found.items() if len(known) == 1}
 
 
 def shared_folder(files: Iterable[str]) -> str:

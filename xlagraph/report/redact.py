@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xlagraph.report.names import visible
+from xlagraph.report.names import short_forms, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +41,7 @@ class RedactedNames:
         tensors: every tensor name, and every other phrase that a sentence may cite.
         instructions: names and opcodes of the instructions of all modules.
         words: names of computations, modules and the like.
+        files: paths of source files, which sentences cite by their ends.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class RedactedNames:
         tensors: Iterable[str],
         instructions: Iterable[tuple[str, str]],
         words: Iterable[str],
+        files: Iterable[str] = (),
     ):
+        self._files = short_forms(files)
         self._given: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
         self._opcodes = dict(instructions)
@@ -65,7 +68,7 @@ class RedactedNames:
 
     def path(self, file: str) -> str:
         """``file3.py``."""
-        return self._pseudonym("file", file) + ".py" if file else ""
+        return self._pseudonym("file", self._files.get(file, file)) + ".py" if file else ""
 
     def function(self, name: str) -> str:
         """``function3``."""

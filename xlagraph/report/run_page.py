@@ -118,20 +118,23 @@ def _wording(
 def run_verdict(explained: RunExplanation, names: Names) -> str:
     """The verdict over the run, which repeats the title of the costliest cause."""
     letters = {node.digest: node.letter for node in explained.graphs}
-    cause = explained.groups[0].cause if explained.groups else None
-    node = _bearer(explained.graphs, cause) if cause else None
+    nodes = {node.digest: node for node in explained.graphs}
+    group = explained.groups[0] if explained.groups else None
+    cause = group.cause if group else None
+    node = _bearer([nodes[digest] for digest in group.graphs], cause) if group and cause else None
     wording = _wording(node, letters, names, frozenset()) if node else None
     if wording is None or cause is None:
         return names.text(explained.verdict)
     return wording.within(explained.verdict, (cause,))
 
 
-def _bearer(nodes: Iterable[GraphNode], cause: Cause) -> GraphNode | None:
-    """The graph whose explanation holds the cause itself."""
-    for node in nodes:
+def _bearer(nodes: list[GraphNode], cause: Cause) -> GraphNode | None:
+    """The graph whose explanation holds a cause, or what was made of it for the run."""
+    explained = [node for node in nodes if node.explanation]
+    for node in explained:
         if node.explanation and any(known is cause for known in node.explanation.causes):
             return node
-    return None
+    return max(explained, key=lambda node: node.compile_seconds, default=None)
 
 
 def group_cards(

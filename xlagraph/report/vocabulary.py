@@ -27,10 +27,10 @@ def names_for(
     modules = list({id(module): module for module in modules}.values())
     processes = run.processes if run else ()
     contexts = list(contexts)
+    files = {file for process in processes for file in _files(process)}
+    files |= {frame.file for module in modules for frame in _frames(module)}
+    files |= {line.rpartition(":")[0] for context in contexts for line in _lines(context)}
     if not options.redact:
-        files = [file for process in processes for file in _files(process)]
-        files += [frame.file for module in modules for frame in _frames(module)]
-        files += [line.rpartition(":")[0] for context in contexts for line in _lines(context)]
         return PlainNames(files)
     words = {module.name for module in modules}
     words.update(c.name for module in modules for c in module.computations)
@@ -41,6 +41,7 @@ def names_for(
         ),
         instructions=(pair for m in modules for pair in zip(m.names, m.opcodes, strict=True)),
         words=words,
+        files=files,
     )
 
 
