@@ -11,7 +11,7 @@ from os.path import commonpath, dirname
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -107,9 +107,10 @@ class PlainNames:
         text = _PACKAGES.sub("", text)
         if self._prefix:
             text = text.replace(self._prefix, "")
-        return visible(
-            _CITED.sub(lambda found: self.path(self._known.get(found[0], found[0])), text)
-        )
+        return visible(_CITED.sub(self._cited, text))
+
+    def _cited(self, found: re.Match[str]) -> str:
+        return self.path(self._known.get(found[0], found[0]))
 
     def detail(self, text: str) -> str:
         """The sentence with its paths cut."""
@@ -121,12 +122,15 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def short_forms(files: Iterable[str]) -> dict[str, str]:
+def short_forms(files: Collection[str]) -> dict[str, str]:
     """Files by the ends under which a sentence may cite them, where that is unambiguous."""
     found: dict[str, set[str]] = {}
-    for file in files:
-        found.setdefault("/".join(file.split("/")[-2:]), set()).add(file)
-        found.setdefault(_PACKAGES.sub("", file), set()).add(file)
+    whole = {file for file in files if file.startswith("/")}
+    ends = {"/".join(file.split("/")[-n:]) for file in whole for n in (1, 2)}
+    for file in whole | (set(files) - ends):
+        parts = file.split("/")
+        for short in {parts[-1], "/".join(parts[-2:]), _PACKAGES.sub("", file)}:
+            found.setdefault(short, set()).add(file)
     return {short: known.pop() for short, known in found.items() if len(known) == 1}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xlagraph.report.names import short_forms, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _FREE_ATTRIBUTES = re.compile(r"\bfrontend_attributes=\{(?:[^{}]|\{[^{}]*\})*\}")
 _IN_ATTRIBUTES = re.compile(
@@ -49,7 +49,7 @@ class RedactedNames:
         tensors: Iterable[str],
         instructions: Iterable[tuple[str, str]],
         words: Iterable[str],
-        files: Iterable[str] = (),
+        files: Collection[str] = (),
     ):
         self._files = short_forms(files)
         self._given: dict[tuple[str, str], str] = {}

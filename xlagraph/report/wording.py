@@ -41,7 +41,9 @@ class PairWording:
     def within(self, raw: str, causes: tuple[Cause, ...]) -> str:
         """A verdict that repeats the titles of causes as sentences."""
         for cause in causes:
-            raw = raw.replace(sentence(cause.title), self.title(cause))
+            before, said, after = raw.partition(sentence(cause.title))
+            if said:
+                return self.names.text(before) + self.title(cause) + self.names.text(after)
         return self.names.text(raw)
 
     def link(self, side: str, instruction: int) -> tuple[str, str]:
