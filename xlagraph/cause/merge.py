@@ -49,7 +49,28 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
             groups[family].append([finding])
         else:
             home.append(finding)
-    return [_one(group, diff) for group in [*single, *(g for gs in groups.values() for g in gs)]]
+    found = [*single, *(group for family in groups.values() for group in family)]
+    return [_one(group, diff) for group in _with_consequences(found)]
+
+
+def _with_consequences(groups: list[list[Finding]]) -> list[list[Finding]]:
+    """Buckets that carry gradients over the step also move outputs and keep values alive.
+
+    Live tensors are ordered by age, so that what waits stands first; and a gradient that
+    waits in a bucket is alive although nothing more is computed for it.
+    """
+    carry = next((group for group in groups if group[0].kind == "bucket-carry"), None)
+    if carry is None:
+        return groups
+    kept = []
+    for group in groups:
+        main = group[0]
+        adds_nothing = main.kind == "live-tensor" and not any(f.a or f.b for f in group)
+        if group is not carry and (main.kind in ("output-order", "bucket-carry") or adds_nothing):
+            carry += group
+        else:
+            kept.append(group)
+    return kept
 
 
 def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Finding] | None:
@@ -83,13 +104,14 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
     b = frozenset[int]().union(*(f.b for f in group))
     own_a, own_b = len(a.intersection(diff.removed)), len(b.intersection(diff.added))
     kind, title, fix = main.kind, main.title, main.fix
-    if FAMILIES[main.kind] == "branch" and own_a and own_b:
+    family = FAMILIES.get(main.kind)
+    if family == "branch" and own_a and own_b:
         kind, fix = "replaced-subgraph", BRANCH_FIX
         title = (
             f"a piece of the graph is computed in another way{at(first_lines(main))}: "
             f"{count(own_a, 'instruction')} of A against {own_b} of B"
         )
-    elif FAMILIES[main.kind] == "branch":
+    elif family == "branch":
         kind, fix = "extra-subgraph", BRANCH_FIX
         more, less, number = ("A", "B", own_a) if own_a else ("B", "A", own_b)
         title = (
