@@ -1,8 +1,7 @@
-"""Sentences about a pair: explanations say A and B, a run's report says which graphs."""
+"""Sentences about a pair, and what its two sides are called."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Explanation
     from xlagraph.report.names import Names
 
-_SIDE = re.compile(r"(?<![\w.'\"/%-])[AB](?!\w|[./-]\w)")
 LINK_NAME = 40
 """Characters of an instruction's name in the text of a link."""
 
@@ -26,9 +24,8 @@ class PairWording:
     """Of the pair view, ``""`` where the report has none."""
 
     def text(self, raw: str) -> str:
-        """A sentence that starts in lower case, so that a capital A is the module."""
-        a, b = self.labels
-        return self.names.text(_SIDE.sub(lambda found: a if found[0] == "A" else b, raw))
+        """A sentence of an explanation, names redacted where asked."""
+        return self.names.text(raw)
 
     def title(self, cause: Cause) -> str:
         """A cause's title as a sentence."""

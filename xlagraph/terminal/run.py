@@ -71,14 +71,6 @@ def _print_group(
     if number > 1 or group.expected:
         console.print(paragraph(group.title + ".", 3))
     if group.cause and not group.expected:
-        for node in explained.graphs:
-            if node.explanation and group.cause in node.explanation.causes:
-                earlier = letters[node.nearest]
-                console.print(
-                    paragraph(
-                        f"(A: graph {earlier}, the nearest earlier one; B: graph {node.letter})", 3
-                    )
-                )
         shown = group.cause.evidence if full else group.cause.evidence[:MAX_EVIDENCE]
         for evidence in shown:
             at = f"  [{short_path(evidence.sources[0])}]" if evidence.sources else ""
