@@ -54,11 +54,17 @@ class Sink(Protocol):
     name: str
     """Tells this sink from others."""
 
+    may_want_deep: bool
+    """Whether ``wants_deep`` is ever true: then every step is asked about."""
+
     def wants_deep(self) -> bool:
         """Whether the step now running is to be looked at closely (level 2)."""
 
     def on_sync(self, event: SyncEvent) -> None:
         """A sync has ended."""
+
+    def on_repeat(self, event: SyncEvent, time: float, seconds: float) -> None:
+        """A sync has ended that is like ``event``, at another time: to be dealt with fast."""
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """A reduce-scatter bucket that held something was asked to flush."""

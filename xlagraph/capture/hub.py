@@ -25,6 +25,7 @@ from xlagraph.capture.names import Names
 from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.running import DynamoGraphs, RunningGraphs
 from xlagraph.capture.sites import SiteReader
+from xlagraph.capture.steady import SteadySteps
 from xlagraph.run.records import BucketState, Frame, LiveTensor
 
 RUN_CACHED = "run_cached"
@@ -81,14 +82,17 @@ class Hub:
         self._sites = SiteReader()
         self._running = RunningGraphs()
         self._dynamo = DynamoGraphs()
+        self._steady = SteadySteps(self.counters, self._sites, self._running)
         self._local = threading.local()
         self._lock = threading.RLock()
         self._inside = 0
         self._armed = arm_steps
         self._close = True
         self._spent_noted = False
-        self._compiles = self.counters.compiles()
-        self._hits = self.counters.hits()
+        self._may_be_steady = False
+        self._threads: set[int] = set()
+        self._compiles_seen = self.counters.compiles()
+        self._hits_seen = self.counters.hits()
 
     def install(self) -> None:
         """Patch ``_XLAC``'s ways into a sync."""
@@ -111,20 +115,22 @@ class Hub:
 
     def begin(self) -> None:
         """A sink joins: arm, and forget what happened while nobody listened."""
-        self._compiles, self._hits = self.counters.compiles(), self.counters.hits()
+        self._compiles_seen, self._hits_seen = self.counters.compiles(), self.counters.hits()
         self.arm()
 
     def settle(self) -> None:
         """Tell of what ran since the last hook: a sink is about to leave."""
         if not self._inside:
             compiles, hits = self.counters.compiles(), self.counters.hits()
-            if compiles != self._compiles or hits != self._hits:
+            if compiles != self._compiles_seen or hits != self._hits_seen:
                 self._unseen(compiles, hits)
 
     def arm(self) -> None:
         """Look closely at the next steps."""
         self._armed = self.arm_steps
         self._close = self.buckets.armed = True
+        self._may_be_steady = False
+        self._steady.forget()
 
     def after_fork(self) -> None:
         """In a forked child: locks and threads of the parent are gone, its dump is not ours."""
@@ -138,6 +144,12 @@ class Hub:
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def hooked(*arguments: Any, **options: Any) -> Any:
+                if self._may_be_steady and kind == "step" and self._nothing_unseen():
+                    start, watch = time.time(), time.perf_counter()
+                    result = original(*arguments, **options)
+                    seconds = time.perf_counter() - watch
+                    self.guard.run("sync", self._ended, start, seconds, sys._getframe(1))  # noqa: SLF001
+                    return result
                 call = self.guard.run("sync", self.before, kind, entry)
                 if call is None:
                     return original(*arguments, **options)
@@ -153,6 +165,30 @@ class Hub:
 
         return make
 
+    def _nothing_unseen(self) -> bool:
+        counters = self.counters
+        return counters.hits() == self._hits_seen and counters.compiles() == self._compiles_seen
+
+    def _ended(self, start: float, seconds: float, frame: FrameType) -> None:
+        """A step marker has ended that began with nothing unseen and nothing to look at."""
+        counters = self.counters
+        hits, compiles = counters.hits(), counters.compiles()
+        if hits == self._hits_seen + 1 and compiles == self._compiles_seen:
+            event = self._steady.recall(frame)
+            if event is not None:
+                self._hits_seen = hits
+                for sink in self.sinks:
+                    self.guard.run(sink.name, sink.on_repeat, event, start, seconds)
+                return
+        call = _Call("step", "sync", frame)
+        call.time, call.watch = start, time.perf_counter() - seconds
+        call.compiles, call.hits = self._compiles_seen, self._hits_seen
+        self._local.busy = True
+        try:
+            self.after(call)
+        finally:
+            self._local.busy = False
+
     def before(self, kind: str, entry: str) -> _Call | None:
         """A hooked call begins; to be run by the guard, itself run by the hooked function."""
         if getattr(self._local, "busy", False) or not (self.sinks or self.evidence.dump):
@@ -160,7 +196,7 @@ class Hub:
         # Frames: before, Guard.run, hooked, then the caller.
         call = _Call(kind, entry, sys._getframe(3))  # noqa: SLF001 - no public way
         compiles, hits = self.counters.compiles(), self.counters.hits()
-        if (compiles != self._compiles or hits != self._hits) and not self._inside:
+        if (compiles != self._compiles_seen or hits != self._hits_seen) and not self._inside:
             self._unseen(compiles, hits)
         call.compiles, call.hits = compiles, hits
         self._local.busy = True
@@ -205,7 +241,7 @@ class Hub:
         frame, call.frame = call.frame, None
         compiles, hits = self.counters.compiles(), self.counters.hits()
         new, found = compiles - call.compiles, hits - call.hits
-        self._compiles, self._hits = compiles, hits
+        self._compiles_seen, self._hits_seen = compiles, hits
         if call.kind == "value" and not new and not found:
             return  # the value was there already
         site, entry = self._sites.read(frame)
@@ -218,14 +254,16 @@ class Hub:
             call.kind = "value"
         call.shared = call.shared or self._inside > 1
         call.entry = entry or call.entry
-        self._emit(call, site, new, found, seconds)
+        event = self._emit(call, site, new, found, seconds)
+        if event is not None and self._may_be_steady and _is_steady(event):
+            self._steady.learn(frame, event)
         if call.pending is not None:
             waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
             self.guard.run("live", self.evidence.remember, waiting)
 
     def _emit(
         self, call: _Call, site: tuple[Frame, ...], new: int, found: int, seconds: float
-    ) -> None:
+    ) -> SyncEvent | None:
         compiled: tuple[CompiledGraph, ...] = ()
         compile_seconds = 0.0
         if new > 0:
@@ -233,7 +271,7 @@ class Hub:
                 compile_seconds = self.evidence.compile_seconds()
                 compiled = self.guard.run("dump", self.evidence.take, call.pending) or ()
         if not self.sinks:
-            return
+            return None
         outcome = "compile" if new > 0 else "hit" if found > 0 else "empty"
         if call.shared and new + found > 1:
             outcome = "unknown"  # another thread's sync moved the same counters
@@ -263,6 +301,7 @@ class Hub:
         self._rearm(event)
         for sink in list(self.sinks):
             self.guard.run(sink.name, sink.on_sync, event)
+        return event
 
     def _ran(
         self, call: _Call, site: tuple[Frame, ...], digests: tuple[str, ...], outcome: str
@@ -278,14 +317,21 @@ class Hub:
     def _rearm(self, event: SyncEvent) -> None:
         if event.outcome == "compile":
             self._armed = self.arm_steps
+            self._steady.forget()
         elif event.ends_step and self._armed:
             self._armed -= 1
         self._close = self.buckets.armed = self._armed > 0 or self._wants_deep()
+        self._may_be_steady = not (
+            self._close
+            or self.buckets.any_alive
+            or len(self._threads) > 1
+            or any(sink.may_want_deep for sink in self.sinks)
+        )
 
     def _unseen(self, compiles: int, hits: int) -> None:
         """Something ran between two hooks: through C++ alone, such as ``.to("cpu")``."""
-        new, found = max(compiles - self._compiles, 0), max(hits - self._hits, 0)
-        self._compiles, self._hits = compiles, hits
+        new, found = max(compiles - self._compiles_seen, 0), max(hits - self._hits_seen, 0)
+        self._compiles_seen, self._hits_seen = compiles, hits
         if new or found:
             self._emit(_Call("value", "unseen", None), (), new, found, 0.0)
 
@@ -295,6 +341,7 @@ class Hub:
             import torch_xla.runtime
 
             rank = self._local.rank = int(torch_xla.runtime.global_ordinal())
+            self._threads.add(threading.get_ident())
         return rank
 
     def _flushed(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
@@ -309,6 +356,10 @@ class Hub:
         for sink in list(self.sinks):
             if not self.guard.is_off(sink.name):
                 sink.on_note("hook off", f"{what}: {detail}")
+
+
+def _is_steady(event: SyncEvent) -> bool:
+    return event.kind == "step" and event.outcome == "hit"
 
 
 def _live_tensors(call: _Call, compiled: tuple[CompiledGraph, ...]) -> tuple[LiveTensor, ...]:

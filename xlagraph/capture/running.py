@@ -32,15 +32,19 @@ class RunningGraphs:
     def __init__(self) -> None:
         self._by_size: dict[int, set[tuple[str, ...]]] = {}
         self._habits: dict[tuple[Place, int], _Habit] = {}
-        self._made = 0
+        self.made = 0
+        """Tensors that had been made when the last sync ended."""
+        self.made_between = 0
+        """Tensors made between the two last syncs."""
 
     def of(
         self, place: Place, compiled: tuple[str, ...], outcome: str, counters: Counters
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Digests that the sync ran, as far as known, and its fingerprint."""
         made = counters.tensors_made()
-        key = (place, made - self._made)
-        self._made = made
+        self.made_between = made - self.made
+        key = (place, self.made_between)
+        self.made = made
         if outcome == "empty":
             return (), ()
         habit = self._habits.get(key)

@@ -46,6 +46,7 @@ class Session:
         self.options = options
         self.folder = folder
         self.name = f"{folder} ({id(self):x})"
+        self.may_want_deep = options.level > 1
         self.totals = Totals()
         self._spool = Spool(folder, options.path, say) if is_url(options.path) else None
         self._writer: RunWriter | None = None
@@ -72,7 +73,6 @@ class Session:
             step = self._steps.get(event.rank, 0)
             if event.ends_step:
                 self._steps[event.rank] = step + 1
-                self.totals.steps = max(self.totals.steps, step + 1)
             if event.outcome == "compile":
                 self.totals.compiles += 1
                 self.totals.seconds += event.compile_seconds
@@ -85,6 +85,22 @@ class Session:
                 # Equal text can compile twice, under two keys: each has its record.
                 writer.store_graph(graph.text)
                 writer.write(_graph_record(graph, index))
+
+    def on_repeat(self, event: SyncEvent, time: float, seconds: float) -> None:
+        """Write the record of a step like ``event``; touches as little as it can.
+
+        Raises:
+            OSError: the folder cannot be written; the hub switches this sink off.
+        """
+        writer = self._writer
+        if writer is None:
+            return  # this rank is not recorded
+        with self._lock:
+            index = self._index
+            step = self._steps.get(event.rank, 0)
+            self._index = index + 1
+            self._steps[event.rank] = step + 1
+            writer.write_repeat(event, index, step, time, seconds)
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """Write the flush's record."""
@@ -142,6 +158,7 @@ class Session:
                 self._spool.close()
             if self.options.summary:
                 totals = self.totals
+                totals.steps = max(self._steps.values(), default=0)
                 shown = self.folder if self._spool is None else self.options.path
                 say(
                     f"{totals.steps} steps, {totals.compiles} compiles, "

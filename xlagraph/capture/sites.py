@@ -16,6 +16,7 @@ MAX_FRAMES = 8
 FINAL_ENTRY = "compile_begin"
 """The sync of pending work as a compiled region begins: what surrounds it is the region."""
 _MAX_WALK = 200
+_MAX_INNER = 12
 _PACKAGES = ("/torch/", "/torch_xla/", "/xlagraph/capture/", "/_pytest/", "/pluggy/")
 _STANDARD = sysconfig.get_path("stdlib")
 _INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -96,6 +97,19 @@ class SiteReader:
             known = (tuple(map(_frame, frames)), entry)
             self._known[tuple(key)] = known
         return known
+
+    def line(self, frame: FrameType | None) -> tuple[int, int] | None:
+        """What stands for the innermost user line at or above ``frame``; None if not known."""
+        for _ in range(_MAX_INNER):
+            if frame is None:
+                return None
+            known = self._codes.get(id(frame.f_code))
+            if known is None:
+                return None
+            if known[0]:
+                return id(known[2]), frame.f_lasti
+            frame = frame.f_back
+        return None
 
     def from_analysis(self, analysis: Analysis | None) -> tuple[Frame, ...]:
         """The user's frames among those that torch_xla printed as it compiled."""

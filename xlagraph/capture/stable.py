@@ -24,6 +24,7 @@ class StableWatch:
     late: list[tuple[int, str, float]] = field(default_factory=list)
     """Step, call site and seconds of each compile after warm-up."""
     name: str = "assert_stable"
+    may_want_deep: bool = False
 
     def __post_init__(self) -> None:
         self.name = f"assert_stable ({id(self):x})"
@@ -54,6 +55,10 @@ class StableWatch:
                 self.unknown_hits += not event.graphs
         if event.ends_step:
             self.steps += 1
+
+    def on_repeat(self, event: SyncEvent, time: float, seconds: float) -> None:  # noqa: ARG002
+        """Counts as the event that it repeats."""
+        self.on_sync(event)
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """Not needed here."""

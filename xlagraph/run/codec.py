@@ -135,6 +135,7 @@ class SyncEncoder:
         self._sites: dict[tuple[Frame, ...], int] = {}
         self._by_identity: dict[int, tuple[tuple[Frame, ...], int]] = {}
         self._tails: dict[tuple[object, ...], str] = {}
+        self._repeats: dict[int, tuple[SyncFacts, str]] = {}
 
     def encode(self, record: SyncRecord) -> str:
         """The line of ``record``, after a ``site`` line when its call site is new."""
@@ -157,6 +158,25 @@ class SyncEncoder:
         return (
             f'{prefix}{{"record":"sync","index":{index},"step":{step},'
             f'"time":{sync.time:.6f},"seconds":{sync.seconds:.7f},{tail}'
+        )
+
+    def encode_repeat(
+        self, sync: SyncFacts, index: int, step: int, time: float, seconds: float
+    ) -> str:
+        """The line of a sync like ``sync`` at another time; known by identity."""
+        known = self._repeats.get(id(sync))
+        if known is None or known[0] is not sync:
+            line = self.encode_plain(sync, index, step)
+            known = self._repeats[id(sync)] = (
+                sync,
+                self._tail(sync, self._site(sync.call_site)[1]),
+            )
+            prefix, newline, _ = line.rpartition("\n")
+        else:
+            prefix = newline = ""
+        return (
+            f'{prefix}{newline}{{"record":"sync","index":{index},"step":{step},'
+            f'"time":{time:.6f},"seconds":{seconds:.7f},{known[1]}'
         )
 
     def _site(self, site: tuple[Frame, ...]) -> tuple[str, int]:

@@ -127,6 +127,19 @@ class RunWriter:
         else:
             self.dropped.syncs += 1
 
+    def write_repeat(
+        self, sync: SyncFacts, index: int, step: int, time: float, seconds: float
+    ) -> None:
+        """Append the record of a cache hit like ``sync``, which is passed again and again.
+
+        Raises:
+            OSError: the disk is full or gone; the writer is closed then.
+        """
+        if self._has_room(HIT_SHARE, index):
+            self._append(self._encoder.encode_repeat(sync, index, step, time, seconds))
+        else:
+            self.dropped.syncs += 1
+
     def _has_room(self, share: float, sync: int) -> bool:
         if self.written < self.max_bytes * share:
             return True
