@@ -4,13 +4,11 @@ const SLOTS_SHOWN = 300;
 
 function slotsPanel(pair) {
   const { data } = pair;
-  const changes = data.header.length
-    ? [h("h2", {}, "Header fields that differ"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Header fields that differ" }, headerTable(pair))]
-    : [];
   return h("div", { class: "panel" }, h("div", { class: "inner" },
     slotTable(pair, "Parameters", data.parameters, "parameter"),
     slotTable(pair, "Outputs, in the order of the live tensors", data.outputs, "output"),
-    ...changes,
+    ...fieldTable(pair, "Header fields that differ", data.header),
+    ...fieldTable(pair, "Parts of the cache key that differ, although the graphs do not", data.key),
     h("h2", {}, "Set aside as noise"),
     h("p", {}, data.noise.length ? data.noise.join(" · ") : "Nothing.")));
 }
@@ -59,14 +57,16 @@ function slotRow(pair, [a, b, atA, atB, name, note]) {
     h("td", {}, shape), h("td", {}, links), h("td", { class: "meta" }, note));
 }
 
-function headerTable(pair) {
+function fieldTable(pair, title, fields) {
+  if (!fields.length) return [];
   const { a, b } = pair.labels;
-  return h("table", { class: "map" },
+  const table = h("table", { class: "map" },
     h("thead", {}, h("tr", {}, ["Field", `In ${a}`, `In ${b}`].map((text) => h("th", { scope: "col" }, text)))),
-    h("tbody", {}, pair.data.header.map(([field, x, y]) => {
+    h("tbody", {}, fields.map(([field, x, y]) => {
       const [left, right] = differingParts(x, y);
       return h("tr", {}, h("td", {}, field), h("td", {}, marked(left)), h("td", {}, marked(right)));
     })));
+  return [h("h2", {}, title), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table)];
 }
 
 function causesPanel(pair) {

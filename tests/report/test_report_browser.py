@@ -11,6 +11,7 @@ import pytest
 from report_inputs import LONG, explained, explained_pair, hostile_pair, small_pair, wide_run
 from selenium.webdriver.common.keys import Keys
 
+from xlagraph.cause import Context
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions
 from xlagraph.report.moves import bucket_partners
@@ -222,6 +223,17 @@ def test_tables_follow_the_match(browser: Browser) -> None:
     assert "waiting gradient" in rows[0]
     browser.click(".map a")
     browser.until(lambda: browser.texts(".row[aria-selected=true]"))
+
+
+def test_equal_graphs_show_what_else_is_in_the_key(browser: Browser) -> None:
+    explanation = explained_pair("carry:A", "carry:A")
+    contexts = Context(key={"inputs": "1,2", "graph": "x"}), Context(key={"inputs": "1,3"})
+    browser.open(pair_report(explanation, ("a", "b"), contexts))
+    assert "No difference" in browser.text("#overview .empty")
+    browser.go("#/pair/B/io")
+    assert browser.texts(".panel td mark") == ["2", "3"]
+    browser.go("#/pair/B")
+    assert browser.text(".count") == "0 differences"
 
 
 def test_buckets_and_their_tensors(browser: Browser) -> None:

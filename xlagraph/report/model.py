@@ -305,6 +305,8 @@ class PairData:
     parameters: tuple[SlotRow, ...]
     outputs: tuple[SlotRow, ...]
     header: tuple[tuple[str, str, str], ...]
+    key: tuple[tuple[str, str, str], ...]
+    """Components of the cache key that differ although the graphs do not."""
     noise: tuple[str, ...]
     """What was set aside, in words."""
     buckets_a: tuple[Bucket, ...]
@@ -332,6 +334,7 @@ class PairData:
             "parameters": [slot.to_json() for slot in self.parameters],
             "outputs": [slot.to_json() for slot in self.outputs],
             "header": [list(change) for change in self.header],
+            "key": [list(component) for component in self.key],
             "noise": list(self.noise),
             "bucketsA": [bucket.to_json() for bucket in self.buckets_a],
             "bucketsB": [bucket.to_json() for bucket in self.buckets_b],

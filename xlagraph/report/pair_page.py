@@ -68,6 +68,7 @@ def pair_data(
         parameters=_parameters(diff, names, contexts),
         outputs=_outputs(diff, names, contexts),
         header=tuple((h.field, names.attributes(h.a), names.attributes(h.b)) for h in diff.header),
+        key=_key(contexts, names) if diff.same else (),
         noise=noise_in_words(diff.noise),
         buckets_a=_buckets(explanation.buckets_a, names, to_b),
         buckets_b=_buckets(explanation.buckets_b, names, to_a),
@@ -161,6 +162,15 @@ def _slot_row(
         None if slot.b is None else in_b[slot.b],
         name,
         note,
+    )
+
+
+def _key(contexts: tuple[Context, Context], names: Names) -> tuple[tuple[str, str, str], ...]:
+    a, b = contexts[0].key, contexts[1].key
+    return tuple(
+        (name, names.attributes(a[name]), names.attributes(b[name]))
+        for name in sorted(a.keys() & b.keys())
+        if a[name] != b[name]
     )
 
 
