@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from xlagraph.graph import Attributes, Computation
 from xlagraph.hlo.attributes import read_attributes
 from xlagraph.hlo.scan import MalformedError, bracket_end, skip_space
-from xlagraph.hlo.shapes import parse_shape, signature_end
+from xlagraph.hlo.shapes import PLAIN_SHAPE, check_shape, signature_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,11 +33,16 @@ _INSTRUCTION = re.compile(
     re.M,
 )
 _COMPUTATION = re.compile(r"(ENTRY )?+%?+([A-Za-z_][\w.\-]*+) ")
+_PARAMETER = rf"[A-Za-z_][\w.\-]*+: {PLAIN_SHAPE}"
+_SIGNATURE = re.compile(rf"\((?:{_PARAMETER}(?:, {_PARAMETER})*+)?+\) -> {PLAIN_SHAPE} (?=\{{)")
 _OPENING = re.compile(r"\{[ \t]*+\n")
 _SUFFIX = re.compile(r"(?:, (execution_thread=\"[^\"\\\n]*+\"))?+(?: // [^\n]*+)?+(?=\n|\Z)")
 _NAME_AT_END = re.compile(r"([A-Za-z_][\w.\-]*+)(?:, |\Z)")
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
-_SIMPLE_ARGUMENTS = re.compile(r"[^(){}\[\]\"'/]*+\)")
+_WORDS = r"[^(){}\[\]\"'/]++"
+_FLAT_BRACKETS = rf"\{{(?:{_WORDS})?+\}}|\[(?:{_WORDS})?+\]|/\*[^*\n]*+\*/"
+_NESTED_BRACKETS = rf"\((?:{_WORDS}|{_FLAT_BRACKETS})*+\)|{_FLAT_BRACKETS}"
+_SIMPLE_ARGUMENTS = re.compile(rf"(?:{_WORDS}|{_NESTED_BRACKETS})*+\)")
 _SCALAR = re.compile(r"[\w.+\-]++", re.A)
 _NO_ATTRIBUTES = Attributes("", (), "", (), ())
 _PAYLOAD_OPCODES = frozenset({"parameter", "constant"})
@@ -58,7 +63,7 @@ def read_plain(columns: Columns, pos: int) -> int | None:
     if not head or (head[1] and columns.entry >= 0) or head[2] in columns.computation_numbers:
         return None
     try:
-        opening = _OPENING.match(text, signature_end(text, head.end(), len(text)))
+        opening = _OPENING.match(text, _signature_end(text, head.end()))
     except MalformedError:
         return None
     if not opening:
@@ -92,6 +97,11 @@ def read_plain(columns: Columns, pos: int) -> int | None:
     return suffix.end()
 
 
+def _signature_end(text: str, pos: int) -> int:
+    common = _SIGNATURE.match(text, pos)
+    return common.end() if common else signature_end(text, pos, len(text))
+
+
 class _Body:
     """The instructions of one computation, on their way into the columns."""
 
@@ -108,7 +118,9 @@ class _Body:
         self.parameters: list[tuple[int, int]] = []
         if roots.count("ROOT ") > 1 or len(set(self.names)) != len(rows):
             raise _NotPlainError
-        _check_shapes(columns, self.shapes)
+        for shape in set(self.shapes) - columns.known_shapes:
+            check_shape(shape)
+            columns.known_shapes.add(shape)
         self.keys = self._operand_keys()
         self._numbers: dict[str, int] = {}
 
@@ -244,16 +256,3 @@ def _split_call(rest: str) -> tuple[str, str]:
     if not attribute_text.startswith(", ") or len(attribute_text) == 2:
         raise _NotPlainError
     return arguments, attribute_text[2:]
-
-
-def _check_shapes(columns: Columns, shapes: Sequence[str]) -> None:
-    """Reads each distinct shape once.
-
-    Raises:
-        _NotPlainError, MalformedError: not a shape.
-    """
-    for shape in set(shapes) - columns.known_shapes:
-        _, end = parse_shape(shape, 0, len(shape))
-        if end != len(shape):
-            raise _NotPlainError
-        columns.known_shapes.add(shape)

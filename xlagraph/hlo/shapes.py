@@ -14,6 +14,12 @@ UNBOUNDED = -1
 
 _ARRAY = re.compile(r"([A-Za-z][A-Za-z0-9]*+)\[([^\[\]]*+)\]")
 _DIMENSION = re.compile(r"\s*+(?:(<=)?+(\d{1,18})|(\?)(?:<=(\d{1,18}))?+)\s*+\Z")
+_SIZES = r"(?:\d{1,18}(?:,\d{1,18})*+)?+"
+_PLAIN_ARRAY = rf"[A-Za-z][A-Za-z0-9]*+\[{_SIZES}\](?:\{{[\d,]*+\}})?+"
+_PLAIN_PART = rf"(?:/\*[^*\n]*+\*/)?+{_PLAIN_ARRAY}"
+PLAIN_SHAPE = rf"(?:{_PLAIN_ARRAY}|\((?:{_PLAIN_PART}(?:, {_PLAIN_PART})*+)?+\))"
+"""Regular expression of the most common shapes: arrays, and tuples of them."""
+_IS_PLAIN = re.compile(PLAIN_SHAPE)
 _BYTES = re.compile(r"(?:[a-z]+?)(\d++)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
@@ -93,6 +99,18 @@ def read_shape(text: str) -> Shape:
     if end != len(text):
         raise InputError("expected the end of the shape", Location(Source("<shape>", text), end))
     return shape
+
+
+def check_shape(text: str) -> None:
+    """Makes sure that a text is a shape and nothing else.
+
+    Raises:
+        MalformedError: it is not.
+    """
+    if not _IS_PLAIN.fullmatch(text):
+        _, end = parse_shape(text, 0, len(text))
+        if end != len(text):
+            raise MalformedError("expected the end of the shape", end)
 
 
 def parse_shape(text: str, pos: int, end: int, depth: int = 0) -> tuple[Shape, int]:
