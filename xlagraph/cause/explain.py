@@ -199,6 +199,8 @@ def _left(
 def _causes(diff: Diff, findings: Sequence[Finding], *, proved: bool) -> tuple[Cause, ...]:
     """The causes by share; what is incidental counts only where nothing else is found."""
     named = merged([f for f in findings if not f.incidental], diff)
+    if not proved:  # where instructions do not pair off, nor does their order mean anything
+        named = [f for f in named if f.kind != "output-order"]
     aside = [f for f in findings if f.incidental]
     if not named:
         named, aside = aside, []

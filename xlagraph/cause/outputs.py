@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Context
     from xlagraph.graph import Module
 
+MEANINGFUL_CUT = 0.1
+"""Part of a module that must come after a cut, where the capture does not tell of one."""
+
 
 def started_early(case: Case) -> list[Finding]:
     """One module is only the beginning of the other: its sync was a value being read."""
@@ -40,10 +43,21 @@ def started_early(case: Case) -> list[Finding]:
             continue
         context = case.context_a if forward else case.context_b
         cut = [partners[output_values(part)[k]] for k in own]
-        is_cut = bool(cut) and min(cut) >= 0
+        is_cut = bool(cut) and min(cut) >= 0 and _may_be_cut(case, missing, cut, forward=forward)
         if missing and (is_cut or (context.sync_kind == "value" and not own)):
             return [_early_finding(case, own, missing, forward=forward)]
     return []
+
+
+def _may_be_cut(case: Case, missing: list[int], cut: list[int], *, forward: bool) -> bool:
+    """Whether a sync that ends here is plausible: it is no step's, or far from the end."""
+    kind = (case.context_a if forward else case.context_b).sync_kind
+    if kind:
+        return kind != "step"
+    whole = case.diff.b if forward else case.diff.a
+    entry = whole.entry_computation
+    rest = len(exclusive_slice(whole, missing, extra=cut))
+    return rest >= MEANINGFUL_CUT * (entry.stop - entry.start)
 
 
 def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: bool) -> Finding:
