@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -138,10 +139,11 @@ class Browser:
 def start(folder: Path) -> Browser:
     """Starts Chromium with a profile of its own."""
     options = Options()
+    options.binary_location = shutil.which("chromium") or ""
     for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     browser = Browser(driver, folder)
     browser.resize(1440)
     browser.scheme("light")
