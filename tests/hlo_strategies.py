@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 VECTOR, SCALAR = "f32[4]{0}", "f32[]"
 UNARY = ("negate", "abs", "cosine", "exponential")
 BINARY = ("add", "multiply", "maximum", "subtract")
-NAMES = st.from_regex(r"[A-Za-z_][A-Za-z]{0,3}_[a-z0-9]{0,3}(\.[0-9]{1,3})?", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z][A-Za-z]{0,3}_[a-z0-9]{0,3}(\.[0-9]{1,3})?", fullmatch=True)
 """With an underscore, so that no name is a keyword or a type of XLA's."""
 STRINGS = st.text(st.sampled_from("ab{}()[],= /*%\\\"'\n"), max_size=8)
 
