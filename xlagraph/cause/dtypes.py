@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import without_layout
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.places import at, line_near, short_line, where
+from xlagraph.cause.places import at, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,8 +54,6 @@ def dtype_change(case: Case) -> list[Finding]:
     title, cited = _title(case, changed, converts_a, converts_b)
     lines = where(b, [y for _, y in cited]) or where(a, [x for x, _ in cited])
     lines = lines or where(b, own_b) or where(a, own_a)
-    near = line_near(b, own_b) or line_near(a, own_a)
-    more = f"; the program's own line next to it is {short_line(near)}" if near else ""
     return [
         Finding(
             kind="dtype",
@@ -65,7 +63,7 @@ def dtype_change(case: Case) -> list[Finding]:
                     f"{count(len(changed), 'instruction')} in another element type "
                     f"({', '.join(sorted(types))}), "
                     f"{count(len(converts_a) + len(converts_b), 'conversion')} on one side "
-                    f"only{more}",
+                    "only",
                     tuple(x for x, _ in cited) or tuple(converts_a),
                     tuple(y for _, y in cited) or tuple(converts_b),
                     lines,

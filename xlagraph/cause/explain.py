@@ -16,8 +16,9 @@ from xlagraph.cause.dtypes import dtype_change
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.headers import header_change
 from xlagraph.cause.merge import merged
-from xlagraph.cause.model import Cause, Context, Explanation
+from xlagraph.cause.model import Cause, Context, Evidence, Explanation
 from xlagraph.cause.outputs import live_tensors, output_order, started_early
+from xlagraph.cause.places import is_library, line_near
 from xlagraph.cause.proof import Bench
 from xlagraph.cause.repeated import repeated_expression
 from xlagraph.cause.shapes import shape_change
@@ -244,7 +245,7 @@ def _cause(
     return Cause(
         kind=finding.kind,
         title=finding.title,
-        evidence=finding.evidence,
+        evidence=finding.evidence + _own_line(diff, finding),
         fix=finding.fix,
         share=number / total if total else 1.0,
         proved=proved,
@@ -253,6 +254,17 @@ def _cause(
         a=own_a,
         b=own_b,
     )
+
+
+def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
+    """The program's line nearest to what a finding cites, if it cites a library's line only."""
+    lines = [line for evidence in finding.evidence for line in evidence.sources]
+    if not lines or not all(is_library(line.rpartition(":")[0]) for line in lines):
+        return ()
+    near = line_near(diff.b, finding.b) or line_near(diff.a, finding.a)
+    if not near:
+        return ()
+    return (Evidence("the program's own line nearest to it in the graph", sources=(near,)),)
 
 
 def _verdict(

@@ -41,6 +41,17 @@ def where(module: Module, instructions: Iterable[int]) -> tuple[str, ...]:
     return tuple(ordered[:MAX_LINES])
 
 
+def operations(module: Module, instructions: Iterable[int]) -> str:
+    """The framework's operations that instructions come from: `` (native_dropout, mul)``."""
+    counts: Counter[str] = Counter()
+    for i in instructions:
+        metadata = module.metadata(i)
+        if metadata and metadata.op_type:
+            counts[metadata.op_type.removeprefix("aten__").removeprefix("xla__")] += 1
+    ordered = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_LINES]
+    return f" ({', '.join(ordered)})" if ordered else ""
+
+
 def at(lines: Sequence[str]) -> str:
     """`` at train.py:10`` for a title, or nothing; a library's line is called one."""
     return f" at {short_line(lines[0])}" if lines else ""

@@ -9,7 +9,7 @@ from xlagraph.cause.draft import is_input
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.places import at, where
+from xlagraph.cause.places import at, operations, where
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def _inserted(case: Case, *, forward: bool) -> Finding | None:
         f"{at(lines)} before {count(len(rewired), 'use')} that both have",
         evidence=(
             Evidence(
-                f"{side} puts {count(len(piece), 'instruction')} between values that "
+                f"{side} puts {count(len(piece), 'instruction')}"
+                f"{operations(more, piece)} between values that "
                 f"{other_side} connects directly",
                 tuple(sorted(piece if forward else users_a))[:50],
                 tuple(sorted(users_b if forward else piece))[:50],
@@ -173,7 +174,9 @@ def replaced(case: Case) -> list[Finding]:
             f"way{at(lines)}: {sizes}",
             evidence=(
                 Evidence(
-                    "the two pieces end in values that the rest of both modules uses alike",
+                    f"A computes{operations(a, piece_a) or ' one piece'}, "
+                    f"B{operations(b, piece_b) or ' another'}; they end in values that the rest "
+                    "of both modules uses alike",
                     tuple(sorted(piece_a))[:50],
                     tuple(sorted(piece_b))[:50],
                     lines,
