@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from xlagraph.cause import Context, explain_modules
-from xlagraph.cause.run_explain import graph_order
+from xlagraph.cause.run_explain import explain_run, graph_order
 from xlagraph.hlo import read_module
 from xlagraph.run.reader import read_run
 
@@ -110,6 +114,28 @@ def test_same_graph_other_key():
     )
     assert "another cache key" in explanation.verdict
     assert "graph_hash" in explanation.verdict
+
+
+def test_a_run_that_compiles_the_same_graph_again(tmp_path):
+    source = FIXTURES / "pairs" / "stable"
+    shutil.copytree(source, tmp_path / "run")
+    (records,) = (tmp_path / "run").glob("records-*.jsonl")
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    graph = next(line for line in lines if line["record"] == "graph")
+    syncs = [line for line in lines if line["record"] == "sync"]
+    other = re.sub(r"source_line=\d+", "source_line=7", text("pairs/stable", "A")).encode()
+    digest = hashlib.blake2b(other, digest_size=16).hexdigest()
+    packed = zstandard.ZstdCompressor().compress(other)
+    (tmp_path / "run" / "graphs" / f"{digest}.hlo.zst").write_bytes(packed)
+    syncs[-2].update(outcome="compile", graphs=[digest], compile_seconds=0.5)
+    key = [["graph_hash", "another"], ["computation_hash", "another"]]
+    lines.append({**graph, "digest": digest, "sync": syncs[-2]["index"], "key": key})
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = explain_run(read_run(tmp_path / "run"))
+    (problem,) = [group for group in run.groups if not group.expected]
+    assert problem.kind == "same-graph"
+    assert "another cache key" in problem.title
+    assert problem.compiles == 1
 
 
 WHILE = """HloModule loop

@@ -174,9 +174,8 @@ def replaced(case: Case) -> list[Finding]:
             f"way{at(lines)}: {sizes}",
             evidence=(
                 Evidence(
-                    f"A computes{operations(a, piece_a) or ' one piece'}, "
-                    f"B{operations(b, piece_b) or ' another'}; they end in values that the rest "
-                    "of both modules uses alike",
+                    f"a piece of A{operations(a, piece_a)} and one of B{operations(b, piece_b)} "
+                    "end in values that the rest of both modules uses alike",
                     tuple(sorted(piece_a))[:50],
                     tuple(sorted(piece_b))[:50],
                     lines,
