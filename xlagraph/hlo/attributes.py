@@ -30,7 +30,8 @@ _INNER = r"[^{}()\[\]\"'/]++"
 _FLAT = rf"\{{(?:{_INNER}|{_QUOTED})*+\}}"
 _NESTED = rf"\{{(?:{_INNER}|{_QUOTED}|{_FLAT})*+\}}"
 _COMMON = re.compile(
-    rf"([A-Za-z_][\w.\-]*+)=({_NESTED}|{_QUOTED}|[^\s,{{}}()\[\]\"'/<]++)(?:, |\Z)", re.S
+    rf"(?!literal=)([A-Za-z_][\w.\-]*+)=({_NESTED}|{_QUOTED}|[^\s,{{}}()\[\]\"'/<]++)(?:, |\Z)",
+    re.S,
 )
 
 CONTROL_KEY = "control-predecessors"
