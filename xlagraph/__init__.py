@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xlagraph.capture.context import assert_stable, capture
+    from xlagraph.capture.context import capture
+    from xlagraph.watch.guard import assert_stable
 
 __all__ = ["assert_stable", "capture"]
 
@@ -16,5 +17,5 @@ def __getattr__(name: str) -> object:
     if name == "capture":
         return import_module("xlagraph.capture")  # a package that can be called
     if name == "assert_stable":
-        return import_module("xlagraph.capture.context").assert_stable
+        return import_module("xlagraph.watch.guard").assert_stable
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

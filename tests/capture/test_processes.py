@@ -197,7 +197,7 @@ def test_pytest_marker(run_program, tmp_path):
     done = run_program(
         "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
         "-p",
-        "xlagraph.capture.pytest_plugin",
+        "xlagraph.watch.pytest_plugin",
         "test_training.py",
         check=False,
     )

@@ -23,7 +23,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     marker = item.get_closest_marker("xlagraph")
     if marker is None:
         return (yield)
-    from xlagraph.capture.context import assert_stable
+    from xlagraph.watch.guard import assert_stable
 
     with assert_stable(*marker.args, **marker.kwargs):
         return (yield)
