@@ -78,7 +78,9 @@ def _print_cause(console: Console, number: int, cause: Cause, *, full: bool) -> 
         console.print(labelled("-", evidence.text + at, 3))
     if len(shown) < len(cause.evidence):
         console.print(
-            labelled("-", f"{len(cause.evidence) - len(shown)} more lines (--full shows all)", 3)
+            labelled(
+                "-", f"{count(len(cause.evidence) - len(shown), 'more line')} (--full shows all)", 3
+            )
         )
     console.print(labelled("Fix:", cause.fix, 3, 6))
     console.print(labelled("Proof:", proof_text(cause), 3, 6))

@@ -77,7 +77,7 @@ def _print_group(
             console.print(labelled("-", evidence.text + at, 3))
         if len(shown) < len(group.cause.evidence):
             left = len(group.cause.evidence) - len(shown)
-            console.print(labelled("-", f"{left} more lines (--full shows all)", 3))
+            console.print(labelled("-", f"{count(left, 'more line')} (--full shows all)", 3))
         console.print(labelled("Fix:", group.cause.fix, 3))
     console.print()
 
