@@ -12,6 +12,7 @@ from xlagraph.cause import explain_modules
 from xlagraph.cause.run_explain import explain_run
 from xlagraph.hlo import read_module
 from xlagraph.run.reader import Run, read_run
+from xlagraph.run.records import Frame, NoteRecord
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Explanation
@@ -88,6 +89,23 @@ def wide_run(ranks: int, steps: int) -> RunExplanation:
         for rank in range(ranks)
     )
     return explain_run(Run(run.path, processes))
+
+
+def hostile_run() -> RunExplanation:
+    """The carry run with records that try to leave their place."""
+    run = read_run(RUNS / "carry")
+    (process,) = run.processes
+    frame = Frame(f"{SCRIPT}/{IMAGE}.py", 3, QUOTES)
+    hostile = replace(
+        process,
+        record=replace(process.record, argv=(SCRIPT,)),
+        syncs=tuple(replace(sync, call_site=(frame,)) for sync in process.syncs),
+        graphs=tuple(
+            replace(g, outputs=tuple(IMAGE + BIDI for _ in g.outputs)) for g in process.graphs
+        ),
+        notes=(NoteRecord(0, SCRIPT, IMAGE + BIDI),),
+    )
+    return explain_run(Run(run.path, (hostile,)))
 
 
 def hostile_module(*, long: bool) -> Module:

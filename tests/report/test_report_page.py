@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from real_modules import RUNS
-from report_inputs import BIDI, explained, hostile_pair, small_pair
+from report_inputs import BIDI, explained, hostile_pair, hostile_run, small_pair
 
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import Report, ReportOptions
@@ -75,6 +75,16 @@ def test_hostile_texts_stay_texts() -> None:
     assert page.tags.count("script") == plain.tags.count("script")
     assert {"img", "b"}.isdisjoint(page.tags)
     assert "\u202e" not in text
+
+
+def test_hostile_records_stay_texts() -> None:
+    text = render(run_report(hostile_run()))
+    page, plain = _Page(text), _Page(render(run_report(explained("carry"))))
+    assert page.tags.count("script") == plain.tags.count("script")
+    assert "img" not in page.tags
+    assert "\u202e" not in text
+    told = _told(run_report(hostile_run(), ReportOptions(redact=True)))
+    assert "onerror" not in told
 
 
 @pytest.mark.parametrize("run", ["carry", "fixed"])
