@@ -6,7 +6,6 @@ import pytest
 
 from xlagraph.report.names import PlainNames, shared_folder, visible
 from xlagraph.report.redact import RedactedNames, name_parts, tensor_core
-from xlagraph.report.wording import PairWording
 
 
 @pytest.mark.parametrize(
@@ -111,13 +110,3 @@ def test_attributes_lose_quoted_texts_and_names(redacted: RedactedNames) -> None
 )
 def test_the_part_of_a_name_that_the_program_chose(name: str, core: str) -> None:
     assert tensor_core(name) == core
-
-
-def test_sides_are_called_by_their_graphs() -> None:
-    from report_inputs import small_pair
-
-    wording = PairWording(PlainNames([]), small_pair(), ("D", "G"), "G")
-    assert wording.text("A has 2 more than B: a.A, B.x, lora_A of A.") == (
-        "D has 2 more than G: a.A, B.x, lora_A of D."
-    )
-    assert wording.text("positions A -> B; B's order") == "positions D -> G; G's order"

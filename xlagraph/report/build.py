@@ -11,7 +11,7 @@ from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
-from xlagraph.report.run_page import group_cards, run_data, run_verdict, timeline
+from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import PairWording, seconds
 
@@ -96,7 +96,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     return Report(
         title=names.input(explained.run.path.resolve().name),
         subtitle=_command(explained.run, names),
-        verdict=run_verdict(explained, names),
+        verdict=names.text(explained.verdict),
         lost_seconds=sum(card.seconds or 0.0 for card in problems),
         stable=not problems,
         facts=_run_facts(explained),

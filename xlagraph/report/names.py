@@ -68,7 +68,8 @@ class PlainNames:
 
     def path(self, file: str) -> str:
         """The path without the shared folder, or from ``site-packages`` on."""
-        return visible(_PACKAGES.sub("", file).removeprefix(self._prefix))
+        whole = self._known.get(file, file)
+        return visible(_PACKAGES.sub("", whole).removeprefix(self._prefix))
 
     def function(self, name: str) -> str:
         """The name itself."""
@@ -110,7 +111,7 @@ class PlainNames:
         return visible(_CITED.sub(self._cited, text))
 
     def _cited(self, found: re.Match[str]) -> str:
-        return self.path(self._known.get(found[0], found[0]))
+        return self.path(found[0])
 
     def detail(self, text: str) -> str:
         """The sentence with its paths cut."""

@@ -16,7 +16,7 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
-from xlagraph.report.wording import PairWording, sentence
+from xlagraph.report.wording import PairWording, sentence, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ def pair_data(
         title=" → ".join(wording.labels),
         labels=wording.labels,
         modules=modules,
-        verdict=wording.verdict(),
+        verdict=names.text(explanation.verdict),
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),
@@ -85,15 +85,16 @@ def cause_card(
     graphs: tuple[tuple[str, int], ...] = (),
 ) -> CauseCard:
     """A cause under the report's names; evidence links into the pair, if it is shown."""
+    names = wording.names
     return CauseCard(
         anchor=anchor,
         kind=cause.kind,
-        title=wording.title(cause),
+        title=sentence(names.text(cause.title)),
         evidence=tuple(_evidence(e, wording) for e in cause.evidence),
-        fix=sentence(wording.text(cause.fix)),
+        fix=sentence(names.text(cause.fix)),
         share=cause.share,
         proved=cause.proved,
-        proof=wording.text(cause.proof),
+        proof=names.text(cause.proof),
         expected=cause.expected,
         seconds=seconds,
         compiles=compiles,
@@ -106,10 +107,10 @@ def _evidence(evidence: Evidence, wording: PairWording) -> EvidenceLine:
     cited = [("a", i) for i in evidence.a] + [("b", i) for i in evidence.b]
     links = cited[:MAX_LINKS] if wording.identifier else []
     return EvidenceLine(
-        text=wording.text(evidence.text),
+        text=wording.names.text(evidence.text),
         links=tuple(wording.link(side, i) for side, i in links),
         more=len(cited) - len(links),
-        sources=tuple(wording.names.text(source) for source in evidence.sources),
+        sources=tuple(source_line(source, wording.names) for source in evidence.sources),
     )
 
 
@@ -136,7 +137,7 @@ def _outputs(diff: Diff, names: Names, contexts: tuple[Context, Context]) -> tup
         note = " · ".join(
             part
             for part in (
-                f"made at {names.text(created)}" if created else "",
+                f"made at {source_line(created, names)}" if created else "",
                 f"held by {names.tensor(holder)}" if holder else "",
             )
             if part

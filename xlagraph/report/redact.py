@@ -59,10 +59,10 @@ class RedactedNames:
         self._words = frozenset(words) - self._opcode_words
         cores = frozenset(core for core in map(tensor_core, tensors) if core)
         self._parts = frozenset(part for core in cores for part in name_parts(core))
-        known = sorted(cores, key=lambda name: (-len(name), name))
-        phrases = "|".join(re.escape(name) for name in known) or r"(?!)"
+        phrases = _any_of(cores)
+        paths = _any_of({*self._files, *self._files.values()} - {""})
         self._cited = re.compile(
-            rf'(?<![\w.])(?P<tensor>{phrases})(?![\w.]*\w)|"(?P<quoted>[^"]+)(?:"|$)'
+            rf'(?<![\w.])(?:(?P<file>{paths})|(?P<tensor>{phrases}))(?![\w.]*\w)|"(?P<quoted>[^"]+)(?:"|$)'
             rf"|(?P<path>{_PATH})|(?P<word>{_WORD})"
         )
 
@@ -131,6 +131,8 @@ class RedactedNames:
         return self._name(found["bare"]) if self._is_name(found["bare"]) else found["bare"]
 
     def _in_text(self, found: re.Match[str]) -> str:
+        if found["file"]:
+            return self.path(found["file"])
         if found["tensor"]:
             return self.tensor(found["tensor"])
         if found["quoted"]:
@@ -153,6 +155,12 @@ class RedactedNames:
         if name in self._parts and name not in self._words:
             return self._pseudonym("name", name)
         return self.computation(name)
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern for any of these texts, longest first."""
+    known = sorted(texts, key=lambda text: (-len(text), text))
+    return "|".join(map(re.escape, known)) or "(?!)"
 
 
 def tensor_core(name: str) -> str:

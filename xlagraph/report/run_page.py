@@ -13,7 +13,7 @@ from xlagraph.report.model import (
     Timeline,
 )
 from xlagraph.report.pair_page import cause_card
-from xlagraph.report.wording import PairWording, sentence
+from xlagraph.report.wording import PairWording, sentence, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +83,8 @@ def _graph_row(
     names: Names,
     pairs: frozenset[str],
 ) -> GraphRow:
-    wording = _wording(node, letters, names, pairs)
+    explanation = node.explanation
+    summary = names.text(explanation.verdict) if explanation else "First of its kind."
     return GraphRow(
         letter=node.letter,
         colour=colour_of(position),
@@ -93,12 +94,12 @@ def _graph_row(
         digest=node.digest[:8],
         step=node.step,
         rank=node.rank,
-        site=names.text(node.call_site),
+        site=source_line(node.call_site, names),
         instructions=node.instructions,
         compiles=node.compiles,
         hits=node.hits,
         seconds=node.compile_seconds,
-        summary=wording.verdict() if wording else "First of its kind.",
+        summary=summary,
         warm_up=node.warm_up,
         pair=node.letter if node.letter in pairs else "",
     )
@@ -113,19 +114,6 @@ def _wording(
     labels = (letters.get(node.nearest, "A"), node.letter)
     shown = node.letter if node.letter in pairs else ""
     return PairWording(names, node.explanation, labels, shown)
-
-
-def run_verdict(explained: RunExplanation, names: Names) -> str:
-    """The verdict over the run, which repeats the title of the costliest cause."""
-    letters = {node.digest: node.letter for node in explained.graphs}
-    nodes = {node.digest: node for node in explained.graphs}
-    group = explained.groups[0] if explained.groups else None
-    cause = group.cause if group else None
-    node = _bearer([nodes[digest] for digest in group.graphs], cause) if group and cause else None
-    wording = _wording(node, letters, names, frozenset()) if node else None
-    if wording is None or cause is None:
-        return names.text(explained.verdict)
-    return wording.within(explained.verdict, (cause,))
 
 
 def _bearer(nodes: list[GraphNode], cause: Cause) -> GraphNode | None:

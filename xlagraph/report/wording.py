@@ -1,4 +1,4 @@
-"""Sentences about a pair, and what its two sides are called."""
+"""Sentences, durations, source lines and links as a report writes them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Cause, Explanation
+    from xlagraph.cause.model import Explanation
     from xlagraph.report.names import Names
 
 LINK_NAME = 40
@@ -22,26 +22,6 @@ class PairWording:
     labels: tuple[str, str]
     identifier: str
     """Of the pair view, ``""`` where the report has none."""
-
-    def text(self, raw: str) -> str:
-        """A sentence of an explanation, names redacted where asked."""
-        return self.names.text(raw)
-
-    def title(self, cause: Cause) -> str:
-        """A cause's title as a sentence."""
-        return sentence(self.text(cause.title))
-
-    def verdict(self) -> str:
-        """The verdict on the pair."""
-        return self.within(self.explanation.verdict, self.explanation.causes[:1])
-
-    def within(self, raw: str, causes: tuple[Cause, ...]) -> str:
-        """A verdict that repeats the titles of causes as sentences."""
-        for cause in causes:
-            before, said, after = raw.partition(sentence(cause.title))
-            if said:
-                return self.names.text(before) + self.title(cause) + self.names.text(after)
-        return self.names.text(raw)
 
     def link(self, side: str, instruction: int) -> tuple[str, str]:
         """Text and address of an instruction."""
@@ -69,3 +49,9 @@ def seconds(value: float) -> str:
     if value < 3600:
         return f"{value / 60:.1f} min"
     return f"{value / 3600:.1f} h"
+
+
+def source_line(line: str, names: Names) -> str:
+    """A ``file:line`` under the report's names."""
+    file, colon, number = line.rpartition(":")
+    return f"{names.path(file)}:{number}" if colon and number.isdecimal() else names.text(line)
