@@ -13,7 +13,7 @@ from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import PairWording, seconds
+from xlagraph.report.wording import ShownPair, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def pair_report(
     options = options or ReportOptions()
     diff = explanation.diff
     names = names_for(options, (diff.a, diff.b), contexts=contexts)
-    pair = pair_data(PairWording(names, explanation, ("A", "B"), "B"), ("A", "B"), contexts)
+    pair = pair_data(ShownPair(names, explanation, ("A", "B"), "B"), ("A", "B"), contexts)
     shown = [names.input(PurePath(spec).name or spec) for spec in specs]
     blobs = {
         "pair-B": pack(pair.to_json()),
@@ -194,7 +194,7 @@ def _pack_pair(
     assert explanation is not None
     labels = (parent.letter, node.letter)
     pair = pair_data(
-        PairWording(names, explanation, labels, node.letter),
+        ShownPair(names, explanation, labels, node.letter),
         labels,
         (contexts.get(parent.digest, Context()), contexts.get(node.digest, Context())),
     )

@@ -16,7 +16,7 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
-from xlagraph.report.wording import PairWording, sentence, source_line
+from xlagraph.report.wording import ShownPair, sentence, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,18 +33,18 @@ MAX_LINKS = 6
 
 
 def pair_data(
-    wording: PairWording,
+    view: ShownPair,
     modules: tuple[str, str],
     contexts: tuple[Context, Context] = (Context(), Context()),
 ) -> PairData:
     """The two modules of an explanation, aligned, with what differs and why."""
-    explanation, names = wording.explanation, wording.names
+    explanation, names = view.explanation, view.names
     diff = explanation.diff
     to_b, to_a = bucket_partners(explanation)
     return PairData(
-        identifier=wording.identifier,
-        title=" → ".join(wording.labels),
-        labels=wording.labels,
+        identifier=view.identifier,
+        title=" → ".join(view.labels),
+        labels=view.labels,
         modules=modules,
         verdict=names.text(explanation.verdict),
         proved=explanation.proved,
@@ -57,7 +57,7 @@ def pair_data(
         dead_b=_dead(diff.match.b.live),
         causes=tuple(
             PairCause(
-                cause_card(cause, wording, anchor=f"cause-{k + 1}"),
+                cause_card(cause, view, anchor=f"cause-{k + 1}"),
                 tuple(sorted(cause.a)),
                 tuple(sorted(cause.b)),
             )
@@ -77,7 +77,7 @@ def pair_data(
 
 def cause_card(
     cause: Cause,
-    wording: PairWording,
+    view: ShownPair,
     *,
     anchor: str,
     seconds: float | None = None,
@@ -85,12 +85,12 @@ def cause_card(
     graphs: tuple[tuple[str, int], ...] = (),
 ) -> CauseCard:
     """A cause under the report's names; evidence links into the pair, if it is shown."""
-    names = wording.names
+    names = view.names
     return CauseCard(
         anchor=anchor,
         kind=cause.kind,
         title=sentence(names.text(cause.title)),
-        evidence=tuple(_evidence(e, wording) for e in cause.evidence),
+        evidence=tuple(_evidence(e, view) for e in cause.evidence),
         fix=sentence(names.text(cause.fix)),
         share=cause.share,
         proved=cause.proved,
@@ -99,18 +99,18 @@ def cause_card(
         seconds=seconds,
         compiles=compiles,
         graphs=graphs,
-        pair=wording.identifier,
+        pair=view.identifier,
     )
 
 
-def _evidence(evidence: Evidence, wording: PairWording) -> EvidenceLine:
+def _evidence(evidence: Evidence, view: ShownPair) -> EvidenceLine:
     cited = [("a", i) for i in evidence.a] + [("b", i) for i in evidence.b]
-    links = cited[:MAX_LINKS] if wording.identifier else []
+    links = cited[:MAX_LINKS] if view.identifier else []
     return EvidenceLine(
-        text=wording.names.text(evidence.text),
-        links=tuple(wording.link(side, i) for side, i in links),
+        text=view.names.text(evidence.text),
+        links=tuple(view.link(side, i) for side, i in links),
         more=len(cited) - len(links),
-        sources=tuple(source_line(source, wording.names) for source in evidence.sources),
+        sources=tuple(source_line(source, view.names) for source in evidence.sources),
     )
 
 

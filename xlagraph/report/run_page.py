@@ -13,7 +13,7 @@ from xlagraph.report.model import (
     Timeline,
 )
 from xlagraph.report.pair_page import cause_card
-from xlagraph.report.wording import PairWording, sentence, source_line
+from xlagraph.report.wording import ShownPair, sentence, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -105,15 +105,15 @@ def _graph_row(
     )
 
 
-def _wording(
+def _shown_pair(
     node: GraphNode, letters: dict[str, str], names: Names, pairs: frozenset[str]
-) -> PairWording | None:
+) -> ShownPair | None:
     """How to speak of a graph and the one before it."""
     if node.explanation is None:
         return None
     labels = (letters.get(node.nearest, "A"), node.letter)
     shown = node.letter if node.letter in pairs else ""
-    return PairWording(names, node.explanation, labels, shown)
+    return ShownPair(names, node.explanation, labels, shown)
 
 
 def _bearer(nodes: list[GraphNode], cause: Cause) -> GraphNode | None:
@@ -148,11 +148,11 @@ def _group_card(
     anchor = f"cause-{position + 1}"
     bearer = _bearer(members, group.cause) if group.cause else None
     letters = {digest: node.letter for digest, node in nodes.items()}
-    wording = _wording(bearer, letters, names, pairs) if bearer else None
-    if group.cause is not None and wording is not None:
+    view = _shown_pair(bearer, letters, names, pairs) if bearer else None
+    if group.cause is not None and view is not None:
         return cause_card(
             group.cause,
-            wording,
+            view,
             anchor=anchor,
             seconds=group.seconds,
             compiles=group.compiles,

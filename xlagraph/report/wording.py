@@ -14,8 +14,8 @@ LINK_NAME = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PairWording:
-    """What the two sides of an explanation are called, and where the pair is shown."""
+class ShownPair:
+    """An explanation, what the page calls its two sides, and where it shows them."""
 
     names: Names
     explanation: Explanation
