@@ -43,6 +43,7 @@ _WORDS = r"[^(){}\[\]\"'/]++"
 _FLAT_BRACKETS = rf"\{{(?:{_WORDS})?+\}}|\[(?:{_WORDS})?+\]|/\*[^*\n]*+\*/"
 _NESTED_BRACKETS = rf"\((?:{_WORDS}|{_FLAT_BRACKETS})*+\)|{_FLAT_BRACKETS}"
 _SIMPLE_ARGUMENTS = re.compile(rf"(?:{_WORDS}|{_NESTED_BRACKETS})*+\)")
+_METADATA = re.compile(r"(?:[^{}\"\\\n]++|\"[^\"\\\n]*+\")*+\}")
 _SCALAR = re.compile(r"[\w.+\-]++", re.A)
 _NO_ATTRIBUTES = Attributes("", (), "", (), ())
 _PAYLOAD_OPCODES = frozenset({"parameter", "constant"})
@@ -222,7 +223,17 @@ class _Body:
         return found
 
     def _new_attributes(self, text: str) -> Attributes:
-        attributes = read_attributes(", " + text) if text else _NO_ATTRIBUTES
+        """Reads an attribute list; most new ones differ from known ones in metadata alone."""
+        head, behind, metadata = text.rpartition("metadata={")
+        alone = behind and "metadata=" not in head and (not head or head.endswith(", "))
+        if alone and _METADATA.fullmatch(metadata):
+            known = self.columns.known_attributes
+            plain = known.get(head[:-2]) or self._new_attributes(head[:-2])
+            attributes = Attributes(
+                ", " + text, plain.items, metadata[:-1], plain.callees, plain.controls
+            )
+        else:
+            attributes = read_attributes(", " + text) if text else _NO_ATTRIBUTES
         self.columns.known_attributes[text] = attributes
         return attributes
 
