@@ -196,8 +196,6 @@ def test_pytest_marker(run_program, tmp_path):
     (tmp_path / "test_training.py").write_text(STABLE)
     done = run_program(
         "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
-        "-p",
-        "xlagraph.watch.pytest_plugin",
         "test_training.py",
         check=False,
     )
