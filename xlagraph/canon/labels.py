@@ -84,6 +84,39 @@ def instruction_text(module: Module, i: int, level: Level) -> tuple[str, str, st
     return shape, opcode, payload, signature(module.attributes[i], level)
 
 
+def relabelled(
+    module: Module, edited: Module, labels: Sequence[int], interner: Interner
+) -> list[int]:
+    """Labels of an edited copy of a module, whose own `labels` are known.
+
+    Only instructions whose columns were replaced are looked at. Labels are those of
+    `label_instructions` at its default level.
+    """
+    changed = {
+        i
+        for before, after in (
+            (module.opcodes, edited.opcodes),
+            (module.shapes, edited.shapes),
+            (module.attributes, edited.attributes),
+        )
+        for i, (x, y) in enumerate(zip(before, after, strict=True))
+        if x is not y
+    }
+    changed.update(i for i, text in edited.payloads.items() if module.payloads.get(i) != text)
+    made = list(labels)
+    for i in sorted(changed):
+        made[i] = interner.number(_label_parts(edited, i, Level.PARAMETER_ORDER))
+    return made
+
+
+def _label_parts(module: Module, i: int, level: Level) -> tuple[str, str, str, str]:
+    shape, opcode, payload, attributes = instruction_text(module, i, level)
+    entry = module.entry_computation
+    if opcode == "parameter" and level >= Level.PARAMETER_ORDER and entry.start <= i < entry.stop:
+        payload = ""
+    return shape, opcode, payload, attributes
+
+
 def label_instructions(
     module: Module, interner: Interner, level: Level = Level.PARAMETER_ORDER
 ) -> Sequence[int]:
@@ -94,7 +127,6 @@ def label_instructions(
     """
     shapes: dict[str, str] = {}
     signatures: dict[int, str] = {}
-    entry = module.entry_computation
     known: dict[tuple[str, str, int], int] = {}
     labels: list[int] = []
     payloads = module.payloads
@@ -113,13 +145,6 @@ def label_instructions(
                     cleaned = shapes[shape] = clean(shape)
                 label = known[key] = interner.number((cleaned, opcode, "", text))
         else:
-            parts = instruction_text(module, i, level)
-            if (
-                opcode == "parameter"
-                and level >= Level.PARAMETER_ORDER
-                and entry.start <= i < entry.stop
-            ):
-                parts = (parts[0], opcode, "", parts[3])
-            label = interner.number(parts)
+            label = interner.number(_label_parts(module, i, level))
         labels.append(label)
     return labels

@@ -55,6 +55,32 @@ def number_computations(module: Module, labels: Sequence[int], interner: Interne
     return numbers
 
 
+def number_expressions(
+    module: Module,
+    labels: Sequence[int],
+    live: bytearray,
+    computations: Sequence[int],
+    interner: Interner,
+) -> list[int]:
+    """The number of each live instruction of the entry computation; -1 for all others."""
+    expressions = [-1] * len(module)
+    number_of, known = expressions.__getitem__, interner.setdefault
+    operands = module.operands
+    linked = module.callees.keys() | module.controls.keys()
+    entry = module.entry_computation
+    for i in range(entry.start, entry.stop):
+        if not live[i]:
+            continue
+        if i in linked:
+            expressions[i] = expression_number(
+                module, i, labels[i], expressions, computations, interner
+            )
+        else:
+            key = (labels[i], *map(number_of, operands[i]))
+            expressions[i] = known(key, len(interner))
+    return expressions
+
+
 def expression_number(
     module: Module,
     i: int,

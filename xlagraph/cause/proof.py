@@ -6,10 +6,11 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import relabelled
 from xlagraph.cause.draft import Draft, live_count
 from xlagraph.cause.finding import Case, Finding
 from xlagraph.diff import Slot, diff_modules
-from xlagraph.diff.same import same_computation
+from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,12 +70,19 @@ class Bench:
         for finding in findings:
             finding.undo(bench.draft_a, bench.draft_b)
         a, b = bench.draft_a.build(), bench.draft_b.build()
-        if same_computation(a, b):
+        if self._agree(a, b):
             bench.now = self.now
             return bench, self._enough_left(a)
         ordered = _in_order(a) and _in_order(b)
         bench.now = diff_modules(a, b) if ordered else self.now
         return bench, False
+
+    def _agree(self, a: Module, b: Module) -> bool:
+        """Whether the edited modules are the same computation."""
+        first, second = self.diff.match.a, self.diff.match.b
+        labels_a = relabelled(first.module, a, first.labels, first.interner)
+        labels_b = relabelled(second.module, b, second.labels, second.interner)
+        return same_pairs(a, b, labels_a, labels_b) is not None
 
     def _slots(self) -> list[Slot]:
         """Outputs paired off, those computed in another way included."""
@@ -87,7 +95,11 @@ class Bench:
         ]
 
     def _enough_left(self, a: Module) -> bool:
-        smaller = min(live_count(self.diff.a), live_count(self.diff.b))
+        smaller = min(
+            sum(side.live[entry.start : entry.stop])
+            for side in (self.diff.match.a, self.diff.match.b)
+            for entry in [side.module.entry_computation]
+        )
         return live_count(a) >= MEANINGFUL_REST * smaller
 
     def left(self) -> int:

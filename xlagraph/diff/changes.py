@@ -241,6 +241,8 @@ class _Finder:
 
     def _operands_agree(self, below_a: Sequence[int], below_b: Sequence[int]) -> bool:
         to_b = self.match.to_b
+        if tuple(map(to_b.__getitem__, below_a)) == below_b:
+            return True
         return len(below_a) == len(below_b) and all(
             to_b[p] == q or self._same_constant(p, q) for p, q in zip(below_a, below_b, strict=True)
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
-from xlagraph.canon.structure import expression_number, number_computations
+from xlagraph.canon.structure import number_computations, number_expressions
 from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Side:
     """Structure number of every computation but the entry."""
     outputs: Mapping[int, int]
     """Instruction to the first output position that it fills."""
+    interner: Interner
+    """Made the labels."""
 
     def place(self, i: int) -> tuple[int, int]:
         """Where an instruction stands among those like it: by output, then by text."""
@@ -70,17 +72,11 @@ def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_O
     labels = label_instructions(module, interner, level)
     live = live_instructions(module)
     computations = number_computations(module, labels, interner)
-    expressions = [-1] * len(module)
-    entry = module.entry_computation
-    for i in range(entry.start, entry.stop):
-        if live[i]:
-            expressions[i] = expression_number(
-                module, i, labels[i], expressions, computations, interner
-            )
+    expressions = number_expressions(module, labels, live, computations, interner)
     outputs: dict[int, int] = {}
     for position, value in enumerate(output_values(module)):
         outputs.setdefault(value, position)
-    return Side(module, labels, expressions, live, computations, outputs)
+    return Side(module, labels, expressions, live, computations, outputs, interner)
 
 
 def output_values(module: Module) -> tuple[int, ...]:
