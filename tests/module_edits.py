@@ -155,7 +155,7 @@ def with_constants_split(module: Module, seed: int) -> Module:
     constants = [
         i
         for i, opcode in enumerate(module.opcodes)
-        if opcode == "constant" and i >= module.entry_computation.start and module.users[i]
+        if opcode == "constant" and i >= module.entry_computation.start and len(module.users[i]) > 1
     ]
     if not constants:
         return module

@@ -206,7 +206,7 @@ class _Form:
 
     def _refined(self, live: list[int], root: int, colours: dict[int, bytes]) -> dict[int, bytes]:
         """One pass upwards over operands and one downwards over users."""
-        operands = self.module.operands
+        operands, opcodes = self.module.operands, self.module.opcodes
         below: dict[int, bytes] = {}
         for i in live:
             parts = [below[o] for o in operands[i]]
@@ -216,7 +216,9 @@ class _Form:
         uses: dict[int, list[bytes]] = {i: [] for i in live}
         refined: dict[int, bytes] = {}
         for i in reversed(live):
-            refined[i] = _bytes_digest([below[i], *sorted(uses[i])])
+            # How often equal constants stand there must not tell their users apart.
+            context = () if opcodes[i] == "constant" else sorted(uses[i])
+            refined[i] = _bytes_digest([below[i], *context])
             for position, o in enumerate(operands[i]):
                 place = b"" if i == root else position.to_bytes(4, "big")
                 uses[o].append(refined[i] + place)

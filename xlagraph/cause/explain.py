@@ -17,6 +17,7 @@ from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.headers import header_change
 from xlagraph.cause.merge import merged
 from xlagraph.cause.model import Cause, Context, Evidence, Explanation
+from xlagraph.cause.noise import noise_causes
 from xlagraph.cause.outputs import live_tensors, output_order, started_early
 from xlagraph.cause.places import is_library, line_near
 from xlagraph.cause.proof import Bench
@@ -117,7 +118,7 @@ def _explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
         if not accepted:
             break
     left_a, left_b = _left(diff, findings, bench, proved=proved)
-    causes = _causes(diff, findings, proved=proved)
+    causes = noise_causes(diff) if diff.same else _causes(diff, findings, proved=proved)
     return Explanation(
         diff=diff,
         verdict=_verdict(diff, causes, len(left_a) + len(left_b), context_a, context_b),
@@ -271,7 +272,7 @@ def _verdict(
     diff: Diff, causes: Sequence[Cause], left: int, context_a: Context, context_b: Context
 ) -> str:
     if diff.same:
-        return _same_verdict(context_a, context_b)
+        return _same_verdict(causes, context_a, context_b)
     if not causes:
         return (
             f"The modules differ in {count(diff.differing, 'instruction')}; "
@@ -285,12 +286,15 @@ def _verdict(
     return f"{first}{more}.{rest}"
 
 
-def _same_verdict(context_a: Context, context_b: Context) -> str:
+def _same_verdict(causes: Sequence[Cause], context_a: Context, context_b: Context) -> str:
     parts = sorted(
         name
         for name in context_a.key.keys() & context_b.key.keys()
         if context_a.key[name] != context_b.key[name]
     )
+    if causes:
+        only = "; ".join(cause.title for cause in causes)
+        return f"Same computation{', another cache key' if parts else ''}: {only}."
     if parts:
         return (
             "Same computation, another cache key: the graph did not change, but "

@@ -32,9 +32,9 @@ def print_explanation(
     if not diff.same:
         console.print(paragraph(_extent(explanation)))
         console.print()
-        for number, cause in enumerate(explanation.causes, 1):
-            _print_cause(console, number, cause, full=full)
-        _print_unexplained(console, explanation, full=full)
+    for number, cause in enumerate(explanation.causes, 1):
+        _print_cause(console, number, cause, full=full)
+    _print_unexplained(console, explanation, full=full)
     noise = list(noise_parts(explanation))
     if noise:
         console.print(labelled("Set aside as noise:", ", ".join(noise) + "."))
@@ -64,7 +64,7 @@ def _extent(explanation: Explanation) -> str:
 
 
 def _print_cause(console: Console, number: int, cause: Cause, *, full: bool) -> None:
-    share = "outputs only" if not (cause.a or cause.b) else f"{cause.share:.0%} of the difference"
+    share = f"{cause.share:.0%} of the difference" if cause.a or cause.b else "no instruction"
     proved = "proved" if cause.proved else "not proved"
     expected = ", expected warm-up" if cause.expected else ""
     console.print(
