@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 
@@ -19,6 +20,8 @@ COMMANDS = {
     "run": "Run a Python program with capture switched on.",
     "stats": "Count a captured run's steps, compiles and seconds.",
 }
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 class _LazyGroup(click.Group):
@@ -54,7 +57,23 @@ def main() -> None:
     gc.freeze()
     gc.disable()  # a short-lived process that builds large acyclic lists
     try:
-        cli.main(prog_name="xlagraph")
-    except XlagraphError as error:
-        click.echo(f"xlagraph: {error}", err=True)
+        cli.main(prog_name="xlagraph", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
         sys.exit(error.exit_code)
+    except XlagraphError as error:
+        _end(str(error), error.exit_code)
+    except click.Abort:
+        _end("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on
+        sys.exit(1)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end(f"cannot write the output: {error.strerror or error}", 2)
+
+
+def _end(message: str, code: int) -> None:
+    click.echo(f"xlagraph: {message}", err=True)
+    sys.exit(code)

@@ -8,7 +8,10 @@ import sys
 import click
 
 
-@click.command(epilog="Exit code: 0 stable or warm-up only, 1 a problem was found, 2 bad input.")
+@click.command(
+    epilog="Exit code: 0 stable or warm-up only, 1 a problem was found or graphs are missing, "
+    "2 bad input."
+)
 @click.argument("run", type=click.Path())
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
@@ -23,8 +26,11 @@ def command(run: str, *, full: bool, as_json: bool) -> None:
 
         click.echo(json.dumps(run_json(explained), indent=2))
     else:
-        from xlagraph.terminal.run import print_run
+        from xlagraph.terminal.run import print_next, print_run
         from xlagraph.terminal.style import console
 
-        print_run(console(), explained, full=full)
-    sys.exit(1 if any(not group.expected for group in explained.groups) else 0)
+        screen = console()
+        print_run(screen, explained, full=full)
+        print_next(screen, explained)
+    problem = explained.unseen or any(not group.expected for group in explained.groups)
+    sys.exit(1 if problem else 0)

@@ -4,29 +4,52 @@ from __future__ import annotations
 
 import click
 
+HEAD = ("spec", "kind", "module", "graph hash", "stage")
 
-@click.command()
+
+@click.command(epilog="Exit code: 0, or 2 when PATH holds no module.")
 @click.argument("path")
 def command(path: str) -> None:
     """List the modules that a file or folder holds, with the spec that opens each."""
-    from rich.table import Table
+    from xlagraph.errors import SpecError
+    from xlagraph.inputs import is_run
+    from xlagraph.terminal.style import printable
 
+    rows, dropped = _run_rows(path) if path != "-" and is_run(path) else _rows(path)
+    if not rows:
+        raise SpecError("; ".join([f"{path}: holds no module", *dropped]))
+    texts = [HEAD, *(tuple(map(printable, row)) for row in rows)]
+    widths = [max(len(row[k]) for row in texts) for k in range(len(HEAD))]
+    for row in texts:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+    for note in dropped:
+        click.echo(printable(f"dropped: {note}"), err=True)
+
+
+def _rows(path: str) -> tuple[list[tuple[str, ...]], list[str]]:
     from xlagraph.hlo.containers import open_entries
-    from xlagraph.terminal.style import console, paragraph, printable
 
     listing = open_entries(path)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("spec", "kind", "module", "graph hash", "stage"):
-        table.add_column(name, overflow="fold")
-    for entry in listing.entries:
-        table.add_row(
-            printable(entry.spec),
+    rows: list[tuple[str, ...]] = [
+        (
+            f"-:{entry.ordinal}" if path == "-" else entry.spec,
             entry.kind,
-            printable(entry.module),
-            printable(entry.graph_hash),
+            entry.module,
+            entry.graph_hash,
             entry.stage,
         )
-    screen = console()
-    screen.print(table)
-    for dropped in listing.dropped:
-        screen.print(paragraph(f"dropped: {dropped}", style="yellow"))
+        for entry in listing.entries
+    ]
+    return rows, [str(dropped) for dropped in listing.dropped]
+
+
+def _run_rows(path: str) -> tuple[list[tuple[str, ...]], list[str]]:
+    from xlagraph.cause.run_explain import graph_order
+    from xlagraph.run.reader import read_run
+
+    rows: list[tuple[str, ...]] = [
+        (f"{path}:{letter}", "hlo", record.module, record.digest, "")
+        for letter, record, _ in graph_order(read_run(path))
+    ]
+    return rows, []

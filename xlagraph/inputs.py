@@ -77,6 +77,11 @@ def _find_graph(run: Run, path: str, selector: str) -> tuple[GraphRecord, Proces
         for letter, record, process in graphs
         if selector == letter or (len(selector) >= 4 and record.digest.startswith(selector))
     ]
+    if not selector:
+        raise SpecError(
+            f"{path} is a run folder; name one of its graphs, such as {path}:A (it has "
+            f"{known or 'none'})"
+        )
     if len(found) != 1:
         raise SpecError(
             f"{path}: no graph is called {selector!r}; the run has {known or 'none'} "

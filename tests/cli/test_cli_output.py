@@ -97,7 +97,9 @@ def test_lines_keep_to_the_width(width: str) -> None:
     [
         (("diff", "nowhere.hlo", f"{RUN}:A"), None, "nowhere.hlo: no such file or folder"),
         (("diff", f"{RUN}:Z", f"{RUN}:A"), None, "no graph is called 'Z'; the run has A, B, C"),
-        (("diff", RUN, f"{RUN}:A"), None, "no graph is called ''"),
+        (("diff", RUN, f"{RUN}:A"), None, "name one of its graphs"),
+        (("list", "docs"), None, "holds no module"),
+        (("list", "/dev/null"), None, "holds no module"),
         (("explain", "fixtures"), None, "not a run folder"),
         (("explain", "nowhere"), None, "no such run folder"),
         (("canon", "-"), b"", "holds no module"),

@@ -83,7 +83,7 @@ def _title(
     case: Case, changed: list[tuple[int, int]], converts_a: list[int], converts_b: list[int]
 ) -> tuple[str, list[tuple[int, int]]]:
     a, b = case.diff.a, case.diff.b
-    inputs = [(x, y) for x, y in changed if a.opcodes[x] == "parameter"]
+    inputs = [(x, y) for x, y in changed if x in a.entry_computation.parameters]
     if inputs:
         names = join(parameter_name(b, case.context_b, y) for _, y in inputs)
         return f"an input has another dtype: {names}", inputs

@@ -105,7 +105,7 @@ def _group(kind: str, members: list[GraphNode]) -> CauseGroup:
         compiles=sum(node.compiles for node in members),
         seconds=sum(node.compile_seconds for node in members),
         expected=all(node.warm_up for node in members),
-        proved=all(node.explanation.proved for node in members if node.explanation),
+        proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
 
 

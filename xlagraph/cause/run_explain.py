@@ -18,6 +18,7 @@ from xlagraph.hlo import read_module
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Sequence
 
     from xlagraph.cause.model import Context, Explanation
     from xlagraph.cause.run_model import CauseGroup
@@ -55,9 +56,11 @@ def explain_run(run: Run) -> RunExplanation:
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes)
     stable = _stable_after(syncs, first_step)
+    unseen = _unseen(syncs, nodes)
     return RunExplanation(
         run=run,
-        verdict=_verdict(groups, stable),
+        verdict=_whole_verdict(run, groups, stable, unseen),
+        unseen=unseen,
         graphs=tuple(nodes),
         groups=groups,
         steps=steps,
@@ -235,16 +238,38 @@ def _alternating(run: Run, nodes: list[GraphNode]) -> tuple[str, ...]:
             if now != before and now in prints[: k - 1]
         ]
         turning = set(returns) | {prints[-1]} if prints else set()
-        found = {
-            letters[digest]
+        latest = {
+            sync.fingerprint: letters[digest]
             for sync in steps
             if sync.fingerprint in turning
             for digest in sync.graphs
             if digest in letters
         }
+        found = set(latest.values())
         if len(returns) >= 2 and len(found) >= 2:
             return tuple(sorted(found))
     return ()
+
+
+def _unseen(syncs: Sequence[SyncRecord], nodes: Sequence[GraphNode]) -> int:
+    """Compiles whose module is not stored."""
+    known = {node.digest for node in nodes}
+    return sum(1 for s in syncs if s.outcome == "compile" and not known.intersection(s.graphs))
+
+
+def _whole_verdict(
+    run: Run, groups: tuple[CauseGroup, ...], stable: int | None, unseen: int
+) -> str:
+    """The verdict, and what it could not take into account."""
+    unread = sum(process.unread_lines for process in run.processes)
+    parts = [f"{count(unseen, 'compile')} without a stored graph"] if unseen else []
+    parts += [f"{count(unread, 'record')} that cannot be read"] if unread else []
+    if not parts:
+        return _verdict(groups, stable)
+    missing = f"Not explained: {' and '.join(parts)}."
+    if unseen and all(group.expected for group in groups):
+        return missing
+    return f"{_verdict(groups, stable)} {missing}"
 
 
 def _verdict(groups: tuple[CauseGroup, ...], stable: int | None) -> str:

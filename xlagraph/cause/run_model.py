@@ -63,6 +63,8 @@ class RunExplanation:
     steps: int
     compiles: int
     compile_seconds: float
+    unseen: int
+    """Compiles whose module is not in the run folder, so that nothing can be said of them."""
     stable_after: int | None
     """The training step after which nothing compiled any more; None if the last step did."""
     alternating: tuple[str, ...]

@@ -41,18 +41,22 @@ def print_run(console: Console, explained: RunExplanation, *, full: bool = False
     for process in explained.run.processes:
         for note in process.notes:
             console.print(labelled("Note:", f"{note.what}: {note.detail}", style="yellow"))
-    if len(explained.graphs) > 1:
-        last = explained.graphs[-1]
-        if last.nearest:
-            path = explained.run.path
-            console.print()
-            console.print(
-                labelled(
-                    "Next:",
-                    f"xlagraph diff {path}:{letters[last.nearest]} {path}:{last.letter}"
-                    f"   or   xlagraph report {path} -o report.html",
-                )
-            )
+
+
+def print_next(console: Console, explained: RunExplanation) -> None:
+    """Prints the commands that show more, each on a line of its own to be copied."""
+    compared = [node for node in explained.graphs if node.nearest]
+    if not compared:
+        return
+    letters = {node.digest: node.letter for node in explained.graphs}
+    path, last = explained.run.path, compared[-1]
+    commands = (
+        f"xlagraph diff {path}:{letters[last.nearest]} {path}:{last.letter}",
+        f"xlagraph report {path} -o report.html",
+    )
+    console.print()
+    for command in commands:
+        console.print(f"Next:  {printable(command)}", soft_wrap=True)
 
 
 def _print_group(

@@ -84,6 +84,7 @@ def run_json(explained: RunExplanation) -> Json:
         "steps": explained.steps,
         "compiles": explained.compiles,
         "compile_seconds": explained.compile_seconds,
+        "unseen": explained.unseen,
         "stable_after": explained.stable_after,
         "alternating": list(explained.alternating),
         "groups": [

@@ -80,7 +80,9 @@ class StableWatch:
         seconds = sum(one[2] for one in self.late)
         head = (
             f"{self.count} graphs ran after step {self.after_step}, {self.max_graphs} allowed; "
-            f"{len(self.late)} compiles after warm-up took {seconds:.1f} s:"
+            f"{len(self.late)} {'compile' if len(self.late) == 1 else 'compiles'} after warm-up "
+            "took "
+            f"{seconds:.1f} s:"
         )
         lines = [head]
         lines += [f"  step {step}, {site}: {took:.2f} s" for step, site, took in self.late[:5]]
