@@ -13,7 +13,7 @@ from xlagraph.canon.labels import Level
 from xlagraph.cause.buckets import bucket_change, bucket_rows
 from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.dtypes import dtype_change
-from xlagraph.cause.finding import Case, Finding, count
+from xlagraph.cause.finding import Case, Finding, count, sentence
 from xlagraph.cause.headers import header_change
 from xlagraph.cause.merge import merged
 from xlagraph.cause.model import Cause, Context, Evidence, Explanation
@@ -278,7 +278,7 @@ def _verdict(
             f"The modules differ in {count(diff.differing, 'instruction')}; "
             "no known cause fits (unexplained)."
         )
-    first = causes[0].title[0].upper() + causes[0].title[1:]
+    first = sentence(causes[0].title)
     if not causes[0].proved:
         first = f"Not explained for sure. Suspected: {causes[0].title}"
     more = f" (and {count(len(causes) - 1, 'further cause')})" if len(causes) > 1 else ""

@@ -159,6 +159,11 @@ def short_shape(module: Module, instruction: int) -> str:
     return text if len(text) <= 48 else text[:45] + "..."
 
 
+def sentence(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 tensor``, ``2 tensors``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

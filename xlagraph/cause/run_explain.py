@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.context import context_of
 from xlagraph.cause.explain import explain_modules
-from xlagraph.cause.finding import count
+from xlagraph.cause.finding import count, sentence
 from xlagraph.cause.groups import group_nodes
 from xlagraph.cause.nearest import container, nearest, sketch
 from xlagraph.cause.places import own_frame
@@ -291,5 +291,5 @@ def _verdict(groups: tuple[CauseGroup, ...], stable: int | None) -> str:
     compiles = sum(g.compiles for g in problems)
     seconds = sum(g.seconds for g in problems)
     reasons = "one cause" if len(problems) == 1 else f"{len(problems)} causes, the costliest first"
-    title = first.title[0].upper() + first.title[1:]
-    return f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {reasons}: {title}."
+    lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {reasons}"
+    return f"{lead}: {sentence(first.title)}."

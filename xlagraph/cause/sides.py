@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.finding import sentence
+
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Explanation
 
@@ -28,14 +30,10 @@ def named_sides(explanation: Explanation, a: str, b: str) -> Explanation:
 
     verdict = explanation.verdict
     for cause in explanation.causes:
-        title = _sentence(cause.title)
-        verdict = verdict.replace(title, _sentence(text(cause.title)))
+        title = sentence(cause.title)
+        verdict = verdict.replace(title, sentence(text(cause.title)))
     return replace(
         explanation,
         verdict=verdict,
         causes=tuple(named(cause) for cause in explanation.causes),
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -10,8 +10,6 @@ import re
 MAX_DEPTH = 100
 """Nesting that the readers follow; XLA's own output stays far below it."""
 
-NAME = re.compile(r"[A-Za-z_][\w.\-]*+")
-"""A name without its sigil."""
 SIGIL_NAME = re.compile(r"%?+([A-Za-z_0-9][\w.\-]*+)")
 """A name with or without its sigil; group 1 is the bare name."""
 
@@ -48,33 +46,11 @@ def string_end(text: str, pos: int, end: int) -> int:
     return string.end()
 
 
-def value_end(text: str, start: int, end: int) -> int:
-    """Offset behind the value that begins at `start`: at a top-level comma or `end`.
-
-    Raises:
-        MalformedError: brackets or a string stay open at `end`, or close without opening.
-    """
-    stack: list[str] = []
-    pos = start
-    while pos < end:
-        plain = _PLAIN.match(text, pos, end)
-        if plain:
-            pos = plain.end()
-            if pos >= end:
-                break
-        if text[pos] == "," and not stack:
-            return pos
-        pos = _step(text, pos, end, stack)
-    if stack:
-        raise MalformedError(f"expected {stack[-1]!r}", end)
-    return end
-
-
 def bracket_end(text: str, start: int, end: int) -> int:
     """Offset behind the bracket that closes the one at `start`.
 
     Raises:
-        MalformedError: as `value_end`.
+        MalformedError: brackets or a string stay open at `end`, or close another one.
     """
     stack: list[str] = []
     pos = _step(text, start, end, stack)

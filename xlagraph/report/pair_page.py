@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.finding import sentence
 from xlagraph.cause.model import Context
 from xlagraph.diff.match import output_values
 from xlagraph.report.align import align
@@ -16,7 +17,7 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
-from xlagraph.report.wording import ShownPair, sentence, source_line
+from xlagraph.report.wording import ShownPair, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.finding import sentence
 from xlagraph.report.model import (
     CauseCard,
     CompileRow,
@@ -13,7 +14,7 @@ from xlagraph.report.model import (
     Timeline,
 )
 from xlagraph.report.pair_page import cause_card
-from xlagraph.report.wording import ShownPair, sentence, source_line
+from xlagraph.report.wording import ShownPair, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -33,11 +33,6 @@ class ShownPair:
         return f"{label}: {name[:LINK_NAME]}", address
 
 
-def sentence(text: str) -> str:
-    """The text with a capital first letter."""
-    return text[:1].upper() + text[1:]
-
-
 def seconds(value: float) -> str:
     """A duration as people say it."""
     if value == 0:
