@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 
+MAX_STEPS = 8
+"""Instructions between an output and the one that took its place."""
+
+
 def _nothing(_a: Draft, _b: Draft) -> None:
     """Undoes nothing: the comparison forgives the difference by itself."""
 
@@ -67,7 +71,8 @@ class Case:
     def replaced_outputs(self) -> list[tuple[int, int]]:
         """Outputs of A and of B that are the same tensor, computed in another way.
 
-        They are told by name, by creation line and shape, by place and shape; in this order.
+        They are told by name, by one being computed from the other, by creation line and
+        shape, by place and shape; in this order.
         """
         left = [
             [s.a for s in self.diff.outputs if s.a is not None and s.b is None],
@@ -87,7 +92,12 @@ class Case:
             before = bisect_left(paired_a if forward else paired_b, position)
             return before, without_layout(clean(module.shapes[output_values(module)[position]]))
 
-        for identity in (self._name, self._line, place):
+        successors = self._successors(left[0], left[1])
+
+        def successor(position: int, *, forward: bool) -> object:
+            return successors.get(position) if forward else position
+
+        for identity in (self._name, successor, self._line, place):
             free: dict[object, list[int]] = {}
             for position in left[1]:
                 free.setdefault(identity(position, forward=False), []).append(position)
@@ -107,6 +117,24 @@ class Case:
 
     def _name(self, position: int, *, forward: bool) -> object:
         return self._side(forward=forward)[1].outputs.get(position)
+
+    def _successors(self, places_a: list[int], places_b: list[int]) -> dict[int, int]:
+        """Outputs of one side that the other computes on the way to an output of its own."""
+        found: dict[int, int] = {}
+        for forward, own, others in ((True, places_a, places_b), (False, places_b, places_a)):
+            module, other = self._side(forward=forward)[0], self._side(forward=not forward)[0]
+            partners = self.diff.match.to_b if forward else self.diff.match.to_a
+            values = output_values(other)
+            ends = {values[k]: k for k in others}
+            for position in own:
+                value = partners[output_values(module)[position]]
+                for _ in range(MAX_STEPS):
+                    users = other.users[value] if value >= 0 and value not in ends else ()
+                    value = users[0] if len(users) == 1 else value
+                if value in ends:
+                    pair = (position, ends[value]) if forward else (ends[value], position)
+                    found.setdefault(*pair)
+        return found
 
     def _line(self, position: int, *, forward: bool) -> object:
         module = self._side(forward=forward)[0]

@@ -99,14 +99,9 @@ def _other_parameters(case: Case, field: str) -> tuple[list[int], list[int]]:
     moving_a = _moving(case, forward=True)
     moving_b = _moving(case, forward=False)
 
-    def is_consequence(p: int, q: int) -> bool:
-        return bool(
-            moving_a.intersection(near_users(a, p)) or moving_b.intersection(near_users(b, q))
-        )
-
     return (
-        [p for p in only_a if not is_consequence(p, match.to_b[p])],
-        [q for q in only_b if not is_consequence(match.to_a[q], q)],
+        [p for p in only_a if not moving_a.intersection(near_users(a, p))],
+        [q for q in only_b if not moving_b.intersection(near_users(b, q))],
     )
 
 

@@ -34,7 +34,7 @@ def first_lines(finding: Finding) -> tuple[str, ...]:
 def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
     """Findings of one family and with common lines become one, the largest leading.
 
-    What has no line joins a group that it touches, or any where the module knows no lines.
+    What has no line joins a group that it touches.
     """
     groups: dict[str, list[list[Finding]]] = defaultdict(list)
     single: list[list[Finding]] = []
@@ -78,15 +78,9 @@ def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Fin
     if lines:
         shared = (g for g in groups if any(lines.intersection(first_lines(f)) for f in g))
         return next(shared, None)
-    if not (_knows_lines(diff.a) or _knows_lines(diff.b)):
-        return groups[0] if groups else None
     around_a, around_b = _around(diff.a, finding.a), _around(diff.b, finding.b)
     touching = (g for g in groups if any(f.a & around_a or f.b & around_b for f in g))
     return next(touching, None)
-
-
-def _knows_lines(module: Module) -> bool:
-    return any("source_" in a.metadata or "stack_" in a.metadata for a in module.attributes)
 
 
 def _around(module: Module, instructions: frozenset[int]) -> set[int]:

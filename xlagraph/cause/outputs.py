@@ -36,8 +36,8 @@ def started_early(case: Case) -> list[Finding]:
         part, partners = (
             (case.diff.a, case.diff.match.to_b) if forward else (case.diff.b, case.diff.match.to_a)
         )
-        own = unpaired_outputs(case, forward=forward)
-        missing = unpaired_outputs(case, forward=not forward)
+        own = unpaired_outputs(case, forward=forward, replaced=True)
+        missing = unpaired_outputs(case, forward=not forward, replaced=True)
         lone = case.diff.removed if forward else case.diff.added
         if case.open_changes() or set(lone) - (case.claimed_a if forward else case.claimed_b):
             continue

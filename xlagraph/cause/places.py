@@ -41,6 +41,11 @@ def where(module: Module, instructions: Iterable[int]) -> tuple[str, ...]:
     return tuple(ordered[:MAX_LINES])
 
 
+def knows_lines(module: Module) -> bool:
+    """Whether any instruction has a source line: torch_xla writes them under XLA_HLO_DEBUG."""
+    return any("source_" in a.metadata or "stack_" in a.metadata for a in module.attributes)
+
+
 def operations(module: Module, instructions: Iterable[int]) -> str:
     """The framework's operations that instructions come from: `` (native_dropout, mul)``."""
     counts: Counter[str] = Counter()

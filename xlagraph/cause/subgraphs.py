@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.draft import is_input
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.pieces import OUTPUT, Edge, open_edges, piece_of, pieces
 from xlagraph.cause.places import at, operations, where
-from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.cause.draft import Draft
-    from xlagraph.graph import Module
 
-OUTPUT = -1
-"""In place of an operand's position: the value is an output of the module."""
 BRANCH_FIX = (
     "Control flow in Python took another branch here (clipping, a train/eval flip, a condition on "
     "the step): do the same work in every step, for example with torch.where."
@@ -30,57 +26,30 @@ EARLY_FIX = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A use that both sides have, of values that are not each other's partners."""
-
-    x: int
-    y: int
-    """The users, A's and B's."""
-    place: int
-    p: int
-    q: int
-    """What A uses and what B uses."""
-
-
-def open_edges(case: Case) -> list[Edge]:
-    """Operands and outputs that stand for another value on the other side."""
-    a, b = case.diff.a, case.diff.b
-    to_b = case.diff.match.to_b
-    found = []
-    for x, y, fields in case.open_changes():
-        below_a, below_b = a.operands[x], b.operands[y]
-        if "operands" in fields and len(below_a) == len(below_b):
-            found += [
-                Edge(x, y, k, p, q)
-                for k, (p, q) in enumerate(zip(below_a, below_b, strict=True))
-                if to_b[p] != q
-            ]
-    values_a, values_b = output_values(a), output_values(b)
-    roots = (a.entry_computation.root, b.entry_computation.root)
-    found += [Edge(*roots, OUTPUT, values_a[j], values_b[k]) for j, k in case.replaced_outputs()]
-    return found
-
-
 def inserted(case: Case) -> list[Finding]:
     """One side computes something more on the way, and hands the result on in its place."""
-    found = (_inserted(case, forward=forward) for forward in (False, True))
-    return [finding for finding in found if finding]
+    edges = open_edges(case)
+    return [
+        _inserted_finding(case, group, forward=forward)
+        for forward in (False, True)
+        for group in pieces(case, _bypassed(case, edges, forward=forward))
+    ]
 
 
-def _inserted(case: Case, *, forward: bool) -> Finding | None:
+def _bypassed(case: Case, edges: Sequence[Edge], *, forward: bool) -> list[Edge]:
+    """Edges where one side uses a value of its own and the other one that both have."""
+    to_a, to_b = case.diff.match.to_a, case.diff.match.to_b
+    if forward:
+        return [e for e in edges if to_b[e.p] < 0 <= to_a[e.q]]
+    return [e for e in edges if to_a[e.q] < 0 <= to_b[e.p]]
+
+
+def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Finding:
     """`forward`: A has the extra piece; otherwise B."""
     match = case.diff.match
     more = match.a.module if forward else match.b.module
-    to_more = match.to_a if forward else match.to_b
     to_less = match.to_b if forward else match.to_a
-    rewired: dict[Edge, int] = {}
-    for edge in open_edges(case):
-        own, other = (edge.p, edge.q) if forward else (edge.q, edge.p)
-        if to_less[own] < 0 and to_more[other] >= 0:
-            rewired[edge] = to_more[other]
-    if not rewired:
-        return None
+    rewired = {e: match.to_a[e.q] if forward else match.to_b[e.p] for e in edges}
     starts = [edge.p if forward else edge.q for edge in rewired]
     piece = piece_of(more, starts, to_less, case.claimed_a if forward else case.claimed_b)
     lines = where(more, piece)
@@ -121,20 +90,6 @@ def _inserted(case: Case, *, forward: bool) -> Finding | None:
     )
 
 
-def piece_of(
-    module: Module, starts: Iterable[int], partners: Sequence[int], claimed: set[int]
-) -> set[int]:
-    """The unpaired instructions at and below `starts` that nothing has claimed."""
-    stack = list(starts)
-    found: set[int] = set()
-    while stack:
-        i = stack.pop()
-        if i not in found and partners[i] < 0 and i not in claimed:
-            found.add(i)
-            stack.extend(module.operands[i])
-    return found
-
-
 def replaced(case: Case) -> list[Finding]:
     """A value is computed in one way by A and in another by B; the rest is the same."""
     a, b, match = case.diff.a, case.diff.b, case.diff.match
@@ -145,8 +100,11 @@ def replaced(case: Case) -> list[Finding]:
         and match.to_a[edge.q] < 0
         and a.shapes[edge.p] == b.shapes[edge.q]
     ]
-    if not edges:
-        return []
+    return [_replaced_finding(case, group) for group in pieces(case, edges)]
+
+
+def _replaced_finding(case: Case, edges: Sequence[Edge]) -> Finding:
+    a, b, match = case.diff.a, case.diff.b, case.diff.match
     pairs = sorted({(edge.p, edge.q) for edge in edges})
     piece_a = piece_of(a, [p for p, _ in pairs], match.to_b, case.claimed_a)
     piece_b = piece_of(b, [q for _, q in pairs], match.to_a, case.claimed_b)
@@ -164,27 +122,25 @@ def replaced(case: Case) -> list[Finding]:
     shape = shape_of(a, pairs[0][0])
     number = count(len(pairs), "value")
     sizes = f"{count(len(piece_a), 'instruction')} of A against {len(piece_b)} of B"
-    return [
-        Finding(
-            kind="early-execution" if early else "replaced-subgraph",
-            title=f"{number} that one module computes came ready-made into the other "
-            f"({shape}){at(lines)}: part of the graph ran early"
-            if early
-            else f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another "
-            f"way{at(lines)}: {sizes}",
-            evidence=(
-                Evidence(
-                    f"a piece of A{operations(a, piece_a)} and one of B{operations(b, piece_b)} "
-                    "end in values that the rest of both modules uses alike",
-                    tuple(sorted(piece_a))[:50],
-                    tuple(sorted(piece_b))[:50],
-                    lines,
-                ),
+    return Finding(
+        kind="early-execution" if early else "replaced-subgraph",
+        title=f"{number} that one module computes came ready-made into the other "
+        f"({shape}){at(lines)}: part of the graph ran early"
+        if early
+        else f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another "
+        f"way{at(lines)}: {sizes}",
+        evidence=(
+            Evidence(
+                f"a piece of A{operations(a, piece_a)} and one of B{operations(b, piece_b)} "
+                "end in values that the rest of both modules uses alike",
+                tuple(sorted(piece_a))[:50],
+                tuple(sorted(piece_b))[:50],
+                lines,
             ),
-            fix=EARLY_FIX if early else BRANCH_FIX,
-            proof="both pieces were replaced by one parameter each",
-            a=frozenset(piece_a | users_a),
-            b=frozenset(piece_b | users_b),
-            undo=undo,
-        )
-    ]
+        ),
+        fix=EARLY_FIX if early else BRANCH_FIX,
+        proof="both pieces were replaced by one parameter each",
+        a=frozenset(piece_a | users_a),
+        b=frozenset(piece_b | users_b),
+        undo=undo,
+    )

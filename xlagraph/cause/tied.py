@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.draft import exclusive_slice
 from xlagraph.cause.finding import Case, Finding, parameter_name
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.pieces import open_edges
 from xlagraph.cause.places import at, where
 from xlagraph.cause.state import near_users
-from xlagraph.cause.subgraphs import open_edges
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level, clean, signature, without_layout
+from xlagraph.diff.align import longest_rise
 from xlagraph.diff.match import Match, match_modules, output_values
 
 if TYPE_CHECKING:
@@ -163,15 +164,9 @@ def _slots(values_a: Sequence[int], values_b: Sequence[int], finder: _Finder) ->
 
 
 def _moved(slots: Sequence[Slot]) -> int:
-    """How many paired slots stand out of order (the rest forms a longest rising run)."""
-    from bisect import bisect_left
-
-    tails: list[int] = []
+    """How many paired slots stand out of order."""
     paired = [slot.b for slot in slots if slot.a is not None and slot.b is not None]
-    for position in paired:
-        at = bisect_left(tails, position)
-        tails[at : at + 1] = [position]
-    return len(paired) - len(tails)
+    return len(paired) - len(longest_rise(paired))
 
 
 def _header_changes(

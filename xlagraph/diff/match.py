@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
 from xlagraph.canon.structure import number_computations, number_expressions
+from xlagraph.diff.align import aligned
 from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
@@ -298,7 +299,20 @@ class _Matcher:
                 self._spread()
             if before == len(self._loose(self.a, ca, self.to_b)):
                 break
+        if self._unpaired(ca, cb):
+            self._part_constants(ca)
         self._vote(ca)
+
+    def _part_constants(self, ca: Computation) -> None:
+        """Parts constants that are alike but that no paired users use alike."""
+        a, b = self.a.module, self.b.module
+        for x in range(ca.start, ca.stop):
+            y = self.to_b[x]
+            if a.opcodes[x] != "constant" or y < 0:
+                continue
+            users = [u for u in a.users[x] if self.to_b[u] >= 0 and u != ca.root]
+            if users and not any(y in b.operands[self.to_b[u]] for u in users):
+                self.to_b[x] = self.to_a[y] = -1
 
     def _loose(self, side: Side, computation: Computation, partners: Sequence[int]) -> list[int]:
         """Live instructions without a partner, in text order."""
@@ -344,9 +358,10 @@ class _Matcher:
     def _pair_groups(self, found_a: dict[int, int], found_b: dict[int, int]) -> None:
         """Pairs instructions with equal numbers; those that are alone with theirs first.
 
-        Equally many alike instructions are interchangeable. They are paired one by one, by
-        output position and then text order, and each pair is followed to its neighbours
-        before the next one is made, so that interchangeable pieces stay whole.
+        Alike instructions are interchangeable. Those that are outputs at corresponding places
+        are paired, the rest one by one, by output position and then text order, if there are
+        equally many. Each pair is followed to its neighbours before the next one is made, so
+        that interchangeable pieces stay whole.
         """
         groups_a, groups_b = _group(found_a), _group(found_b)
         alike = []
@@ -354,13 +369,35 @@ class _Matcher:
             others = groups_b.get(number, [])
             if len(members) == len(others) == 1:
                 self._pair(members[0], others[0])
-            elif len(members) == len(others):
+            elif others:
                 alike.append((members, others))
         self._spread()
+        if not alike:
+            return
+        alike.sort(key=lambda group: min(map(self.a.place, group[0])))
+        partners = self._aligned_outputs()
         for members, others in alike:
-            self._pair_alike(members, others)
+            self._pair_alike(members, others, partners)
 
-    def _pair_alike(self, members: list[int], others: list[int]) -> None:
+    def _aligned_outputs(self) -> dict[int, int]:
+        """Outputs of A to those of B at the corresponding place, where they may be the same."""
+        keys_a = [self._output_key(self.a, i, self.to_b) for i in self.a.outputs]
+        keys_b = [self._output_key(self.b, i, None) for i in self.b.outputs]
+        values_a, values_b = list(self.a.outputs), list(self.b.outputs)
+        return {values_a[j]: values_b[k] for j, k in aligned(keys_a, keys_b)}
+
+    def _output_key(self, side: Side, i: int, to_b: Sequence[int] | None) -> tuple[int, int]:
+        anchor = self._anchor(i, to_b)
+        return (anchor, -1 if anchor >= 0 else side.expressions[i])
+
+    def _pair_alike(
+        self, members: list[int], others: list[int], partners: Mapping[int, int]
+    ) -> None:
+        for x in members:
+            y = partners.get(x, -1)
+            if y >= 0 and self.a.labels[x] == self.b.labels[y] and self._pair(x, y):
+                self.ambiguous += 1
+                self._spread()
         free_a = sorted((x for x in members if self.to_b[x] < 0), key=self.a.place)
         free_b = sorted((y for y in others if self.to_a[y] < 0), key=self.b.place)
         if len(free_a) != len(free_b):
