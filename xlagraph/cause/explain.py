@@ -64,6 +64,9 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
 FIRST_ONLY = (header_change, tied_weights)
 """Detectors that look at what undoing a cause may change: they see the modules as they are."""
 
+REMATCHED = (dtype_change,)
+"""Detectors whose undoing lets instructions pair off better: a round ends with what they find."""
+
 MAX_ROUNDS = 5
 """How often what is left after undoing the causes found so far is searched again."""
 MAX_SINGLE = 20_000
@@ -141,6 +144,8 @@ def _detect(case: Case, *, first: bool) -> list[Finding]:
         for finding in found:
             case.claim(finding)
         findings += found
+        if found and detect in REMATCHED:
+            break
     return findings
 
 
@@ -153,13 +158,29 @@ def _accept(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Benc
     if not found:
         return [], bench, False
     together, proved = bench.without(found)
+    is_small = len(bench.diff.a) + len(bench.diff.b) <= MAX_SINGLE
     if proved:
-        return [bench.original(f) for f in found], together, True
-    if len(bench.diff.a) + len(bench.diff.b) > MAX_SINGLE:
+        needed = _needed(bench, found) if is_small else list(found)
+        return [bench.original(f) for f in needed], together, True
+    if not is_small:
         if together.left() < bench.left():
             return [bench.original(f) for f in found], together, False
         return [], bench, False
     return _accept_singly(bench, found)
+
+
+def _needed(bench: Bench, found: Sequence[Finding]) -> list[Finding]:
+    """The suspicions without which the proof fails; general ones are left out first.
+
+    One that cites nothing concerns the header, which the proof does not look at.
+    """
+    needed = list(found)
+    for finding in reversed(found):
+        if len(needed) > 1 and (finding.a or finding.b):
+            others = [f for f in needed if f is not finding]
+            if bench.without(others)[1]:
+                needed = others
+    return needed
 
 
 def _accept_singly(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Bench, bool]:

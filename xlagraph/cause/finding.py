@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 8
 """Instructions between an output and the one that took its place."""
+
+
+ELEMENT_TYPE = re.compile(r"\b[a-z]+\d*\w*(?=\[)")
+"""The type in the text of a shape."""
 
 
 def _nothing(_a: Draft, _b: Draft) -> None:
@@ -86,7 +91,7 @@ class Case:
         paired_a = sorted(s.a for s in stable if s.a is not None)
         paired_b = sorted(s.b for s in stable if s.b is not None)
 
-        def place(position: int, *, forward: bool) -> object:
+        def place(position: int, *, forward: bool) -> tuple[int, str]:
             """Between which paired outputs it stands, with its shape."""
             module = self._side(forward=forward)[0]
             before = bisect_left(paired_a if forward else paired_b, position)

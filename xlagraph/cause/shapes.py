@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import Level
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
-from xlagraph.hlo.shapes import read_shape
+from xlagraph.cause.sizes import (
+    Sizes,
+    changed_sizes,
+    counts_elements,
+    explained,
+    follows_operand,
+    same_structure,
+    size_keys_differ_only,
+    with_dimensions,
+    with_sizes,
+)
+from xlagraph.cause.spread import Spread, spreads
+from xlagraph.diff.match import match_modules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from xlagraph.cause.draft import Draft
 
 INDEX_OPCODES = frozenset(
@@ -28,73 +44,174 @@ SIZE_FIX = (
     "Make tensors of a fixed size in every step and mask what is not used; a size that Python "
     "computes is part of the graph."
 )
+KINDS = ("input-shape", "python-index", "python-size")
+"""From the origin that others follow to the one that follows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where a change of sizes starts, and what follows from it; A's numbers to B's."""
+
+    kind: str
+    starts: Mapping[int, int]
+    members: Mapping[int, int]
+    sizes: Sizes
 
 
 def shape_change(case: Case) -> list[Finding]:
-    """A dimension differs at its origin and in all that depends on it: one finding.
+    """Dimensions that differ at an origin and in all that depends on it.
 
-    The origin is an input; if no input's shape differs, a slice or another instruction whose
-    own operands still agree.
+    Changes that never meet, and whose sizes are not the same, are findings of their own.
     """
-    a = case.diff.a
-    shaped = {x: y for x, y, fields in case.open_changes() if "shape" in fields}
-    origins = [x for x in shaped if not any(o in shaped for o in a.operands[x])]
-    inputs = [x for x in origins if a.opcodes[x] == "parameter"]
-    indexed = [x for x in origins if a.opcodes[x] in INDEX_OPCODES]
-    for kind, starts in (("input-shape", inputs), ("python-index", indexed), ("size", origins)):
-        pairs = _dimension_pairs(case, [(x, shaped[x]) for x in starts])
-        if pairs:
-            return [_finding(case, kind, starts, shaped, pairs)]
-    return []
-
-
-def _finding(
-    case: Case,
-    kind: str,
-    starts: list[int],
-    shaped: dict[int, int],
-    pairs: set[tuple[int, int, int]],
-) -> Finding:
     a, b = case.diff.a, case.diff.b
-    claimed = {x: y for x, y in shaped.items() if _explained(a.shapes[x], b.shapes[y], pairs)}
-    claimed.update({x: shaped[x] for x in starts})
-    claimed |= _sizes_in_constants(case, pairs)
-    claimed |= _sizes_in_attributes(case)
-    changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in sorted(pairs))
-    lines = where(b, [shaped[x] for x in starts])
-    spread = len(claimed) - len(starts)
-    new = join(shape_of(b, shaped[x]) for x in starts)
+    shaped = {
+        x: y
+        for x, y, fields in case.open_changes()
+        if "shape" in fields and "opcode" not in fields and same_structure(a.shapes[x], b.shapes[y])
+    }
+    shaped |= _pairs_without_sizes(case, shaped)
+    found: list[Origins] = []
+    for spread in spreads(case, shaped):
+        if any(_may_start(case, x) for x, _ in spread.origins):
+            found += _origins(case, spread)
+    return [_finding(case, origins) for origins in _joined(found)]
+
+
+def _may_start(case: Case, x: int) -> bool:
+    """Whether a size can come from here: a called computation is given its parameters."""
+    a = case.diff.a
+    return a.opcodes[x] != "parameter" or x in a.entry_computation.parameters
+
+
+def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]:
+    """Unpaired instructions that stand in the same place and differ in their sizes alone."""
+    a, b = case.diff.a, case.diff.b
+    loose_a = set(case.diff.removed) - case.claimed_a
+    loose_b = set(case.diff.added) - case.claimed_b
+    if not (known and loose_a and loose_b):
+        return {}
+    to_b = match_modules(a, b, Level.SHAPES).to_b
+    return {
+        x: to_b[x]
+        for x in sorted(loose_a)
+        if to_b[x] in loose_b
+        and a.opcodes[x] == b.opcodes[to_b[x]]
+        and changed_sizes(a.shapes[x], b.shapes[to_b[x]])
+    }
+
+
+def _origins(case: Case, spread: Spread) -> list[Origins]:
+    """One spread by its origins: those of the first kind, then those that do not follow them."""
+    starts = {x: y for x, y in spread.origins if _may_start(case, x)}
+    kinds = {x: _kind(case, x) for x in starts}
+    kind = min(kinds.values(), key=KINDS.index)
+    first = {x: y for x, y in starts.items() if kinds[x] == kind}
+    sizes = _sizes(case, first)
+    others = {
+        x: y
+        for x, y in spread.pairs.items()
+        if x not in first and _is_own_origin(case, x, y, sizes, is_start=x in starts)
+    }
+    if not others:
+        return [Origins(kind, first, spread.pairs, sizes)]
+    other_sizes = _sizes(case, others)
+    a, b = case.diff.a, case.diff.b
+    unlike = {
+        x: y
+        for x, y in spread.pairs.items()
+        if not explained(a.shapes[x], b.shapes[y], sizes)
+        and explained(a.shapes[x], b.shapes[y], sizes | other_sizes)
+    }
+    theirs = unlike | others
+    other_kind = min((_kind(case, x) for x in others), key=KINDS.index)
+    return [
+        Origins(kind, first, {x: y for x, y in spread.pairs.items() if x not in theirs}, sizes),
+        Origins(other_kind, others, theirs, other_sizes),
+    ]
+
+
+def _is_own_origin(case: Case, x: int, y: int, sizes: Sizes, *, is_start: bool) -> bool:
+    """Whether a size is made here that does not follow from those above."""
+    a, b = case.diff.a, case.diff.b
+    if explained(a.shapes[x], b.shapes[y], sizes) or follows_operand(case, x, y):
+        return False
+    return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(_sizes(case, {x: y})))
+
+
+def _kind(case: Case, x: int) -> str:
+    a = case.diff.a
+    if x in a.entry_computation.parameters:
+        return "input-shape"
+    return "python-index" if a.opcodes[x] in INDEX_OPCODES else "python-size"
+
+
+def _sizes(case: Case, pairs: Mapping[int, int]) -> Sizes:
+    a, b = case.diff.a, case.diff.b
+    return frozenset(
+        (old, new)
+        for x, y in pairs.items()
+        for _, old, new in changed_sizes(a.shapes[x], b.shapes[y])
+    )
+
+
+def _joined(found: Iterable[Origins]) -> list[Origins]:
+    """Origins of which one's sizes are among the other's are one cause that cites them all."""
+    joined: list[Origins] = []
+    for origins in sorted(found, key=lambda o: (KINDS.index(o.kind), -len(o.sizes))):
+        home = next((k for k, o in enumerate(joined) if origins.sizes <= o.sizes), None)
+        if home is None:
+            joined.append(origins)
+            continue
+        other = joined[home]
+        starts = {**other.starts, **origins.starts} if other.kind == origins.kind else other.starts
+        members = {**other.members, **origins.members}
+        joined[home] = Origins(other.kind, starts, members, other.sizes)
+    return joined
+
+
+def _finding(case: Case, origins: Origins) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    starts = sorted(origins.starts)
+    claimed = {**origins.members, **_followers(case, origins)}
+    dimensions = sorted(
+        {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
+    )
+    changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
+    changed = f" ({changed})" if changed else ""
+    lines = where(b, origins.starts.values())
+    lines = lines or where(b, [u for y in origins.starts.values() for u in b.users[y]])
+    new = join(shape_of(b, origins.starts[x]) for x in starts)
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
         for x, y in claimed.items():
-            draft_a.shapes[x] = draft_b.shapes[y]
-            draft_a.attributes[x] = draft_b.attributes[y]
+            draft_a.shapes[x] = with_dimensions(draft_a.shapes[x], draft_b.shapes[y])
+            draft_a.attributes[x] = with_sizes(draft_a.attributes[x], draft_b.attributes[y])
             if y in draft_b.payloads and draft_a.opcodes[x] == "constant":
                 draft_a.payloads[x] = draft_b.payloads[y]
 
-    if kind == "input-shape":
+    if origins.kind == "input-shape":
         names = join(parameter_name(a, case.context_a, x) for x in starts)
-        title = f"an input has another shape: {names} became {new} ({changed}){at(lines)}"
+        title = f"an input has another shape: {names} became {new}{changed}{at(lines)}"
         fix = INPUT_FIX
     else:
         names = join(f"{a.opcodes[x]} {shape_of(a, x)}" for x in starts)
-        what = "index" if kind == "python-index" else "size"
-        title = f"a Python {what} is baked into the graph: {names} became {new} ({changed})"
+        what = "index" if origins.kind == "python-index" else "size"
+        title = f"a Python {what} is baked into the graph: {names} became {new}{changed}"
         title += at(lines)
-        fix = INDEX_FIX if kind == "python-index" else SIZE_FIX
+        fix = INDEX_FIX if origins.kind == "python-index" else SIZE_FIX
     others = sorted(set(claimed) - set(starts))
     return Finding(
-        kind="python-size" if kind == "size" else kind,
+        kind=origins.kind,
         title=title,
         evidence=(
             Evidence(
-                f"origin: {names}; {changed}",
+                f"origin: {names} became {new}{changed}",
                 tuple(starts),
-                tuple(shaped[x] for x in starts),
+                tuple(origins.starts[x] for x in starts),
                 lines,
             ),
             Evidence(
-                f"from there it spreads to {count(spread, 'more instruction')}",
+                f"from there it spreads to {count(len(others), 'more instruction')}",
                 tuple(others)[:50],
                 tuple(claimed[x] for x in others)[:50],
             ),
@@ -107,64 +224,19 @@ def _finding(
     )
 
 
-def _dimension_pairs(case: Case, origins: list[tuple[int, int]]) -> set[tuple[int, int, int]]:
-    found = set()
-    for x, y in origins:
-        old = read_shape(case.diff.a.shapes[x]).dimensions
-        new = read_shape(case.diff.b.shapes[y]).dimensions
-        if len(old) == len(new):
-            found |= {(k, d, e) for k, (d, e) in enumerate(zip(old, new, strict=True)) if d != e}
-    return found
-
-
-def _explained(text_a: str, text_b: str, pairs: set[tuple[int, int, int]]) -> bool:
-    """Whether every dimension that differs is scaled as an origin's dimension is."""
-    first, second = read_shape(text_a), read_shape(text_b)
-    if first.parts or second.parts:
-        return len(first.parts) == len(second.parts)
-    old, new = first.dimensions, second.dimensions
-    if len(old) != len(new):
-        return False
-    return all(
-        d == e or any(d * q == e * p or d - p == e - q for _, p, q in pairs)
-        for d, e in zip(old, new, strict=True)
-    )
-
-
-def _sizes_in_constants(case: Case, pairs: set[tuple[int, int, int]]) -> dict[int, int]:
-    """Constants that hold an element count or its inverse (a mean) and scale with the input."""
+def _followers(case: Case, origins: Origins) -> dict[int, int]:
+    """Numbers that count elements, and attributes that state sizes of what changed."""
     a, b = case.diff.a, case.diff.b
     found = {}
     for x, y, fields in case.open_changes():
         if fields == ("payload",) and a.opcodes[x] == "constant":
-            old, new = _number(a.payloads[x]), _number(b.payloads[y])
-            if (
-                old
-                and new
-                and any(_close(old * q, new * p) or _close(old * p, new * q) for _, p, q in pairs)
-            ):
-                found[x] = y
+            follows = counts_elements(a.payloads[x], b.payloads[y], origins.sizes)
+        else:
+            follows = (
+                fields == ("attributes",)
+                and any(o in origins.members for o in a.operands[x])
+                and size_keys_differ_only(a.attributes[x], b.attributes[y])
+            )
+        if follows:
+            found[x] = y
     return found
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _close(x: float, y: float) -> bool:
-    return abs(x - y) <= 1e-5 * max(abs(x), abs(y))
-
-
-def _sizes_in_attributes(case: Case) -> dict[int, int]:
-    """Instructions whose attributes alone differ and that take or give a tensor of other shape."""
-    a = case.diff.a
-    changes = case.open_changes()
-    shaped = {x for x, _, fields in changes if "shape" in fields}
-    return {
-        x: y
-        for x, y, fields in changes
-        if fields == ("attributes",) and any(o in shaped for o in a.operands[x])
-    }

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(r"([A-Za-z_][\w.\-]*+)\s*+=")
 _BARE = re.compile(r"[^\s,{}()\[\]\"'/<]++")
-_MESH = re.compile(r"@?[\w.\-]*+(?:<[^<>{}\"\n]*+>|\[[^\[\]\n]*+\])[ \t]*+(?=\{)")
+_MESH = re.compile(
+    r"@?[\w.\-]*+(?:<[^<>{}\"\n]*+>|\[[^\[\]\n]*+\])"
+    r"(?:, device_ids=\((?:[^()\n]|\([^()\n]*+\))*+\))?+[ \t]*+(?=\{)"
+)
+"""A mesh before its axes, as in ``mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'}``."""
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _NAMES = re.compile(
     r"%?+[A-Za-z_0-9][\w.\-]*+|\{(?:[\s,%\w.\-]++|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+\}"
