@@ -32,5 +32,4 @@ def command(run: str, *, full: bool, as_json: bool) -> None:
         screen = console()
         print_run(screen, explained, full=full)
         print_next(screen, explained)
-    problem = explained.unseen or any(not group.expected for group in explained.groups)
-    sys.exit(1 if problem else 0)
+    sys.exit(1 if explained.has_problem else 0)

@@ -170,40 +170,6 @@ def test_ranks_option(run_program, tmp_path):
     assert not list((tmp_path / "xlagraph-run").glob("records-*"))
 
 
-STABLE = """
-import pytest, torch, torch_xla
-
-def steps(history):
-    model = torch.nn.Linear(4, 4).to("xla")
-    for _ in range(5):
-        loss = model(torch.ones(2, 4).to("xla")).sum()
-        if history is not None:
-            history.append(loss * 1.5)
-            total = sum(history)
-        torch_xla.sync()
-
-@pytest.mark.xlagraph(max_graphs=1)
-def test_stable():
-    steps(None)
-
-@pytest.mark.xlagraph(max_graphs=1, after_step=2)
-def test_leak():
-    steps([])
-"""
-
-
-def test_pytest_marker(run_program, tmp_path):
-    (tmp_path / "test_training.py").write_text(STABLE)
-    done = run_program(
-        "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))",
-        "test_training.py",
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 1 passed" in done.stdout
-    assert "graphs ran after step 2, 1 allowed" in done.stdout
-
-
 def test_a_url_is_written_through_a_spool(run_program, tmp_path):
     url = f"file://{tmp_path}/remote/run"
     done = run_program(LOOP, "sys.exit(0)", XLAGRAPH="1", XLAGRAPH_DIR=url, TMPDIR=str(tmp_path))

@@ -15,6 +15,7 @@ from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.hub import Hub
 from xlagraph.capture.options import DEFAULT_ARM_STEPS, Numbers, Options, parse_bytes
 from xlagraph.capture.session import Session
+from xlagraph.run.records import EARLIER_COMPILES
 
 _LATE = (
     "capture began after torch_xla's runtime, so XLA's dump could not be switched on: graphs "
@@ -55,17 +56,24 @@ def capture(
         summary=summary,
     )
     session = Session(options, choose_folder(options))
-    hub, is_late = _hub(options)
+    hub, is_late = _the_hub(options)
     process.add_sink(hub, session)
     if is_late:
         session.on_note("late", _LATE)
+    if earlier := hub.counters.compiles():
+        session.on_note(EARLIER_COMPILES, f"{earlier} in this process, before the capture began")
     try:
         yield session
     finally:
         process.remove_sink(hub, session)
 
 
-def _hub(options: Options) -> tuple[Hub, bool]:
+def prepare() -> None:
+    """Put the hooks in now, so that a capture begun after the first use of a device has all."""
+    _the_hub(Options())
+
+
+def _the_hub(options: Options) -> tuple[Hub, bool]:
     """The process's hub, and whether it came too late for XLA's dump."""
     hub = process.the_hub()
     if hub is None:

@@ -91,8 +91,7 @@ class Hub:
         self._spent_noted = False
         self._may_be_steady = False
         self._threads: set[int] = set()
-        self._compiles_seen = self.counters.compiles()
-        self._hits_seen = self.counters.hits()
+        self._compiles_seen = self._hits_seen = 0
 
     def install(self) -> None:
         """Patch ``_XLAC``'s ways into a sync."""
@@ -115,7 +114,10 @@ class Hub:
 
     def begin(self) -> None:
         """A sink joins: arm, and forget what happened while nobody listened."""
-        self._compiles_seen, self._hits_seen = self.counters.compiles(), self.counters.hits()
+        compiles, self._hits_seen = self.counters.compiles(), self.counters.hits()
+        if compiles != self._compiles_seen:
+            self._running.knows_all = False
+        self._compiles_seen = compiles
         self.arm()
 
     def settle(self) -> None:
@@ -271,6 +273,9 @@ class Hub:
                 compile_seconds = self.evidence.compile_seconds()
                 compiled = self.guard.run("dump", self.evidence.take, call.pending) or ()
         if not self.sinks:
+            if new > 0:  # a later hit may run it
+                digests = tuple(one.digest for one in compiled)
+                self._running.of((0, ""), digests, "compile", self.counters)
             return None
         outcome = "compile" if new > 0 else "hit" if found > 0 else "empty"
         if call.shared and new + found > 1:

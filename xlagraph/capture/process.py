@@ -64,6 +64,7 @@ def ensure_hub(dump: Dump | None, options: Options) -> Hub:
         when_imported(fsdp.MODULE, hub.buckets.install)
         when_imported(_DYNAMO_RULES, _skip_in_dynamo)
         os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(close_all)
     hub.evidence.live.with_holders |= options.holders
     return hub
 

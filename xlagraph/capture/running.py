@@ -24,12 +24,14 @@ class _Habit:
 class RunningGraphs:
     """The graphs compiled so far, by size, and the habits of each place that syncs.
 
-    A hit's graph is concluded when exactly one known graph has its size. Between two reads
-    of the size, equal place and equal count of tensors made since the last sync stand for
-    equal size.
+    A hit's graph is concluded when exactly one known graph has its size, and none was compiled
+    while nobody listened. Between two reads of the size, equal place and equal count of
+    tensors made since the last sync stand for equal size.
     """
 
     def __init__(self) -> None:
+        self.knows_all = True
+        """No graph was compiled that is not known here."""
         self._by_size: dict[int, set[tuple[str, ...]]] = {}
         self._habits: dict[tuple[Place, int], _Habit] = {}
         self.made = 0
@@ -58,7 +60,7 @@ class RunningGraphs:
             self._habits = {one: held for one, held in self._habits.items() if held.size != size}
             return compiled, (size,)
         known = self._by_size.get(size, set())
-        digests = next(iter(known)) if len(known) == 1 else ()
+        digests = next(iter(known)) if len(known) == 1 and self.knows_all else ()
         self._habits[key] = _Habit(digests, size)
         return digests, (size,)
 

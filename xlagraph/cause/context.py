@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def context_of(process: Process, graph: GraphRecord) -> Context:
     """The context of a graph: of the sync that compiled it, in its process."""
-    sync = next((s for s in process.syncs if s.index == graph.sync), None)
+    sync = process.sync_at(graph.sync)
     if sync is None:
         return Context(key=dict(graph.key))
     return Context(

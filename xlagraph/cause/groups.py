@@ -28,16 +28,25 @@ GROWTH_FIX = (
     "(fetched after the sync) or detached tensors on the host instead, or update one running "
     "tensor in place."
 )
+LATE_FIRST = (
+    "first graphs since the capture began: the process had compiled before, so they may be "
+    "warm-up, or a problem that began earlier"
+)
 
 
-def group_nodes(nodes: Sequence[GraphNode]) -> tuple[CauseGroup, ...]:
-    """One group for each reason: kind and source line of a module's main cause."""
+def group_nodes(nodes: Sequence[GraphNode], *, began_late: bool) -> tuple[CauseGroup, ...]:
+    """One group for each reason: kind and source line of a module's main cause.
+
+    `began_late`: the process had compiled before the capture began.
+    """
     grown = _growing(nodes)
     grouped: dict[tuple[str, str], list[GraphNode]] = {}
     for node in nodes:
         reason = ("growing-graph", grown[node.digest]) if node.digest in grown else _reason(node)
         grouped.setdefault(reason, []).append(node)
     groups = [_group(kind, members) for (kind, _), members in grouped.items()]
+    if began_late:
+        groups = [replace(g, title=LATE_FIRST) if g.kind == "first-graph" else g for g in groups]
     return tuple(sorted(groups, key=lambda g: (g.expected, -g.seconds, g.title)))
 
 
@@ -69,7 +78,9 @@ def _growing(nodes: Sequence[GraphNode]) -> dict[str, str]:
 def _reason(node: GraphNode) -> tuple[str, str]:
     explanation = node.explanation
     if explanation is None:
-        return ("first-graph", "") if node.warm_up else ("early-execution", node.call_site)
+        if node.warm_up:
+            return ("first-graph", "")
+        return ("early-execution" if node.sync_kind == "value" else "unlike-graph", node.call_site)
     if not explanation.causes:
         if node.warm_up and not explanation.diff.same:
             return ("first-graph", "")
@@ -95,8 +106,12 @@ def _group(kind: str, members: list[GraphNode]) -> CauseGroup:
     elif explanation:
         title = explanation.verdict.rstrip(".")
     else:
-        lines = (main.call_site,) if main.call_site else ()
-        title = f"a value was read{at(lines)}: a graph of its own runs there, unlike those before"
+        place = at((main.call_site,) if main.call_site else ())
+        title = (
+            f"a value was read{place}: a graph of its own runs there, unlike those before"
+            if kind == "early-execution"
+            else f"where others had run{place}, a graph ran that is like none captured before it"
+        )
     return CauseGroup(
         kind=kind,
         title=title,

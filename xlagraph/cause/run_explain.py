@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.context import context_of
 from xlagraph.cause.explain import explain_modules
-from xlagraph.cause.finding import count, sentence
 from xlagraph.cause.groups import group_nodes
+from xlagraph.cause.history import Cost, history_of, training_steps
 from xlagraph.cause.nearest import container, nearest, sketch
 from xlagraph.cause.places import own_frame
 from xlagraph.cause.run_model import GraphNode, RunExplanation
+from xlagraph.cause.run_verdict import run_verdict, stable_after
 from xlagraph.cause.sides import named_sides
 from xlagraph.hlo import read_module
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Sequence
 
+    from xlagraph.cause.history import History
     from xlagraph.cause.model import Context, Explanation
-    from xlagraph.cause.run_model import CauseGroup
     from xlagraph.graph import Module
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
@@ -48,18 +49,18 @@ def explain_run(run: Run) -> RunExplanation:
         RunError: a stored module is damaged.
     """
     graphs = _graphs(run)
-    first_step = _first_training_step(run)
+    history = history_of(run)
     nodes: list[GraphNode] = []
     for k, graph in enumerate(graphs):
-        nodes.append(_node(run, graph, graphs[:k], nodes, first_step))
+        nodes.append(_node(graph, graphs[:k], nodes, history))
     steps = max((s.step for p in run.processes for s in p.syncs), default=-1) + 1
     syncs = [s for p in run.processes for s in p.syncs]
-    groups = group_nodes(nodes)
-    stable = _stable_after(syncs, first_step)
+    groups = group_nodes(nodes, began_late=history.began_late)
+    stable = stable_after(syncs, history.first_step)
     unseen = _unseen(syncs, nodes)
     return RunExplanation(
         run=run,
-        verdict=_whole_verdict(run, groups, stable, unseen),
+        verdict=run_verdict(run, groups, stable, unseen, began_late=history.began_late),
         unseen=unseen,
         graphs=tuple(nodes),
         groups=groups,
@@ -88,7 +89,7 @@ def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
 def _graphs(run: Run) -> list[_Graph]:
     graphs = []
     for letter, record, process in graph_order(run):
-        sync = next((s for s in process.syncs if s.index == record.sync), None)
+        sync = process.sync_at(record.sync)
         module = read_module(run.graph_text(record.digest), f"{run.path}:{letter}")
         context = context_of(process, record)
         graphs.append(_Graph(record, process, sync, module, sketch(module), context))
@@ -96,24 +97,15 @@ def _graphs(run: Run) -> list[_Graph]:
 
 
 def _time_of(record: GraphRecord, process: Process) -> float:
-    return next((s.time for s in process.syncs if s.index == record.sync), 0.0)
-
-
-def _first_training_step(run: Run) -> int:
-    """The first step of the training loop: of the call site that the last step has."""
-    firsts = []
-    for process in run.processes:
-        steps = [s for s in process.syncs if s.kind == "step" and s.outcome != "empty"]
-        if steps:
-            firsts.append(min(s.step for s in steps if s.call_site == steps[-1].call_site))
-    return min(firsts, default=0)
+    sync = process.sync_at(record.sync)
+    return sync.time if sync else 0.0
 
 
 def _node(
-    run: Run, graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode], first_step: int
+    graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode], history: History
 ) -> GraphNode:
-    compiles, hits, seconds = _cost(run, graph.record.digest)
-    number, why = _compared_with(run, graph, earlier)
+    cost = history.costs.get(graph.record.digest, Cost())
+    number, why = _compared_with(graph, earlier, history)
     explanation: Explanation | None = None
     digest = ""
     if number is not None:
@@ -132,23 +124,26 @@ def _node(
         rank=graph.process.record.rank,
         step=step,
         call_site=site,
-        compile_seconds=seconds,
-        compiles=compiles,
-        hits=hits,
+        sync_kind=graph.sync.kind if graph.sync else "",
+        compile_seconds=cost.seconds,
+        compiles=cost.compiles,
+        hits=cost.hits,
         instructions=len(graph.module),
         nearest=digest,
         why_nearest=why,
         explanation=explanation,
         warm_up=_is_warm_up(
-            graph, explanation, nodes[number] if number is not None else None, first_step
+            graph, explanation, nodes[number] if number is not None else None, history
         ),
     )
 
 
-def _compared_with(run: Run, graph: _Graph, earlier: list[_Graph]) -> tuple[int | None, str]:
+def _compared_with(
+    graph: _Graph, earlier: list[_Graph], history: History
+) -> tuple[int | None, str]:
     """Which earlier graph a new one is explained by, and why that one."""
     for number, other in enumerate(earlier):
-        if _ran_in_step(run, other, graph):
+        if _ran_in_step(other, graph, history):
             return number, f"rank {other.process.record.rank} ran it in the same step"
     found = nearest(graph.sketch, [g.sketch for g in earlier])
     if found and found[1] >= UNLIKE:
@@ -160,50 +155,44 @@ def _compared_with(run: Run, graph: _Graph, earlier: list[_Graph]) -> tuple[int 
     return None, ""
 
 
-def _ran_in_step(run: Run, other: _Graph, graph: _Graph) -> bool:
+def _ran_in_step(other: _Graph, graph: _Graph, history: History) -> bool:
     """Whether another rank ran `other` in the step in which this one ran `graph` first."""
     rank, sync = graph.process.record.rank, graph.sync
     if sync is None or sync.kind != "step" or other.process.record.rank >= rank:
         return False
-    return any(
-        s.step == sync.step and s.kind == "step" and other.record.digest in s.graphs
-        for p in run.processes
-        if p.record.rank == other.process.record.rank
-        for s in p.syncs
-    )
+    ran = history.ranks.get((sync.step, other.record.digest), frozenset())
+    return other.process.record.rank in ran
 
 
 def _is_warm_up(
-    graph: _Graph, explanation: Explanation | None, other: GraphNode | None, first_step: int
+    graph: _Graph, explanation: Explanation | None, other: GraphNode | None, history: History
 ) -> bool:
     """The first modules of a program, and the state that the first optimizer step brings.
 
-    State that comes later than in the step after is no warm-up. Nor
-    are graphs in which the ranks differ, or that a value read makes in later steps.
+    State that comes later than in the step after is no warm-up. Nor are graphs in which the
+    ranks differ, or that a value read makes in later steps.
     """
     step = graph.sync.step if graph.sync else 0
     if explanation is None or other is None:
-        return step <= first_step or not (graph.sync and graph.sync.kind == "value")
+        return step <= history.first_step or _begins_something(graph, history)
     if other.rank != graph.process.record.rank and not explanation.diff.same:
         return False
-    if step <= first_step:
+    if step <= history.first_step:
         return True
     expected = bool(explanation.causes) and all(c.expected for c in explanation.causes)
     return expected and other.warm_up and step <= other.step + 1
 
 
-def _cost(run: Run, digest: str) -> tuple[int, int, float]:
-    compiles = hits = 0
-    seconds = 0.0
-    for process in run.processes:
-        for sync in process.syncs:
-            if digest in sync.graphs:
-                if sync.outcome == "compile":
-                    compiles += 1
-                    seconds += sync.compile_seconds
-                else:
-                    hits += 1
-    return compiles, hits, seconds
+def _begins_something(graph: _Graph, history: History) -> bool:
+    """Whether a graph unlike all before it is the first, or one step behind it, at its place.
+
+    Where a known graph ran before, or one from before the capture, it begins nothing.
+    """
+    sync = graph.sync
+    if sync is None or sync.kind == "value":
+        return sync is None
+    first = history.first_at_its_place(graph.process, sync)
+    return sync.index == first.index or (first.outcome == "compile" and sync.step == first.step + 1)
 
 
 def _letter(number: int) -> str:
@@ -215,29 +204,20 @@ def _letter(number: int) -> str:
     return letters
 
 
-def _stable_after(syncs: list[SyncRecord], first_step: int) -> int | None:
-    """The last training step that compiled, counted from 0 in the training loop."""
-    last = max((s.step for s in syncs), default=0)
-    compiled = max((s.step for s in syncs if s.outcome == "compile"), default=first_step - 1)
-    return None if compiled >= last else max(compiled - first_step, 0)
-
-
 def _alternating(run: Run, nodes: list[GraphNode]) -> tuple[str, ...]:
     """Letters of the graphs to which the training steps return again and again.
 
     Steps are told apart by fingerprint, for a hit does not always say which graph it ran.
     """
     letters = {node.digest: node.letter for node in nodes}
-    for process in run.processes:
-        steps = [s for s in process.syncs if s.kind == "step" and s.outcome != "empty"]
-        steps = [s for s in steps if s.call_site == steps[-1].call_site]
-        prints = [s.fingerprint for s in steps]
-        returns = [
-            now
-            for k, (before, now) in enumerate(pairwise(prints), 1)
-            if now != before and now in prints[: k - 1]
-        ]
-        turning = set(returns) | {prints[-1]} if prints else set()
+    for steps in (steps for process in run.processes for steps in training_steps(process)):
+        returns: list[tuple[int, ...]] = []
+        seen: set[tuple[int, ...]] = set()
+        for before, now in pairwise(sync.fingerprint for sync in steps):
+            seen.add(before)
+            if now != before and now in seen:
+                returns.append(now)
+        turning = {*returns, steps[-1].fingerprint}
         latest = {
             sync.fingerprint: letters[digest]
             for sync in steps
@@ -255,41 +235,3 @@ def _unseen(syncs: Sequence[SyncRecord], nodes: Sequence[GraphNode]) -> int:
     """Compiles whose module is not stored."""
     known = {node.digest for node in nodes}
     return sum(1 for s in syncs if s.outcome == "compile" and not known.intersection(s.graphs))
-
-
-def _whole_verdict(
-    run: Run, groups: tuple[CauseGroup, ...], stable: int | None, unseen: int
-) -> str:
-    """The verdict, and what it could not take into account."""
-    unread = sum(process.unread_lines for process in run.processes)
-    parts = [f"{count(unseen, 'compile')} without a stored graph"] if unseen else []
-    parts += [f"{count(unread, 'record')} that cannot be read"] if unread else []
-    if not parts:
-        return _verdict(groups, stable)
-    missing = f"Not explained: {' and '.join(parts)}."
-    if unseen and all(group.expected for group in groups):
-        return missing
-    return f"{_verdict(groups, stable)} {missing}"
-
-
-def _verdict(groups: tuple[CauseGroup, ...], stable: int | None) -> str:
-    problems = [g for g in groups if not g.expected]
-    warm_up = [g for g in groups if g.expected]
-    spent = sum(g.seconds for g in warm_up)
-    if not problems:
-        compiles = sum(g.compiles for g in warm_up)
-        if stable is None:
-            return (
-                f"No problem found: {count(compiles, 'compile')} ({spent:.1f} s), all of them "
-                "warm-up; the run ended before it could be seen to be stable."
-            )
-        return (
-            f"Stable after warm-up: {count(compiles, 'compile')} ({spent:.1f} s) up to training "
-            f"step {stable}, none in the steps after it."
-        )
-    first = problems[0]
-    compiles = sum(g.compiles for g in problems)
-    seconds = sum(g.seconds for g in problems)
-    reasons = "one cause" if len(problems) == 1 else f"{len(problems)} causes, the costliest first"
-    lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {reasons}"
-    return f"{lead}: {sentence(first.title)}."

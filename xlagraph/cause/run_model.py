@@ -22,6 +22,8 @@ class GraphNode:
     """Training step of the sync that compiled it first."""
     call_site: str
     """``file:line`` of that sync, or ``""``."""
+    sync_kind: str
+    """``step``, ``value``, ...: what kind of sync that was."""
     compile_seconds: float
     """All compiles of this module, over all processes."""
     compiles: int
@@ -69,3 +71,8 @@ class RunExplanation:
     """The training step after which nothing compiled any more; None if the last step did."""
     alternating: tuple[str, ...]
     """Letters of graphs that take turns although each is compiled only once."""
+
+    @property
+    def has_problem(self) -> bool:
+        """Something compiled that is not warm-up, or that cannot be looked at."""
+        return bool(self.unseen) or any(not group.expected for group in self.groups)

@@ -6,7 +6,9 @@ error. So is a line of an unknown type. Only a folder without any record file is
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +29,7 @@ from xlagraph.run.remote import fetch, is_url
 from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS
 
 RecordType = TypeVar("RecordType", bound=Record)
+_INDEX = attrgetter("index")
 
 
 class RunError(XlagraphError):
@@ -40,11 +43,18 @@ class Process:
     file: str
     record: ProcessRecord
     syncs: tuple[SyncRecord, ...]
+    """By index, which rises."""
     graphs: tuple[GraphRecord, ...]
     flushes: tuple[FlushRecord, ...]
     notes: tuple[NoteRecord, ...]
     unread_lines: int
     """Lines that could not be read: a half-written tail, damage."""
+
+    def sync_at(self, index: int) -> SyncRecord | None:
+        """The sync with this index, unless it was not recorded; logarithmic in syncs."""
+        place = bisect_left(self.syncs, index, key=_INDEX)
+        found = self.syncs[place] if place < len(self.syncs) else None
+        return found if found is not None and found.index == index else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,4 +164,7 @@ class NoteRecord:
     detail: str
 
 
+EARLIER_COMPILES = "earlier compiles"
+"""What the note is called that says: the process compiled before the capture began."""
+
 Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -31,23 +30,26 @@ def assert_stable(max_graphs: int = 1, after_step: int = 2) -> Iterator[None]:
     folder = Path(tempfile.mkdtemp(prefix="xlagraph-"))
     watch = StableWatch(max_graphs, after_step)
     try:
-        with capture(folder / "run") as session:
+        with capture(folder / "run"):
             hub = process.the_hub()
             assert hub is not None
-            session.options = replace(session.options, arm_steps=after_step + max_graphs)
             process.add_sink(hub, watch)
             try:
                 yield
             finally:
                 process.remove_sink(hub, watch)
         if watch.failed:
-            raise UnstableError(watch.message(_explain(folder / "run")))
+            text, is_warm_up = _explain(folder / "run")
+            raise UnstableError(watch.message(text, is_warm_up=is_warm_up))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _explain(folder: Path) -> str:
-    """The run's explanation as text; a failure to explain is itself said."""
+def _explain(folder: Path) -> tuple[str, bool]:
+    """The run's explanation as text, and whether all of it is warm-up.
+
+    A failure to explain is itself said.
+    """
     text = StringIO()
     try:
         # Not before: a program that stays stable never loads the analysis.
@@ -56,7 +58,9 @@ def _explain(folder: Path) -> str:
         from xlagraph.cause.run_explain import explain_run
         from xlagraph.terminal.run import print_run
 
-        print_run(Console(file=text, width=100, markup=False), explain_run(read_run(folder)))
+        explained = explain_run(read_run(folder))
+        print_run(Console(file=text, width=100, markup=False), explained)
     except Exception as error:  # noqa: BLE001 - the assertion must be told even so
         say(f"the cause could not be explained: {type(error).__name__}: {error}")
-    return text.getvalue()
+        return text.getvalue(), False
+    return text.getvalue(), not explained.has_problem

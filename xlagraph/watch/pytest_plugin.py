@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -15,6 +16,17 @@ _HELP = (
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line("markers", _HELP)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Put capture's hooks in before a test without the marker uses a device."""
+    if session.config.option.collectonly:
+        return
+    if any(item.get_closest_marker("xlagraph") for item in session.items):
+        from xlagraph.capture.context import prepare
+
+        with suppress(ImportError):  # a marked test may skip itself where torch_xla is missing
+            prepare()
 
 
 @pytest.hookimpl(wrapper=True)

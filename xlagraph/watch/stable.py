@@ -20,7 +20,10 @@ class StableWatch:
     after_step: int
     steps: int = 0
     graphs: set[str] = field(default_factory=set)
-    unknown_hits: int = 0
+    sizes: set[tuple[int, ...]] = field(default_factory=set)
+    """Fingerprints of the graphs that are known."""
+    unknown: set[tuple[int, ...]] = field(default_factory=set)
+    """Fingerprints of hits that ran a graph which cannot be named, but is none of those."""
     late: list[tuple[int, str, float]] = field(default_factory=list)
     """Step, call site and seconds of each compile after warm-up."""
     name: str = "assert_stable"
@@ -32,7 +35,7 @@ class StableWatch:
     @property
     def count(self) -> int:
         """Distinct graphs that ran after warm-up, as far as they can be told apart."""
-        return len(self.graphs) + (1 if self.unknown_hits and not self.graphs else 0)
+        return len(self.graphs) + len(self.unknown)
 
     @property
     def failed(self) -> bool:
@@ -48,11 +51,15 @@ class StableWatch:
         if self.steps >= self.after_step:
             if event.outcome == "compile":
                 self.graphs.update(event.graphs or (f"unread {len(self.late)}",))
+                self.sizes.add(event.fingerprint)
                 site = str(event.call_site[0]) if event.call_site else "an unknown place"
                 self.late.append((self.steps, site, event.compile_seconds))
             elif event.outcome == "hit" and event.ends_step:
                 self.graphs.update(event.graphs)
-                self.unknown_hits += not event.graphs
+                if event.graphs:
+                    self.sizes.add(event.fingerprint)
+                elif event.fingerprint not in self.sizes:
+                    self.unknown.add(event.fingerprint)
         if event.ends_step:
             self.steps += 1
 
@@ -69,23 +76,27 @@ class StableWatch:
     def forget(self) -> None:
         """A forked child counts from nothing."""
         self.steps = 0
-        self.graphs.clear()
-        self.late.clear()
+        for found in (self.graphs, self.sizes, self.unknown, self.late):
+            found.clear()
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def message(self, explanation: str) -> str:
-        """What to tell, with the explanation of the compiles behind it."""
+    def message(self, explanation: str, *, is_warm_up: bool) -> str:
+        """What to tell, with the explanation of the compiles behind it.
+
+        `is_warm_up`: the explanation calls all of them warm-up.
+        """
         seconds = sum(one[2] for one in self.late)
-        head = (
+        compiles = f"{len(self.late)} {'compile' if len(self.late) == 1 else 'compiles'}"
+        lines = [
             f"{self.count} graphs ran after step {self.after_step}, {self.max_graphs} allowed; "
-            f"{len(self.late)} {'compile' if len(self.late) == 1 else 'compiles'} after warm-up "
-            "took "
-            f"{seconds:.1f} s:"
-        )
-        lines = [head]
+            f"{compiles} after that step took {seconds:.1f} s"
+            + (":" if self.late else ": the steps change between graphs compiled before it.")
+        ]
         lines += [f"  step {step}, {site}: {took:.2f} s" for step, site, took in self.late[:5]]
-        if len(self.late) > len(lines) - 1:
+        if len(self.late) > 5:
             lines.append(f"  and {len(self.late) - 5} more")
+        if is_warm_up and self.late:
+            lines.append("They look like warm-up: if they are, allow for it with after_step.")
         return "\n".join([*lines, "", explanation.rstrip()]).rstrip()

@@ -1,0 +1,99 @@
+"""What the syncs of a run say about its graphs, gathered in one pass over them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.run.records import EARLIER_COMPILES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xlagraph.run.reader import Process, Run
+    from xlagraph.run.records import Frame, SyncRecord
+
+MAIN = 0.25
+"""A call site is a training step's if its steps hold this part of the work that the one with
+the most work does: one sync after the loop, or setting up layer by layer, is not."""
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one graph cost, over all processes."""
+
+    compiles: int = 0
+    hits: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """Costs of graphs, who ran what when, and where training begins."""
+
+    costs: Mapping[str, Cost]
+    ranks: Mapping[tuple[int, str], frozenset[int]]
+    """The ranks that ran a graph (digest) at the end of a step."""
+    starts: Mapping[tuple[str, str, tuple[Frame, ...]], SyncRecord]
+    """By process (its file), entry and call site: the first sync that ran something."""
+    first_step: int
+    """The first step of the training loop."""
+    began_late: bool
+    """Graphs were compiled before the capture began, and nothing is known of them."""
+
+    def first_at_its_place(self, process: Process, sync: SyncRecord) -> SyncRecord:
+        """The first sync that ran something at the call site of a sync."""
+        return self.starts.get(_place(process, sync), sync)
+
+
+def history_of(run: Run) -> History:
+    """Reads every sync of a run once."""
+    costs: defaultdict[str, Cost] = defaultdict(Cost)
+    ranks: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    starts: dict[tuple[str, str, tuple[Frame, ...]], SyncRecord] = {}
+    for process in run.processes:
+        for sync in process.syncs:
+            if sync.outcome != "empty":
+                starts.setdefault(_place(process, sync), sync)
+            for digest in sync.graphs:
+                _count(costs[digest], sync)
+                if sync.kind == "step":
+                    ranks[sync.step, digest].add(process.record.rank)
+    return History(
+        costs=costs,
+        ranks={key: frozenset(found) for key, found in ranks.items()},
+        starts=starts,
+        first_step=min(
+            (steps[0].step for p in run.processes for steps in training_steps(p)), default=0
+        ),
+        began_late=any(n.what == EARLIER_COMPILES for p in run.processes for n in p.notes),
+    )
+
+
+def training_steps(process: Process) -> list[list[SyncRecord]]:
+    """The syncs that end a step of the training loop, those of each call site together."""
+    sites: dict[tuple[Frame, ...], list[SyncRecord]] = {}
+    for sync in process.syncs:
+        if (sync.kind == "step" or sync.entry == "compile") and sync.outcome != "empty":
+            sites.setdefault(sync.call_site, []).append(sync)
+    work = {site: sum(map(_size, steps)) for site, steps in sites.items()}
+    most = max(work.values(), default=0)
+    return [steps for site, steps in sites.items() if work[site] >= MAIN * most]
+
+
+def _size(sync: SyncRecord) -> int:
+    """The IR nodes of what a sync ran; 1 where they were not counted."""
+    return max(sync.fingerprint, default=1)
+
+
+def _place(process: Process, sync: SyncRecord) -> tuple[str, str, tuple[Frame, ...]]:
+    return process.file, sync.entry, sync.call_site
+
+
+def _count(cost: Cost, sync: SyncRecord) -> None:
+    if sync.outcome == "compile":
+        cost.compiles += 1
+        cost.seconds += sync.compile_seconds
+    else:
+        cost.hits += 1

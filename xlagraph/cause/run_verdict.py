@@ -1,0 +1,81 @@
+"""The sentences that a run's explanation begins with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import count, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.run_model import CauseGroup
+    from xlagraph.run.reader import Run
+    from xlagraph.run.records import SyncRecord
+
+
+def stable_after(syncs: Sequence[SyncRecord], first_step: int) -> int | None:
+    """The last training step that compiled, counted from 0 in the training loop."""
+    last = max((s.step for s in syncs), default=0)
+    compiled = max((s.step for s in syncs if s.outcome == "compile"), default=first_step - 1)
+    return None if compiled >= last else max(compiled - first_step, 0)
+
+
+def run_verdict(
+    run: Run,
+    groups: Sequence[CauseGroup],
+    stable: int | None,
+    unseen: int,
+    *,
+    began_late: bool,
+) -> str:
+    """The verdict, and what it could not take into account.
+
+    Args:
+        run: the run.
+        groups: the reasons, problems first.
+        stable: the training step after which nothing compiled.
+        unseen: compiles whose module is not stored.
+        began_late: the process had compiled before the capture began.
+    """
+    unread = sum(process.unread_lines for process in run.processes)
+    parts = [f"{count(unseen, 'compile')} without a stored graph"] if unseen else []
+    parts += [f"{count(unread, 'record')} that cannot be read"] if unread else []
+    problems = [group for group in groups if not group.expected]
+    warm_up = [group for group in groups if group.expected]
+    said = []
+    if problems:
+        said.append(_problems(problems))
+    elif not unseen:
+        said.append(_none(warm_up, stable, began_late=began_late))
+    if parts:
+        said.append(f"Not explained: {' and '.join(parts)}.")
+    if began_late:
+        said.append(
+            "The process had compiled before the capture began, and nothing is known of that"
+            + (": the first graphs here may be no warm-up." if warm_up else ".")
+        )
+    return " ".join(said)
+
+
+def _none(groups: Sequence[CauseGroup], stable: int | None, *, began_late: bool) -> str:
+    compiles = sum(group.compiles for group in groups)
+    spent = f"{count(compiles, 'compile')} ({sum(group.seconds for group in groups):.1f} s)"
+    if stable is None:
+        warm_up = "" if began_late else ", all of them warm-up"
+        return (
+            f"No problem found: {spent}{warm_up}; the run ended before it could be seen to be "
+            "stable."
+        )
+    if not compiles:
+        return "Stable: nothing compiled."
+    head = "No problem seen" if began_late else "Stable after warm-up"
+    return f"{head}: {spent} up to training step {stable}, none in the steps after it."
+
+
+def _problems(problems: Sequence[CauseGroup]) -> str:
+    compiles = sum(group.compiles for group in problems)
+    seconds = sum(group.seconds for group in problems)
+    reasons = "one cause" if len(problems) == 1 else f"{len(problems)} causes, the costliest first"
+    lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {reasons}"
+    return f"{lead}: {sentence(problems[0].title)}."
