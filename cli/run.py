@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog="The program's exit code is the command's. A .pth file of the xlagraph package "
-    "begins the capture inside the program's own interpreter, and in those that it starts.",
+    epilog="The program's exit code is the command's; 2 if it could not be started. A .pth file "
+    "of the xlagraph package begins the capture inside the program's own interpreter, and in "
+    "those that it starts.",
 )
 @click.option("-o", "--output", default="", help="Run folder or URL (default: a new xlagraph-run).")
 @click.option("--level", type=click.IntRange(1, 2), default=1, show_default=True)
@@ -35,7 +37,9 @@ def command(
     arguments: tuple[str, ...],
 ) -> None:
     """Run the Python program PROGRAM with capture switched on."""
+    from xlagraph.capture.folder import PROGRAM_VARIABLE, ensure_job, is_taken
     from xlagraph.capture.options import options_from
+    from xlagraph.run.remote import is_url
 
     variables = {
         "XLAGRAPH": str(level),
@@ -46,7 +50,11 @@ def command(
         "XLAGRAPH_HOLDERS": "1" if holders else "",
     }
     os.environ.update({name: value for name, value in variables.items() if value})
-    options_from(os.environ)  # a value that cannot be read is told here, not by the program
+    options = options_from(os.environ)  # what cannot be read is told here, not by the program
+    job = ensure_job()
+    if options.path and not is_url(options.path) and is_taken(Path(options.path), job):
+        raise click.UsageError(f"{options.path} holds the run of another job: name a new folder")
+    os.environ[PROGRAM_VARIABLE] = str(os.getpid())  # exec keeps it
     target = ["-m", program] if module else [program]
     # The same process: signals, exit code and terminal are the program's own.
     os.execv(sys.executable, [sys.executable, *target, *arguments])  # noqa: S606

@@ -6,7 +6,9 @@ program imports torch_xla. A failure is one line on standard error, never an exc
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from xlagraph.capture.imports import when_imported
@@ -37,11 +39,26 @@ class _Autostart:
 
 def arm() -> None:
     """Wait for the import of torch_xla."""
-    from xlagraph.capture.folder import ensure_job
+    from xlagraph.capture.folder import PROGRAM_VARIABLE, ensure_job
 
-    ensure_job()
+    job = ensure_job()
+    if os.environ.get(PROGRAM_VARIABLE) == str(os.getpid()):
+        atexit.register(_tell_if_nothing, job)
     autostart = _Autostart()
     when_imported(_TARGET, autostart.after, autostart.before)
+
+
+def _tell_if_nothing(job: str) -> None:
+    """At the end of what ``xlagraph run`` started: neither it nor its children were captured."""
+    if _TARGET in sys.modules:
+        return
+    from xlagraph.capture.folder import has_recorded
+    from xlagraph.capture.patches import say
+    from xlagraph.run.remote import is_url
+
+    path = os.environ.get("XLAGRAPH_DIR", "")
+    if not is_url(path) and not has_recorded(job, path):
+        say(f"nothing captured: the program never imported {_TARGET}")
 
 
 if os.environ.get("XLAGRAPH", "0") not in ("", "0"):

@@ -1,8 +1,10 @@
 """Choose the run folder: one for all processes of a job, a fresh one for each job.
 
 A job is known by an identifier that its first process puts into the environment and its
-children inherit. The folder's ``job`` file holds it, so a second job in the same directory
-takes the next free name instead of adding to the first one's records.
+children inherit; the folder's ``job`` file holds it. Processes that were started by other
+means (on several hosts, without a launcher's identifier) have different ones: a folder that
+they were all given is theirs together while any of them runs. To a run that has ended no
+other job adds.
 """
 
 from __future__ import annotations
@@ -11,12 +13,17 @@ import os
 import tempfile
 import time
 import uuid
+from itertools import count
 from pathlib import Path
 
 from xlagraph.capture.options import Options
+from xlagraph.capture.patches import say
+from xlagraph.run.ending import goes_on
 from xlagraph.run.remote import is_url
 
 JOB_VARIABLE = "XLAGRAPH_JOB"
+PROGRAM_VARIABLE = "XLAGRAPH_PROGRAM"
+"""The pid of the program that ``xlagraph run`` started: it says so if nothing was captured."""
 DEFAULT_NAME = "xlagraph-run"
 _LAUNCHER_JOBS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 _JOB_FILE = "job"
@@ -44,42 +51,73 @@ def ensure_job() -> str:
 def choose_folder(options: Options) -> Path:
     """The local folder to write, which exists afterwards; for a URL, its spool.
 
+    Where another run is, the next free name is taken; a line says so if the name was asked for.
+
     Raises:
         OSError: it cannot be made.
     """
     if is_url(options.path):
         return Path(tempfile.mkdtemp(prefix="xlagraph-spool-"))
-    if options.path:
-        folder = Path(options.path).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
     job = ensure_job()
-    base = Path.cwd()
-    number = 1
-    while True:
-        folder = base / (DEFAULT_NAME if number == 1 else f"{DEFAULT_NAME}-{number}")
-        if _claim(folder, job):
+    first = Path(options.path or DEFAULT_NAME).absolute()
+    for number in count(1):
+        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        folder.mkdir(parents=True, exist_ok=True)
+        if _job_of(folder) == job:
             return folder
-        number += 1
+        if options.path and _has_records(folder) and goes_on(folder):
+            return folder
+        if _claim(folder, job, new=not options.path):
+            if options.path and number > 1:
+                say(f"{first} holds another run: this one goes to {folder}")
+            return folder
+    raise AssertionError("unreachable")
 
 
-def _claim(folder: Path, job: str) -> bool:
-    """Make ``folder`` this job's, or find that it is; False when it is another job's."""
+def is_taken(folder: Path, job: str) -> bool:
+    """Whether a folder holds the run of another job, which has ended.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return _has_records(folder) and _job_of(folder) != job and not goes_on(folder)
+
+
+def has_recorded(job: str, path: str) -> bool:
+    """Whether a process of a job has recorded anything for `path`, as ``choose_folder`` has it.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    first = Path(path or DEFAULT_NAME).absolute()
+    folders = [first, *first.parent.glob(f"{first.name}-*")]
+    return any(_has_records(folder) and _job_of(folder) == job for folder in folders)
+
+
+def _has_records(folder: Path) -> bool:
+    return any(folder.glob("records-*.jsonl"))
+
+
+def _claim(folder: Path, job: str, *, new: bool) -> bool:
+    """Make a folder this job's if no run is in it; nor anything else, if it is to be new."""
+    there = {path.name for path in folder.iterdir()}
+    if _has_records(folder) or (new and there and _JOB_FILE not in there):
+        return False
     try:
-        folder.mkdir()
+        with (folder / _JOB_FILE).open("x" if new else "w") as file:
+            file.write(job + "\n")
     except FileExistsError:
         return _job_of(folder) == job
-    (folder / _JOB_FILE).write_text(job + "\n")
     return True
 
 
 def _job_of(folder: Path) -> str:
-    """The folder's job; waits a moment for a sibling that has just made the folder."""
+    """The folder's job, ``""`` if none; waits a moment for a sibling that has just made it."""
     for _ in range(_WAITS):
         try:
             job = (folder / _JOB_FILE).read_text().strip()
-        except OSError:
-            job = ""
+        except FileNotFoundError:
+            return ""
         if job:
             return job
         time.sleep(_WAIT_SECONDS)

@@ -8,7 +8,6 @@ import atexit
 import os
 import socket
 import sys
-import tempfile
 from pathlib import Path
 
 from xlagraph.capture import fsdp
@@ -18,6 +17,7 @@ from xlagraph.capture.hub import Hub
 from xlagraph.capture.imports import when_imported
 from xlagraph.capture.options import Options
 from xlagraph.capture.values import install_values
+from xlagraph.run.scratch import scratch_folder
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"
 _state: dict[str, Hub] = {}
@@ -43,7 +43,7 @@ def make_temporary_dump() -> Dump:
     Raises:
         OSError: there is no room for temporary files.
     """
-    folder = Path(tempfile.mkdtemp(prefix="xlagraph-"))
+    folder = scratch_folder()
     dump = prepare_dump(folder, dump_tag(), os.environ)
     dump.owned = folder
     return dump

@@ -7,9 +7,7 @@ when a process is killed stays on its host, less than ``PERIOD_SECONDS`` ahead o
 
 from __future__ import annotations
 
-import atexit
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -49,8 +47,9 @@ def fetch(url: str) -> Path:
         RemoteError: there is no such folder, or it cannot be reached.
     """
     filesystem, path = _filesystem(url)
-    folder = Path(tempfile.mkdtemp(prefix="xlagraph-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    from xlagraph.run.scratch import scratch_folder  # it has no place on Windows
+
+    folder = scratch_folder()
     try:
         if not filesystem.isdir(path):
             raise RemoteError(f"{url}: no such run folder")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -13,6 +12,7 @@ from xlagraph.capture import process
 from xlagraph.capture.context import capture
 from xlagraph.capture.patches import say
 from xlagraph.run.reader import read_run
+from xlagraph.run.scratch import scratch_folder
 from xlagraph.watch.stable import StableWatch, UnstableError
 
 
@@ -27,7 +27,7 @@ def assert_stable(max_graphs: int = 1, after_step: int = 2) -> Iterator[None]:
         UnstableError: at the block's end; its message names the cause. It is an
             ``AssertionError``. An exception of the block itself goes first.
     """
-    folder = Path(tempfile.mkdtemp(prefix="xlagraph-"))
+    folder = scratch_folder()
     watch = StableWatch(max_graphs, after_step)
     try:
         with capture(folder / "run"):
