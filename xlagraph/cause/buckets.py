@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, without_layout
-from xlagraph.cause.draft import exclusive_slice
+from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import Case, Finding, count, grouped, join
 from xlagraph.cause.model import BucketRow, Context, Evidence
 from xlagraph.cause.places import where
@@ -66,7 +66,7 @@ def _buckets(module: Module) -> list[int]:
 
 
 def _tensor_name(module: Module, context: Context, instruction: int) -> str:
-    if module.opcodes[instruction] == "parameter":
+    if is_input(module, instruction):
         number = int(module.payloads[instruction])
         return context.parameters.get(number, f"parameter {number}")
     return module.names[instruction]

@@ -48,6 +48,8 @@ class Finding:
     dropped_a: frozenset[int] = frozenset()
     """Output positions of A that undoing sets aside."""
     dropped_b: frozenset[int] = frozenset()
+    reorders: bool = False
+    """Undoing puts B's outputs into A's order."""
     expected: bool = False
     incidental: bool = False
     """Never the reason of a compile: undone for the comparison, named only if it is alone."""

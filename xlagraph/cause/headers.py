@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import clean, without_layout
+from xlagraph.canon.live import mark
 from xlagraph.cause.finding import Case, Finding, join, parameter_name, unpaired_outputs
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
-from xlagraph.cause.state import near_users
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from xlagraph.graph import Module
 
 BUFFER_FIELDS = ("buffer_donor", "input_output_alias")
@@ -96,13 +99,32 @@ def _other_parameters(case: Case, field: str) -> tuple[list[int], list[int]]:
     named_b = _named(b, b.header_fields.get(field, ""))
     only_a = [p for p in named_a if match.to_b[p] >= 0 and match.to_b[p] not in named_b]
     only_b = [p for p in named_b if match.to_a[p] >= 0 and match.to_a[p] not in named_a]
-    moving_a = _moving(case, forward=True)
-    moving_b = _moving(case, forward=False)
-
+    moving_a = _updates(a, _moving(case, forward=True)) if only_a else {}
+    moving_b = _updates(b, _moving(case, forward=False)) if only_b else {}
     return (
-        [p for p in only_a if not moving_a.intersection(near_users(a, p))],
-        [q for q in only_b if not moving_b.intersection(near_users(b, q))],
+        [p for p in only_a if not _is_updated(a, p, moving_a)],
+        [q for q in only_b if not _is_updated(b, q, moving_b)],
     )
+
+
+def _updates(module: Module, values: Collection[int]) -> dict[str, bytearray]:
+    """For each shape among `values`, what these values are computed from."""
+    found: dict[str, bytearray] = {}
+    for value in sorted(values):
+        needed = found.setdefault(_bare_shape(module, value), bytearray(len(module)))
+        mark(module, needed, [value])
+    return found
+
+
+def _is_updated(module: Module, parameter: int, updates: Mapping[str, bytearray]) -> bool:
+    """Whether one of the values may be the parameter's next one: it has its shape, and uses it."""
+    needed = updates.get(_bare_shape(module, parameter))
+    return bool(needed and needed[parameter])
+
+
+def _bare_shape(module: Module, i: int) -> str:
+    """An instruction's shape without layout."""
+    return without_layout(clean(module.shapes[i]))
 
 
 def _moving(case: Case, *, forward: bool) -> set[int]:

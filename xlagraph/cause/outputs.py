@@ -237,5 +237,6 @@ def output_order(case: Case) -> list[Finding]:
             "their creation (iterating over a set or a dict in changing order is the usual "
             "reason).",
             proof="B's outputs were put into A's order",
+            reorders=True,
         )
     ]

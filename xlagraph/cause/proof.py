@@ -36,6 +36,7 @@ class Bench:
         self.draft_a, self.draft_b = Draft(diff.a), Draft(diff.b)
         self.places_a = list(range(len(self.draft_a.outputs)))
         self.places_b = list(range(len(self.draft_b.outputs)))
+        self.reordered = False
         self.now = diff
 
     def case(self) -> Case:
@@ -63,6 +64,9 @@ class Bench:
         kept = [s for s in self._slots() if s.a not in gone_a and s.b not in gone_b]
         positions_a = [s.a for s in kept if s.a is not None]
         positions_b = [s.b for s in kept if s.b is not None]
+        bench.reordered = self.reordered or any(f.reorders for f in findings)
+        if not bench.reordered:
+            positions_b.sort()
         bench.draft_a.keep_outputs(positions_a)
         bench.draft_b.keep_outputs(positions_b)
         bench.places_a = [self.places_a[k] for k in positions_a]

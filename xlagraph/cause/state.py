@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.buckets import reach
-from xlagraph.cause.draft import exclusive_slice
+from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, unpaired_outputs
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
@@ -57,6 +57,7 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
         for slot in diff.parameters
         for own, other in [(slot.a, slot.b) if forward else (slot.b, slot.a)]
         if other is None and own is not None
+        if is_input(module, module.entry_computation.parameters[own])
     ]
     new_outputs = unpaired_outputs(case, forward=forward, replaced=True)
     state = _state_pairs(module, new_inputs, new_outputs)
@@ -161,7 +162,7 @@ def _newly_updated(case: Case, *, forward: bool) -> list[Finding]:
         parameters[own]
         for slot in diff.parameters
         for own, other in [(slot.a, slot.b) if forward else (slot.b, slot.a)]
-        if own is not None and other is not None
+        if own is not None and other is not None and is_input(module, parameters[own])
     ]
     outputs = unpaired_outputs(case, forward=forward)
     values = output_values(module)
@@ -220,7 +221,7 @@ def _is_updated(module: Module, context: Context, parameter: int, output: int) -
 
 def _is_donated(module: Module, parameter: int) -> bool:
     """Whether the parameter's buffer is given away, as an update in place does."""
-    if parameter < 0 or module.opcodes[parameter] != "parameter":
+    if parameter < 0 or not is_input(module, parameter):
         return False
     number = int(module.payloads[parameter])
     return (number, "{}") in donors(module.header_fields.get("buffer_donor", ""))

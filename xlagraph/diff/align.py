@@ -51,6 +51,17 @@ def _anchors(
     return [pairs[k] for k in longest_rise([y for _, y in pairs])]
 
 
+def filled(pairs: Sequence[tuple[int, int]], size_a: int, size_b: int) -> list[tuple[int, int]]:
+    """The places between aligned ones, where both sides have equally many."""
+    ends = [(-1, -1), *pairs, (size_a, size_b)]
+    return [
+        both
+        for (x, y), (u, v) in pairwise(ends)
+        if u - x == v - y
+        for both in zip(range(x + 1, u), range(y + 1, v), strict=True)
+    ]
+
+
 def longest_rise(numbers: Sequence[int]) -> list[int]:
     """Indices of a longest strictly rising subsequence (Schensted 1961), n log n."""
     tails: list[int] = []

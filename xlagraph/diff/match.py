@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
 from xlagraph.canon.structure import number_computations, number_expressions
-from xlagraph.diff.align import aligned
+from xlagraph.diff.align import aligned, filled
 from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
@@ -301,6 +301,8 @@ class _Matcher:
                 break
         if self._unpaired(ca, cb):
             self._part_constants(ca)
+            if ca.index == self.a.module.entry:
+                self._pair_outputs_by_place()
         self._vote(ca)
 
     def _part_constants(self, ca: Computation) -> None:
@@ -379,16 +381,30 @@ class _Matcher:
         for members, others in alike:
             self._pair_alike(members, others, partners)
 
-    def _aligned_outputs(self) -> dict[int, int]:
-        """Outputs of A to those of B at the corresponding place, where they may be the same."""
-        keys_a = [self._output_key(self.a, i, self.to_b) for i in self.a.outputs]
-        keys_b = [self._output_key(self.b, i, None) for i in self.b.outputs]
+    def _aligned_outputs(self, *, by_place: bool = False) -> dict[int, int]:
+        """Outputs of A to those of B at the corresponding place, where they may be the same.
+
+        `by_place` adds those between them, where both sides have equally many.
+        """
         values_a, values_b = list(self.a.outputs), list(self.b.outputs)
-        return {values_a[j]: values_b[k] for j, k in aligned(keys_a, keys_b)}
+        pairs = aligned(
+            [self._output_key(self.a, i, self.to_b) for i in values_a],
+            [self._output_key(self.b, i, None) for i in values_b],
+        )
+        if by_place:
+            pairs = filled(pairs, len(values_a), len(values_b))
+        return {values_a[j]: values_b[k] for j, k in pairs}
 
     def _output_key(self, side: Side, i: int, to_b: Sequence[int] | None) -> tuple[int, int]:
         anchor = self._anchor(i, to_b)
         return (anchor, -1 if anchor >= 0 else side.expressions[i])
+
+    def _pair_outputs_by_place(self) -> None:
+        """Pairs outputs whose neighbours are paired, if they do the same with something else."""
+        for x, y in self._aligned_outputs(by_place=True).items():
+            if self.a.labels[x] == self.b.labels[y]:
+                self._pair(x, y)
+        self._spread()
 
     def _pair_alike(
         self, members: list[int], others: list[int], partners: Mapping[int, int]
