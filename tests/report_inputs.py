@@ -88,7 +88,7 @@ def wide_run(ranks: int, steps: int) -> RunExplanation:
         )
         for rank in range(ranks)
     )
-    return explain_run(Run(run.path, processes))
+    return explain_run(Run(run.name, run.path, processes))
 
 
 def hostile_run() -> RunExplanation:
@@ -105,7 +105,7 @@ def hostile_run() -> RunExplanation:
         ),
         notes=(NoteRecord(0, SCRIPT, IMAGE + BIDI),),
     )
-    return explain_run(Run(run.path, (hostile,)))
+    return explain_run(Run(run.name, run.path, (hostile,)))
 
 
 def hostile_module(*, long: bool) -> Module:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Context
 from xlagraph.errors import SpecError
 from xlagraph.hlo.containers import find_entry, split_spec
+from xlagraph.run.remote import is_url
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
@@ -33,6 +34,9 @@ def open_module(spec: str) -> Opened:
         SpecError: the spec names no module, or several different ones.
         InputError: the module cannot be read.
     """
+    if is_url(spec):
+        path, selector = _split_url(spec)
+        return _open_graph(spec, path, selector)
     path, selector = split_spec(spec)
     if path != "-" and is_run(path):
         return _open_graph(spec, path, selector)
@@ -41,8 +45,16 @@ def open_module(spec: str) -> Opened:
 
 
 def is_run(path: str) -> bool:
-    """Whether a path is a run folder of `xlagraph.capture`."""
+    """Whether a path is a run folder of `xlagraph.capture`; a URL can be nothing else."""
+    if is_url(path):
+        return True
     return any(Path(path).glob("records-*.jsonl")) if Path(path).is_dir() else False
+
+
+def _split_url(spec: str) -> tuple[str, str]:
+    """A run's URL and the graph named behind it: ``s3://bucket/run:A``."""
+    path, colon, selector = spec.rpartition(":")
+    return (path, selector) if colon and "/" not in selector else (spec, "")
 
 
 def _entry_context(entry: Entry) -> Context:

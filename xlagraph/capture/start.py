@@ -13,6 +13,7 @@ from xlagraph.capture.options import Options, options_from
 from xlagraph.capture.patches import say
 from xlagraph.capture.session import Session
 from xlagraph.errors import XlagraphError
+from xlagraph.run.remote import before_threads_end, is_url
 
 
 @dataclass(slots=True)
@@ -39,5 +40,7 @@ class Start:
         try:
             hub = process.ensure_hub(self.dump, self.options)
             process.add_sink(hub, Session(self.options, self.folder))
+            if is_url(self.options.path):
+                before_threads_end(process.close_all)
         except Exception as error:  # noqa: BLE001 - the program must start whatever happens
             say(f"nothing is captured: {type(error).__name__}: {error}")

@@ -90,7 +90,7 @@ def _graphs(run: Run) -> list[_Graph]:
     graphs = []
     for letter, record, process in graph_order(run):
         sync = process.sync_at(record.sync)
-        module = read_module(run.graph_text(record.digest), f"{run.path}:{letter}")
+        module = read_module(run.graph_text(record.digest), f"{run.name}:{letter}")
         context = context_of(process, record)
         graphs.append(_Graph(record, process, sync, module, sketch(module), context))
     return graphs

@@ -94,7 +94,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
     return Report(
-        title=names.input(explained.run.path.resolve().name),
+        title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
         verdict=names.text(explained.verdict),
         lost_seconds=sum(card.seconds or 0.0 for card in problems),

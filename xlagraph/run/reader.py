@@ -61,8 +61,16 @@ class Process:
 class Run:
     """A whole run folder: its processes by rank, and its graphs on demand."""
 
+    name: str
+    """The path or URL as it was given."""
     path: Path
+    """The folder, or the local copy of a URL's."""
     processes: tuple[Process, ...]
+
+    @property
+    def title(self) -> str:
+        """The last part of its name, for a heading."""
+        return self.name.rstrip("/").rpartition("/")[2].strip(".") or self.path.resolve().name
 
     def graph_text(self, digest: str) -> str:
         """The module text stored under ``digest``.
@@ -110,7 +118,7 @@ def read_run(path: str | Path) -> Run:
     if not found:
         raise RunError(f"{folder}: no record file has a readable first line")
     found.sort(key=lambda process: (process.record.rank, process.record.started, process.file))
-    return Run(folder, tuple(found))
+    return Run(str(path), folder, tuple(found))
 
 
 def _read_process(file: Path) -> Process | None:

@@ -7,9 +7,11 @@ when a process is killed stays on its host, less than ``PERIOD_SECONDS`` ahead o
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +36,22 @@ def _filesystem(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise RemoteError(f"{url}: needs fsspec: pip install 'xlagraph[remote]'") from error
     try:
-        filesystem, path = url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        raise RemoteError(f"{url}: {error}") from error
-    return filesystem, str(path)
+        # Not cached: a listing made before another process has put its files would be kept.
+        filesystem, path = url_to_fs(url, use_listings_cache=False)
+    except Exception as error:  # stores raise their own kinds
+        raise RemoteError(_told(url, error)) from error
+    return filesystem, str(path).rstrip("/")
 
 
+def _told(url: str, error: BaseException) -> str:
+    """A failure in one line; the first cause of it, which stores wrap, where that says more."""
+    while error.__cause__ is not None and not str(error):
+        error = error.__cause__
+    words = " ".join(str(error).split())
+    return f"{url}: {type(error).__name__}" + (f": {words}" if words else "")
+
+
+@cache
 def fetch(url: str) -> Path:
     """Copy the folder at ``url`` to a temporary one, deleted when the process ends.
 
@@ -51,12 +63,24 @@ def fetch(url: str) -> Path:
 
     folder = scratch_folder()
     try:
-        if not filesystem.isdir(path):
-            raise RemoteError(f"{url}: no such run folder")
-        filesystem.get(path.rstrip("/") + "/", str(folder), recursive=True)
-    except OSError as error:
-        raise RemoteError(f"{url}: {error}") from error
+        is_there = filesystem.isdir(path)
+        if is_there:
+            filesystem.get(path + "/", str(folder), recursive=True)
+    except Exception as error:  # stores raise their own kinds
+        raise RemoteError(_told(url, error)) from error
+    if not is_there:
+        raise RemoteError(f"{url}: no such run folder")
     return folder
+
+
+def before_threads_end(action: Callable[[], None]) -> None:
+    """Have something done as the program ends, while threads can still start others.
+
+    What ``atexit`` runs comes too late for s3fs and gcsfs: they look names up in a thread pool.
+    """
+    import concurrent.futures.thread  # noqa: F401 - what registers last is run first
+
+    threading._register_atexit(action)  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
 
 
 class Spool:
@@ -73,13 +97,20 @@ class Spool:
         self._filesystem, self._path = _filesystem(url)
         self._sizes: dict[Path, int] = {}
         self._failed = False
+        self._pid = os.getpid()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="xlagraph-upload", daemon=True)
         self._thread.start()
 
+    @property
+    def place(self) -> str:
+        """Where the records are: the URL, or the local folder if they could not be put."""
+        return str(self.folder) if self._failed else self._url
+
     def _run(self) -> None:
         while not self._stop.wait(PERIOD_SECONDS):
             self._push()
+        self._push()
 
     def _push(self) -> None:
         """Put every file that has grown since it was put."""
@@ -90,25 +121,31 @@ class Spool:
             size = file.stat().st_size
             if self._sizes.get(file) == size:
                 continue
-            target = f"{self._path.rstrip('/')}/{name}"
+            target = f"{self._path}/{name}"
             try:
                 self._filesystem.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
                 self._filesystem.put_file(str(file), target)
             except Exception as error:  # noqa: BLE001 - stores raise their own kinds
-                self._fail(error)
+                self._fail(_told(self._url, error))
                 return
             self._sizes[file] = size
         self._failed = False
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, why: str) -> None:
         if not self._failed:
-            self._tell(f"{self._url}: {error}; records stay in {self.folder}")
+            self._tell(f"{why}; the records are in {self.folder}")
         self._failed = True
 
     def close(self) -> None:
-        """Put what is left and delete the spool, unless something could not be put."""
+        """Put what is left and delete the spool, unless something could not be put.
+
+        A forked child leaves it to its parent, which puts the child's files as well.
+        """
+        if os.getpid() != self._pid:
+            return
         self._stop.set()
         self._thread.join(_JOIN_SECONDS)
-        self._push()
-        if not self._failed:
+        if self._thread.is_alive():
+            self._fail(f"{self._url}: does not answer")
+        elif not self._failed:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -49,7 +49,7 @@ def print_next(console: Console, explained: RunExplanation) -> None:
     if not compared:
         return
     letters = {node.digest: node.letter for node in explained.graphs}
-    path, last = explained.run.path, compared[-1]
+    path, last = explained.run.name, compared[-1]
     commands = (
         f"xlagraph diff {path}:{letters[last.nearest]} {path}:{last.letter}",
         f"xlagraph report {path} -o report.html",

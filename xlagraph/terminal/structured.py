@@ -80,7 +80,7 @@ def run_json(explained: RunExplanation) -> Json:
         "schema": SCHEMA_VERSION,
         "kind": "run",
         "verdict": explained.verdict,
-        "run": str(explained.run.path),
+        "run": explained.run.name,
         "steps": explained.steps,
         "compiles": explained.compiles,
         "compile_seconds": explained.compile_seconds,
