@@ -338,36 +338,45 @@ def dimension(edited: Edited, chance: random.Random) -> bool:
     return True
 
 
-def bucket(edited: Edited, chance: random.Random) -> bool:
-    """A tensor is reduced with the next bucket instead of its own."""
-    module = edited.module
-    scatters = [i for i in edited.free(["reduce-scatter"]) if len(edited.operands[i]) > 2]
-    if len(scatters) < 2:
+def bucket_order(edited: Edited, chance: random.Random) -> bool:
+    """The tensors of one bucket stand in another order."""
+    found = [i for i in edited.free(["reduce-scatter"]) if len(edited.operands[i]) > 2]
+    if not found:
         return False
-    first, second = chance.sample(scatters, 2)
-    place = chance.randrange(len(edited.operands[first]))
-    results = [u for u in module.users[first] if edited.attributes[u].get("index") == str(place)]
-    if _needs(edited, edited.operands[first][place], {second}) or _needs(
-        edited, second, set(results)
-    ):
+    i = chance.choice(found)
+    order = list(range(len(edited.operands[i])))
+    chance.shuffle(order)
+    _rebucket(edited, i, order)
+    return order != sorted(order)
+
+
+def bucket_member(edited: Edited, chance: random.Random) -> bool:
+    """A tensor of the module's last bucket is not reduced with the others: it waits."""
+    found = [i for i in edited.free(["reduce-scatter"]) if len(edited.operands[i]) > 2]
+    if not found:
         return False
-    parts = {i: _parts(edited.shapes[i]) for i in (first, second)}
-    moved, shape = edited.operands[first][place], parts[first].pop(place)
-    for user in module.users[first]:
-        index = int(edited.attributes[user].get("index") or 0)
-        if index == place:
-            edited.operands[user] = (second,)
-            _set_index(edited, user, len(parts[second]))
-            edited.rewired.add(user)
-        elif index > place:
-            _set_index(edited, user, index - 1)
-    parts[second].append(shape)
-    edited.operands[first] = tuple(o for n, o in enumerate(edited.operands[first]) if n != place)
-    edited.operands[second] = (*edited.operands[second], moved)
-    for i, shapes in parts.items():
-        edited.shapes[i] = "(" + ", ".join(shapes) + ")"
-    edited.claim(first, second)
+    i = max(found)
+    place = chance.randrange(len(edited.operands[i]))
+    waiting = edited.operands[i][place]
+    for user in edited.module.users[i]:
+        if edited.attributes[user].get("index") == str(place):
+            for other, k in edited.uses(user):
+                edited.rewire(other, k, waiting)
+    _rebucket(edited, i, [k for k in range(len(edited.operands[i])) if k != place])
     return True
+
+
+def _rebucket(edited: Edited, i: int, order: list[int]) -> None:
+    """Puts a bucket's tensors into this order, those not in it left out."""
+    parts = _parts(edited.shapes[i])
+    place = {k: n for n, k in enumerate(order)}
+    for user in edited.module.users[i]:
+        k = int(edited.attributes[user].get("index") or 0)
+        if k in place:
+            _set_index(edited, user, place[k])
+    edited.operands[i] = tuple(edited.operands[i][k] for k in order)
+    edited.shapes[i] = "(" + ", ".join(parts[k] for k in order) + ")"
+    edited.claim(i)
 
 
 def groups(edited: Edited, chance: random.Random) -> bool:
@@ -510,7 +519,8 @@ EDITS: dict[str, tuple[Edit, frozenset[str]]] = {
     "scalar": (scalar, frozenset({"special-scalar"})),
     "donor": (donor, frozenset({"donors"})),
     "precision": (lower_precision, frozenset({"dtype"})),
-    "bucket": (bucket, frozenset({"bucket-composition"})),
+    "bucket order": (bucket_order, frozenset({"bucket-composition"})),
+    "bucket member": (bucket_member, frozenset({"bucket-composition", "bucket-carry"})),
     "replica groups": (groups, frozenset({"replica-groups"})),
     "index": (index, frozenset({"python-index"})),
 }

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.live import mark, roots
 from xlagraph.diff.match import output_values
+from xlagraph.graph import Attributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from xlagraph.graph import Attributes, Module
+    from xlagraph.graph import Module
 
 
 UNDONE = "undone"
 """In place of the number of a parameter that stands for a value that was set aside."""
+
+
+NO_ATTRIBUTES = Attributes("", (), "", (), ())
 
 
 def is_input(module: Module, i: int) -> bool:
@@ -63,6 +67,7 @@ class Draft:
         self.opcodes[first] = "parameter"
         self.operands[first] = ()
         self.shapes[first] = shape
+        self.attributes[first] = NO_ATTRIBUTES
         self.payloads[first] = UNDONE
         self.extra_parameters.append(first)
         self.replace_uses(dict.fromkeys(others, first))
