@@ -90,3 +90,15 @@ def test_a_value_read_in_the_middle_is_told_with_its_call_site():
     (problem,) = [group for group in explained.groups if not group.expected]
     assert problem.kind == "early-execution"
     assert "print_tensor.py:" in problem.title
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sentences_call_the_graphs_by_their_letters(name):
+    """No placeholder of a detector is left: those are not printable."""
+    explained = explain_run(read_run(PAIRS / name))
+    for node in explained.graphs:
+        for cause in node.explanation.causes if node.explanation else ():
+            text = "\n".join([cause.title, cause.proof, *(e.text for e in cause.evidence)])
+            assert text.replace("\n", "").isprintable()
+        if node.explanation:
+            assert node.explanation.verdict.isprintable()

@@ -1,6 +1,6 @@
 """Naming the cause of a difference, with evidence and proof."""
 
-from xlagraph.cause.explain import explain, explain_modules
+from xlagraph.cause.explain import explain_modules
 from xlagraph.cause.model import BucketRow, Cause, Context, Evidence, Explanation
 
 __all__ = [
@@ -9,6 +9,5 @@ __all__ = [
     "Context",
     "Evidence",
     "Explanation",
-    "explain",
     "explain_modules",
 ]

@@ -16,6 +16,7 @@ from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import Case, Finding, count, grouped, join
 from xlagraph.cause.model import BucketRow, Context, Evidence
 from xlagraph.cause.places import where
+from xlagraph.cause.sides import A, B
 from xlagraph.diff.match import output_values
 from xlagraph.hlo.shapes import read_shape
 
@@ -186,16 +187,16 @@ def bucket_change(case: Case) -> list[Finding]:
             kind="bucket-carry" if is_carried else "bucket-composition",
             title=_title(kind, rows_a, rows_b, is_carried=is_carried),
             evidence=tuple(
-                _side_evidence("A", diff.a, rows_a, pending_a, case.context_a)
-                + _side_evidence("B", diff.b, rows_b, pending_b, case.context_b)
+                _side_evidence(A, diff.a, rows_a, pending_a, case.context_a)
+                + _side_evidence(B, diff.b, rows_b, pending_b, case.context_b)
                 + _moves(rows_a, rows_b)
             ),
             fix=CARRY_FIX
             if is_carried
             else "Fill the buckets in the same order in every step: fixed parameter order, same "
             "set of gradients.",
-            proof=f"{count(len(dropped_a), 'output')} of A and {count(len(dropped_b), 'output')} "
-            f"of B that pass through these {kind}s, or wait for one, were set aside",
+            proof=f"{count(len(dropped_a), 'output')} of {A} and {count(len(dropped_b), 'output')} "
+            f"of {B} that pass through these {kind}s, or wait for one, were set aside",
             a=frozenset(claimed_a),
             b=frozenset(claimed_b),
             dropped_a=frozenset(dropped_a),
@@ -234,7 +235,7 @@ def _title(
         return text + (f", {old} of them left over from an earlier step" if old else "")
 
     what = "carry tensors over the step" if is_carried else "are composed differently"
-    return f"{kind} buckets {what}: {side('A', rows_a)}; {side('B', rows_b)}"
+    return f"{kind} buckets {what}: {side(A, rows_a)}; {side(B, rows_b)}"
 
 
 def _bucket_outputs(case: Case, own: _Side, other: _Side, *, forward: bool) -> set[int]:
@@ -299,7 +300,7 @@ def _side_evidence(
     context: Context,
 ) -> list[Evidence]:
     found = []
-    place = "a" if name == "A" else "b"
+    place = "a" if name == A else "b"
     for k, row in enumerate(rows, 1):
         old = [t for t, c in zip(row.tensors, row.carried, strict=True) if c]
         new = [t for t, c in zip(row.tensors, row.carried, strict=True) if not c]

@@ -10,6 +10,7 @@ from xlagraph.cause.draft import Draft, is_input
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, short_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.sides import A, B
 from xlagraph.cause.spread import Spread, spreads
 from xlagraph.diff.match import match_modules
 
@@ -162,7 +163,7 @@ def _finding(case: Case, spread: Spread, copies: Mapping[int, int]) -> Finding:
             ),
         ),
         fix="Keep autocast, and the dtype of every input, the same in all steps.",
-        proof="A's instructions downstream of the origin were given B's types"
+        proof=f"{A}'s instructions downstream of the origin were given {B}'s types"
         + (f", and {count(casts, 'conversion')} left out" if casts else ""),
         a=frozenset((*spread.pairs, *copies)) | spread.lone_a,
         b=frozenset(spread.pairs.values()) | spread.lone_b,
@@ -193,12 +194,12 @@ def _origin(case: Case, x: int, y: int) -> str:
     if x >= 0 and y >= 0:
         is_named = is_input(b, y) and y in b.entry_computation.parameters
         name = parameter_name(b, case.context_b, y) if is_named else b.names[y]
-        return f"{name}, {short_shape(a, x)} in A and {short_shape(b, y)} in B"
+        return f"{name}, {short_shape(a, x)} in {A} and {short_shape(b, y)} in {B}"
     module, i = _shown(case, x, y)
     operand = module.operands[i][0]
     return (
         f"{module.names[i]} converts {short_shape(module, operand)} to "
-        f"{element_type(module.shapes[i])} in {'A' if y < 0 else 'B'} only"
+        f"{element_type(module.shapes[i])} in {A if y < 0 else B} only"
     )
 
 
@@ -210,7 +211,7 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> str:
         return f"an input has another dtype: {names} ({types})"
     module, i = _shown(case, *starts[0])
     if module.opcodes[i] == "convert" and -1 in starts[0]:
-        side = "A" if starts[0][1] < 0 else "B"
+        side = A if starts[0][1] < 0 else B
         if module.opcodes[module.operands[i][0]] == "parameter":
             return f"an input is converted to {element_type(module.shapes[i])} in {side} only"
         if len(starts) == 1:

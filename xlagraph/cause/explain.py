@@ -23,6 +23,7 @@ from xlagraph.cause.places import is_library, line_near
 from xlagraph.cause.proof import Bench
 from xlagraph.cause.repeated import repeated_expression
 from xlagraph.cause.shapes import shape_change
+from xlagraph.cause.sides import NAMES, with_names
 from xlagraph.cause.state import newly_updated, optimizer_state
 from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.tied import tied_weights
@@ -78,13 +79,18 @@ def explain_modules(
     b: Module,
     context_a: Context | None = None,
     context_b: Context | None = None,
+    names: tuple[str, str] = NAMES,
 ) -> Explanation:
-    """Explains why B is another module than A; the contexts add what a capture knows."""
-    return explain(diff_modules(a, b), context_a or Context(), context_b or Context())
+    """Explains why B is another module than A; the contexts add what a capture knows.
+
+    `names`: what the sentences call the two.
+    """
+    explanation = _best(diff_modules(a, b), context_a or Context(), context_b or Context())
+    return with_names(explanation, names)
 
 
-def explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
-    """Explains a difference that was already computed.
+def _best(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
+    """The explanation of a difference; its sentences have placeholders for names.
 
     What cannot be proved with instructions paired by value is tried again with instructions
     paired by place (constants, then shapes left out of account), and the proof counts.

@@ -10,6 +10,7 @@ from xlagraph.canon.live import mark
 from xlagraph.cause.finding import Case, Finding, join, parameter_name, unpaired_outputs
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.sides import A, B
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def header_change(case: Case) -> list[Finding]:
         a, b = case.diff.a, case.diff.b
         lines = where(a, [u for p in only_a for u in a.users[p]])
         lines = lines or where(b, [u for p in only_b for u in b.users[p]])
-        names = [f"{parameter_name(a, case.context_a, p)} in A only" for p in only_a]
-        names += [f"{parameter_name(b, case.context_b, p)} in B only" for p in only_b]
+        names = [f"{parameter_name(a, case.context_a, p)} in {A} only" for p in only_a]
+        names += [f"{parameter_name(b, case.context_b, p)} in {B} only" for p in only_b]
         findings.append(
             Finding(
                 kind=kind,

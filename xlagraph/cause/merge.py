@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding, count
 from xlagraph.cause.places import at
+from xlagraph.cause.sides import A, B
 from xlagraph.cause.subgraphs import BRANCH_FIX
 
 if TYPE_CHECKING:
@@ -103,11 +104,11 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         kind, fix = "replaced-subgraph", BRANCH_FIX
         title = (
             f"a piece of the graph is computed in another way{at(first_lines(main))}: "
-            f"{count(own_a, 'instruction')} of A against {own_b} of B"
+            f"{count(own_a, 'instruction')} of {A} against {own_b} of {B}"
         )
     elif family == "branch":
         kind, fix = "extra-subgraph", BRANCH_FIX
-        more, less, number = ("A", "B", own_a) if own_a else ("B", "A", own_b)
+        more, less, number = (A, B, own_a) if own_a else (B, A, own_b)
         title = (
             f"{more} computes {count(number, 'instruction')} more than {less}"
             f"{at(first_lines(main))}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import count, join
 from xlagraph.cause.model import Cause, Evidence
+from xlagraph.cause.sides import A, B
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,15 +34,15 @@ def _causes(diff: Diff) -> Iterator[Cause]:
             "parameter-order",
             f"only the order of parameters differs: {count(noise.parameters_moved, 'parameter')} "
             "moved",
-            f"parameter numbers A -> B: {join(moves, 8)}",
+            f"parameter numbers {A} -> {B}: {join(moves, 8)}",
             "Parameters are numbered in the order in which the trace meets them: run the same "
             "operations in the same order in every step.",
         )
     if noise.dead_a != noise.dead_b:
         yield _cause(
             "dead-code",
-            f"only instructions that nothing needs differ: {noise.dead_a} in A, {noise.dead_b} "
-            "in B",
+            f"only instructions that nothing needs differ: {noise.dead_a} in {A}, {noise.dead_b} "
+            f"in {B}",
             "dead instructions are traced and dropped again by XLA's first passes",
             "Harmless in itself; do not compute what is not used, or compute it in every step.",
         )
@@ -49,7 +50,7 @@ def _causes(diff: Diff) -> Iterator[Cause]:
         yield _cause(
             "repeated-constants",
             "only the number of equal constants differs: "
-            f"{noise.constants_a} more in A, {noise.constants_b} more in B",
+            f"{noise.constants_a} more in {A}, {noise.constants_b} more in {B}",
             "equal constants stand once in one module and several times in the other",
             "Harmless in itself; XLA merges them.",
         )

@@ -18,6 +18,7 @@ from xlagraph.cause.finding import (
 )
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.sides import A, B
 from xlagraph.cause.state import OPTIMIZER_NAME, STATE_FIX
 from xlagraph.diff.match import output_values
 
@@ -65,7 +66,7 @@ def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: b
     whole, part = (case.diff.b, case.diff.a) if forward else (case.diff.a, case.diff.b)
     partners = case.diff.match.to_b if forward else case.diff.match.to_a
     context = case.context_a if forward else case.context_b
-    side, other = ("A", "B") if forward else ("B", "A")
+    side, other = (A, B) if forward else (B, A)
     gone, here = frozenset(missing), frozenset(own)
     cut = [partners[output_values(part)[k]] for k in own]
     claimed = frozenset(exclusive_slice(whole, missing, extra=cut))
@@ -136,7 +137,7 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
     module, context = (case.diff.a, case.context_a) if forward else (case.diff.b, case.context_b)
     values = output_values(module)
     claimed = frozenset(exclusive_slice(module, places))
-    side, other = ("A", "B") if forward else ("B", "A")
+    side, other = (A, B) if forward else (B, A)
     names = [output_name(module, context, k, values[k]) for k in places]
     lines = where(module, claimed | {values[k] for k in places})
     lines = lines or tuple(context.created[k] for k in places if k in context.created)[:3]
@@ -208,7 +209,7 @@ def output_order(case: Case) -> list[Finding]:
     lines = where(b, [values[y] for _, y in moved])
     waiting = case.context_a.waiting or case.context_b.waiting
     places = tuple(values[y] for _, y in moved)
-    text = "output positions A -> B: " + join((f"{x} -> {y}" for x, y in moved), 8)
+    text = f"output positions {A} -> {B}: " + join((f"{x} -> {y}" for x, y in moved), 8)
     evidence = [Evidence(text, b=places, sources=() if waiting else lines)]
     named = [context.outputs[y] for _, y in moved if y in context.outputs]
     if named:
@@ -217,7 +218,7 @@ def output_order(case: Case) -> list[Finding]:
         evidence.append(
             Evidence(
                 "reduce-scatter callbacks pending as the sync began: "
-                f"{len(case.context_a.waiting)} in A, {len(case.context_b.waiting)} in B; "
+                f"{len(case.context_a.waiting)} in {A}, {len(case.context_b.waiting)} in {B}; "
                 "live tensors are ordered by age, so that one left from an earlier step stands "
                 "before those of this step"
             )
@@ -236,7 +237,7 @@ def output_order(case: Case) -> list[Finding]:
             else "Create the tensors in the same order in every step; live tensors are ordered by "
             "their creation (iterating over a set or a dict in changing order is the usual "
             "reason).",
-            proof="B's outputs were put into A's order",
+            proof=f"{B}'s outputs were put into {A}'s order",
             reorders=True,
         )
     ]

@@ -14,7 +14,6 @@ from xlagraph.cause.nearest import container, nearest, sketch
 from xlagraph.cause.places import own_frame
 from xlagraph.cause.run_model import GraphNode, RunExplanation
 from xlagraph.cause.run_verdict import run_verdict, stable_after
-from xlagraph.cause.sides import named_sides
 from xlagraph.hlo import read_module
 
 if TYPE_CHECKING:
@@ -111,10 +110,12 @@ def _node(
     if number is not None:
         other = earlier[number]
         digest = other.record.digest
-        explanation = named_sides(
-            explain_modules(other.module, graph.module, other.context, graph.context),
-            nodes[number].letter,
-            _letter(len(nodes)),
+        explanation = explain_modules(
+            other.module,
+            graph.module,
+            other.context,
+            graph.context,
+            (nodes[number].letter, _letter(len(nodes))),
         )
     step = graph.sync.step if graph.sync else 0
     site = own_frame(graph.sync.call_site) if graph.sync else ""

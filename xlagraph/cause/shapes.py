@@ -10,6 +10,7 @@ from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.sides import A, B
 from xlagraph.cause.sizes import (
     Sizes,
     changed_sizes,
@@ -217,7 +218,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
             ),
         ),
         fix=fix,
-        proof="B's dimensions were put into A at the origin and where they spread to",
+        proof=f"{B}'s dimensions were put into {A} at the origin and where they spread to",
         a=frozenset(claimed),
         b=frozenset(claimed.values()),
         undo=undo,

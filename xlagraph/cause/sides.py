@@ -1,39 +1,36 @@
-"""Explanations call the two modules A and B; over a run they go by their graphs' letters."""
+"""What sentences call the two modules: A and B, or the letters of a run's graphs.
+
+Detectors write the placeholders `A` and `B`, which no dump contains; they are filled once, when
+the explanation is done.
+"""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from xlagraph.cause.finding import sentence
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Explanation
 
-_SIDE = re.compile(r"(?<![\w.'\"/%-])[AB](?!\w|[./-]\w)")
+A, B = "\ue000", "\ue001"
+"""Of Unicode's private use: never in the text of a module."""
+NAMES = ("A", "B")
 
 
-def named_sides(explanation: Explanation, a: str, b: str) -> Explanation:
-    """The explanation with its modules called `a` and `b` in every sentence."""
-
-    def text(raw: str) -> str:
-        return _SIDE.sub(lambda found: a if found[0] == "A" else b, raw)
+def with_names(explanation: Explanation, names: tuple[str, str]) -> Explanation:
+    """The explanation with its modules called by name in every sentence."""
+    table = dict(zip((ord(A), ord(B)), names, strict=True))
 
     def named(cause: Cause) -> Cause:
         return replace(
             cause,
-            title=text(cause.title),
-            evidence=tuple(replace(e, text=text(e.text)) for e in cause.evidence),
-            proof=text(cause.proof),
+            title=cause.title.translate(table),
+            evidence=tuple(replace(e, text=e.text.translate(table)) for e in cause.evidence),
+            proof=cause.proof.translate(table),
         )
 
-    verdict = explanation.verdict
-    for cause in explanation.causes:
-        title = sentence(cause.title)
-        verdict = verdict.replace(title, sentence(text(cause.title)))
     return replace(
         explanation,
-        verdict=verdict,
+        verdict=explanation.verdict.translate(table),
         causes=tuple(named(cause) for cause in explanation.causes),
     )

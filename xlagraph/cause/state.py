@@ -11,6 +11,7 @@ from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, u
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.sides import A, B
 from xlagraph.diff.header import donors
 from xlagraph.diff.match import output_values
 
@@ -79,7 +80,7 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
     dropped_a, dropped_b = (own, other) if forward else (other, own)
     is_state = is_optimizer_state(names, lines) if any(names) or lines else given_back >= len(state)
     listed = join(name or shape_of(module, p) for name, p in zip(names, inputs, strict=True))
-    side, less = ("A", "B") if forward else ("B", "A")
+    side, less = (A, B) if forward else (B, A)
     number = count(len(state), "state tensor" if is_state else "tensor")
     return [
         Finding(
@@ -99,7 +100,7 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
                 ),
             ),
             fix=STATE_FIX if is_state else UPDATE_FIX,
-            proof=f"the {count(len(dropped_b), 'output')} of B and {len(dropped_a)} of A that "
+            proof=f"the {count(len(dropped_b), 'output')} of {B} and {len(dropped_a)} of {A} that "
             "these tensors take part in were set aside",
             a=frozenset(exclusive_slice(diff.a, dropped_a)),
             b=frozenset(exclusive_slice(diff.b, dropped_b)),
@@ -179,7 +180,7 @@ def _newly_updated(case: Case, *, forward: bool) -> list[Finding]:
     if not pairs:
         return []
     lines = where(module, [values[k] for _, k in pairs])
-    side, less = ("A", "B") if forward else ("B", "A")
+    side, less = (A, B) if forward else (B, A)
     listed = join(parameter_name(module, context, p) for p, _ in pairs)
     dropped = frozenset(k for _, k in pairs)
     claimed = frozenset(exclusive_slice(module, dropped))

@@ -10,6 +10,7 @@ from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.pieces import OUTPUT, Edge, open_edges, piece_of, pieces
 from xlagraph.cause.places import at, operations, where
+from xlagraph.cause.sides import A, B
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Fi
     starts = [edge.p if forward else edge.q for edge in rewired]
     piece = piece_of(more, starts, to_less, case.claimed_a if forward else case.claimed_b)
     lines = where(more, piece)
-    side, other_side = ("A", "B") if forward else ("B", "A")
+    side, other_side = (A, B) if forward else (B, A)
     users_a = {edge.x for edge in rewired if edge.place != OUTPUT}
     users_b = {edge.y for edge in rewired if edge.place != OUTPUT}
 
@@ -121,7 +122,7 @@ def _replaced_finding(case: Case, edges: Sequence[Edge]) -> Finding:
 
     shape = shape_of(a, pairs[0][0])
     number = count(len(pairs), "value")
-    sizes = f"{count(len(piece_a), 'instruction')} of A against {len(piece_b)} of B"
+    sizes = f"{count(len(piece_a), 'instruction')} of {A} against {len(piece_b)} of {B}"
     return Finding(
         kind="early-execution" if early else "replaced-subgraph",
         title=f"{number} that one module computes came ready-made into the other "
@@ -131,7 +132,7 @@ def _replaced_finding(case: Case, edges: Sequence[Edge]) -> Finding:
         f"way{at(lines)}: {sizes}",
         evidence=(
             Evidence(
-                f"a piece of A{operations(a, piece_a)} and one of B{operations(b, piece_b)} "
+                f"a piece of {A}{operations(a, piece_a)} and one of {B}{operations(b, piece_b)} "
                 "end in values that the rest of both modules uses alike",
                 tuple(sorted(piece_a))[:50],
                 tuple(sorted(piece_b))[:50],

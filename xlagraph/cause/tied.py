@@ -9,6 +9,7 @@ from xlagraph.cause.finding import Case, Finding, parameter_name
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.pieces import open_edges
 from xlagraph.cause.places import at, where
+from xlagraph.cause.sides import A, B
 from xlagraph.cause.state import near_users
 from xlagraph.diff.match import output_values
 
@@ -52,7 +53,7 @@ def _finding(case: Case, tied: int, first: int, second: int, *, forward: bool) -
     users = {e.x if forward else e.y for e in open_edges(case) if second in (e.p, e.q)}
     users_two = {e.y if forward else e.x for e in open_edges(case) if second in (e.p, e.q)}
     lines = where(two, users_two)
-    side, other = ("A", "B") if forward else ("B", "A")
+    side, other = (A, B) if forward else (B, A)
     names = f"{parameter_name(two, context, first)} and {parameter_name(two, context, second)}"
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:

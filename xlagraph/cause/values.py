@@ -9,6 +9,7 @@ from xlagraph.cause.finding import Case, Finding, count, parameter_name
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.shapes import INDEX_FIX, INDEX_OPCODES
+from xlagraph.cause.sides import A, B
 from xlagraph.cause.state import OPTIMIZER_FILE
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _constant_finding(
         ),
         fix="Pass the value as a tensor on the device (torch.tensor(value).to(device)), made "
         "before the step, so that it becomes a parameter.",
-        proof=f"the constant in A was set to {new}",
+        proof=f"the constant in {A} was set to {new}",
         a=frozenset(x for x, _ in pairs),
         b=frozenset(y for _, y in pairs),
         undo=undo,
@@ -103,7 +104,7 @@ def layout_change(case: Case) -> list[Finding]:
                 ),
             ),
             fix="Send inputs in one memory format (contiguous or channels_last) in every step.",
-            proof="A's values were given B's layouts",
+            proof=f"{A}'s values were given {B}'s layouts",
             a=frozenset(p for p, _ in pairs),
             b=frozenset(q for _, q in pairs),
             undo=undo,
@@ -152,7 +153,7 @@ def _attribute_finding(
         title=title,
         evidence=(Evidence(text, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),),
         fix=fix,
-        proof=f"A's {opcode} was given B's attributes",
+        proof=f"{A}'s {opcode} was given {B}'s attributes",
         a=frozenset(p for p, _ in pairs),
         b=frozenset(q for _, q in pairs),
         undo=undo,
