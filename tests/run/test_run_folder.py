@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlagraph.run.codec import LineDecoder, RecordError, SyncEncoder, encode
+from xlagraph.run.codec import LineDecoder, RecordError, SyncEncoder, again, encode
 from xlagraph.run.reader import RunError, read_run
 from xlagraph.run.records import (
     FORMAT_VERSION,
@@ -94,6 +94,17 @@ def test_plain_syncs_read_back():
         lines += encoder.encode_plain(record, record.index, record.step).split("\n")
     assert len(lines) == 4  # one call site
     assert [one for one in map(decoder.decode, lines) if one is not None] == records
+
+
+def test_repeats_read_back():
+    encoder, decoder = SyncEncoder(), LineDecoder()
+    first = sync(3, buckets=(BucketState("root", ("w",), ("f32[2]",), 8, 9, 1),))
+    lines = encoder.encode(first).split("\n")
+    lines.append((again(3) % (7, 6, 2_500_000_000, 1_000_000)).decode())
+    found = [one for one in map(decoder.decode, lines) if one is not None]
+    assert found == [first, dataclasses.replace(first, index=7, step=6, time=2.5, seconds=0.001)]
+    with pytest.raises(RecordError, match="not a record"):
+        decoder.decode((again(4) % (8, 7, 0, 0)).decode())
 
 
 def test_missing_and_unknown_fields_and_types():

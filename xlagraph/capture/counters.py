@@ -8,29 +8,45 @@ read only where a counter says that there is something new. (Measured on torch_x
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+COMPILES = "UncachedCompile"
+HITS = "CachedCompile"
+TENSORS_MADE = "CreateXlaTensor"
 NANOSECONDS = 1e9
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the counters said when the last hook ended."""
+
+    compiles: int = 0
+    hits: int = 0
+    made: int = 0
+    made_between: int = 0
+    """Tensors made between the two last syncs."""
 
 
 class Counters:
     """Reads ``_XLAC``'s counters; a counter that does not exist yet reads as 0."""
 
     def __init__(self, xlac: Any) -> None:
-        self._value = xlac._xla_counter_value
+        self.seen = Seen()
+        self.value = xlac._xla_counter_value
         self._metric = xlac._xla_metric_data
 
     def compiles(self) -> int:
         """Graphs compiled by this process so far."""
-        return self._value("UncachedCompile") or 0
+        return self.value(COMPILES) or 0
 
     def hits(self) -> int:
         """Graphs found in the compile cache so far."""
-        return self._value("CachedCompile") or 0
+        return self.value(HITS) or 0
 
     def tensors_made(self) -> int:
         """XLA tensors created so far: a cheap measure of what was traced since."""
-        return self._value("CreateXlaTensor") or 0
+        return self.value(TENSORS_MADE) or 0
 
     def compile_seconds(self) -> float:
         """Seconds that XLA compiled, all graphs together."""

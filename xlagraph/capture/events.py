@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -48,6 +49,10 @@ class SyncEvent(NamedTuple):
     buckets: tuple[BucketState, ...]
 
 
+Repeat = Callable[[int, int], None]
+"""Tells that a known step has run again, from when to when (Unix time in ns)."""
+
+
 class Sink(Protocol):
     """Receives what the hub sees. Exceptions are caught by the hub and end the sink's calls."""
 
@@ -63,8 +68,11 @@ class Sink(Protocol):
     def on_sync(self, event: SyncEvent) -> None:
         """A sync has ended."""
 
-    def on_repeat(self, event: SyncEvent, time: float, seconds: float) -> None:
-        """A sync has ended that is like ``event``, at another time: to be dealt with fast."""
+    def repeater(self, event: SyncEvent) -> Repeat | None:
+        """What to call for each later sync like ``event``, which ``on_sync`` was just told of.
+
+        It is to be fast. None: this event cannot be repeated.
+        """
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """A reduce-scatter bucket that held something was asked to flush."""

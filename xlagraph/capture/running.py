@@ -34,19 +34,15 @@ class RunningGraphs:
         """No graph was compiled that is not known here."""
         self._by_size: dict[int, set[tuple[str, ...]]] = {}
         self._habits: dict[tuple[Place, int], _Habit] = {}
-        self.made = 0
-        """Tensors that had been made when the last sync ended."""
-        self.made_between = 0
-        """Tensors made between the two last syncs."""
 
     def of(
         self, place: Place, compiled: tuple[str, ...], outcome: str, counters: Counters
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Digests that the sync ran, as far as known, and its fingerprint."""
-        made = counters.tensors_made()
-        self.made_between = made - self.made
-        key = (place, self.made_between)
-        self.made = made
+        made, seen = counters.tensors_made(), counters.seen
+        seen.made_between = made - seen.made
+        key = (place, seen.made_between)
+        seen.made = made
         if outcome == "empty":
             return (), ()
         habit = self._habits.get(key)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from xlagraph.capture.events import CompiledGraph, SyncEvent
+from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
 from xlagraph.capture.options import Options
 from xlagraph.capture.patches import say
+from xlagraph.run.codec import again
 from xlagraph.run.records import (
     FORMAT_VERSION,
     BucketState,
@@ -52,6 +53,7 @@ class Session:
         self._writer: RunWriter | None = None
         self._lock = threading.RLock()
         self._index = 0
+        self._last: tuple[SyncEvent | None, int] = (None, -1)
         self._steps: dict[int, int] = {}
         self._started = time.time()
 
@@ -70,6 +72,7 @@ class Session:
             if event.rank not in self.options.ranks:
                 return
             index, self._index = self._index, self._index + 1
+            self._last = event, index
             step = self._steps.get(event.rank, 0)
             if event.ends_step:
                 self._steps[event.rank] = step + 1
@@ -86,21 +89,26 @@ class Session:
                 writer.store_graph(graph.text)
                 writer.write(_graph_record(graph, index))
 
-    def on_repeat(self, event: SyncEvent, time: float, seconds: float) -> None:
-        """Write the record of a step like ``event``; touches as little as it can.
+    def repeater(self, event: SyncEvent) -> Repeat | None:
+        """Writes the line of each later sync like ``event``; touches as little as it can."""
+        writer, steps, rank = self._writer, self._steps, event.rank
+        if writer is None or rank not in self.options.ranks:
+            return _ignore
+        last, index = self._last
+        if last is not event:
+            return None  # another thread's sync came between
+        line = again(index)
 
-        Raises:
-            OSError: the folder cannot be written; the hub switches this sink off.
-        """
-        writer = self._writer
-        if writer is None:
-            return  # this rank is not recorded
-        with self._lock:
-            index = self._index
-            step = self._steps.get(event.rank, 0)
-            self._index = index + 1
-            self._steps[event.rank] = step + 1
-            writer.write_repeat(event, index, step, time, seconds)
+        def repeat(start: int, end: int) -> None:
+            with self._lock:
+                index, step = self._index, steps[rank]
+                self._index, steps[rank] = index + 1, step + 1
+                if writer.written < writer.hit_bytes:
+                    writer.append(line % (index, step, start, end - start))
+                else:
+                    writer.drop_hit(index)
+
+        return repeat
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """Write the flush's record."""
@@ -159,11 +167,15 @@ class Session:
             if self.options.summary:
                 totals = self.totals
                 totals.steps = max(self._steps.values(), default=0)
-                shown = self.folder if self._spool is None else self.options.path
+                shown = self.folder if self._spool is None else self._spool.place
                 say(
                     f"{totals.steps} steps, {totals.compiles} compiles, "
                     f"{totals.seconds:.1f} s compiling; see: xlagraph explain {shown}"
                 )
+
+
+def _ignore(_start: int, _end: int) -> None:
+    """A repeat on a rank that is not recorded."""
 
 
 def _early_rank() -> int:

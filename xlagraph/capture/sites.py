@@ -98,16 +98,19 @@ class SiteReader:
             self._known[tuple(key)] = known
         return known
 
-    def line(self, frame: FrameType | None) -> tuple[int, int] | None:
-        """What stands for the innermost user line at or above ``frame``; None if not known."""
-        for _ in range(_MAX_INNER):
+    def line(self, frame: FrameType | None) -> tuple[int, CodeType, int] | None:
+        """The innermost user line at or above ``frame``: frames up, code and instruction.
+
+        None when it is not known.
+        """
+        for depth in range(_MAX_INNER):
             if frame is None:
                 return None
             known = self._codes.get(id(frame.f_code))
             if known is None:
                 return None
             if known[0]:
-                return id(known[2]), frame.f_lasti
+                return depth, known[2], frame.f_lasti
             frame = frame.f_back
         return None
 

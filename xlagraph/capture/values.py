@@ -39,7 +39,7 @@ def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
         def hooked(tensor: Any, *arguments: Any, **options: Any) -> Any:
             if not tensor.is_xla:
                 return original(tensor, *arguments, **options)
-            call = guard.run("value", before, "value", name)
+            call = guard.run("value", before, "value", name, sys._getframe(1))  # noqa: SLF001
             if call is None:
                 return original(tensor, *arguments, **options)
             try:

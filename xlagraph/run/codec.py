@@ -2,7 +2,8 @@
 
 Empty and zero fields are left out of a line, and a missing field reads as the empty value
 of its type: lines stay short, and a reader accepts records written before a field existed.
-A call site is written once a file, as a ``site`` line, and named by number afterwards.
+A call site is written once a file, as a ``site`` line, and named by number afterwards. A sync
+like an earlier one but for its times is an ``again`` line, which names that one.
 """
 
 from __future__ import annotations
@@ -127,15 +128,13 @@ class SyncFacts(Protocol):
 class SyncEncoder:
     """Writes syncs with call sites by number: a stable step's line costs microseconds.
 
-    What repeats from one stable step to the next is encoded once; index, step and times
-    are put before it.
+    What repeats is encoded once; index, step and times are put before it.
     """
 
     def __init__(self) -> None:
         self._sites: dict[tuple[Frame, ...], int] = {}
         self._by_identity: dict[int, tuple[tuple[Frame, ...], int]] = {}
         self._tails: dict[tuple[object, ...], str] = {}
-        self._repeats: dict[int, tuple[SyncFacts, str]] = {}
 
     def encode(self, record: SyncRecord) -> str:
         """The line of ``record``, after a ``site`` line when its call site is new."""
@@ -158,25 +157,6 @@ class SyncEncoder:
         return (
             f'{prefix}{{"record":"sync","index":{index},"step":{step},'
             f'"time":{sync.time:.6f},"seconds":{sync.seconds:.7f},{tail}'
-        )
-
-    def encode_repeat(
-        self, sync: SyncFacts, index: int, step: int, time: float, seconds: float
-    ) -> str:
-        """The line of a sync like ``sync`` at another time; known by identity."""
-        known = self._repeats.get(id(sync))
-        if known is None or known[0] is not sync:
-            line = self.encode_plain(sync, index, step)
-            known = self._repeats[id(sync)] = (
-                sync,
-                self._tail(sync, self._site(sync.call_site)[1]),
-            )
-            prefix, newline, _ = line.rpartition("\n")
-        else:
-            prefix = newline = ""
-        return (
-            f'{prefix}{newline}{{"record":"sync","index":{index},"step":{step},'
-            f'"time":{time:.6f},"seconds":{seconds:.7f},{known[1]}'
         )
 
     def _site(self, site: tuple[Frame, ...]) -> tuple[str, int]:
@@ -202,6 +182,17 @@ class SyncEncoder:
         if number >= 0:
             fields["call_site"] = number
         return _dumps(fields)[1:]
+
+
+def again(index: int) -> bytes:
+    """The line of a sync like the one with this index; to be filled in by ``%``.
+
+    With four whole numbers: index, step, start (Unix time) and duration, both in ns. Whole
+    numbers, because formatting floats touches 20 us worth of cold memory.
+    """
+    return (
+        b'{"record":"again","of":%d,"index":%%d,"step":%%d,"time_ns":%%d,"took_ns":%%d}\n' % index
+    )
 
 
 Decoder = Callable[[Any], Any]
@@ -262,10 +253,11 @@ def _build(kind: Any, fields: dict[str, Any]) -> Any:
 
 
 class LineDecoder:
-    """Reads the lines of one record file in order, remembering its call sites."""
+    """Reads the lines of one record file in order, remembering its call sites and syncs."""
 
     def __init__(self) -> None:
         self._sites: dict[int, list[Any]] = {}
+        self._syncs: dict[int, SyncRecord] = {}
 
     def decode(self, line: str) -> Record | None:
         """The record of ``line``; None for a call site or a type this version does not know.
@@ -279,9 +271,19 @@ class LineDecoder:
             if name == "site":
                 self._sites[int(fields["number"])] = fields["frames"]
                 return None
+            if name == "again":
+                return self._again(**fields)
             if isinstance(fields.get("call_site"), int):
                 fields["call_site"] = self._sites[fields["call_site"]]
             kind = RECORD_TYPES.get(name)
-            return None if kind is None else _build(kind, fields)
+            record: Record | None = None if kind is None else _build(kind, fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise RecordError(f"not a record: {error}: {line[:80]!r}") from error
+        if isinstance(record, SyncRecord):
+            self._syncs[record.index] = record
+        return record
+
+    def _again(self, of: int, index: int, step: int, time_ns: int, took_ns: int) -> SyncRecord:
+        return dataclasses.replace(
+            self._syncs[of], index=index, step=step, time=time_ns / 1e9, seconds=took_ns / 1e9
+        )

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: ``again`` lines."""
 
 
 @dataclass(frozen=True, slots=True)

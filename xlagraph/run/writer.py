@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
 
 from xlagraph.run.codec import SyncEncoder, SyncFacts, encode
+from xlagraph.run.ending import END_LINE, file_name_part
 from xlagraph.run.records import NoteRecord, ProcessRecord, Record, SyncRecord
 
 GRAPHS = "graphs"
@@ -32,7 +32,7 @@ def digest_text(text: bytes) -> str:
 
 def record_file_name(process: ProcessRecord) -> str:
     """The name of the record file of ``process``, unlike any other process's."""
-    host = re.sub(r"[^A-Za-z0-9_.]", "_", process.host) or "host"
+    host = file_name_part(process.host)
     return f"records-{process.rank}-{host}-{process.pid}.jsonl"
 
 
@@ -60,6 +60,7 @@ class RunWriter:
         self.folder = folder
         self.process = process
         self.max_bytes = max_bytes
+        self.hit_bytes = max_bytes * HIT_SHARE
         self.written = 0
         self.dropped = Dropped()
         self._full_noted = False
@@ -69,7 +70,7 @@ class RunWriter:
         self.file = self._fresh_name()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._descriptor: int | None = os.open(self.file, flags, 0o644)
-        self._append(encode(process))
+        self._append_text(encode(process))
 
     def _fresh_name(self) -> Path:
         """A pid comes back after a reboot or in another container: never share a file."""
@@ -86,18 +87,25 @@ class RunWriter:
         """True after ``close`` or after a write failed."""
         return self._descriptor is None
 
-    def _append(self, lines: str) -> None:
+    def _append_text(self, lines: str) -> None:
+        self.append((lines + "\n").encode())
+
+    def append(self, data: bytes) -> None:
+        """Append whole lines, whatever the bound.
+
+        Raises:
+            OSError: the disk is full or gone; the writer is closed then.
+        """
         if self._descriptor is None:
             return
-        data = (lines + "\n").encode()
         try:
             done = os.write(self._descriptor, data)
         except OSError:
-            self.close()
+            self.abandon()
             raise
         self.written += done
         if done != len(data):
-            self.close()
+            self.abandon()
             raise OSError(errno.ENOSPC, "short write", str(self.file))
 
     def write(self, record: Record) -> None:
@@ -108,11 +116,11 @@ class RunWriter:
         """
         if isinstance(record, SyncRecord):
             if self._has_room(1.0, record.index):
-                self._append(self._encoder.encode(record))
+                self._append_text(self._encoder.encode(record))
             else:
                 self.dropped.syncs += 1
         elif self._has_room(1.0, 0):
-            self._append(encode(record))
+            self._append_text(encode(record))
         else:
             self.dropped.other += 1
 
@@ -123,22 +131,18 @@ class RunWriter:
             OSError: the disk is full or gone; the writer is closed then.
         """
         if self._has_room(1.0 if sync.compile_seconds else HIT_SHARE, index):
-            self._append(self._encoder.encode_plain(sync, index, step))
+            self._append_text(self._encoder.encode_plain(sync, index, step))
         else:
             self.dropped.syncs += 1
 
-    def write_repeat(
-        self, sync: SyncFacts, index: int, step: int, time: float, seconds: float
-    ) -> None:
-        """Append the record of a cache hit like ``sync``, which is passed again and again.
+    def drop_hit(self, index: int) -> None:
+        """Count the record of cache hit ``index`` as dropped: ``hit_bytes`` are written.
 
         Raises:
-            OSError: the disk is full or gone; the writer is closed then.
+            OSError: the disk is full or gone.
         """
-        if self._has_room(HIT_SHARE, index):
-            self._append(self._encoder.encode_repeat(sync, index, step, time, seconds))
-        else:
-            self.dropped.syncs += 1
+        self.dropped.syncs += 1
+        self._note_full(index)
 
     def _has_room(self, share: float, sync: int) -> bool:
         if self.written < self.max_bytes * share:
@@ -150,7 +154,7 @@ class RunWriter:
         if not self._full_noted:
             self._full_noted = True
             detail = f"{self.written} of {self.max_bytes} bytes written: cache hits are dropped"
-            self._append(encode(NoteRecord(sync, "limit", detail)))
+            self._append_text(encode(NoteRecord(sync, "limit", detail)))
 
     def note_end(self, note: NoteRecord) -> None:
         """Append a last note, whatever the bound.
@@ -158,7 +162,7 @@ class RunWriter:
         Raises:
             OSError: the disk is full or gone.
         """
-        self._append(encode(note))
+        self._append_text(encode(note))
 
     def store_graph(self, text: bytes) -> str:
         """Store a module's text once; its digest, also when the bound kept it out.
@@ -185,11 +189,16 @@ class RunWriter:
         return digest
 
     def close(self) -> None:
-        """Close the file; does nothing the second time."""
+        """End the file; does nothing the second time.
+
+        Raises:
+            OSError: the disk is full or gone.
+        """
+        self._append_text(END_LINE)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Leave the file as it is: after a failure, or to the parent of a forked child."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
-
-    def abandon(self) -> None:
-        """Forget the file in a forked child: the parent goes on writing it."""
-        self.close()

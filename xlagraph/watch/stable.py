@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xlagraph.capture.events import SyncEvent
+from xlagraph.capture.events import Repeat, SyncEvent
 from xlagraph.run.records import BucketState
 
 
@@ -63,9 +63,9 @@ class StableWatch:
         if event.ends_step:
             self.steps += 1
 
-    def on_repeat(self, event: SyncEvent, time: float, seconds: float) -> None:  # noqa: ARG002
-        """Counts as the event that it repeats."""
-        self.on_sync(event)
+    def repeater(self, event: SyncEvent) -> Repeat:
+        """A repeat counts as the event that it repeats."""
+        return lambda _start, _end: self.on_sync(event)
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """Not needed here."""
