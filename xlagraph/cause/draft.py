@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 
+NO_ATTRIBUTES = Attributes("", (), "", (), ())
 UNDONE = "undone"
 """In place of the number of a parameter that stands for a value that was set aside."""
 
@@ -57,6 +58,10 @@ class Draft:
         other.extra_parameters = list(self.extra_parameters)
         return other
 
+    def become(self, module: Module) -> None:
+        """Turns into a draft of another module, whose instructions have numbers of their own."""
+        vars(self).update(vars(Draft(module)))
+
     def keep_outputs(self, positions: Sequence[int]) -> None:
         """Keeps these outputs, by their present positions, in this order."""
         self.outputs = [self.outputs[k] for k in positions]
@@ -66,6 +71,7 @@ class Draft:
         first, *others = sorted(instructions)
         self.opcodes[first] = "parameter"
         self.operands[first] = ()
+        self.attributes[first] = NO_ATTRIBUTES
         self.shapes[first] = shape
         self.attributes[first] = NO_ATTRIBUTES
         self.payloads[first] = UNDONE
@@ -78,6 +84,14 @@ class Draft:
             if any(o in partners for o in operands):
                 self.operands[i] = tuple(partners.get(o, o) for o in operands)
         self.outputs = [partners.get(o, o) for o in self.outputs]
+
+    def bypass(self, instructions: Iterable[int]) -> None:
+        """Lets the users of conversions, copies and the like use the first operand."""
+        partners: dict[int, int] = {}
+        for i in sorted(instructions):
+            operand = self.operands[i][0]
+            partners[i] = partners.get(operand, operand)
+        self.replace_uses(partners)
 
     def replace_outputs(self, partners: dict[int, int]) -> None:
         """Gives back the value instead of its key."""

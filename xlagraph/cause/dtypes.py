@@ -111,17 +111,8 @@ def _without_types(module: Module, types: set[str], casts: Iterable[int]) -> Mod
     draft = Draft(module)
     pattern = re.compile(rf"\b(?:{'|'.join(sorted(types))})\[")
     draft.shapes = [pattern.sub("f32[", shape) for shape in draft.shapes]
-    skip_casts(draft, casts)
+    draft.bypass(casts)
     return draft.build()
-
-
-def skip_casts(draft: Draft, casts: Iterable[int]) -> None:
-    """Lets the users of conversions use what is converted."""
-    partners: dict[int, int] = {}
-    for i in sorted(casts):
-        operand = draft.operands[i][0]
-        partners[i] = partners.get(operand, operand)
-    draft.replace_uses(partners)
 
 
 def _finding(case: Case, spread: Spread, copies: Mapping[int, int]) -> Finding:
@@ -141,8 +132,8 @@ def _finding(case: Case, spread: Spread, copies: Mapping[int, int]) -> Finding:
                 draft_a.payloads[x] = draft_b.payloads[y]
         for x, first in copies.items():
             draft_a.shapes[x] = draft_a.shapes[first]
-        skip_casts(draft_a, spread.lone_a)
-        skip_casts(draft_b, spread.lone_b)
+        draft_a.bypass(spread.lone_a)
+        draft_b.bypass(spread.lone_b)
 
     return Finding(
         kind="dtype",

@@ -11,28 +11,31 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
 from xlagraph.cause.buckets import bucket_change, bucket_rows
+from xlagraph.cause.callers import placed
+from xlagraph.cause.calls import inlined_calls
 from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.dtypes import dtype_change
 from xlagraph.cause.finding import Case, Finding, count, sentence
 from xlagraph.cause.headers import header_change
+from xlagraph.cause.layouts import layout_change
+from xlagraph.cause.loops import more_carried
 from xlagraph.cause.merge import merged
 from xlagraph.cause.model import Cause, Context, Evidence, Explanation
 from xlagraph.cause.noise import noise_causes
 from xlagraph.cause.outputs import live_tensors, output_order, started_early
 from xlagraph.cause.places import is_library, line_near
+from xlagraph.cause.precision import precision_change
 from xlagraph.cause.proof import Bench
+from xlagraph.cause.remat import rematerialized
 from xlagraph.cause.repeated import repeated_expression
 from xlagraph.cause.shapes import shape_change
+from xlagraph.cause.sharding import sharding_change
 from xlagraph.cause.sides import NAMES, with_names
 from xlagraph.cause.state import newly_updated, optimizer_state
+from xlagraph.cause.steps import other_step
 from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.tied import tied_weights
-from xlagraph.cause.values import (
-    attribute_change,
-    constant_change,
-    layout_change,
-    special_scalar,
-)
+from xlagraph.cause.values import attribute_change, constant_change, special_scalar
 from xlagraph.diff import diff_modules
 
 if TYPE_CHECKING:
@@ -42,15 +45,21 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
+    inlined_calls,
+    more_carried,
     bucket_change,
     started_early,
     tied_weights,
     optimizer_state,
     newly_updated,
     header_change,
+    sharding_change,
+    rematerialized,
     dtype_change,
     shape_change,
+    other_step,
     constant_change,
+    precision_change,
     attribute_change,
     layout_change,
     special_scalar,
@@ -62,10 +71,10 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
 )
 """In order: what explains most specifically comes first, and later ones see what is left."""
 
-FIRST_ONLY = (header_change, tied_weights)
+FIRST_ONLY = (inlined_calls, more_carried, header_change, sharding_change, tied_weights)
 """Detectors that look at what undoing a cause may change: they see the modules as they are."""
 
-REMATCHED = (dtype_change,)
+REMATCHED = (inlined_calls, more_carried, dtype_change)
 """Detectors whose undoing lets instructions pair off better: a round ends with what they find."""
 
 MAX_ROUNDS = 5
@@ -262,6 +271,7 @@ def _with_rest(diff: Diff, causes: Sequence[Cause], taken_a: set[int], taken_b: 
 def _cause(
     diff: Diff, finding: Finding, taken_a: set[int], taken_b: set[int], *, proved: bool
 ) -> Cause:
+    finding = placed(diff, finding)
     mine_a = finding.a | called_only_by(diff.a, finding.a)
     mine_b = finding.b | called_only_by(diff.b, finding.b)
     changed = [c for c in diff.changes if c.a in mine_a or c.b in mine_b]

@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, without_layout
 from xlagraph.canon.live import mark
-from xlagraph.cause.finding import Case, Finding, join, parameter_name, unpaired_outputs
+from xlagraph.cause.finding import (
+    Case,
+    Finding,
+    count,
+    join,
+    parameter_name,
+    unpaired_outputs,
+)
+from xlagraph.cause.layouts import Copies, lone_copies
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.sharding import mesh_of, without_shardy
 from xlagraph.cause.sides import A, B
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from xlagraph.diff import HeaderChange
     from xlagraph.graph import Module
 
 BUFFER_FIELDS = ("buffer_donor", "input_output_alias")
@@ -59,6 +69,8 @@ def header_change(case: Case) -> list[Finding]:
     """
     findings = []
     for change in case.diff.header:
+        if _follows_mesh(case, change):
+            continue
         is_buffer = change.field in BUFFER_FIELDS
         kind, title, fix = KINDS.get(
             change.field,
@@ -72,6 +84,7 @@ def header_change(case: Case) -> list[Finding]:
         a, b = case.diff.a, case.diff.b
         lines = where(a, [u for p in only_a for u in a.users[p]])
         lines = lines or where(b, [u for p in only_b for u in b.users[p]])
+        copies = lone_copies(case) if is_buffer else Copies((), (), ())
         names = [f"{parameter_name(a, case.context_a, p)} in {A} only" for p in only_a]
         names += [f"{parameter_name(b, case.context_b, p)} in {B} only" for p in only_b]
         findings.append(
@@ -85,12 +98,34 @@ def header_change(case: Case) -> list[Finding]:
                         tuple(only_b),
                         lines,
                     ),
+                    *_told(copies),
                 ),
                 fix=fix,
-                proof="the comparison leaves the header out",
+                proof="the comparison leaves the header out"
+                + (", and copies were bypassed" if copies else ""),
+                a=copies.claimed_a,
+                b=copies.claimed_b,
+                undo=copies.skip,
             )
         )
     return findings
+
+
+def _told(copies: Copies) -> tuple[Evidence, ...]:
+    """The copies that keep a value from being overwritten in its buffer, if there are any."""
+    if not copies:
+        return ()
+    text = f"{count(len(copies), 'copy', 'copies')} on one side only, to keep what is overwritten"
+    return (Evidence(text, copies.a, copies.b),)
+
+
+def _follows_mesh(case: Case, change: HeaderChange) -> bool:
+    """Whether a field differs because the mesh does, which is a finding of its own."""
+    old, new = mesh_of(case.diff.a), mesh_of(case.diff.b)
+    if change.field == "num_partitions":
+        return bool(old and new and old != new)
+    is_frontend = change.field == "frontend_attributes"
+    return is_frontend and without_shardy(change.a) == without_shardy(change.b)
 
 
 def _other_parameters(case: Case, field: str) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ from xlagraph.canon.labels import relabelled
 from xlagraph.cause.draft import Draft, live_count
 from xlagraph.cause.finding import Case, Finding
 from xlagraph.diff import Slot, diff_modules
-from xlagraph.diff.same import same_pairs
+from xlagraph.diff.same import same_computation, same_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +84,8 @@ class Bench:
     def _agree(self, a: Module, b: Module) -> bool:
         """Whether the edited modules are the same computation."""
         first, second = self.diff.match.a, self.diff.match.b
+        if a.names is not first.module.names or b.names is not second.module.names:
+            return same_computation(a, b)
         labels_a = relabelled(first.module, a, first.labels, first.interner)
         labels_b = relabelled(second.module, b, second.labels, second.interner)
         return same_pairs(a, b, labels_a, labels_b) is not None

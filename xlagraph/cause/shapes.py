@@ -73,15 +73,21 @@ def shape_change(case: Case) -> list[Finding]:
     shaped |= _pairs_without_sizes(case, shaped)
     found: list[Origins] = []
     for spread in spreads(case, shaped):
-        if any(_may_start(case, x) for x, _ in spread.origins):
+        if any(_may_start(case, x, y) for x, y in spread.origins):
             found += _origins(case, spread)
     return [_finding(case, origins) for origins in _joined(found)]
 
 
-def _may_start(case: Case, x: int) -> bool:
-    """Whether a size can come from here: a called computation is given its parameters."""
+def _may_start(case: Case, x: int, y: int) -> bool:
+    """Whether a size can come from here.
+
+    A called computation is given its parameters; and what has another number of dimensions
+    is an input, or another step.
+    """
     a = case.diff.a
-    return a.opcodes[x] != "parameter" or x in a.entry_computation.parameters
+    if x in a.entry_computation.parameters:
+        return True
+    return a.opcodes[x] != "parameter" and bool(_sizes(case, {x: y}))
 
 
 def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]:
@@ -103,7 +109,7 @@ def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]
 
 def _origins(case: Case, spread: Spread) -> list[Origins]:
     """One spread by its origins: those of the first kind, then those that do not follow them."""
-    starts = {x: y for x, y in spread.origins if _may_start(case, x)}
+    starts = {x: y for x, y in spread.origins if _may_start(case, x, y)}
     kinds = {x: _kind(case, x) for x in starts}
     kind = min(kinds.values(), key=KINDS.index)
     first = {x: y for x, y in starts.items() if kinds[x] == kind}

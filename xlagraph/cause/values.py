@@ -77,41 +77,6 @@ def attribute_change(case: Case) -> list[Finding]:
     ]
 
 
-def layout_change(case: Case) -> list[Finding]:
-    """The same tensors in another order of dimensions in memory."""
-    a, b = case.diff.a, case.diff.b
-    pairs = [(x, y) for x, y, fields in case.open_changes() if fields == ("layout",)]
-    if not pairs:
-        return []
-    lines = where(b, [y for _, y in pairs])
-    x, y = pairs[0]
-
-    def undo(draft_a: Draft, draft_b: Draft) -> None:
-        for p, q in pairs:
-            draft_a.shapes[p] = draft_b.shapes[q]
-
-    return [
-        Finding(
-            kind="layout",
-            title=f"{count(len(pairs), 'value')} in another layout: {a.shapes[x]} became "
-            f"{b.shapes[y]}{at(lines)}",
-            evidence=(
-                Evidence(
-                    f"{a.shapes[x]} -> {b.shapes[y]}, first at {b.names[y]}",
-                    tuple(p for p, _ in pairs),
-                    tuple(q for _, q in pairs),
-                    lines,
-                ),
-            ),
-            fix="Send inputs in one memory format (contiguous or channels_last) in every step.",
-            proof=f"{A}'s values were given {B}'s layouts",
-            a=frozenset(p for p, _ in pairs),
-            b=frozenset(q for _, q in pairs),
-            undo=undo,
-        )
-    ]
-
-
 _ATTRIBUTE_KINDS = {
     "sharding": ("sharding", "Give the tensor the same sharding annotation in every step."),
     "replica_groups": (
