@@ -1,79 +1,19 @@
-"""The ``xlagraph`` command. Each subcommand is loaded when it is called."""
+"""The ``xlagraph`` command's entry point; everything else is loaded within it."""
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
-from importlib import import_module
 
-import click
-
-from xlagraph.errors import XlagraphError
-
-COMMANDS = {
-    "canon": "Print a module's canonical text, or its ladder of digests.",
-    "diff": "Say what differs between two modules, and why.",
-    "list": "List the modules that a file or folder holds.",
-    "explain": "Say why a captured run compiled as often as it did.",
-    "report": "Write a run, or a pair of modules, as one HTML page.",
-    "run": "Run a Python program with capture switched on.",
-    "stats": "Count a captured run's steps, compiles and seconds.",
-}
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
-class _LazyGroup(click.Group):
-    """Knows its subcommands by name, so that ``--help`` imports none of them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
-        if name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"xlagraph.cli.{name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
-
-
-@click.command(
-    cls=_LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 same computation, or nothing to report; 1 different; 2 bad input or "
-    "usage.",
-)
-@click.version_option(package_name="xlagraph")
-def cli() -> None:
-    """Names the cause when PyTorch/XLA training recompiles."""
-
-
 def main() -> None:
-    """Entry point; turns the errors that a user can cause into one message and exit code 2."""
-    gc.freeze()
-    gc.disable()  # a short-lived process that builds large acyclic lists
+    """Runs the command; Ctrl-C at any moment, imports included, is one line."""
     try:
-        cli.main(prog_name="xlagraph", standalone_mode=False)
-        sys.stdout.flush()
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except XlagraphError as error:
-        _end(str(error), error.exit_code)
-    except click.Abort:
-        _end("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on
-        sys.exit(1)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _end(f"cannot write the output: {error.strerror or error}", 2)
+        from xlagraph.cli.app import run
 
-
-def _end(message: str, code: int) -> None:
-    click.echo(f"xlagraph: {message}", err=True)
-    sys.exit(code)
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("xlagraph: interrupted\n")
+        sys.exit(INTERRUPTED)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 LEVELS = {
-    "names": "names, numbering and metadata",
-    "dead-code": "and dead instructions and computations",
-    "duplicate-constants": "and how often equal constants stand there",
-    "parameter-order": "and the order of entry parameters",
-    "output-order": "and the order of outputs",
-    "constant-values": "and the values of constants",
-    "shapes": "and dimensions and layouts",
+    "names": "forgives names, numbering and metadata",
+    "dead-code": "... and dead instructions and computations",
+    "duplicate-constants": "... and how often equal constants stand there",
+    "parameter-order": "... and the order of entry parameters",
+    "output-order": "... and the order of outputs",
+    "constant-values": "... and the values of constants",
+    "shapes": "... and dimensions and layouts",
 }
 
 
@@ -35,7 +35,7 @@ def command(spec: str, level: str, *, digests: bool) -> None:
     if digests:
         for rung in ladder(module):
             name = rung.level.name.lower().replace("_", "-")
-            click.echo(f"{rung.digest}  {name:<20} forgives {LEVELS[name]}")
+            click.echo(f"{rung.digest}  {name:<20} {LEVELS[name]}")
         return
     for line in canonical_lines(module, Level[level.upper().replace("-", "_")]):
         click.echo(line)

@@ -145,8 +145,9 @@ def test_level_two_tells_live_tensors_and_holders(run_program, programs, tmp_pat
     process = only_process(tmp_path / "xlagraph-run")
     last = [sync for sync in process.syncs if sync.kind == "step"][-1]
     assert last.live_tensors
-    leaked = [one for one in last.live_tensors if one.holder.startswith("history in module")]
+    leaked = [one for one in last.live_tensors if " in module __main__ (list)" in one.holder]
     assert leaked
+    assert leaked[0].holder.startswith("history[")
     assert leaked[0].created[0].file == "leak.py"
     assert {one.output for one in last.live_tensors} == set(range(len(last.live_tensors)))
 

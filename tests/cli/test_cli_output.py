@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -103,7 +105,12 @@ def test_lines_keep_to_the_width(width: str) -> None:
         (("explain", "fixtures"), None, "not a run folder"),
         (("explain", "nowhere"), None, "no such run folder"),
         (("canon", "-"), b"", "holds no module"),
-        (("canon", "-"), b"\x00\x01\x02\x80" * 50, ""),
+        (("canon", "-"), b"\x00\x01\x02\x80" * 50, "neither text nor an HLO protobuf"),
+        (("canon", "-"), b"\x01" + bytes(range(128, 256)) * 30, "neither text nor an HLO protobuf"),
+        (("canon", "fixtures/corpus/jax_scan.hlo.pb"), None, "is an HLO protobuf; dump text"),
+        (("explain", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
+        (("report", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
+        (("stats", "README.md"), None, "a file, not a run folder"),
         (
             ("canon", "-"),
             b"HloModule m\nENTRY e {\n  ROOT %a = f32[2]{0} add(%b, %b)\n}\n",
@@ -123,3 +130,91 @@ def test_bad_input_ends_with_two_and_one_message(
     assert done.stdout == ""
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("list",), ("canon",)])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_file_cut_short_says_so(command: tuple[str], share: float, tmp_path: Path) -> None:
+    whole = next((ROOT / RUN / "graphs").iterdir()).read_bytes()
+    cut = tmp_path / "cut.hlo.zst"
+    cut.write_bytes(whole[: int(len(whole) * share)])
+    assert "compressed data is damaged or cut off" in xlagraph(*command, str(cut)).stderr
+
+
+def test_list_finds_modules_under_any_name() -> None:
+    done = xlagraph("list", "fixtures/corpus")
+    assert done.returncode == 0
+    specs = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    assert "fixtures/corpus/jax_fft.before.hlo.gz:1" in specs
+    files = {spec.rpartition(":")[0] for spec in specs}
+    assert files == {str(p.relative_to(ROOT)) for p in (ROOT / "fixtures/corpus").glob("*.*")}
+    assert xlagraph("canon", "fixtures/corpus/jax_fft.before.hlo.gz:1").returncode == 0
+
+
+GRAPH = """[ScheduleSyncTensorsGraph]
+TensorsGraphInfo:
+  main (train.py:{line})
+
+Root Hashes: (1)
+
+## BEGIN_GRAPH
+HloModule m, entry_computation_layout={{(f32[2]{{0}})->(f32[2]{{0}})}}
+
+ENTRY %m (p: f32[2]) -> (f32[2]) {{
+  %p = f32[2]{{0}} parameter(0)
+{body}  ROOT %t = (f32[2]{{0}}) tuple(f32[2]{{0}} %{last})
+}}
+
+Graph Hash: {hash}
+
+## END_GRAPH
+
+"""
+ONCE = "  %n = f32[2]{0} negate(f32[2]{0} %p)\n"
+TWICE = ONCE + "  %k = f32[2]{0} negate(f32[2]{0} %p)\n"
+
+
+def test_a_hash_that_several_texts_have_names_none(tmp_path: Path) -> None:
+    saved = tmp_path / "saved.0"
+    once = GRAPH.format(line=3, body=ONCE, last="n", hash="abcdef12")
+    saved.write_text(once * 2)
+    assert xlagraph("canon", f"{saved}:abcdef").returncode == 0
+    saved.write_text(once + GRAPH.format(line=4, body=TWICE, last="k", hash="abcdef12"))
+    done = xlagraph("canon", f"{saved}:abcdef")
+    assert done.returncode == 2
+    assert f"holds 2 modules to choose from: {saved}:1, {saved}:2\n" in done.stderr
+
+
+def test_modules_of_one_graph_hash_that_differ(tmp_path: Path) -> None:
+    """torch_xla's key does not tell repeated values: different modules, compiled once."""
+    body = ONCE + "  %k = f32[2]{0} negate(f32[2]{0} %p)\n  %s = f32[2]{0} add(f32[2]{0} %n, "
+    shared = ONCE + "  %s = f32[2]{0} add(f32[2]{0} %n, f32[2]{0} %n)\n"
+    saved = tmp_path / "saved.0"
+    saved.write_text(
+        GRAPH.format(line=3, body=shared, last="s", hash="abcdef12")
+        + GRAPH.format(line=3, body=body + "f32[2]{0} %k)\n", last="s", hash="abcdef12")
+    )
+    done = xlagraph("diff", f"{saved}:1", f"{saved}:2", COLUMNS="300")
+    assert done.returncode == 1
+    assert "repeated-expression" in done.stdout
+    assert "Both have one graph hash" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("moment", [0.02, 0.1, 0.2, 0.4])
+def test_ctrl_c_is_one_line_at_any_moment(moment: float) -> None:
+    code = "print('ready', flush=True); from xlagraph.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "canon", "-"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(moment)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert said.strip() == "xlagraph: interrupted"  # click begins a new line behind ^C
+    assert process.returncode == 130

@@ -23,8 +23,8 @@ def _loaded(code: str, **env: str) -> set[str]:
 @pytest.mark.parametrize(
     "code",
     [
-        "import xlagraph.cli",
-        "from xlagraph.cli import cli; cli.main(['--help'], standalone_mode=False)",
+        "import xlagraph.cli.app",
+        "from xlagraph.cli.app import cli; cli.main(['--help'], standalone_mode=False)",
         "import xlagraph.cli.diff, xlagraph.inputs, xlagraph.cause, xlagraph.terminal.explanation",
         "import xlagraph.cli.explain, xlagraph.cause.run_explain, xlagraph.run.reader",
     ],
@@ -42,7 +42,7 @@ def test_capture_that_is_off_loads_nothing_of_ours() -> None:
 def test_help_names_every_command() -> None:
     from click.testing import CliRunner
 
-    from xlagraph.cli import COMMANDS, cli
+    from xlagraph.cli.app import COMMANDS, cli
 
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0

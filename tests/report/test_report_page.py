@@ -10,13 +10,13 @@ import pytest
 from real_modules import RUNS
 from report_inputs import BIDI, explained, hostile_pair, hostile_run, small_pair
 
+from xlagraph.cause.finding import duration
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import Report, ReportOptions
 from xlagraph.report.pack import unpack
 from xlagraph.report.redact import name_parts, tensor_core
 from xlagraph.report.render import render
 from xlagraph.report.vocabulary import _tensors
-from xlagraph.report.wording import seconds
 from xlagraph.run.reader import read_run
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_redaction_of_hostile_metadata() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 s"), (0.0123, "12 ms"), (9.81, "9.8 s"), (150, "2.5 min"), (7200, "2.0 h")],
+    [(0, "0 s"), (0.0123, "12 ms"), (9.81, "9.8 s"), (150, "2 min 30 s"), (7200, "2.0 h")],
 )
 def test_durations(value: float, text: str) -> None:
-    assert seconds(value) == text
+    assert duration(value) == text

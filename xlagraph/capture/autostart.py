@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xlagraph.capture.start import Start
 
 _TARGET = "torch_xla"
+_OFF = ("", "0", "no", "false", "off")
 
 
 class _Autostart:
@@ -61,5 +62,5 @@ def _tell_if_nothing(job: str) -> None:
         say(f"nothing captured: the program never imported {_TARGET}")
 
 
-if os.environ.get("XLAGRAPH", "0") not in ("", "0"):
+if os.environ.get("XLAGRAPH", "").strip().lower() not in _OFF:
     arm()

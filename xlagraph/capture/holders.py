@@ -79,4 +79,5 @@ def _describe(container: Any, key: str, owner: str) -> str:
     if isinstance(container, dict) and owner.endswith(" object"):
         return f"attribute {key[2:-2]} of a {owner}"
     kind = "closure" if isinstance(container, CellType) else type(container).__name__
-    return f"{owner}{key} ({kind})" if owner else f"a {kind}{key}"
+    name, within, place = owner.partition(" in ")
+    return f"{name}{key}{within}{place} ({kind})" if owner else f"a {kind}{key}"

@@ -93,7 +93,9 @@ def _level(text: str) -> int:
     if text.strip().lower() in ("yes", "true", "on"):
         return 1
     if not text.strip().isdigit():
-        raise OptionError(f"XLAGRAPH: want 0, 1 or 2; got {text!r}")
+        raise OptionError(
+            f"XLAGRAPH: want 0 (or no, false, off), 1 (or yes, true, on), or 2; got {text!r}"
+        )
     return int(text)
 
 

@@ -320,7 +320,15 @@ def _verdict(
         first = f"Not explained for sure. Suspected: {causes[0].title}"
     more = f" (and {count(len(causes) - 1, 'further cause')})" if len(causes) > 1 else ""
     rest = f" {count(left, 'instruction')} stay unexplained." if left else ""
-    return f"{first}{more}.{rest}"
+    return f"{first}{more}.{rest}{_one_hash(context_a, context_b)}"
+
+
+def _one_hash(context_a: Context, context_b: Context) -> str:
+    """What it means that modules differ which torch_xla has taken for one graph."""
+    known = context_a.key.get("graph_hash")
+    if not known or known != context_b.key.get("graph_hash"):
+        return ""
+    return " Both have one graph hash, so that torch_xla compiles only the first of them."
 
 
 def _same_verdict(causes: Sequence[Cause], context_a: Context, context_b: Context) -> str:

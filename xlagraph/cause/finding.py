@@ -204,6 +204,19 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds for reading: ``12 ms``, ``0.25 s``, ``4.1 s``, ``2 min 40 s``, ``1.5 h``."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    if seconds >= 60:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    if seconds >= 0.1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+
+
 def grouped(names: Iterable[str], groups: int = 3, members: int = 4) -> str:
     """Tensor names ``owner: tensor`` gathered by owner: ``blocks.0: up.weight, up.bias``.
 

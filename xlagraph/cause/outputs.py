@@ -161,8 +161,9 @@ def _live_finding(case: Case, places: list[int], *, forward: bool) -> Finding:
         + held,
         evidence=(
             Evidence(
-                f"{join(names)} {'is' if len(places) == 1 else 'are'} alive at the sync, which "
-                f"adds {count(len(claimed), 'instruction')} that nothing else needs"
+                f"{join(names)} {'is' if len(places) == 1 else 'are'} alive at the sync"
+                + (f", which adds {count(len(claimed), 'instruction')}" if claimed else "")
+                + (" that nothing else needs" if claimed else "")
                 + _copied(module, context, places),
                 a=cited if forward else (),
                 b=() if forward else cited,

@@ -63,8 +63,10 @@ def at(lines: Sequence[str]) -> str:
 
 
 def short_line(line: str) -> str:
-    """A source line with its path cut to the telling end."""
-    path, _, number = line.rpartition(":")
+    """A source line ``file:line`` with its path cut to the telling end."""
+    path, colon, number = line.rpartition(":")
+    if not colon:
+        return line
     parts = PurePath(path).parts
     for packages in ("site-packages", "dist-packages"):
         if packages in parts:

@@ -62,7 +62,6 @@ class Field(NamedTuple):
     """One ``key=value`` in a text, as offsets."""
 
     key: str
-    key_start: int
     start: int
     end: int
 
@@ -90,7 +89,7 @@ def parse_fields(
             raise MalformedError("expected an attribute (key=value)", min(at, end))
         start = skip_space(text, key.end())
         pos = field_value_end(text, key[1], start, end)
-        fields.append(Field(key[1], at, start, pos))
+        fields.append(Field(key[1], start, pos))
 
 
 def field_value_end(text: str, key: str, start: int, end: int) -> int:

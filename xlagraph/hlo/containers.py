@@ -141,7 +141,7 @@ def find_entry(spec: str) -> Entry:
     """
     path, selector = split_spec(spec)
     if path != "-" and Path(path).is_dir():
-        return _select(path, selector, _list_folder(Path(path)).entries)
+        return _select(path, selector, _list_folder(Path(path)))
     if _NUMBER.fullmatch(selector) and int(selector) > 0:
         count = 0
         for item in _scan_entries(path):
@@ -150,7 +150,7 @@ def find_entry(spec: str) -> Entry:
                 if item.ordinal == int(selector):
                     return item
         raise SpecError(f"{path}: holds {count} modules, there is no {selector}")
-    return _select(path, selector, open_entries(path).entries)
+    return _select(path, selector, open_entries(path))
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -194,10 +194,15 @@ def _scan_entries(path: str) -> Iterator[Entry | Dropped]:
 
 
 def _list_folder(folder: Path) -> Listing:
-    """Entries of an --xla_dump_to folder or of a run folder, by number and stage."""
+    """Entries of an --xla_dump_to folder or of a run folder, by number and stage.
+
+    Of any other folder: those of all files that hold modules.
+    """
     graphs = folder / "graphs"
     if graphs.is_dir():
         return _list_graphs(graphs)
+    if not any(_DUMP_FILE.fullmatch(path.name) for path in folder.iterdir()):
+        return _list_files(folder)
     entries: list[Entry] = []
     ignored = 0
     for path in sorted(folder.iterdir()):
@@ -212,6 +217,19 @@ def _list_folder(folder: Path) -> Listing:
         )
     entries.sort(key=lambda entry: (entry.ordinal, entry.module, entry.stage != "before"))
     return Listing(tuple(entries), (), ignored)
+
+
+def _list_files(folder: Path) -> Listing:
+    entries: list[Entry] = []
+    dropped: list[Dropped] = []
+    ignored = 0
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        listing = open_entries(str(path))
+        known = [entry for entry in listing.entries if entry.kind != "unknown"]
+        entries += known
+        dropped += listing.dropped if known else ()
+        ignored += not known
+    return Listing(tuple(entries), tuple(dropped), ignored)
 
 
 def _list_graphs(graphs: Path) -> Listing:
@@ -229,9 +247,10 @@ def _list_graphs(graphs: Path) -> Listing:
     return Listing(tuple(entries), (), ignored)
 
 
-def _select(path: str, selector: str, entries: tuple[Entry, ...]) -> Entry:
+def _select(path: str, selector: str, listing: Listing) -> Entry:
+    entries = listing.entries
     if not entries:
-        raise SpecError(f"{path}: holds no module")
+        raise SpecError("; ".join([f"{path}: holds no module", *map(str, listing.dropped)]))
     selector, _, stage = selector.partition(":")
     if stage not in ("", "before", "after"):
         raise SpecError(f"{path}:{selector}:{stage}: expected 'before' or 'after', not {stage!r}")
@@ -239,11 +258,17 @@ def _select(path: str, selector: str, entries: tuple[Entry, ...]) -> Entry:
     matches = _matches(selector, entries)
     if not matches:
         raise SpecError(f"{path}: no module is called {selector!r} (see `xlagraph list {path}`)")
-    hashes = {entry.graph_hash for entry in matches}
-    if len(matches) > 1 and (len(hashes) > 1 or "" in hashes):
+    if len(matches) > 1 and not _are_one_graph(matches):
         some = ", ".join(entry.spec for entry in matches[:3])
-        raise SpecError(f"{path}: holds {len(matches)} modules to choose from: {some}, ...")
+        more = ", ..." if len(matches) > 3 else ""
+        raise SpecError(f"{path}: holds {len(matches)} modules to choose from: {some}{more}")
     return matches[0]
+
+
+def _are_one_graph(entries: tuple[Entry, ...]) -> bool:
+    """Whether one graph was written several times: the same hash, and the same text."""
+    hashes = {entry.graph_hash for entry in entries}
+    return len(hashes) == 1 and "" not in hashes and len({e.source().text for e in entries}) == 1
 
 
 def _matches(selector: str, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:

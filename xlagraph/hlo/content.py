@@ -24,6 +24,8 @@ MAX_DECOMPRESSED = 1 << 36
 """Bytes that a compressed input may unfold to (on disk, in the folder for temporary files)."""
 
 _CHUNK = 1 << 20
+_ZSTD_CHUNK = 1 << 12
+"""Compressed bytes unfolded at once: zstd gives all that they hold, at most 32 kB for each."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
@@ -100,15 +102,14 @@ class Content:
         if magic[:2] == _GZIP_MAGIC:
             chunks = _unzipped(whole)
         elif magic == _ZSTD_MAGIC:
-            decompressor = zstandard.ZstdDecompressor()
-            chunks = _chunks(decompressor.stream_reader(whole, read_across_frames=True))
+            chunks = _unfolded(whole)
         try:
             yield from chunks
         except (EOFError, zlib.error, zstandard.ZstdError) as error:
             self.damage = f"compressed data is damaged or cut off: {error}"
 
 
-def _chunks(stream: io.BufferedIOBase | zstandard.ZstdDecompressionReader) -> Iterator[bytes]:
+def _chunks(stream: io.BufferedIOBase) -> Iterator[bytes]:
     while chunk := stream.read(_CHUNK):
         yield chunk
 
@@ -126,6 +127,23 @@ def _unzipped(stream: io.BufferedIOBase) -> Iterator[bytes]:
                 unfolder = zlib.decompressobj(zlib.MAX_WBITS | 16)
             yield unfolder.decompress(pending, _CHUNK)
             pending = unfolder.unused_data if unfolder.eof else unfolder.unconsumed_tail
+    if not unfolder.eof:
+        raise EOFError("the end is missing")
+
+
+def _unfolded(stream: io.BufferedIOBase) -> Iterator[bytes]:
+    """Unfolds zstd frames; what stands before damage is given before the error.
+
+    Raises:
+        EOFError, zstandard.ZstdError: the data is cut off, or damaged.
+    """
+    unfolder = zstandard.ZstdDecompressor().decompressobj()
+    while pending := stream.read(_ZSTD_CHUNK):
+        while pending:
+            if unfolder.eof:
+                unfolder = zstandard.ZstdDecompressor().decompressobj()
+            yield unfolder.decompress(pending)
+            pending = unfolder.unused_data if unfolder.eof else b""
     if not unfolder.eof:
         raise EOFError("the end is missing")
 

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 _HEAD = 1 << 16
 _TAIL = 1 << 12
+_BINARY_HEAD = 1 << 10
+"""So many first bytes tell text from binary data."""
 _CHUNK = 1 << 20
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+_PROTO = re.compile(rb"(?:\n[\x80-\xff]{0,4}[\x00-\x7f]){1,3}[\w.\-]+[\x12\x1a\x28]")
+"""HloModuleProto begins with its name (field 1) and goes on with the entry's name, computations
+or id; HloProto and HloSnapshot wrap it in a field 1 of theirs (xla/service/hlo.proto)."""
 _MARK = re.compile(rb"(?:^|\n)## (BEGIN|END)_GRAPH")
 _MARK_AFTER = re.compile(rb"\n## (BEGIN|END)_GRAPH")
 _MODULE = re.compile(rb"\nHloModule[ \t]")
@@ -84,8 +90,10 @@ class Section:
 def scan(content: Content) -> Iterator[Section | Dropped]:
     """Yields the modules of an input, and what had to be dropped, in file order."""
     head = bytes(content.data[:_HEAD])
-    if b"\0" in head[:1024]:
+    if _PROTO.match(head):
         yield Section(0, len(content.data), 1, "proto", "")
+    elif _CONTROL.search(head, 0, _BINARY_HEAD):
+        yield Dropped(content.name, 1, 0, len(content.data), "neither text nor an HLO protobuf")
     elif _search(_MARK, content.data):
         yield from _scan_saved(content)
     elif head.strip():

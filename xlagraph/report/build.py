@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.context import context_of
+from xlagraph.cause.finding import duration
 from xlagraph.cause.model import Context
 from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
@@ -13,7 +14,7 @@ from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import ShownPair, seconds
+from xlagraph.report.wording import ShownPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -131,8 +132,8 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(f"{explained.steps:,}", "steps"),
         Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
         Fact(f"{explained.compiles:,}", "compiles"),
-        Fact(seconds(explained.compile_seconds), "compiling"),
-        Fact(seconds(warm_up), "of it warm-up"),
+        Fact(duration(explained.compile_seconds), "compiling"),
+        Fact(duration(warm_up), "of it warm-up"),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
         Fact("never" if stable is None else f"step {stable}", "stable after training step"),
     )

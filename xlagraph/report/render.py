@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 import xlagraph
-from xlagraph.report.wording import seconds
+from xlagraph.cause.finding import duration
 
 if TYPE_CHECKING:
     from xlagraph.report.model import Report
@@ -63,7 +63,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["seconds"] = seconds
+    environment.filters["seconds"] = duration
     environment.filters["percent"] = percent
     return environment
 

@@ -33,19 +33,6 @@ class ShownPair:
         return f"{label}: {name[:LINK_NAME]}", address
 
 
-def seconds(value: float) -> str:
-    """A duration as people say it."""
-    if value == 0:
-        return "0 s"
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    if value < 100:
-        return f"{value:.1f} s"
-    if value < 3600:
-        return f"{value / 60:.1f} min"
-    return f"{value / 3600:.1f} h"
-
-
 def source_line(line: str, names: Names) -> str:
     """A ``file:line`` under the report's names."""
     file, colon, number = line.rpartition(":")

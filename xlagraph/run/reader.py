@@ -109,6 +109,11 @@ def read_run(path: str | Path) -> Run:
         RunError: no such folder, no record file in it, or a newer format.
     """
     folder = fetch(str(path)) if is_url(str(path)) else Path(path)
+    if folder.is_file():
+        raise RunError(
+            f"{folder}: a file, not a run folder: `xlagraph diff A B` compares the modules of two "
+            f"files, `xlagraph list {folder}` lists those of one"
+        )
     if not folder.is_dir():
         raise RunError(f"{folder}: no such run folder")
     files = sorted(folder.glob("records-*.jsonl"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import count
-from xlagraph.terminal.style import labelled, paragraph, short_path
+from xlagraph.cause.places import short_line
+from xlagraph.terminal.style import labelled, paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ def _print_cause(console: Console, number: int, cause: Cause, *, full: bool) -> 
         console.print(paragraph(cause.title + ".", 3))
     shown = cause.evidence if full else cause.evidence[:MAX_EVIDENCE]
     for evidence in shown:
-        at = f"  [{short_path(evidence.sources[0])}]" if evidence.sources else ""
+        at = f"  [{short_line(evidence.sources[0])}]" if evidence.sources else ""
         console.print(labelled("-", evidence.text + at, 3))
     if len(shown) < len(cause.evidence):
         console.print(

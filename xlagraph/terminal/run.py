@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.cause.finding import count
-from xlagraph.terminal.style import labelled, paragraph, printable, seconds, short_path
+from xlagraph.cause.finding import count, duration
+from xlagraph.cause.places import short_line
+from xlagraph.terminal.style import labelled, paragraph, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +28,7 @@ def print_run(console: Console, explained: RunExplanation, *, full: bool = False
         paragraph(
             f"{count(explained.steps, 'sync')} of kind step, "
             f"{count(explained.compiles, 'compile')} "
-            f"({seconds(explained.compile_seconds)}), "
+            f"({duration(explained.compile_seconds)}), "
             f"{count(len(explained.graphs), 'distinct graph')}."
         )
     )
@@ -67,7 +68,7 @@ def _print_group(
     kind = "warm-up" if group.expected else group.kind
     graphs = ", ".join(letters[d] for d in group.graphs[:8])
     head = (
-        f"{number}. {kind}  ({count(group.compiles, 'compile')}, {seconds(group.seconds)}, "
+        f"{number}. {kind}  ({count(group.compiles, 'compile')}, {duration(group.seconds)}, "
         f"{'graph' if len(group.graphs) == 1 else 'graphs'} {graphs}"
         + (f", {proved})" if group.cause else ")")
     )
@@ -77,7 +78,7 @@ def _print_group(
     if group.cause and not group.expected:
         shown = group.cause.evidence if full else group.cause.evidence[:MAX_EVIDENCE]
         for evidence in shown:
-            at = f"  [{short_path(evidence.sources[0])}]" if evidence.sources else ""
+            at = f"  [{short_line(evidence.sources[0])}]" if evidence.sources else ""
             console.print(labelled("-", evidence.text + at, 3))
         if len(shown) < len(group.cause.evidence):
             left = len(group.cause.evidence) - len(shown)
@@ -105,11 +106,11 @@ def _print_graphs(
         table.add_row(
             node.letter,
             str(node.step),
-            seconds(node.compile_seconds),
+            duration(node.compile_seconds),
             str(node.hits),
             f"{node.instructions:,}",
             letters.get(node.nearest, "-"),
-            printable(short_path(node.call_site)) or "-",
+            printable(short_line(node.call_site)) or "-",
             style="dim" if node.warm_up else "",
         )
     console.print(table)

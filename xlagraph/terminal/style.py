@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePath
 
 from rich.console import Console
 from rich.padding import Padding
@@ -41,23 +40,3 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
-
-
-def short_path(text: str) -> str:
-    """A source line ``file:line`` with the path cut to its telling end."""
-    path, colon, line = text.rpartition(":")
-    if not colon:
-        return text
-    parts = PurePath(path).parts
-    if "site-packages" in parts:
-        parts = parts[parts.index("site-packages") + 1 :]
-    elif PurePath(path).is_absolute() and len(parts) > 3:
-        parts = ("…", *parts[-2:])
-    return f"{'/'.join(parts)}:{line}"
-
-
-def seconds(value: float) -> str:
-    """A duration for reading: ``0.02 s``, ``4.1 s``, ``2 min 40 s``."""
-    if value >= 60:
-        return f"{int(value // 60)} min {int(value % 60)} s"
-    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
