@@ -71,6 +71,21 @@ def test_a_stable_run_has_nothing_to_fix(browser: Browser) -> None:
     assert browser.texts(".card.expected")
 
 
+def test_steps_are_counted_alike_by_verdict_axis_and_tables(browser: Browser) -> None:
+    run = explained("fixed")
+    browser.open(run_report(run))
+    browser.until(lambda: browser.texts("#timeline svg"))
+    last = max(node.step for node in run.graphs)
+    assert run.stable_after == last
+    assert f"the last in step {last};" in browser.text("h1")
+    assert "Training begins at step 8." in browser.text("section .hint")
+    assert str(last) in browser.texts(".lineage td.num")
+    ticks = [int(text) for text in browser.texts("#timeline svg text") if text.isdecimal()]
+    assert ticks[0] == 0
+    assert last <= max(ticks) + (ticks[1] - ticks[0])
+    assert max(ticks) < run.steps
+
+
 def test_links_go_where_they_say(browser: Browser) -> None:
     _carry(browser)
     browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")

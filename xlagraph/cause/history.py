@@ -37,6 +37,8 @@ class History:
     """The ranks that ran a graph (digest) at the end of a step."""
     starts: Mapping[tuple[str, str, tuple[Frame, ...]], SyncRecord]
     """By process (its file), entry and call site: the first sync that ran something."""
+    steps: int
+    """How many there were, counted by the process with the most."""
     first_step: int
     """The first step of the training loop."""
     began_late: bool
@@ -52,8 +54,11 @@ def history_of(run: Run) -> History:
     costs: defaultdict[str, Cost] = defaultdict(Cost)
     ranks: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
     starts: dict[tuple[str, str, tuple[Frame, ...]], SyncRecord] = {}
+    last = -1
     for process in run.processes:
         for sync in process.syncs:
+            if sync.step > last and _ends_step(sync):
+                last = sync.step
             if sync.outcome != "empty":
                 starts.setdefault(_place(process, sync), sync)
             for digest in sync.graphs:
@@ -64,6 +69,7 @@ def history_of(run: Run) -> History:
         costs=costs,
         ranks={key: frozenset(found) for key, found in ranks.items()},
         starts=starts,
+        steps=last + 1,
         first_step=min(
             (steps[0].step for p in run.processes for steps in training_steps(p)), default=0
         ),
@@ -75,11 +81,15 @@ def training_steps(process: Process) -> list[list[SyncRecord]]:
     """The syncs that end a step of the training loop, those of each call site together."""
     sites: dict[tuple[Frame, ...], list[SyncRecord]] = {}
     for sync in process.syncs:
-        if (sync.kind == "step" or sync.entry == "compile") and sync.outcome != "empty":
+        if _ends_step(sync) and sync.outcome != "empty":
             sites.setdefault(sync.call_site, []).append(sync)
     work = {site: sum(map(_size, steps)) for site, steps in sites.items()}
     most = max(work.values(), default=0)
     return [steps for site, steps in sites.items() if work[site] >= MAIN * most]
+
+
+def _ends_step(sync: SyncRecord) -> bool:
+    return sync.kind == "step" or sync.entry == "compile"
 
 
 def _size(sync: SyncRecord) -> int:

@@ -52,20 +52,22 @@ def explain_run(run: Run) -> RunExplanation:
     nodes: list[GraphNode] = []
     for k, graph in enumerate(graphs):
         nodes.append(_node(graph, graphs[:k], nodes, history))
-    steps = max((s.step for p in run.processes for s in p.syncs), default=-1) + 1
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes, began_late=history.began_late)
-    stable = stable_after(syncs, history.first_step)
+    stable = stable_after(syncs, history.steps)
     unseen = _unseen(syncs, nodes)
     return RunExplanation(
         run=run,
-        verdict=run_verdict(run, groups, stable, unseen, began_late=history.began_late),
+        verdict=run_verdict(
+            run, groups, stable, history.steps, unseen, began_late=history.began_late
+        ),
         unseen=unseen,
         graphs=tuple(nodes),
         groups=groups,
-        steps=steps,
+        steps=history.steps,
         compiles=sum(1 for s in syncs if s.outcome == "compile"),
         compile_seconds=sum(s.compile_seconds for s in syncs),
+        first_step=history.first_step,
         stable_after=stable,
         alternating=_alternating(run, nodes),
     )

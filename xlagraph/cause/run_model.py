@@ -19,7 +19,7 @@ class GraphNode:
     """``A``, ``B``, ... in order of first appearance over all ranks."""
     rank: int
     step: int
-    """Training step of the sync that compiled it first."""
+    """Step of the sync that compiled it first, as `SyncRecord` counts them."""
     call_site: str
     """``file:line`` of that sync, or ``""``."""
     sync_kind: str
@@ -67,8 +67,10 @@ class RunExplanation:
     compile_seconds: float
     unseen: int
     """Compiles whose module is not in the run folder, so that nothing can be said of them."""
+    first_step: int
+    """The first step of the training loop; steps before it set things up."""
     stable_after: int | None
-    """The training step after which nothing compiled any more; None if the last step did."""
+    """The step after which nothing compiled any more; None if the last step did."""
     alternating: tuple[str, ...]
     """Letters of graphs that take turns although each is compiled only once."""
 

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from xlagraph.run.records import SyncRecord
 
 
-def stable_after(syncs: Sequence[SyncRecord], first_step: int) -> int | None:
-    """The last training step that compiled, counted from 0 in the training loop."""
-    last = max((s.step for s in syncs), default=0)
-    compiled = max((s.step for s in syncs if s.outcome == "compile"), default=first_step - 1)
-    return None if compiled >= last else max(compiled - first_step, 0)
+def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
+    """The last step that compiled, 0 if none did; None if that is the last step of all."""
+    compiled = max((s.step for s in syncs if s.outcome == "compile"), default=-1)
+    return None if compiled >= steps - 1 else max(compiled, 0)
 
 
 def run_verdict(
     run: Run,
     groups: Sequence[CauseGroup],
     stable: int | None,
+    steps: int,
     unseen: int,
     *,
     began_late: bool,
@@ -34,7 +34,8 @@ def run_verdict(
     Args:
         run: the run.
         groups: the reasons, problems first.
-        stable: the training step after which nothing compiled.
+        stable: the step after which nothing compiled.
+        steps: how many there were.
         unseen: compiles whose module is not stored.
         began_late: the process had compiled before the capture began.
     """
@@ -47,7 +48,7 @@ def run_verdict(
     if problems:
         said.append(_problems(problems))
     elif not unseen:
-        said.append(_none(warm_up, stable, began_late=began_late))
+        said.append(_none(warm_up, stable, steps, began_late=began_late))
     if parts:
         said.append(f"Not explained: {' and '.join(parts)}.")
     if began_late:
@@ -58,7 +59,7 @@ def run_verdict(
     return " ".join(said)
 
 
-def _none(groups: Sequence[CauseGroup], stable: int | None, *, began_late: bool) -> str:
+def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
     compiles = sum(group.compiles for group in groups)
     spent = f"{count(compiles, 'compile')} ({sum(group.seconds for group in groups):.1f} s)"
     if stable is None:
@@ -70,7 +71,8 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, *, began_late: bool)
     if not compiles:
         return "Stable: nothing compiled."
     head = "No problem seen" if began_late else "Stable after warm-up"
-    return f"{head}: {spent} up to training step {stable}, none in the steps after it."
+    after = count(steps - 1 - stable, "step")
+    return f"{head}: {spent}, the last in step {stable}; none in the {after} after it."
 
 
 def _problems(problems: Sequence[CauseGroup]) -> str:

@@ -135,7 +135,7 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(duration(explained.compile_seconds), "compiling"),
         Fact(duration(warm_up), "of it warm-up"),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
-        Fact("never" if stable is None else f"step {stable}", "stable after training step"),
+        Fact("never" if stable is None else f"step {stable}", "stable after"),
     )
 
 

@@ -369,6 +369,8 @@ class RunData:
     compiles_cut: int
     """Rows of the list of compiles that are left out."""
     timeline: Timeline
+    first_step: int
+    """The first step of the training loop, counted as the columns are."""
     alternating: tuple[str, ...]
     """Letters of the graphs that the steps take in turns."""
     notes: tuple[str, ...]

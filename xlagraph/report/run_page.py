@@ -48,6 +48,7 @@ def run_data(
         compiles=rows[:max_compiles],
         compiles_cut=max(0, len(rows) - max_compiles),
         timeline=timeline(explained, names),
+        first_step=explained.first_step,
         alternating=explained.alternating,
         notes=tuple(sorted(notes)),
     )

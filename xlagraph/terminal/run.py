@@ -26,7 +26,7 @@ def print_run(console: Console, explained: RunExplanation, *, full: bool = False
     console.print()
     console.print(
         paragraph(
-            f"{count(explained.steps, 'sync')} of kind step, "
+            f"{count(explained.steps, 'step')}{_training(explained)}, "
             f"{count(explained.compiles, 'compile')} "
             f"({duration(explained.compile_seconds)}), "
             f"{count(len(explained.graphs), 'distinct graph')}."
@@ -42,6 +42,11 @@ def print_run(console: Console, explained: RunExplanation, *, full: bool = False
     for process in explained.run.processes:
         for note in process.notes:
             console.print(labelled("Note:", f"{note.what}: {note.detail}", style="yellow"))
+
+
+def _training(explained: RunExplanation) -> str:
+    first = explained.first_step
+    return f" (training from step {first} on)" if first else ""
 
 
 def print_next(console: Console, explained: RunExplanation) -> None:

@@ -85,6 +85,7 @@ def run_json(explained: RunExplanation) -> Json:
         "compiles": explained.compiles,
         "compile_seconds": explained.compile_seconds,
         "unseen": explained.unseen,
+        "first_step": explained.first_step,
         "stable_after": explained.stable_after,
         "alternating": list(explained.alternating),
         "groups": [
