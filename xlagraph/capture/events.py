@@ -18,6 +18,8 @@ class CompiledGraph:
     module: str
     text: bytes
     analysis: Analysis | None
+    key: tuple[tuple[str, str], ...]
+    """Parts of the cache key beside the analysis; see ``GraphRecord.key``."""
     parameters: tuple[ParameterName, ...]
     outputs: tuple[str, ...]
     live_tensors: tuple[LiveTensor, ...]

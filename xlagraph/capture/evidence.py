@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from xlagraph.capture.counters import Counters
 from xlagraph.capture.dump import Analysis, Dump, Module, module_name
 from xlagraph.capture.events import CompiledGraph
+from xlagraph.capture.keys import Key, module_key, process_key
 from xlagraph.capture.live import LiveReader, Pending
 from xlagraph.capture.names import Names
 from xlagraph.run.writer import digest_text
@@ -57,23 +59,30 @@ class Evidence:
         else:
             modules = self.dump.take_modules()
             analyses = self.dump.take_analyses()
+            if modules:  # XLA and torch_xla have read their variables: no child is to dump here
+                self.dump.restore(os.environ)
         # torch_xla compiles one module an analysis; other modules (transfers) have none.
         padded = [*analyses, *[None] * (len(modules) - len(analyses))]
+        key = process_key(self._xlac)
         return tuple(
-            _graph(module, analysis, pending)
+            _graph(module, analysis, pending, key)
             for module, analysis in zip(modules, padded, strict=False)
         )
 
 
-def _graph(module: Module, analysis: Analysis | None, pending: Pending | None) -> CompiledGraph:
-    placed, agree = pending.placed_in(module.text) if pending is not None else (None, False)
+def _graph(
+    module: Module, analysis: Analysis | None, pending: Pending | None, key: Key
+) -> CompiledGraph:
+    text = module.text
+    placed, agree = pending.placed_in(text) if pending is not None else (None, False)
     return CompiledGraph(
-        digest=digest_text(module.text),
+        digest=digest_text(text),
         module=module.name,
-        text=module.text,
+        text=text,
         analysis=analysis,
-        parameters=placed.parameter_names(module.text) if placed is not None else (),
-        outputs=placed.output_names(module.text) if placed is not None else (),
+        key=module_key(text) + key + (placed.output_key(text) if placed is not None else ()),
+        parameters=placed.parameter_names(text) if placed is not None else (),
+        outputs=placed.output_names(text) if placed is not None else (),
         live_tensors=placed.tensors if placed is not None else (),
         tensors_agree=agree,
     )

@@ -305,7 +305,10 @@ class Hub:
             return self._dynamo.of(call.graph_hash), (), False
         if call.entry == "warm_up":
             self._dynamo.warmed(digests)
-        ran, fingerprint = self._running.of((id(site), call.entry), digests, outcome, self.counters)
+        graph_hash = call.pending.key.graph if call.pending is not None else ""
+        ran, fingerprint = self._running.of(
+            (id(site), call.entry), digests, outcome, self.counters, graph_hash
+        )
         return ran, fingerprint, bool(ran) and outcome == "hit"
 
     def _rearm(self, event: SyncEvent) -> None:

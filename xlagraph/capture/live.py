@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xlagraph.capture.holders import find_holders
+from xlagraph.capture.keys import UNKNOWN, Key, KeyReader, PendingKey
 from xlagraph.capture.names import Names, is_plain, objects_of
 from xlagraph.capture.shapes import entry_shapes, sizes, tensor_shape
 from xlagraph.run.records import Frame, LiveTensor, ParameterName
@@ -49,6 +50,8 @@ class Pending:
     """What the graph reads, in the order in which its parameters are numbered."""
     text: bytes
     """The module as lowered before the sync; empty where XLA's own dump is read."""
+    key: PendingKey
+    """By tensor, as ``tensors`` were found."""
 
     def placed_in(self, text: bytes) -> tuple[Pending, bool]:
         """These tensors with the outputs of module ``text`` that they become, -1 if unsure.
@@ -79,6 +82,18 @@ class Pending:
             for place, one in zip(places, self.inputs, strict=True)
             if place >= 0 and one.name
         )
+
+    def output_key(self, text: bytes) -> Key:
+        """The key's parts that belong to the outputs; call on what ``placed_in`` gave."""
+        count = len(entry_shapes(text)[1])
+        roots, shardings = [UNKNOWN] * count, [UNKNOWN] * count
+        seen = (tensor for tensor in self.tensors if tensor.holder != HIDDEN)
+        parts = zip(seen, self.key.roots, self.key.shardings, strict=True)
+        for tensor, root, sharding in parts:
+            if tensor.output >= 0:
+                roots[tensor.output] = root
+                shardings[tensor.output] = sharding or "none"
+        return (("root_hashes", " ".join(roots)), ("shardings", " ".join(shardings)))
 
     def output_names(self, text: bytes) -> tuple[str, ...]:
         """For each output its tensor's name, or ``""``."""
@@ -126,6 +141,7 @@ class LiveReader:
     def __init__(self, xlac: Any, names: Names) -> None:
         self._xlac = xlac
         self._names = names
+        self._keys = KeyReader(xlac)
         self.budget = Budget()
         self.with_holders = False
         self.with_frames = False
@@ -166,7 +182,7 @@ class LiveReader:
         text = b""
         if self.with_text and tensors:
             text = self._xlac._get_xla_tensors_hlo(tensors).encode()
-        pending = Pending(live, self._inputs_of(tensors), text)
+        pending = Pending(live, self._inputs_of(tensors), text, self._keys.read(tensors))
         self.budget.spent += time.perf_counter() - start
         return pending
 

@@ -25,7 +25,8 @@ class RunningGraphs:
     """The graphs compiled so far, by size, and the habits of each place that syncs.
 
     A hit's graph is concluded when exactly one known graph has its size, and none was compiled
-    while nobody listened. Between two reads of the size, equal place and equal count of
+    while nobody listened. Where several have, the hash of the pending tensors decides, on steps
+    where these are looked at. Between two reads of the size, equal place and equal count of
     tensors made since the last sync stand for equal size.
     """
 
@@ -33,12 +34,21 @@ class RunningGraphs:
         self.knows_all = True
         """No graph was compiled that is not known here."""
         self._by_size: dict[int, set[tuple[str, ...]]] = {}
+        self._by_hash: dict[tuple[str, int], tuple[str, ...]] = {}
         self._habits: dict[tuple[Place, int], _Habit] = {}
 
     def of(
-        self, place: Place, compiled: tuple[str, ...], outcome: str, counters: Counters
+        self,
+        place: Place,
+        compiled: tuple[str, ...],
+        outcome: str,
+        counters: Counters,
+        graph_hash: str = "",
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Digests that the sync ran, as far as known, and its fingerprint."""
+        """Digests that the sync ran, as far as known, and its fingerprint.
+
+        ``graph_hash``: of the tensors seen pending, on armed steps.
+        """
         made, seen = counters.tensors_made(), counters.seen
         seen.made_between = made - seen.made
         key = (place, seen.made_between)
@@ -48,17 +58,21 @@ class RunningGraphs:
         habit = self._habits.get(key)
         if outcome == "hit" and habit is not None and habit.uses < RECHECK:
             habit.uses += 1
-            return habit.digests, (habit.size,)
+            return habit.digests or self._of_hash(graph_hash, habit.size), (habit.size,)
         size = counters.last_graph_size()
         if outcome == "compile":
             self._by_size.setdefault(size, set()).add(compiled)
+            self._by_hash[graph_hash, size] = compiled
             # A new graph of a known size makes what was concluded from that size unsure.
             self._habits = {one: held for one, held in self._habits.items() if held.size != size}
             return compiled, (size,)
         known = self._by_size.get(size, set())
         digests = next(iter(known)) if len(known) == 1 and self.knows_all else ()
         self._habits[key] = _Habit(digests, size)
-        return digests, (size,)
+        return digests or self._of_hash(graph_hash, size), (size,)
+
+    def _of_hash(self, graph_hash: str, size: int) -> tuple[str, ...]:
+        return self._by_hash.get((graph_hash, size), ()) if graph_hash else ()
 
 
 class DynamoGraphs:

@@ -231,7 +231,7 @@ def _graph_record(graph: CompiledGraph, sync: int) -> GraphRecord:
         sync=sync,
         module=graph.module,
         bytes=len(graph.text),
-        key=key,
+        key=key + graph.key,
         parameters=graph.parameters,
         outputs=graph.outputs,
     )

@@ -26,7 +26,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         call_site=own_frame(sync.call_site),
         flushed=_flushed(process, sync),
         waiting=tuple(name for bucket in sync.buckets for name in bucket.tensors),
-        key=dict(graph.key),
+        key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 
 

@@ -17,6 +17,7 @@ from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.dtypes import dtype_change
 from xlagraph.cause.finding import Case, Finding, count, sentence
 from xlagraph.cause.headers import header_change
+from xlagraph.cause.keys import key_difference
 from xlagraph.cause.layouts import layout_change
 from xlagraph.cause.loops import more_carried
 from xlagraph.cause.merge import merged
@@ -343,6 +344,6 @@ def _same_verdict(causes: Sequence[Cause], context_a: Context, context_b: Contex
     if parts:
         return (
             "Same computation, another cache key: the graph did not change, but "
-            f"{', '.join(parts)} did."
-        )
+            f"{', '.join(parts)} did. {key_difference(context_a.key, context_b.key)}"
+        ).rstrip()
     return "Same computation: the modules differ in nothing that matters."

@@ -12,6 +12,7 @@ from xlagraph.cause.groups import group_nodes
 from xlagraph.cause.history import Cost, history_of, training_steps
 from xlagraph.cause.nearest import container, nearest, sketch
 from xlagraph.cause.places import own_frame
+from xlagraph.cause.rekeyed import with_rekeyed
 from xlagraph.cause.run_model import GraphNode, RunExplanation
 from xlagraph.cause.run_verdict import run_verdict, stable_after
 from xlagraph.hlo import read_module
@@ -54,6 +55,7 @@ def explain_run(run: Run) -> RunExplanation:
         nodes.append(_node(graph, graphs[:k], nodes, history))
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes, began_late=history.began_late)
+    groups = with_rekeyed(groups, run, nodes, history.first_step)
     stable = stable_after(syncs, history.steps)
     unseen = _unseen(syncs, nodes)
     return RunExplanation(

@@ -150,7 +150,10 @@ class GraphRecord:
     key: tuple[tuple[str, str], ...]
     """Cache key and its components as far as known: ``graph_hash`` (the key itself),
     ``computation_hash``, ``inputs``, ``outputs``; on armed steps ``live_tensors`` (their ids,
-    in output order) and ``live_tensors_agree`` (``True``: they are the module's outputs)."""
+    in output order), ``live_tensors_agree`` (``True``: they are the module's outputs),
+    ``root_hashes`` and ``shardings`` (of each output; ``-``: not known). Digests of what the
+    header says of ``parameters`` (shapes in order) and ``donors`` (aliases and donors), and of
+    XLA's ``flags``; the ``device``."""
     parameters: tuple[ParameterName, ...]
     outputs: tuple[str, ...]
     """Name of the tensor that each output becomes, ``""`` where unknown."""
