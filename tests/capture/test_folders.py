@@ -157,3 +157,26 @@ print(folder.is_dir())
 def test_a_forked_child_leaves_its_parents_folders():
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+CHILD = """
+import os, subprocess, sys, torch, torch_xla, xlagraph
+child = "import torch, torch_xla; x = torch.ones(7, device='xla') * 3; torch_xla.sync()"
+with xlagraph.capture("run"):
+    for k in range(3):
+        x = torch.ones(k + 2, device="xla") * 2
+        torch_xla.sync()
+        if k == 0:
+            subprocess.run([sys.executable, "-c", child], check=True)
+print([name for name in os.environ if name.startswith("PT_XLA")], os.environ.get("XLA_FLAGS"))
+"""
+
+
+@pytest.mark.torch_xla
+def test_what_a_child_compiles_is_not_taken_for_the_parents(run_program, tmp_path):
+    done = run_program(CHILD)
+    assert "xla_dump_to" not in done.stdout
+    assert done.stdout.startswith("[] ")
+    (process,) = read_run(tmp_path / "run").processes
+    assert [len(sync.graphs) for sync in process.syncs] == [1, 1, 1]
+    assert all(dict(graph.key)["graph_hash"] for graph in process.graphs)
