@@ -76,6 +76,7 @@ def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None
                 **os.environ,
                 "XLAGRAPH": "2" if lines else "1",
                 "XLAGRAPH_DIR": str(folder),
+                "XLAGRAPH_JOB": truth.path.stem,  # one job, although its ranks run in turn
                 "XLAGRAPH_SUMMARY": "0",
                 "XLA_IR_DEBUG": str(int(lines)),
                 "XLA_HLO_DEBUG": str(int(lines)),
