@@ -36,7 +36,8 @@ def test_one_edit_is_found_and_nothing_else(name):
         assert score.wrong_proved == 0
         assert score.named == score.edits
         assert score.located == score.sited
-        assert score.right_pairs >= 0.9 * score.pairs
+        least = 0.8 if name in mutations.ALONE else 0.95
+        assert score.right_pairs >= least * score.pairs
 
 
 def test_two_edits_are_told_apart():

@@ -12,141 +12,36 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, without_layout
-from xlagraph.cause.draft import exclusive_slice, is_input
+from xlagraph.cause.bucket_rows import (
+    MAX_STEPS,
+    bucket_rows,
+    chain,
+    is_spread_scalar,
+    origin,
+    reach,
+    value_reach,
+)
+from xlagraph.cause.draft import exclusive_slice
 from xlagraph.cause.finding import Case, Finding, count, grouped, join
 from xlagraph.cause.model import BucketRow, Context, Evidence
 from xlagraph.cause.places import where
 from xlagraph.cause.sides import A, B
 from xlagraph.diff.match import output_values
-from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from xlagraph.cause.draft import Draft
     from xlagraph.graph import Module
 
-BUCKETED = ("reduce-scatter", "all-reduce", "all-gather")
-PLUMBING = frozenset({"convert", "copy", "bitcast", "reshape", "pad", "slice", "transpose"})
-"""Steps that bring a tensor into the form that a bucket wants."""
 CARRY_FIX = (
     "Flush the bucket at the end of every backward, so that no gradient waits for the next step "
     "(in FSDP: when the last post-backward hook has run), or set reduce_scatter_bucket_size_mb=0."
 )
-MAX_STEPS = 64
-"""How far a bucketed tensor is followed back to where it was made."""
-
-
-def bucket_rows(module: Module, context: Context) -> tuple[BucketRow, ...]:
-    """The collectives that take several tensors at once, in the order of the text."""
-    rows = []
-    flushed = iter(context.flushed)
-    for i in _buckets(module):
-        origins = [origin(module, o) for o in module.operands[i]]
-        names: Sequence[str] = next(flushed, ())
-        if len(names) != len(origins):
-            names = [_tensor_name(module, context, o) for o in origins]
-        rows.append(
-            BucketRow(
-                i,
-                module.opcodes[i],
-                tuple(names),
-                tuple(without_layout(clean(module.shapes[o])) for o in module.operands[i]),
-                tuple(module.opcodes[o] == "parameter" for o in origins),
-            )
-        )
-    return tuple(rows)
-
-
-def _buckets(module: Module) -> list[int]:
-    live_opcodes = module.opcodes
-    return [
-        i
-        for i, opcode in enumerate(live_opcodes)
-        if opcode in BUCKETED and len(module.operands[i]) > 1
-    ]
-
-
-def _tensor_name(module: Module, context: Context, instruction: int) -> str:
-    if is_input(module, instruction):
-        number = int(module.payloads[instruction])
-        return context.parameters.get(number, f"parameter {number}")
-    return module.names[instruction]
-
-
-def origin(module: Module, instruction: int) -> int:
-    """Follows a collective's operand back to the instruction that made the tensor."""
-    return chain(module, instruction)[-1]
-
-
-def chain(module: Module, instruction: int) -> list[int]:
-    """The way from a bucketed tensor back to where it was made, both ends included.
-
-    Tuples, barriers, reshapes and element-wise steps with a broadcast scalar (the token
-    that orders collectives, a division by the world size) are passed through.
-    """
-    way = [instruction]
-    for _ in range(MAX_STEPS):
-        before = _before(module, way[-1])
-        if before is None:
-            break
-        way.append(before)
-    return way
-
-
-def _before(module: Module, i: int) -> int | None:
-    operands = module.operands[i]
-    opcode = module.opcodes[i]
-    if opcode == "get-tuple-element":
-        return _element(module, i)
-    if opcode in ("add", "multiply", "divide") and len(operands) == 2:
-        main = [o for o in operands if not _is_spread_scalar(module, o)]
-        return main[0] if len(main) == 1 else None
-    return operands[0] if opcode in PLUMBING and operands else None
-
-
-def _element(module: Module, i: int) -> int | None:
-    """What a get-tuple-element picks out of a tuple, through optimization barriers."""
-    index = module.attributes[i].get("index")
-    source = module.operands[i][0]
-    while module.opcodes[source] == "opt-barrier":
-        source = module.operands[source][0]
-    if module.opcodes[source] != "tuple" or index is None or not index.isdecimal():
-        return None
-    position = int(index)
-    parts = module.operands[source]
-    return parts[position] if position < len(parts) else None
-
-
-def _is_spread_scalar(module: Module, i: int) -> bool:
-    if module.opcodes[i] == "broadcast":
-        i = module.operands[i][0]
-    shape = read_shape(module.shapes[i])
-    return not shape.dimensions and not shape.parts
-
-
-def reach(module: Module, starts: Iterable[int]) -> bytearray:
-    """One byte an instruction: 1 where it is, or depends on, one of `starts`."""
-    reached = bytearray(len(module))
-    for i in starts:
-        reached[i] = 1
-    is_reached = reached.__getitem__
-    for i, operands in enumerate(module.operands):
-        if any(map(is_reached, operands)):
-            reached[i] = 1
-    return reached
-
-
-def _value_reach(module: Module, starts: Iterable[int]) -> bytearray:
-    """As `reach`, but an element picked out of a tuple depends on that element alone."""
-    reached = bytearray(len(module))
-    for i in starts:
-        reached[i] = 1
-    is_reached = reached.__getitem__
-    for i, operands in enumerate(module.operands):
-        if any(map(is_reached, operands)):
-            element = _element(module, i) if module.opcodes[i] == "get-tuple-element" else None
-            reached[i] = element is None or reached[element]
-    return reached
+ORDER_FIX = (
+    "Fill the buckets in the same order in every step: fixed parameter order, same set of "
+    "gradients."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,44 +60,127 @@ def _side_of(module: Module, rows: Sequence[BucketRow]) -> _Side:
 
 
 def bucket_change(case: Case) -> list[Finding]:
-    """Buckets with other tensors in them than in the other module."""
+    """Buckets with other tensors in them than in the other module, or in another order."""
     diff = case.diff
     rows_a, rows_b = bucket_rows(diff.a, case.context_a), bucket_rows(diff.b, case.context_b)
+    ids_a = [_identities(case, row, forward=True) for row in rows_a]
+    ids_b = [_identities(case, row, forward=False) for row in rows_b]
+    if ids_a == ids_b:
+        return []
+    if [Counter(ids) for ids in ids_a] == [Counter(ids) for ids in ids_b]:
+        return [_order_finding(case, rows_a, rows_b, ids_a, ids_b)]
     if _composition(rows_a) == _composition(rows_b):
         return []
+    return [_composition_finding(case, rows_a, rows_b)]
+
+
+def _identities(case: Case, row: BucketRow, *, forward: bool) -> list[tuple[object, ...]]:
+    """The tensors of a bucket, comparable between the modules: by partner, else by kind."""
+    match = case.diff.match
+    module, partners = (match.a.module, match.to_b) if forward else (match.b.module, match.to_a)
+    found: list[tuple[object, ...]] = []
+    operands = module.operands[row.instruction]
+    for o, shape, carried in zip(operands, row.shapes, row.carried, strict=True):
+        i = origin(module, o)
+        known = (partners[i] if forward else i) if partners[i] >= 0 else -1
+        found.append((row.opcode, shape, carried, known))
+    return found
+
+
+def _order_finding(
+    case: Case,
+    rows_a: Sequence[BucketRow],
+    rows_b: Sequence[BucketRow],
+    ids_a: Sequence[Sequence[object]],
+    ids_b: Sequence[Sequence[object]],
+) -> Finding:
+    """The same tensors in every bucket, in another order."""
+    a, b = case.diff.a, case.diff.b
+    results: list[tuple[list[int], list[int]]] = []
+    evidence = []
+    for number, (row_a, row_b) in enumerate(zip(rows_a, rows_b, strict=True)):
+        first, second = ids_a[number], ids_b[number]
+        if first == second:
+            continue
+        places: dict[object, list[int]] = {}
+        for k in reversed(range(len(second))):
+            places.setdefault(second[k], []).append(k)
+        moves = [(k, places[identity].pop()) for k, identity in enumerate(first)]
+        results += [
+            (_results(a, row_a.instruction, j), _results(b, row_b.instruction, k)) for j, k in moves
+        ]
+        moved = [f"{row_a.tensors[j]}: place {j} -> {k}" for j, k in moves if j != k]
+        evidence.append(
+            Evidence(
+                f"bucket {number + 1}: {join(moved)}",
+                (row_a.instruction,),
+                (row_b.instruction,),
+                where(b, [row_b.instruction]),
+            )
+        )
+
+    def undo(draft_a: Draft, draft_b: Draft) -> None:
+        for in_a, in_b in results:
+            if in_a and in_b:
+                draft_a.become_parameter(in_a, draft_a.shapes[in_a[0]])
+                draft_b.become_parameter(in_b, draft_b.shapes[in_b[0]])
+
+    kind = rows_b[0].opcode
+    return Finding(
+        kind="bucket-composition",
+        title=f"{count(len(evidence), f'{kind} bucket')} "
+        f"{'takes' if len(evidence) == 1 else 'take'} the same tensors in another order",
+        evidence=tuple(evidence),
+        fix=ORDER_FIX,
+        proof=f"what each tensor becomes in its {kind} was made a parameter on both sides",
+        a=frozenset(i for e in evidence for i in e.a).union(*(x for x, _ in results)),
+        b=frozenset(i for e in evidence for i in e.b).union(*(y for _, y in results)),
+        undo=undo,
+    )
+
+
+def _results(module: Module, bucket: int, place: int) -> list[int]:
+    """What picks the element at `place` out of a bucket's result."""
+    index = str(place)
+    return [
+        u
+        for u in module.users[bucket]
+        if module.opcodes[u] == "get-tuple-element" and module.attributes[u].get("index") == index
+    ]
+
+
+def _composition_finding(
+    case: Case, rows_a: Sequence[BucketRow], rows_b: Sequence[BucketRow]
+) -> Finding:
+    """Other tensors in the buckets: more, fewer, or moved from one to another."""
+    diff = case.diff
     side_a, side_b = _side_of(diff.a, rows_a), _side_of(diff.b, rows_b)
     dropped_a = _bucket_outputs(case, side_a, side_b, forward=True)
     dropped_b = _bucket_outputs(case, side_b, side_a, forward=False)
     reached_a, reached_b = _reached(diff.a, side_a), _reached(diff.b, side_b)
-    carried_a, carried_b = _carried(rows_a), _carried(rows_b)
     pending_a = _pending(case, rows_b, forward=True)
     pending_b = _pending(case, rows_a, forward=False)
-    is_carried = bool(carried_a or carried_b or pending_a or pending_b)
-
+    is_carried = bool(pending_a or pending_b) or _carried(rows_a) != _carried(rows_b)
     kind = (rows_b or rows_a)[0].opcode
     claimed_a = exclusive_slice(diff.a, dropped_a) | reached_a
     claimed_b = exclusive_slice(diff.b, dropped_b) | reached_b
-    return [
-        Finding(
-            kind="bucket-carry" if is_carried else "bucket-composition",
-            title=_title(kind, rows_a, rows_b, is_carried=is_carried),
-            evidence=tuple(
-                _side_evidence(A, diff.a, rows_a, pending_a, case.context_a)
-                + _side_evidence(B, diff.b, rows_b, pending_b, case.context_b)
-                + _moves(rows_a, rows_b)
-            ),
-            fix=CARRY_FIX
-            if is_carried
-            else "Fill the buckets in the same order in every step: fixed parameter order, same "
-            "set of gradients.",
-            proof=f"{count(len(dropped_a), 'output')} of {A} and {count(len(dropped_b), 'output')} "
-            f"of {B} that pass through these {kind}s, or wait for one, were set aside",
-            a=frozenset(claimed_a),
-            b=frozenset(claimed_b),
-            dropped_a=frozenset(dropped_a),
-            dropped_b=frozenset(dropped_b),
-        )
-    ]
+    return Finding(
+        kind="bucket-carry" if is_carried else "bucket-composition",
+        title=_title(kind, rows_a, rows_b, is_carried=is_carried),
+        evidence=tuple(
+            _side_evidence(A, diff.a, rows_a, pending_a, case.context_a)
+            + _side_evidence(B, diff.b, rows_b, pending_b, case.context_b)
+            + _moves(rows_a, rows_b)
+        ),
+        fix=CARRY_FIX if is_carried else ORDER_FIX,
+        proof=f"{count(len(dropped_a), 'output')} of {A} and {count(len(dropped_b), 'output')} "
+        f"of {B} that pass through these {kind}s, or wait for one, were set aside, "
+        "not compared",
+        a=frozenset(claimed_a),
+        b=frozenset(claimed_b),
+        dropped_a=frozenset(dropped_a),
+        dropped_b=frozenset(dropped_b),
+    )
 
 
 def _reached(module: Module, side: _Side) -> set[int]:
@@ -214,13 +192,14 @@ def _composition(rows: Sequence[BucketRow]) -> list[tuple[str, tuple[str, ...], 
     return [(row.opcode, row.shapes, row.carried) for row in rows]
 
 
-def _carried(rows: Sequence[BucketRow]) -> list[str]:
-    return [
-        f"{name} ({shape})"
+def _carried(rows: Sequence[BucketRow]) -> Counter[str]:
+    """The shapes of tensors left over from an earlier step."""
+    return Counter(
+        shape
         for row in rows
-        for name, shape, carried in zip(row.tensors, row.shapes, row.carried, strict=True)
+        for shape, carried in zip(row.shapes, row.carried, strict=True)
         if carried
-    ]
+    )
 
 
 def _title(
@@ -258,13 +237,13 @@ def _bucket_outputs(case: Case, own: _Side, other: _Side, *, forward: bool) -> s
 def _near(module: Module, rows: Sequence[BucketRow]) -> set[int]:
     """The instructions on the way into the buckets, and into what is updated with them."""
     starts = [o for row in rows for o in module.operands[row.instruction]]
-    depends = _value_reach(module, [row.instruction for row in rows])
+    depends = value_reach(module, [row.instruction for row in rows])
     for i, operands in enumerate(module.operands):
         if depends[i] and module.opcodes[i] in ("add", "subtract", "multiply"):
             starts += [o for o in operands if not depends[o]]
     found: set[int] = set()
     for start in starts:
-        if not _is_spread_scalar(module, start):
+        if not is_spread_scalar(module, start):
             found.update(chain(module, start))
     return found
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
-from xlagraph.cause.buckets import bucket_change, bucket_rows
+from xlagraph.cause.bucket_rows import bucket_rows
+from xlagraph.cause.buckets import bucket_change
 from xlagraph.cause.callers import placed
 from xlagraph.cause.calls import inlined_calls
 from xlagraph.cause.draft import called_only_by

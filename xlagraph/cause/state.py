@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.buckets import reach
+from xlagraph.cause.bucket_rows import reach
 from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, unpaired_outputs
 from xlagraph.cause.finding import short_shape as shape_of

@@ -39,6 +39,8 @@ class Matcher:
         self.ambiguous = 0
         self.is_alike_left = False
         self.queue: list[tuple[int, int]] = []
+        self.scalars: list[tuple[int, int]] = []
+        """As `queue`, looked at when that is empty: scalars are alike, and tokens among them."""
 
     def match_computation(self, first: Computation, second: Computation) -> None:
         """Pairs two computations, and all that paired calls lead to."""
@@ -145,8 +147,12 @@ class Matcher:
 
     def _spread(self) -> None:
         """Pairs neighbours of paired instructions while only one candidate fits."""
-        while self.queue:
-            x, y = self.queue.pop()
+        scalars, shapes = self.scalars, self.a.module.shapes
+        while self.queue or scalars:
+            x, y = (self.queue or scalars).pop()
+            if shapes[x].endswith("[]") and self.queue:
+                scalars.append((x, y))
+                continue
             self._spread_down(x, y)
             self._spread_up(x, y)
 
@@ -349,7 +355,7 @@ class Matcher:
             for x in unpaired:
                 votes = self._votes(x) if self.to_b[x] < 0 else None
                 if votes:
-                    best = max(votes, key=lambda y: (votes[y], self._likeness(x, y), -y))
+                    best = max(votes, key=lambda y: (votes[y], *self._likeness(x, y), -y))
                     self._pair(x, best)
                     self._spread()
             left = [x for x in unpaired if self.to_b[x] < 0]
@@ -377,10 +383,12 @@ class Matcher:
                         votes[o] += 1 + (_positions(self.b, o, partner) == here)
         return votes
 
-    def _likeness(self, x: int, y: int) -> int:
-        """How many dimensions of two shapes agree."""
+    def _likeness(self, x: int, y: int) -> tuple[int, int]:
+        """How many dimensions of two shapes agree, and how many neighbours in the text."""
         first, second = _sizes(self.a.module.shapes[x]), _sizes(self.b.module.shapes[y])
-        return len(first) == len(second) and sum(map(eq, first, second)) + 1
+        alike = sum(map(eq, first, second)) + 1 if len(first) == len(second) else 0
+        beside = (self.to_b[x - 1] == y - 1) + (self.to_b[x + 1] == y + 1)
+        return alike, beside
 
 
 def _positions(side: Side, i: int, user: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.buckets import origin
+from xlagraph.cause.bucket_rows import origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

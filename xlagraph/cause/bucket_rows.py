@@ -1,0 +1,135 @@
+"""Bucketed collectives as they stand in a module: which tensors they take, and from where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import clean, without_layout
+from xlagraph.cause.draft import is_input
+from xlagraph.cause.model import BucketRow, Context
+from xlagraph.hlo.shapes import read_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.graph import Module
+
+BUCKETED = ("reduce-scatter", "all-reduce", "all-gather")
+PLUMBING = frozenset({"convert", "copy", "bitcast", "reshape", "pad", "slice", "transpose"})
+"""Steps that bring a tensor into the form that a bucket wants."""
+MAX_STEPS = 64
+"""How far a bucketed tensor is followed back to where it was made."""
+
+
+def bucket_rows(module: Module, context: Context) -> tuple[BucketRow, ...]:
+    """The collectives that take several tensors at once, in the order of the text."""
+    rows = []
+    flushed = iter(context.flushed)
+    for i in _buckets(module):
+        origins = [origin(module, o) for o in module.operands[i]]
+        names: Sequence[str] = next(flushed, ())
+        if len(names) != len(origins):
+            names = [_tensor_name(module, context, o) for o in origins]
+        rows.append(
+            BucketRow(
+                i,
+                module.opcodes[i],
+                tuple(names),
+                tuple(without_layout(clean(module.shapes[o])) for o in module.operands[i]),
+                tuple(module.opcodes[o] == "parameter" for o in origins),
+            )
+        )
+    return tuple(rows)
+
+
+def _buckets(module: Module) -> list[int]:
+    live_opcodes = module.opcodes
+    return [
+        i
+        for i, opcode in enumerate(live_opcodes)
+        if opcode in BUCKETED and len(module.operands[i]) > 1
+    ]
+
+
+def _tensor_name(module: Module, context: Context, instruction: int) -> str:
+    if is_input(module, instruction):
+        number = int(module.payloads[instruction])
+        return context.parameters.get(number, f"parameter {number}")
+    return module.names[instruction]
+
+
+def origin(module: Module, instruction: int) -> int:
+    """Follows a collective's operand back to the instruction that made the tensor."""
+    return chain(module, instruction)[-1]
+
+
+def chain(module: Module, instruction: int) -> list[int]:
+    """The way from a bucketed tensor back to where it was made, both ends included.
+
+    Tuples, barriers, reshapes and element-wise steps with a broadcast scalar (the token
+    that orders collectives, a division by the world size) are passed through.
+    """
+    way = [instruction]
+    for _ in range(MAX_STEPS):
+        before = _before(module, way[-1])
+        if before is None:
+            break
+        way.append(before)
+    return way
+
+
+def _before(module: Module, i: int) -> int | None:
+    operands = module.operands[i]
+    opcode = module.opcodes[i]
+    if opcode == "get-tuple-element":
+        return element(module, i)
+    if opcode in ("add", "multiply", "divide") and len(operands) == 2:
+        main = [o for o in operands if not is_spread_scalar(module, o)]
+        return main[0] if len(main) == 1 else None
+    return operands[0] if opcode in PLUMBING and operands else None
+
+
+def element(module: Module, i: int) -> int | None:
+    """What a get-tuple-element picks out of a tuple, through optimization barriers."""
+    index = module.attributes[i].get("index")
+    source = module.operands[i][0]
+    while module.opcodes[source] == "opt-barrier":
+        source = module.operands[source][0]
+    if module.opcodes[source] != "tuple" or index is None or not index.isdecimal():
+        return None
+    position = int(index)
+    parts = module.operands[source]
+    return parts[position] if position < len(parts) else None
+
+
+def is_spread_scalar(module: Module, i: int) -> bool:
+    """Whether an instruction is a scalar, or one scalar at every place."""
+    if module.opcodes[i] == "broadcast":
+        i = module.operands[i][0]
+    shape = read_shape(module.shapes[i])
+    return not shape.dimensions and not shape.parts
+
+
+def reach(module: Module, starts: Iterable[int]) -> bytearray:
+    """One byte an instruction: 1 where it is, or depends on, one of `starts`."""
+    reached = bytearray(len(module))
+    for i in starts:
+        reached[i] = 1
+    is_reached = reached.__getitem__
+    for i, operands in enumerate(module.operands):
+        if any(map(is_reached, operands)):
+            reached[i] = 1
+    return reached
+
+
+def value_reach(module: Module, starts: Iterable[int]) -> bytearray:
+    """As `reach`, but an element picked out of a tuple depends on that element alone."""
+    reached = bytearray(len(module))
+    for i in starts:
+        reached[i] = 1
+    is_reached = reached.__getitem__
+    for i, operands in enumerate(module.operands):
+        if any(map(is_reached, operands)):
+            part = element(module, i) if module.opcodes[i] == "get-tuple-element" else None
+            reached[i] = part is None or reached[part]
+    return reached
