@@ -21,6 +21,7 @@ import click
 @click.option("--ranks", default="", help="Ranks recorded, such as 0,8 (default: all).")
 @click.option("--max-bytes", default="", help="Bound for each process, such as 512M (default 1G).")
 @click.option("--holders", is_flag=True, help="Find what holds each live tensor (slow).")
+@click.option("--signal", default="", help="Signal that asks for a close look, such as USR2.")
 @click.option("-m", "module", is_flag=True, help="PROGRAM is a module name.")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -30,6 +31,7 @@ def command(
     steps: str,
     ranks: str,
     max_bytes: str,
+    signal: str,
     *,
     holders: bool,
     module: bool,
@@ -48,6 +50,7 @@ def command(
         "XLAGRAPH_RANKS": ranks,
         "XLAGRAPH_MAX_BYTES": max_bytes,
         "XLAGRAPH_HOLDERS": "1" if holders else "",
+        "XLAGRAPH_SIGNAL": signal,
     }
     os.environ.update({name: value for name, value in variables.items() if value})
     options = options_from(os.environ)  # what cannot be read is told here, not by the program

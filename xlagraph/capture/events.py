@@ -48,6 +48,8 @@ class SyncEvent(NamedTuple):
     fingerprint: tuple[int, ...]
     call_site: tuple[Frame, ...]
     live_tensors: tuple[LiveTensor, ...]
+    asked: bool
+    """A signal asked to look closely at this step."""
     buckets: tuple[BucketState, ...]
 
 

@@ -88,6 +88,7 @@ class Hub:
         self._lock = threading.RLock()
         self._inside = 0
         self._armed = arm_steps
+        self._asked = 0
         self._close = True
         self._spent_noted = False
         self._threads: set[int] = set()
@@ -133,6 +134,11 @@ class Hub:
         self._close = self.buckets.armed = True
         self._steady.open = False
         self._steady.forget()
+
+    def ask(self) -> None:
+        """Look closely at the next steps whatever it costs; safe in a signal's handler."""
+        self._asked = max(self.arm_steps, 1)
+        self.arm()
 
     def after_fork(self) -> None:
         """In a forked child: locks and threads of the parent are gone, its dump is not ours."""
@@ -207,7 +213,7 @@ class Hub:
         """Whether to search for live tensors: asked for, or armed and worth its time."""
         if not self.sinks:
             return False
-        if self._wants_deep() or self.evidence.can_afford():
+        if self._asked or self._wants_deep() or self.evidence.can_afford():
             return True
         if not self._spent_noted:
             self._spent_noted = True
@@ -290,6 +296,7 @@ class Hub:
             fingerprint=fingerprint,
             call_site=site,
             live_tensors=_live_tensors(call, compiled),
+            asked=self._asked > 0,
             buckets=call.buckets,
         )
         self._rearm(event)
@@ -317,7 +324,9 @@ class Hub:
             self._steady.forget()
         elif event.ends_step and self._armed:
             self._armed -= 1
-        self._close = self.buckets.armed = self._armed > 0 or self._wants_deep()
+        if event.ends_step and self._asked:
+            self._asked -= 1
+        self._close = self.buckets.armed = self._armed + self._asked > 0 or self._wants_deep()
         self._steady.open = not (
             self._close or len(self._threads) > 1 or any(sink.may_want_deep for sink in self.sinks)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from signal import Signals
 
 from xlagraph.errors import XlagraphError
 
@@ -79,6 +80,8 @@ class Options:
     holders: bool = False
     """Search the garbage collector's objects for what holds each live tensor."""
     summary: bool = True
+    signal: Signals | None = None
+    """Arrives to ask for a close look at the next steps."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.level <= MAX_LEVEL:
@@ -105,6 +108,16 @@ def _whole(text: str, what: str) -> int:
     return int(text)
 
 
+def _signal(text: str) -> Signals | None:
+    name = text.strip().upper()
+    if not name:
+        return None
+    found = getattr(Signals, f"SIG{name.removeprefix('SIG')}", None)
+    if found is None or found in (Signals.SIGKILL, Signals.SIGSTOP):
+        raise OptionError(f"XLAGRAPH_SIGNAL: want a signal such as USR2; got {text!r}")
+    return Signals(found)
+
+
 def options_from(env: Mapping[str, str]) -> Options:
     """The options that the ``XLAGRAPH*`` variables of ``env`` ask for.
 
@@ -124,4 +137,5 @@ def options_from(env: Mapping[str, str]) -> Options:
         ),
         holders=_flag(env.get("XLAGRAPH_HOLDERS", "")),
         summary=_flag(env.get("XLAGRAPH_SUMMARY", "1")),
+        signal=_signal(env.get("XLAGRAPH_SIGNAL", "")),
     )

@@ -209,7 +209,7 @@ def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRec
         graph_is_inferred=event.graph_is_inferred,
         fingerprint=event.fingerprint,
         call_site=event.call_site,
-        live_tensors=event.live_tensors if level > 1 else (),
+        live_tensors=event.live_tensors if level > 1 or event.asked else (),
         buckets=event.buckets,
     )
 

@@ -12,6 +12,7 @@ from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.options import Options, options_from
 from xlagraph.capture.patches import say
 from xlagraph.capture.session import Session
+from xlagraph.capture.signals import on_signal
 from xlagraph.errors import XlagraphError
 from xlagraph.run.remote import before_threads_end, is_url
 
@@ -40,6 +41,8 @@ class Start:
         try:
             hub = process.ensure_hub(self.dump, self.options)
             process.add_sink(hub, Session(self.options, self.folder))
+            if self.options.signal is not None:
+                on_signal(self.options.signal, hub.ask)
             if is_url(self.options.path):
                 before_threads_end(process.close_all)
         except Exception as error:  # noqa: BLE001 - the program must start whatever happens
