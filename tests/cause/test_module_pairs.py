@@ -1,4 +1,4 @@
-"""Pairs of modules that JAX lowered, one difference each: the cause named is that difference."""
+"""Pairs of modules that JAX or torch_xla lowered: the cause named is what differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from xlagraph.cause import explain_modules
+from xlagraph.cause.context import context_of
 from xlagraph.hlo import read_module
+from xlagraph.run.reader import read_run
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PAIRS = FIXTURES / "module_pairs"
@@ -58,6 +60,7 @@ PROVED = {
     "reducer": Truth("replaced-subgraph", ".max(0)", "add became maximum"),
     "remat": Truth("rematerialization", "deep = lambda", "B computes 3 values again"),
     "remat.after": Truth("extra-subgraph"),
+    "replica_count": Truth("replica-count"),
     "replica_groups": Truth("replica-groups", "lax.psum", r"\{\{0,1\},\{2,3\}\} ->"),
     "replica_groups.after": Truth("replica-groups", "lax.psum"),
     "replica_groups_of_mesh": Truth("replica-groups", "lax.psum"),
@@ -88,6 +91,7 @@ SAME = {
     "compile_options": "",
     "compile_options.after": "",
     "jit_inline.after": "metadata",
+    "parameter_order": "parameter-order",
 }
 OPEN = ("pmap_or_jit", "scan_unroll", "switch_more_branches")
 """What nobody proves yet, and so must not be told as if it were known."""
@@ -188,6 +192,19 @@ def test_two_changes_of_size_are_two_causes_with_their_own_origins():
     assert "parameter 2 (f32[3,8]) became f32[5,8]" in second.title
     assert not first.a & second.a
     assert not first.b & second.b
+
+
+def test_the_same_module_under_another_key():
+    run = read_run(FIXTURES / "pairs" / "other_key")
+    (process,) = run.processes
+    first, again = [g for g in process.graphs if g.digest == process.graphs[-1].digest]
+    module = read_module(run.graph_text(first.digest), "step")
+    explanation = explain_modules(
+        module, module, context_of(process, first), context_of(process, again)
+    )
+    assert explanation.causes == ()
+    assert explanation.verdict.startswith("Same computation, another cache key: ")
+    assert "graph_hash" in explanation.verdict
 
 
 def test_channel_numbers_are_noise():

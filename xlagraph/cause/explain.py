@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
     inlined_calls,
     more_carried,
+    sharding_change,
     bucket_change,
     started_early,
     tied_weights,
     optimizer_state,
     newly_updated,
     header_change,
-    sharding_change,
     rematerialized,
     dtype_change,
     shape_change,
@@ -76,7 +76,7 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
 FIRST_ONLY = (inlined_calls, more_carried, header_change, sharding_change, tied_weights)
 """Detectors that look at what undoing a cause may change: they see the modules as they are."""
 
-REMATCHED = (inlined_calls, more_carried, dtype_change)
+REMATCHED = (inlined_calls, more_carried, sharding_change, dtype_change)
 """Detectors whose undoing lets instructions pair off better: a round ends with what they find."""
 
 MAX_ROUNDS = 5

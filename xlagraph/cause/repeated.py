@@ -35,13 +35,13 @@ def repeated_expression(case: Case) -> list[Finding]:
     copies_b = {y for y in case.diff.added if numbers_b.get(y) in known_a} - case.claimed_b
     if not (claimed_a or copies_a or copies_b):
         return []
-    copies = len(copies_a) + len(copies_b)
+    number = len(copies_a) + len(copies_b) or len(claimed_a)
     lines = where(b, copies_b) or where(a, copies_a)
     return [
         Finding(
             kind="repeated-expression",
-            title=f"{count(copies or len(claimed_a), 'instruction')} stand more often in one "
-            "module than in the other; the value is the same",
+            title=f"{count(number, 'instruction')} {'stands' if number == 1 else 'stand'} more "
+            "often in one module than in the other; the value is the same",
             evidence=(
                 Evidence(
                     "equal expressions that one side computes once and the other twice",
@@ -50,7 +50,8 @@ def repeated_expression(case: Case) -> list[Finding]:
                     lines,
                 ),
             ),
-            fix="Harmless: torch_xla's cache key does not tell shared values from repeated ones.",
+            fix="Trace the same in every step: a view or a copy that is made in some steps only "
+            "leaves the value as it is, yet it is part of the cache key.",
             proof="equal expressions were merged in both modules",
             a=frozenset(claimed_a | copies_a),
             b=frozenset(claimed_b | copies_b),
