@@ -202,7 +202,8 @@ def test_modules_of_one_graph_hash_that_differ(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", [0.02, 0.1, 0.2, 0.4])
 def test_ctrl_c_is_one_line_at_any_moment(moment: float) -> None:
-    code = "print('ready', flush=True); from xlagraph.cli import main; main()"
+    """While commands are imported, and while one waits."""
+    code = "from xlagraph.cli import main; print('ready', flush=True); main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "canon", "-"],
         cwd=ROOT,
