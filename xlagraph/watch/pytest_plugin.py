@@ -25,7 +25,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if any(item.get_closest_marker("xlagraph") for item in session.items):
         from xlagraph.capture.context import prepare
 
-        with suppress(ImportError):  # a marked test may skip itself where torch_xla is missing
+        with suppress(ImportError, OSError):  # where it matters the marked test says so itself
             prepare()
 
 
