@@ -48,6 +48,10 @@ class Counters:
         """XLA tensors created so far: a cheap measure of what was traced since."""
         return self.value(TENSORS_MADE) or 0
 
+    def loaded(self) -> int:
+        """Graphs read from torch_xla's persistent cache so far; each counts as a hit too."""
+        return self.value("PersistentCacheHit") or 0
+
     def compile_seconds(self) -> float:
         """Seconds that XLA compiled, all graphs together."""
         found = self._metric("CompileTime")

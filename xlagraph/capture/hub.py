@@ -37,6 +37,10 @@ _WAYS_IN = (
     ("_run_cached_graph", "dynamo", RUN_CACHED),
 )
 _DYNAMO_ENTRIES = frozenset({"warm_up", RUN_CACHED})
+_LOADED = (
+    "graphs came from torch_xla's persistent cache: they count as hits, and as they were not "
+    "compiled here, their modules are not known"
+)
 _SPENT = (
     "searching for live tensors has taken its share of the time beside compiling: from here "
     "some compiles have no tensor names; XLAGRAPH=2 looks at every step"
@@ -273,6 +277,9 @@ class Hub:
                 self._running.of((0, ""), digests, "compile", self.counters)
             return None
         outcome = "compile" if new > 0 else "hit" if found > 0 else "empty"
+        if found > 0 and self._running.knows_all and self.counters.loaded():
+            self._running.knows_all = False
+            self._note("persistent cache", _LOADED)
         if call.shared and new + found > 1:
             outcome = "unknown"  # another thread's sync moved the same counters
         if not site and compiled:

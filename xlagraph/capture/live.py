@@ -187,8 +187,12 @@ class LiveReader:
         return pending
 
     def _pending_of(self, found: list[Any]) -> list[Any]:
-        """Those with pending work, once each, in torch_xla's order."""
-        plain = [tensor for tensor in found if is_plain(tensor) and tensor.is_xla]
+        """Those with pending work, once each, in torch_xla's order.
+
+        Those of this thread's device only: another thread may just be making one.
+        """
+        device = sys.modules["torch"].device(self._xlac._xla_get_default_device())
+        plain = [one for one in found if is_plain(one) and one.is_xla and one.device == device]
         if not plain:
             return []
         needs = self._xlac._check_tensor_need_materialization(plain)

@@ -1,0 +1,46 @@
+"""Every program of examples/scenarios computes the same with capture and without."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from xlagraph.run.reader import read_run
+
+pytestmark = pytest.mark.torch_xla
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("_"))
+GROUPS = 6  # one process for several programs: most of its time goes into imports
+
+
+def run_examples(run_program, programs, tmp_path, names, level):
+    analysis = tmp_path / f"analysis-{level}"
+    done = run_program(
+        programs / "examples.py",
+        NAMES=",".join(names),
+        STEPS="5",
+        PYTHONHASHSEED="0",
+        PT_XLA_DEBUG_LEVEL="1",
+        PT_XLA_DEBUG_FILE=str(analysis),
+        XLAGRAPH=level,
+        XLAGRAPH_DIR=str(tmp_path / f"run-{level}"),
+    )
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    return results, re.findall(r"Graph Hash: (\w+)", analysis.read_text())
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_same_values_hashes_and_counters(programs, run_program, tmp_path, group):
+    names = NAMES[group::GROUPS]
+    plain, plain_hashes = run_examples(run_program, programs, tmp_path, names, "0")
+    assert [one["name"] for one in plain] == names
+    assert all(one["UncachedCompile"] or one["CachedCompile"] for one in plain)
+    results, hashes = run_examples(run_program, programs, tmp_path, names, "1")
+    assert results == plain
+    assert hashes == plain_hashes
+    processes = read_run(tmp_path / "run-1").processes
+    compiled = [s for p in processes for s in p.syncs if s.outcome == "compile"]
+    assert len(compiled) == sum(one["UncachedCompile"] for one in plain)
+    assert {note.what for p in processes for note in p.notes} <= {"looked away"}
