@@ -37,6 +37,7 @@ PROVED = {
     "cond_branch": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
     "cond_branch.after": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
     "cond_swapped": Truth("replaced-subgraph constant-value constant-value"),
+    "constant_below_activation": Truth("replaced-subgraph constant-value", "jax.nn.gelu"),
     "custom_call_option": Truth("attribute", "call(jnp.tanh(x)", "eps = "),
     "custom_call_target": Truth("attribute", "call(jnp.tanh(x)", "rms_norm_v1.*rms_norm_v2"),
     "donated": Truth("alias", "0.1 * g", r"parameter 0 \(f32\[16,4\]\) in B only"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NO_ATTRIBUTES = Attributes("", (), "", (), ())
 UNDONE = "undone"
-"""In place of the number of a parameter that stands for a value that was set aside."""
+"""Opcode of an instruction, or number of a parameter, that stands for what was set aside."""
 
 
 NO_ATTRIBUTES = Attributes("", (), "", (), ())
@@ -77,6 +77,13 @@ class Draft:
         self.payloads[first] = UNDONE
         self.extra_parameters.append(first)
         self.replace_uses(dict.fromkeys(others, first))
+
+    def become_undone(self, i: int, operands: Sequence[int]) -> None:
+        """Turns an instruction into one that stands for any way to compute its value."""
+        self.opcodes[i] = UNDONE
+        self.operands[i] = tuple(operands)
+        self.attributes[i] = NO_ATTRIBUTES
+        self.payloads.pop(i, None)
 
     def replace_uses(self, partners: dict[int, int]) -> None:
         """Lets every user of a key use the value instead."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""
-_FAMILY = re.compile(r"\b(?:(b?f)\d|([su])\d|c\d)")
 ROUNDING = 2**-7
 """Relative distance of a constant and its value in bfloat16, the coarsest type of wide range."""
 
@@ -255,10 +254,9 @@ def _is_cast(module: Module, i: int) -> bool:
     """A conversion from one type of numbers to another of its family."""
     if module.opcodes[i] != "convert":
         return False
-    families = [_FAMILY.match(module.shapes[k]) for k in (i, module.operands[i][0])]
-    return all(families) and _family(module.shapes[i]) == _family(
-        module.shapes[module.operands[i][0]]
-    )
+    old, new = module.shapes[module.operands[i][0]], module.shapes[i]
+    alike = _family(old) == _family(new) != ""
+    return alike and element_type(old) != element_type(new)
 
 
 def _family(shape: str) -> str:

@@ -70,7 +70,9 @@ def shape_change(case: Case) -> list[Finding]:
         for x, y, fields in case.open_changes()
         if "shape" in fields and "opcode" not in fields and same_structure(a.shapes[x], b.shapes[y])
     }
-    shaped |= _pairs_without_sizes(case, shaped)
+    if not shaped:
+        return []
+    shaped = _pairs_without_sizes(case, shaped)
     found: list[Origins] = []
     for spread in spreads(case, shaped):
         if any(_may_start(case, x, y) for x, y in spread.origins):
@@ -91,19 +93,26 @@ def _may_start(case: Case, x: int, y: int) -> bool:
 
 
 def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]:
-    """Unpaired instructions that stand in the same place and differ in their sizes alone."""
-    a, b = case.diff.a, case.diff.b
-    loose_a = set(case.diff.removed) - case.claimed_a
-    loose_b = set(case.diff.added) - case.claimed_b
-    if not (known and loose_a and loose_b):
-        return {}
+    """Pairs that differ in their sizes, matched with all sizes taken for one.
+
+    Sizes tell instructions apart that are each other's partners, and let others pair that are
+    not; what only the first match paired is kept where it contradicts nothing.
+    """
+    a, b, live = case.diff.a, case.diff.b, case.diff.match.a.live
     to_b = match_modules(a, b, Level.SHAPES).to_b
-    return {
-        x: to_b[x]
-        for x in sorted(loose_a)
-        if to_b[x] in loose_b
-        and a.opcodes[x] == b.opcodes[to_b[x]]
-        and changed_sizes(a.shapes[x], b.shapes[to_b[x]])
+    found = {
+        x: y
+        for x, y in enumerate(to_b)
+        if y >= 0
+        and live[x]
+        and x not in case.claimed_a
+        and y not in case.claimed_b
+        and a.opcodes[x] == b.opcodes[y] != "tuple"
+        and changed_sizes(a.shapes[x], b.shapes[y])
+    }
+    taken = set(to_b)
+    return found | {
+        x: y for x, y in known.items() if to_b[x] == y or (to_b[x] < 0 and y not in taken)
     }
 
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.draft import NO_ATTRIBUTES
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sides import A, B
-from xlagraph.cause.subgraphs import BRANCH_FIX
+from xlagraph.cause.subgraphs import BRANCH_FIX, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.draft import Draft
     from xlagraph.graph import Module
-
-UNDONE = "undone"
-"""Opcode of what stands for a piece on both sides."""
 
 
 def other_step(case: Case) -> list[Finding]:
@@ -47,20 +43,14 @@ def _finding(case: Case, x: int, y: int) -> Finding:
     a, b, match = case.diff.a, case.diff.b, case.diff.match
     piece_a = _piece(a, x, match.to_b, case.claimed_a)
     piece_b = _piece(b, y, match.to_a, case.claimed_b)
-    inputs = _inputs(case, piece_a, piece_b)
+    inputs = inputs_of(case, piece_a, piece_b)
     starts = _starts(case, x, y)
     kind, title = _told(case, (x, y), piece_a, piece_b)
     lines = where(b, [y]) or where(a, [x]) or where(b, piece_b) or where(a, piece_a)
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
-        for draft, i, operands in (
-            (draft_a, x, tuple(p for p, _ in inputs)),
-            (draft_b, y, tuple(q for _, q in inputs)),
-        ):
-            draft.opcodes[i] = UNDONE
-            draft.operands[i] = operands
-            draft.attributes[i] = NO_ATTRIBUTES
-            draft.payloads.pop(i, None)
+        draft_a.become_undone(x, [p for p, _ in inputs])
+        draft_b.become_undone(y, [q for _, q in inputs])
         for p, q in starts:
             draft_a.payloads[p] = draft_b.payloads[q]
 
@@ -111,15 +101,6 @@ def _piece(module: Module, start: int, partners: Sequence[int], claimed: set[int
             found.add(i)
             stack.extend(module.operands[i])
     return found
-
-
-def _inputs(case: Case, piece_a: set[int], piece_b: set[int]) -> list[tuple[int, int]]:
-    """The paired values that either piece takes in: both are left to be compared."""
-    a, b, match = case.diff.a, case.diff.b, case.diff.match
-    end_a, end_b = max(piece_a), max(piece_b)
-    found = {(p, match.to_b[p]) for i in piece_a for p in a.operands[i] if match.to_b[p] >= 0}
-    found |= {(match.to_a[q], q) for j in piece_b for q in b.operands[j] if match.to_a[q] >= 0}
-    return sorted((p, q) for p, q in found if p < end_a and q < end_b)
 
 
 def _starts(case: Case, x: int, y: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from xlagraph.cause.places import at, operations, where
 from xlagraph.cause.sides import A, B
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from xlagraph.cause.draft import Draft
 
@@ -91,6 +91,17 @@ def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Fi
     )
 
 
+def inputs_of(
+    case: Case, piece_a: Collection[int], piece_b: Collection[int]
+) -> list[tuple[int, int]]:
+    """The paired values that either piece takes in: both are left to be compared."""
+    a, b, match = case.diff.a, case.diff.b, case.diff.match
+    end_a, end_b = max(piece_a), max(piece_b)
+    found = {(p, match.to_b[p]) for i in piece_a for p in a.operands[i] if match.to_b[p] >= 0}
+    found |= {(match.to_a[q], q) for j in piece_b for q in b.operands[j] if match.to_a[q] >= 0}
+    return sorted((p, q) for p, q in found if p < end_a and q < end_b)
+
+
 def replaced(case: Case) -> list[Finding]:
     """A value is computed in one way by A and in another by B; the rest is the same."""
     a, b, match = case.diff.a, case.diff.b, case.diff.match
@@ -116,9 +127,13 @@ def _replaced_finding(case: Case, edges: Sequence[Edge]) -> Finding:
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
         for p, q in pairs:
-            for draft, i in ((draft_a, p), (draft_b, q)):
-                if draft.opcodes[i] != "parameter":
-                    draft.become_parameter([i], draft.shapes[i])
+            inputs = inputs_of(
+                case,
+                {p} | piece_of(a, [p], match.to_b, set()),
+                {q} | piece_of(b, [q], match.to_a, set()),
+            )
+            draft_a.become_undone(p, [x for x, _ in inputs])
+            draft_b.become_undone(q, [y for _, y in inputs])
 
     shape = shape_of(a, pairs[0][0])
     number = count(len(pairs), "value")
