@@ -155,7 +155,7 @@ def _replaced_finding(case: Case, edges: Sequence[Edge]) -> Finding:
             ),
         ),
         fix=EARLY_FIX if early else BRANCH_FIX,
-        proof="both pieces were replaced by one parameter each",
+        proof="both pieces were replaced by one operation on the same inputs",
         a=frozenset(piece_a | users_a),
         b=frozenset(piece_b | users_b),
         undo=undo,
