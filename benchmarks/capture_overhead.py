@@ -3,28 +3,41 @@
     python benchmarks/capture_overhead.py [--sizes 1000,10000,40000] [--steps 300] [--json F]
 
 Each size's step is a chain of that many instructions, compiled once; then come stable steps.
-Levels are paired in one process: blocks of steps with the session listening alternate with
-blocks in which the hooks are out, and the difference of the blocks' medians is reported,
-beside the CPU time spent inside the hooks themselves. torch_xla's own means are set by
-environment variables that are read once, so each has its process, with the same program;
-their overhead is the difference from a process without any.
+Blocks of steps with the hooks in alternate with blocks without, in one process, and the first
+steps of each block are left out. "In hooks" is the time of the hooked call without that of
+torch_xla's function inside it, less the same difference without hooks (what the clocks and
+their functions cost): it is measured step by step, so that it is sharp where the difference
+between blocks ("added") drowns in noise. Caches are as cold as they are in training: the step
+has just been traced and synced. torch_xla's own means are set by environment variables that
+are read once, so each has its process, with the same program; their overhead is the difference
+from a process without any. FSDP's step is that of examples/fsdp_bucket_carry.py.
 
-Import: the start of an interpreter with and without the .pth file, alternating.
+Import: what the line of the .pth file takes with the variable unset.
 """
+
+# ruff: noqa: SLF001 - what is measured has private names
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import runpy
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import timeit
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 BLOCK = 20
+SETTLE = 3
+"""Steps at a block's start that are left out: the first goes the long way."""
+WARM_UP = 20
+EXAMPLE = Path(__file__).parent.parent / "examples" / "fsdp_bucket_carry.py"
 MICRO = 1e6
 BUDGET_US = 50.0
 MEANS = {
@@ -95,89 +108,113 @@ def _run_plain(size: int, steps: int) -> dict[str, float]:
     return {"sync_us": MICRO * statistics.median(_step(size) for _ in range(steps))}
 
 
+class _Probe:
+    """Clocks around the hooked step marker and around torch_xla's own inside it."""
+
+    def __init__(self, xlac: Any, hub: Any) -> None:
+        self.xlac, self.hub = xlac, hub
+        self.within = self.total = 0.0
+        hub.uninstall()
+        original = xlac._xla_step_marker
+
+        def inner(*arguments: object, **options: object) -> object:
+            start = time.perf_counter()
+            result = original(*arguments, **options)
+            self.within = time.perf_counter() - start
+            return result
+
+        self.inner = xlac._xla_step_marker = inner
+
+    def block(self, step: Callable[[], object], *, hooks: bool) -> list[tuple[float, float]]:
+        """Seconds of each step's marker, and those of them that are not torch_xla's."""
+        if hooks:
+            self.hub.install()
+        marker = self.xlac._xla_step_marker
+
+        def outer(*arguments: object, **options: object) -> object:
+            start = time.perf_counter()
+            result = marker(*arguments, **options)
+            self.total = time.perf_counter() - start
+            return result
+
+        self.xlac._xla_step_marker = outer
+        found = []
+        for _ in range(BLOCK):
+            step()
+            found.append((self.total, self.total - self.within))
+        self.xlac._xla_step_marker = marker
+        if hooks:
+            self.hub.uninstall()
+        return found[SETTLE:]
+
+
 def _run_paired(level: int, size: int, steps: int) -> dict[str, float]:
-    """Blocks with and without capture alternate; also the time spent inside the hooks."""
+    """A chain of ``size`` instructions, or for size 0 an FSDP step."""
     import xlagraph
     from xlagraph.capture import process
 
-    spent: list[float] = []
-    on: list[float] = []
-    off: list[float] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         xlagraph.capture(folder, level=level, arm_steps=0),
     ):
-        _prepare(size)
-        hub = process.the_hub()
-        assert hub is not None
-        for number in range(max(2, steps // BLOCK)):
-            if number % 2:
-                hub.uninstall()
-                off += [_step(size) for _ in range(BLOCK)]
-                hub.install()
-            else:
-                on += [_step(size) for _ in range(BLOCK)]
-        spent = _hook_times(hub, size, min(steps, 2 * BLOCK))
+        import torch_xla
+
+        if size:
+            _prepare(size)
+        step = (lambda: _step(size)) if size else _fsdp_step()
+        probe = _Probe(torch_xla._XLAC, process.the_hub())
+        on: list[tuple[float, float]] = []
+        off: list[tuple[float, float]] = []
+        for _ in range(max(1, steps // (2 * BLOCK))):
+            on += probe.block(step, hooks=True)
+            off += probe.block(step, hooks=False)
+    middle = [
+        [statistics.median(column) for column in zip(*rows, strict=True)] for rows in (on, off)
+    ]
     return {
-        "sync_us": MICRO * statistics.median(off),
-        "added_us": MICRO * (statistics.median(on) - statistics.median(off)),
-        "hooks_us": MICRO * statistics.median(spent),
+        "sync_us": MICRO * middle[1][0],
+        "added_us": MICRO * (middle[0][0] - middle[1][0]),
+        "hooks_us": MICRO * (middle[0][1] - middle[1][1]),
     }
 
 
-def _hook_times(hub: object, size: int, steps: int) -> list[float]:
-    """CPU seconds inside the hooks, a step: what other programs of the machine do not change.
+def _fsdp_step() -> Callable[[], object]:
+    """A warmed-up training step of the FSDP example; MODE says whether its buckets carry."""
+    import torch
+    import torch_xla
 
-    Measured around the hooks, so with two clock reads (2 us) more.
-    """
-    guard = hub.guard  # type: ignore[attr-defined]
-    inner = guard.run
-    total = [0.0]
-    depth = [0]
+    example = runpy.run_path(str(EXAMPLE), run_name="example")
+    example["fsdp_module"].BucketizedReduceScatter = example["CarryOverBucket"]
+    model = example["shard"](example["Model"]())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-    def run(name: str, hook: object, *arguments: object) -> object:
-        if name != "sync" or depth[0]:  # a step's hooks, not what they call
-            return inner(name, hook, *arguments)
-        depth[0] += 1
-        start = time.thread_time()
-        try:
-            return inner(name, hook, *arguments)
-        finally:
-            total[0] += time.thread_time() - start
-            depth[0] -= 1
+    def step() -> None:
+        x = torch.randn(example["BATCH"], example["TOKENS"], example["HIDDEN"]).to("xla")
+        model(x).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch_xla.sync()
+        torch_xla.core.xla_model.wait_device_ops()
 
-    guard.run = run
-    found: list[float] = []
-    for _ in range(steps):
-        total[0] = 0.0
-        _step(size)
-        found.append(total[0])
-    guard.run = inner
-    return found
+    for _ in range(WARM_UP):
+        step()
+    return step
 
 
-def _import_seconds(extra: list[str], env: dict[str, str]) -> float:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, *extra, "-c", "pass"], env=env, check=True)
-    return time.perf_counter() - start
-
-
-def _import_cost(rounds: int = 40) -> dict[str, float]:
-    """Interpreter start with the .pth read and not, variable unset; milliseconds."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("XLAGRAPH")}
+def _import_cost() -> float:
+    """Microseconds of the .pth file's line, variable unset."""
+    os.environ.pop("XLAGRAPH", None)
     line = (Path(__file__).parent.parent / "xlagraph_autostart.pth").read_text().strip()
-    repeats = 10000
-    start = time.perf_counter()
     code = compile(line, "pth", "exec")
-    for _ in range(repeats):
-        exec(code, {})
-    line_us = (time.perf_counter() - start) / repeats * MICRO
-    starts = [_import_seconds([], env) for _ in range(rounds)]
-    return {"start_ms": 1e3 * statistics.median(starts), "pth_line_us": line_us}
+    return MICRO * min(timeit.repeat(lambda: exec(code, {}), number=10000, repeat=5)) / 10000
 
 
 def _measure(size: int, steps: int) -> dict[str, dict[str, float]]:
     rows: dict[str, dict[str, float]] = {}
+    if not size:
+        for mode in ("fixed", "carry"):
+            rows[f"XLAGRAPH=1, FSDP, MODE={mode}"] = _child("level1", 0, steps, {"MODE": mode})
+        return rows
     for level in (1, 2):
         rows[f"XLAGRAPH={level}"] = _child(f"level{level}", size, steps, {})
     with tempfile.TemporaryDirectory() as folder:
@@ -200,15 +237,16 @@ def main() -> None:
         level = int(options.child.removeprefix("level"))
         print(json.dumps(_run_paired(level, options.size, options.steps)))
         return
-    results: dict[str, object] = {"import": _import_cost()}
-    print(f"import: {results['import']}")
+    results: dict[str, object] = {"pth_line_us": _import_cost()}
+    print(f"the .pth line: {results['pth_line_us']:.1f} us; load {os.getloadavg()[0]:.1f}")
     worst = 0.0
     print(f"{'instructions':>12}  {'what':30} {'sync us':>10} {'added us':>10} {'in hooks us':>12}")
-    for size in map(int, options.sizes.split(",")):
+    for size in (*map(int, filter(None, options.sizes.split(","))), 0):
         rows = _measure(size, options.steps)
         results[str(size)] = rows
-        worst = max(worst, rows["XLAGRAPH=1"]["hooks_us"])
         for name, row in rows.items():
+            if name == "XLAGRAPH=1":
+                worst = max(worst, row["hooks_us"])
             hooks = f"{row['hooks_us']:12.1f}" if "hooks_us" in row else ""
             print(f"{size:12d}  {name:30} {row['sync_us']:10.1f} {row['added_us']:10.1f} {hooks}")
     if options.json:

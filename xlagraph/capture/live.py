@@ -201,7 +201,8 @@ class LiveReader:
         return [by_id[number] for number in sorted(by_id)]
 
     def _inputs_of(self, tensors: list[Any]) -> tuple[Input, ...]:
-        if not tensors:
+        # Under SPMD the question itself would change the graph's hash (torch_xla 2.9.0).
+        if not tensors or sys.modules["torch_xla.runtime"].is_spmd():
             return ()
         # The second list holds the inputs' data, so it must not outlive this function.
         numbers, values = self._xlac._get_tensors_xla_device_data_node(tensors)
