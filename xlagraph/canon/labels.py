@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from itertools import compress, count
+from operator import is_not
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -92,17 +94,15 @@ def relabelled(
     Only instructions whose columns were replaced are looked at. Labels are those of
     `label_instructions` at its default level.
     """
-    changed = {
-        i
-        for before, after in (
-            (module.opcodes, edited.opcodes),
-            (module.shapes, edited.shapes),
-            (module.attributes, edited.attributes),
-        )
-        for i, (x, y) in enumerate(zip(before, after, strict=True))
-        if x is not y
-    }
-    changed.update(i for i, text in edited.payloads.items() if module.payloads.get(i) != text)
+    changed: set[int] = set()
+    for before, after in (
+        (module.opcodes, edited.opcodes),
+        (module.shapes, edited.shapes),
+        (module.attributes, edited.attributes),
+    ):
+        changed.update(compress(count(), map(is_not, before, after)))
+    if module.payloads != edited.payloads:
+        changed.update(i for i, text in edited.payloads.items() if module.payloads.get(i) != text)
     made = list(labels)
     for i in sorted(changed):
         made[i] = interner.number(_label_parts(edited, i, Level.PARAMETER_ORDER))

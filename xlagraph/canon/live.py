@@ -83,14 +83,39 @@ def live_instructions(module: Module) -> bytearray:
 
 
 def mark(module: Module, live: bytearray, starts: Iterable[int]) -> None:
-    """Marks everything that `starts` depend on through operands and control edges."""
-    stack = list(starts)
+    """Marks everything that `starts` depend on through operands and control edges.
+
+    One pass against the order of the text; what an edited module has out of order is followed
+    by hand.
+    """
+    stack = [i for i in starts if not live[i]]
+    if not stack:
+        return
+    for i in stack:
+        live[i] = 1
+    first, last = module.computation_of(min(stack)).start, max(stack)
+    _follow(module, live, _sweep(module, live, range(last, first - 1, -1)))
+
+
+def _sweep(module: Module, live: bytearray, places: range) -> list[int]:
+    """Marks the operands of what is marked, backwards; gives those that stand out of order."""
+    operands, controls = module.operands, module.controls
+    late = []
+    for i in places:
+        if live[i]:
+            for o in operands[i] if i not in controls else (*operands[i], *controls[i]):
+                if not live[o]:
+                    live[o] = 1
+                    if o > i:
+                        late.append(o)
+    return late
+
+
+def _follow(module: Module, live: bytearray, stack: list[int]) -> None:
     operands, controls = module.operands, module.controls
     while stack:
         i = stack.pop()
-        if live[i]:
-            continue
-        live[i] = 1
-        stack.extend(operands[i])
-        if i in controls:
-            stack.extend(controls[i])
+        for o in (*operands[i], *controls.get(i, ())):
+            if not live[o]:
+                live[o] = 1
+                stack.append(o)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xlagraph.graph import Module
 
-BUCKETED = ("reduce-scatter", "all-reduce", "all-gather")
+BUCKETED = frozenset({"reduce-scatter", "all-reduce", "all-gather"})
 PLUMBING = frozenset({"convert", "copy", "bitcast", "reshape", "pad", "slice", "transpose"})
 """Steps that bring a tensor into the form that a bucket wants."""
 MAX_STEPS = 64
@@ -43,11 +43,9 @@ def bucket_rows(module: Module, context: Context) -> tuple[BucketRow, ...]:
 
 
 def _buckets(module: Module) -> list[int]:
-    live_opcodes = module.opcodes
+    operands = module.operands
     return [
-        i
-        for i, opcode in enumerate(live_opcodes)
-        if opcode in BUCKETED and len(module.operands[i]) > 1
+        i for i, opcode in enumerate(module.opcodes) if opcode in BUCKETED and len(operands[i]) > 1
     ]
 
 

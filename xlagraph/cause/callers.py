@@ -89,8 +89,11 @@ def _common(module: Module, instructions: Iterable[int]) -> Computation | None:
     """The computation that holds all these instructions, constants apart, if not the entry."""
     listed = list(instructions)
     computed = [i for i in listed if module.opcodes[i] != "constant"] or listed
+    entry = module.entry_computation
+    if any(entry.start <= i < entry.stop for i in computed):
+        return None
     found = {module.computation_of(i).index for i in computed}
-    if len(found) != 1 or module.entry in found:
+    if len(found) != 1:
         return None
     return module.computations[found.pop()]
 

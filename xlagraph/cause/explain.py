@@ -81,8 +81,10 @@ REMATCHED = (inlined_calls, more_carried, sharding_change, dtype_change)
 
 MAX_ROUNDS = 5
 """How often what is left after undoing the causes found so far is searched again."""
-MAX_SINGLE = 20_000
-"""Instructions up to which suspicions that fail together are tried one by one."""
+MAX_SINGLE = 800_000
+"""Instructions times suspicions up to which these are undone one by one as well."""
+MAX_AGAIN = 200_000
+"""Instructions up to which what has no proof is paired and explained in another way."""
 
 
 def explain_modules(
@@ -108,22 +110,12 @@ def _best(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     """
     explanation = _explain(diff, context_a, context_b)
     for level in (Level.CONSTANT_VALUES, Level.SHAPES):
-        if _is_settled(explanation) or len(diff.a) + len(diff.b) > MAX_SINGLE:
+        if explanation.proved or len(diff.a) + len(diff.b) > MAX_AGAIN:
             break
         other = _explain(diff_modules(diff.a, diff.b, level), context_a, context_b)
-        is_simpler = len(other.causes) < len(explanation.causes)
-        if other.proved and (is_simpler or not explanation.proved):
+        if other.proved:
             explanation = other
     return explanation
-
-
-def _is_settled(explanation: Explanation) -> bool:
-    """Proved, and not by outputs that changed places besides something else.
-
-    Pieces that are alike can be mistaken for each other, which then looks like another order.
-    """
-    kinds = [cause.kind for cause in explanation.causes]
-    return explanation.proved and not (len(kinds) > 1 and "output-order" in kinds)
 
 
 def _explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
@@ -175,7 +167,7 @@ def _accept(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Benc
     if not found:
         return [], bench, False
     together, proved = bench.without(found)
-    is_small = len(bench.diff.a) + len(bench.diff.b) <= MAX_SINGLE
+    is_small = (len(bench.diff.a) + len(bench.diff.b)) * len(found) <= MAX_SINGLE
     if proved:
         needed = _needed(bench, found) if is_small else list(found)
         return [bench.original(f) for f in needed], together, True

@@ -20,6 +20,8 @@ def repeated_expression(case: Case) -> list[Finding]:
     loose = set(case.diff.removed) - case.claimed_a or set(case.diff.added) - case.claimed_b
     if not loose and not any(fields == ("operands",) for _, _, fields in case.open_changes()):
         return []
+    if not (_is_lone_in_entry(case) or any(f == ("operands",) for _, _, f in case.open_changes())):
+        return []
     numbers_a, numbers_b = _value_numbers(case)
     claimed_a: set[int] = set()
     claimed_b: set[int] = set()
@@ -59,6 +61,19 @@ def repeated_expression(case: Case) -> list[Finding]:
             incidental=True,
         )
     ]
+
+
+def _is_lone_in_entry(case: Case) -> bool:
+    """Whether either entry computation has instructions of its own that nothing claimed."""
+    entry_a, entry_b = case.diff.a.entry_computation, case.diff.b.entry_computation
+    return any(
+        entry.start <= i < entry.stop
+        for entry, lone in (
+            (entry_a, set(case.diff.removed) - case.claimed_a),
+            (entry_b, set(case.diff.added) - case.claimed_b),
+        )
+        for i in lone
+    )
 
 
 def _merge_both(draft_a: Draft, draft_b: Draft) -> None:

@@ -127,9 +127,10 @@ def _state_pairs(
     """Parameters with an output of equal shape that depends on them, one to one."""
     values = output_values(module)
     free = sorted(outputs)
+    shapes = {module.shapes[values[k]] for k in free} - {"s64[]", "f32[]"}
     pairs = []
     for parameter in inputs:
-        if not module.users[parameter] or module.shapes[parameter].startswith(("s64[]", "f32[]")):
+        if not module.users[parameter] or module.shapes[parameter] not in shapes:
             continue
         near = near_users(module, parameter)
         for k in free:

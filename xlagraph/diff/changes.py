@@ -296,6 +296,6 @@ def _closed(module: Module) -> bytearray:
     for i, (opcode, operands) in enumerate(zip(module.opcodes, module.operands, strict=True)):
         if not operands:
             closed[i] = opcode in ("constant", "iota")
-        elif all(map(is_closed, operands)):
+        elif is_closed(operands[0]) and all(map(is_closed, operands)):
             closed[i] = i not in module.callees
     return closed
