@@ -96,3 +96,15 @@ def expression_number(
     if i in module.controls:
         key = (*key, "after", *sorted(expressions[o] for o in module.controls[i]))
     return interner.number(key)
+
+
+def closed_instructions(module: Module) -> bytearray:
+    """One byte an instruction: 1 where it depends on constants alone."""
+    closed = bytearray(len(module))
+    is_closed = closed.__getitem__
+    for i, (opcode, operands) in enumerate(zip(module.opcodes, module.operands, strict=True)):
+        if not operands:
+            closed[i] = opcode in ("constant", "iota")
+        elif is_closed(operands[0]) and all(map(is_closed, operands)):
+            closed[i] = i not in module.callees
+    return closed

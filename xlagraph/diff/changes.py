@@ -194,7 +194,7 @@ class _Finder:
     def __init__(self, match: Match):
         self.match = match
         self.a, self.b = match.a.module, match.b.module
-        self.closed_a, self.closed_b = _closed(self.a), _closed(self.b)
+        self.closed_a, self.closed_b = match.a.closed, match.b.closed
 
     def changes(self) -> list[Change]:
         """Pairs that differ, in A's order, the entry's root tuple left out."""
@@ -287,15 +287,3 @@ class _Finder:
             for x, y in enumerate(self.match.to_b)
             if y >= 0 and a[x].metadata != b[y].metadata and a[x].metadata and b[y].metadata
         )
-
-
-def _closed(module: Module) -> bytearray:
-    """One byte an instruction: 1 where it depends on constants alone."""
-    closed = bytearray(len(module))
-    is_closed = closed.__getitem__
-    for i, (opcode, operands) in enumerate(zip(module.opcodes, module.operands, strict=True)):
-        if not operands:
-            closed[i] = opcode in ("constant", "iota")
-        elif is_closed(operands[0]) and all(map(is_closed, operands)):
-            closed[i] = i not in module.callees
-    return closed

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
-from xlagraph.canon.structure import number_computations, number_expressions
+from xlagraph.canon.structure import (
+    closed_instructions,
+    number_computations,
+    number_expressions,
+)
 from xlagraph.diff.matcher import Matcher
 from xlagraph.diff.same import same_pairs
 
@@ -30,6 +34,8 @@ class Side:
     expressions: Sequence[int]
     """Expression numbers of the entry computation's live instructions, else -1."""
     live: bytearray
+    closed: bytearray
+    """One byte an instruction: 1 where it depends on constants alone."""
     computations: Sequence[int]
     """Structure number of every computation but the entry."""
     outputs: Mapping[int, int]
@@ -68,7 +74,8 @@ def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_O
     outputs: dict[int, int] = {}
     for position, value in enumerate(output_values(module)):
         outputs.setdefault(value, position)
-    return Side(module, labels, expressions, live, computations, outputs, interner)
+    closed = closed_instructions(module)
+    return Side(module, labels, expressions, live, closed, computations, outputs, interner)
 
 
 def output_values(module: Module) -> tuple[int, ...]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 24
 """Neighbours that may vote for one instruction; more are left unpaired and reported."""
 MAX_ROUNDS = 6
+MAX_STEPS = 2
+"""How far above a paired value an unpaired one is looked for: past one that has no counterpart."""
 
 
 class Matcher:
@@ -103,13 +105,13 @@ class Matcher:
         count_a = Counter(numbers_a[ca.start : ca.stop])
         count_b = Counter(numbers_b[cb.start : cb.stop])
         place_b = {numbers_b[y]: y for y in range(cb.start, cb.stop)}
-        opcodes = self.a.module.opcodes
+        closed = self.a.closed
         to_b, to_a = self.to_b, self.to_a
         for x in range(ca.stop - 1, ca.start - 1, -1):
             number = numbers_a[x]
             if number < 0 or to_b[x] >= 0 or count_a[number] != 1 or count_b[number] != 1:
                 continue
-            if opcodes[x] == "constant":
+            if closed[x]:
                 continue  # told by its users: the same number may mean something else
             y = place_b[number]
             if to_a[y] < 0:
@@ -194,6 +196,7 @@ class Matcher:
                 self._pair_outputs_by_place()
             if self.is_alike_left:
                 self._alternate(ca, cb, by_text=True)
+            self._bridge(ca)
             self._vote(ca)
 
     def _alternate(self, ca: Computation, cb: Computation, *, by_text: bool) -> None:
@@ -338,6 +341,8 @@ class Matcher:
         if not (by_text or self._are_outputs(free_a, free_b)):
             self.is_alike_left = True
             return
+        if not free_a or self.a.closed[free_a[0]]:
+            return  # what is made of constants is told by its users
         if len(free_a) > 1:
             self.ambiguous += len(free_a)
         for x, y in zip(free_a, free_b, strict=True):
@@ -347,6 +352,34 @@ class Matcher:
     def _are_outputs(self, free_a: Sequence[int], free_b: Sequence[int]) -> bool:
         outputs_a, outputs_b = self.a.outputs, self.b.outputs
         return all(x in outputs_a for x in free_a) and all(y in outputs_b for y in free_b)
+
+    def _bridge(self, ca: Computation) -> None:
+        """Pairs across what only one side has: the only one of its kind within a few steps."""
+        for x in self._loose(self.a, ca, self.to_b):
+            if self.to_b[x] >= 0:
+                continue
+            for o in self.a.module.operands[x]:
+                if self.to_b[o] < 0:
+                    continue
+                mine = self._above(self.a, o, self.to_b, self.a.labels[x])
+                theirs = self._above(self.b, self.to_b[o], self.to_a, self.a.labels[x])
+                if len(mine) == len(theirs) == 1 and self._pair(x, theirs[0]):
+                    self._spread()
+                    break
+
+    def _above(self, side: Side, start: int, partners: Sequence[int], label: int) -> list[int]:
+        """Unpaired instructions with this label that unpaired ones lead to from `start`."""
+        found: list[int] = []
+        seen = {start}
+        front = [start]
+        for _ in range(MAX_STEPS):
+            users = (u for i in front for u in side.module.users[i])
+            front = [u for u in dict.fromkeys(users) if partners[u] < 0 and u not in seen]
+            if not front or len(front) > MAX_CANDIDATES:
+                break
+            seen.update(front)
+            found += [u for u in front if side.labels[u] == label and side.live[u]]
+        return found
 
     def _vote(self, ca: Computation) -> None:
         """Bounded similarity: the candidate that most paired neighbours lead to."""
