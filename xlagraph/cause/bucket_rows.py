@@ -102,7 +102,7 @@ def element(module: Module, i: int) -> int | None:
 
 def is_spread_scalar(module: Module, i: int) -> bool:
     """Whether an instruction is a scalar, or one scalar at every place."""
-    if module.opcodes[i] == "broadcast":
+    while module.opcodes[i] in ("broadcast", "convert"):
         i = module.operands[i][0]
     shape = read_shape(module.shapes[i])
     return not shape.dimensions and not shape.parts

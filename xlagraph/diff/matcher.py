@@ -356,30 +356,25 @@ class Matcher:
     def _bridge(self, ca: Computation) -> None:
         """Pairs across what only one side has: the only one of its kind within a few steps."""
         for x in self._loose(self.a, ca, self.to_b):
-            if self.to_b[x] >= 0:
-                continue
-            for o in self.a.module.operands[x]:
-                if self.to_b[o] < 0:
-                    continue
-                mine = self._above(self.a, o, self.to_b, self.a.labels[x])
-                theirs = self._above(self.b, self.to_b[o], self.to_a, self.a.labels[x])
-                if len(mine) == len(theirs) == 1 and self._pair(x, theirs[0]):
-                    self._spread()
-                    break
+            y = self._across(x) if self.to_b[x] < 0 else -1
+            if y >= 0 and self._pair(x, y):
+                self._spread()
 
-    def _above(self, side: Side, start: int, partners: Sequence[int], label: int) -> list[int]:
-        """Unpaired instructions with this label that unpaired ones lead to from `start`."""
-        found: list[int] = []
-        seen = {start}
-        front = [start]
-        for _ in range(MAX_STEPS):
-            users = (u for i in front for u in side.module.users[i])
-            front = [u for u in dict.fromkeys(users) if partners[u] < 0 and u not in seen]
-            if not front or len(front) > MAX_CANDIDATES:
-                break
-            seen.update(front)
-            found += [u for u in front if side.labels[u] == label and side.live[u]]
-        return found
+    def _across(self, x: int) -> int:
+        """The partner of `x` as seen from a paired operand or user, or -1."""
+        a, b, label = self.a.module, self.b.module, self.a.labels[x]
+        for near, edges_a, edges_b in (
+            (a.operands[x], a.users, b.users),
+            (a.users[x][:MAX_CANDIDATES], a.operands, b.operands),
+        ):
+            for i in near:
+                if self.to_b[i] < 0 or i == a.entry_computation.root:
+                    continue
+                mine = _reached(self.a, i, edges_a, self.to_b, label)
+                theirs = _reached(self.b, self.to_b[i], edges_b, self.to_a, label)
+                if mine == [x] and len(theirs) == 1:
+                    return theirs[0]
+        return -1
 
     def _vote(self, ca: Computation) -> None:
         """Bounded similarity: the candidate that most paired neighbours lead to."""
@@ -422,6 +417,23 @@ class Matcher:
         alike = sum(map(eq, first, second)) + 1 if len(first) == len(second) else 0
         beside = (self.to_b[x - 1] == y - 1) + (self.to_b[x + 1] == y + 1)
         return alike, beside
+
+
+def _reached(
+    side: Side, start: int, edges: Sequence[Sequence[int]], partners: Sequence[int], label: int
+) -> list[int]:
+    """Unpaired instructions with this label that unpaired ones lead to from `start`."""
+    found: list[int] = []
+    seen = {start}
+    front = [start]
+    for _ in range(MAX_STEPS):
+        near = dict.fromkeys(o for i in front for o in edges[i])
+        front = [i for i in near if partners[i] < 0 and i not in seen]
+        if not front or len(front) > MAX_CANDIDATES:
+            break
+        seen.update(front)
+        found += [i for i in front if side.labels[i] == label and side.live[i]]
+    return found
 
 
 def _positions(side: Side, i: int, user: int) -> tuple[int, ...]:
