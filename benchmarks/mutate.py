@@ -52,11 +52,13 @@ class Edited:
 
     def free(self, opcodes: Iterable[str]) -> list[int]:
         """Live instructions with one of these opcodes, away from all edits."""
-        wanted = set(opcodes)
+        wanted, taken = set(opcodes), self.touched | self.gone
         return [
             i
             for i in dict.fromkeys((*self.body, *self.parameters))
-            if self.opcodes[i] in wanted and i not in self.touched | self.gone and self.uses(i)
+            if self.opcodes[i] in wanted and i not in taken and self.uses(i)
+            if taken.isdisjoint(self.operands[i])
+            if taken.isdisjoint(user for user, _ in self.uses(i))
         ]
 
     def arrays(self) -> list[int]:
@@ -413,11 +415,13 @@ def cut(edited: Edited, chance: random.Random) -> bool:
     if edited.touched or edited.gone:
         return False
     entry = edited.module.entry_computation
-    outputs = set(edited.operands[edited.root])
+    numbers = prepare(edited.module, Interner()).expressions
+    outputs = {numbers[i] for i in edited.operands[edited.root]}
     early = [
         i
         for i in edited.arrays()
-        if 10 < _ancestors(edited.module, i) < (entry.stop - entry.start) // 2 and i not in outputs
+        if 10 < _ancestors(edited.module, i) < (entry.stop - entry.start) // 2
+        and numbers[i] not in outputs
     ]
     if not early:
         return False

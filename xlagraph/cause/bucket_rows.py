@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 BUCKETED = frozenset({"reduce-scatter", "all-reduce", "all-gather"})
 PLUMBING = frozenset({"convert", "copy", "bitcast", "reshape", "pad", "slice", "transpose"})
 """Steps that bring a tensor into the form that a bucket wants."""
+ELEMENTWISE = frozenset(
+    {
+        *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"),
+        *("negate", "abs", "exponential", "log", "tanh", "logistic", "sqrt", "rsqrt"),
+    }
+)
+"""What keeps a tensor's shape and, with a scalar beside it, makes another of it alone."""
 MAX_STEPS = 64
 """How far a bucketed tensor is followed back to where it was made."""
 
@@ -81,7 +88,7 @@ def _before(module: Module, i: int) -> int | None:
     opcode = module.opcodes[i]
     if opcode == "get-tuple-element":
         return element(module, i)
-    if opcode in ("add", "multiply", "divide") and len(operands) == 2:
+    if opcode in ELEMENTWISE:
         main = [o for o in operands if not is_spread_scalar(module, o)]
         return main[0] if len(main) == 1 else None
     return operands[0] if opcode in PLUMBING and operands else None
