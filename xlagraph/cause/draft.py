@@ -62,9 +62,15 @@ class Draft:
         """Turns into a draft of another module, whose instructions have numbers of their own."""
         vars(self).update(vars(Draft(module)))
 
-    def keep_outputs(self, positions: Sequence[int]) -> None:
-        """Keeps these outputs, by their present positions, in this order."""
+    def keep_outputs(self, positions: Sequence[int]) -> Sequence[int]:
+        """Keeps these outputs, by their present positions, in this order; returns them.
+
+        A root that is no tuple is the only output and stays.
+        """
+        if self.opcodes[self.module.entry_computation.root] != "tuple":
+            positions = range(len(self.outputs))
         self.outputs = [self.outputs[k] for k in positions]
+        return positions
 
     def become_parameter(self, instructions: Iterable[int], shape: str) -> None:
         """Turns instructions into one new entry parameter that all of them stand for."""
@@ -78,12 +84,15 @@ class Draft:
         self.extra_parameters.append(first)
         self.replace_uses(dict.fromkeys(others, first))
 
-    def become_undone(self, i: int, operands: Sequence[int]) -> None:
-        """Turns an instruction into one that stands for any way to compute its value."""
+    def become_undone(self, i: int, operands: Sequence[int], mark: str = "") -> None:
+        """Turns an instruction into one that stands for any way to compute its value.
+
+        Those with different marks are different values.
+        """
         self.opcodes[i] = UNDONE
         self.operands[i] = tuple(operands)
         self.attributes[i] = NO_ATTRIBUTES
-        self.payloads.pop(i, None)
+        self.payloads[i] = mark
 
     def replace_uses(self, partners: dict[int, int]) -> None:
         """Lets every user of a key use the value instead."""

@@ -16,8 +16,10 @@ from xlagraph.cause.callers import placed
 from xlagraph.cause.calls import inlined_calls
 from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.dtypes import dtype_change
+from xlagraph.cause.elided import elided_constants
 from xlagraph.cause.finding import Case, Finding, count, sentence
 from xlagraph.cause.headers import header_change
+from xlagraph.cause.initial import initial_state
 from xlagraph.cause.keys import key_difference
 from xlagraph.cause.layouts import layout_change
 from xlagraph.cause.loops import more_carried
@@ -64,6 +66,7 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
     precision_change,
     attribute_change,
     layout_change,
+    initial_state,
     special_scalar,
     live_tensors,
     output_order,
@@ -133,7 +136,8 @@ def _explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     causes = noise_causes(diff) if diff.same else _causes(diff, findings, proved=proved)
     return Explanation(
         diff=diff,
-        verdict=_verdict(diff, causes, len(left_a) + len(left_b), context_a, context_b),
+        verdict=_verdict(diff, causes, len(left_a) + len(left_b), context_a, context_b)
+        + elided_constants(diff),
         causes=causes,
         unexplained_a=left_a,
         unexplained_b=left_b,
@@ -198,7 +202,8 @@ def _accept_singly(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding
     best, proved = bench, False
     for finding in found:
         tried, proved = bench.without([*accepted, finding])
-        if proved or tried.left() < best.left() or not (finding.a or finding.b):
+        is_aside = tried is not bench and not (finding.a or finding.b)
+        if proved or tried.left() < best.left() or is_aside:
             accepted.append(finding)
             best = tried
         if proved:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.buckets import CARRY_FIX
-from xlagraph.cause.draft import exclusive_slice
+from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import (
     Case,
     Finding,
@@ -18,11 +18,14 @@ from xlagraph.cause.finding import (
 )
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.repeated import repeated_expression
 from xlagraph.cause.sides import A, B
 from xlagraph.cause.state import OPTIMIZER_NAME, STATE_FIX
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.draft import Draft
     from xlagraph.cause.model import Context
     from xlagraph.graph import Module
@@ -32,33 +35,63 @@ MEANINGFUL_CUT = 0.1
 
 
 def started_early(case: Case) -> list[Finding]:
-    """One module is only the beginning of the other: its sync was a value being read."""
+    """One module is only the beginning of the other: its sync was a value being read.
+
+    Repeated expressions do not count: they come and go with what is traced.
+    """
+    if all(slot.a is not None and slot.b is not None for slot in case.diff.outputs):
+        return []
+    copies = repeated_expression(case)
+    copied_a = frozenset[int]().union(*(f.a for f in copies))
+    copied_b = frozenset[int]().union(*(f.b for f in copies))
+    if any(x not in copied_a for x, _, _ in case.open_changes()):
+        return []
     for forward in (False, True):
         part, partners = (
             (case.diff.a, case.diff.match.to_b) if forward else (case.diff.b, case.diff.match.to_a)
         )
         own = unpaired_outputs(case, forward=forward, replaced=True)
         missing = unpaired_outputs(case, forward=not forward, replaced=True)
-        lone = case.diff.removed if forward else case.diff.added
-        if case.open_changes() or set(lone) - (case.claimed_a if forward else case.claimed_b):
+        lone = set(case.diff.removed) - copied_a if forward else set(case.diff.added) - copied_b
+        if lone - (case.claimed_a if forward else case.claimed_b):
             continue
         context = case.context_a if forward else case.context_b
         cut = [partners[output_values(part)[k]] for k in own]
-        is_cut = bool(cut) and min(cut) >= 0 and _may_be_cut(case, missing, cut, forward=forward)
-        if missing and (is_cut or (context.sync_kind == "value" and not own)):
+        if not missing or min(cut, default=0) < 0:
+            continue
+        is_cut = bool(cut) and _may_be_cut(case, missing, cut, forward=forward)
+        is_read = context.sync_kind == "value" and not own and not _at_one_place(case)
+        if is_cut or is_read:
             return [_early_finding(case, own, missing, forward=forward)]
     return []
 
 
+def _at_one_place(case: Case) -> bool:
+    """Whether both syncs are of one kind and came from one line: neither is an early one."""
+    a, b = case.context_a, case.context_b
+    return (a.sync_kind, a.call_site) == (b.sync_kind, b.call_site)
+
+
 def _may_be_cut(case: Case, missing: list[int], cut: list[int], *, forward: bool) -> bool:
-    """Whether a sync that ends here is plausible: it is no step's, or far from the end."""
+    """Whether a sync that ends here is plausible: it came from elsewhere, or is far from the end.
+
+    Where both came from one line, or the capture does not tell, values that only came in, or
+    that stand in for equally many of the same shapes, are results that the other side computes
+    further: no cut.
+    """
     kind = (case.context_a if forward else case.context_b).sync_kind
-    if kind:
-        return kind != "step"
+    if kind and kind != "step" and not _at_one_place(case):
+        return True
     whole = case.diff.b if forward else case.diff.a
     entry = whole.entry_computation
     rest = len(exclusive_slice(whole, missing, extra=cut))
-    return rest >= MEANINGFUL_CUT * (entry.stop - entry.start)
+    if rest < MEANINGFUL_CUT * (entry.stop - entry.start):
+        return False
+    if kind == "step":
+        return not _at_one_place(case)
+    values = output_values(whole)
+    shapes = [[whole.shapes[i] for i in ends] for ends in (cut, [values[k] for k in missing])]
+    return shapes[0] != shapes[1] and not any(is_input(whole, i) for i in cut)
 
 
 def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: bool) -> Finding:
@@ -70,8 +103,9 @@ def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: b
     gone, here = frozenset(missing), frozenset(own)
     cut = [partners[output_values(part)[k]] for k in own]
     claimed = frozenset(exclusive_slice(whole, missing, extra=cut))
-    is_value = context.sync_kind == "value"
-    lines: tuple[str, ...] = (context.call_site,) if context.call_site and is_value else ()
+    is_value, is_step = context.sync_kind == "value", context.sync_kind == "step"
+    is_known = bool(context.call_site) and (is_value or is_step)
+    lines: tuple[str, ...] = (context.call_site,) if is_known else ()
     lines = lines or where(part, [output_values(part)[k] for k in own])
     values = [output_values(part)[k] for k in own]
     none: frozenset[int] = frozenset()
@@ -84,7 +118,10 @@ def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: b
     number = count(len(output_values(part)), "output")
     return Finding(
         kind="early-execution",
-        title=f"{'a value was read early' if is_value else 'the graph was cut'}{at(lines)}: "
+        title=(
+            "a value was read early" if is_value else "a sync" if is_step else "the graph was cut"
+        )
+        + f"{at(lines)}{' cut the graph' if is_step else ''}: "
         f"{side} is the part of {other} that computes {number}",
         evidence=(
             Evidence(
@@ -100,6 +137,9 @@ def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: b
         fix="Read the value after the sync, every step or never: keep it on the device "
         "(detach) and fetch it with xm.add_step_closure."
         if is_value
+        else "A sync compiles a graph of its own for what is pending: leave it out, or, if it ends "
+        "something else (an evaluation), run that in the first steps already."
+        if is_step
         else "Something between the two parts needs a value or cannot be traced (a read, a "
         "print, a dynamo graph break): move it behind the sync.",
         proof=f"{other} was cut where {side} ends; {count(len(missing), 'output')} set aside",
@@ -112,12 +152,20 @@ def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: b
 
 
 def live_tensors(case: Case) -> list[Finding]:
-    """Outputs that one side has and the other has not: a logged, leaked or missing tensor."""
+    """Outputs that one side has and the other has not: a logged, leaked or missing tensor.
+
+    A root that is no tuple is no list of live tensors.
+    """
     return [
         _live_finding(case, places, forward=forward)
         for forward in (False, True)
+        if _gives_tuple(case.diff.a if forward else case.diff.b)
         for places in _by_creation(case, unpaired_outputs(case, forward=forward), forward=forward)
     ]
+
+
+def _gives_tuple(module: Module) -> bool:
+    return module.opcodes[module.entry_computation.root] == "tuple"
 
 
 def _by_creation(case: Case, positions: list[int], *, forward: bool) -> list[list[int]]:
@@ -225,6 +273,9 @@ def output_order(case: Case) -> list[Finding]:
             )
         )
     number = count(len(moved), "output")
+    changed = _changed_places(case, moved)
+    if changed and not waiting:
+        return [_places_finding(changed, lines, evidence)]
     return [
         Finding(
             kind="bucket-carry" if waiting else "output-order",
@@ -242,3 +293,26 @@ def output_order(case: Case) -> list[Finding]:
             reorders=True,
         )
     ]
+
+
+def _changed_places(case: Case, moved: Sequence[tuple[int, int]]) -> list[str]:
+    """The moved outputs by name, if every one is another tensor in B than in A."""
+    names = [(case.context_a.outputs.get(x), case.context_b.outputs.get(y)) for x, y in moved]
+    if any(not first or not second or first == second for first, second in names):
+        return []
+    return [f"{second} in place of {first}" for first, second in names]
+
+
+def _places_finding(
+    changed: Sequence[str], lines: tuple[str, ...], evidence: Sequence[Evidence]
+) -> Finding:
+    """Other tensors in the same places: the same layers, used in another order."""
+    return Finding(
+        kind="output-order",
+        title=f"{count(len(changed), 'tensor')} took each other's places in the computation: {B} "
+        f"uses {join(changed)}{at(lines)}",
+        evidence=tuple(evidence),
+        fix="Use the layers (or the tensors) in the same order in every step.",
+        proof=f"{B}'s outputs were put into {A}'s order",
+        reorders=True,
+    )

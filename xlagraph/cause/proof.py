@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MEANINGFUL_REST = 0.1
 """A proof that sets outputs aside must leave at least this part of the smaller module."""
 
+ADDED = -1
+"""The place of an output that undoing a cause added: the modules as they were have none."""
+
 
 class Bench:
     """Drafts of both modules with some causes undone already.
@@ -51,12 +54,15 @@ class Bench:
         """A finding about the present state, told of the modules as they were."""
         return replace(
             finding,
-            dropped_a=frozenset(self.places_a[k] for k in finding.dropped_a),
-            dropped_b=frozenset(self.places_b[k] for k in finding.dropped_b),
+            dropped_a=frozenset(self.places_a[k] for k in finding.dropped_a) - {ADDED},
+            dropped_b=frozenset(self.places_b[k] for k in finding.dropped_b) - {ADDED},
         )
 
     def without(self, findings: Sequence[Finding]) -> tuple[Bench, bool]:
-        """A new bench with these causes undone too, and whether the modules are now equal."""
+        """A new bench with these causes undone too, and whether the modules are now equal.
+
+        The same bench if undoing leaves too little to compare, or nothing that can be compared.
+        """
         bench = copy(self)
         bench.draft_a, bench.draft_b = self.draft_a.copy(), self.draft_b.copy()
         gone_a = frozenset[int]().union(*(f.dropped_a for f in findings))
@@ -67,18 +73,18 @@ class Bench:
         bench.reordered = self.reordered or any(f.reorders for f in findings)
         if not bench.reordered:
             positions_b.sort()
-        bench.draft_a.keep_outputs(positions_a)
-        bench.draft_b.keep_outputs(positions_b)
-        bench.places_a = [self.places_a[k] for k in positions_a]
-        bench.places_b = [self.places_b[k] for k in positions_b]
+        bench.places_a = [self.places_a[k] for k in bench.draft_a.keep_outputs(positions_a)]
+        bench.places_b = [self.places_b[k] for k in bench.draft_b.keep_outputs(positions_b)]
         for finding in findings:
             finding.undo(bench.draft_a, bench.draft_b)
+        bench.places_a += [ADDED] * (len(bench.draft_a.outputs) - len(bench.places_a))
+        bench.places_b += [ADDED] * (len(bench.draft_b.outputs) - len(bench.places_b))
         a, b = bench.draft_a.build(), bench.draft_b.build()
         if self._agree(a, b):
-            bench.now = self.now
-            return bench, self._enough_left(a)
-        ordered = _in_order(a) and _in_order(b)
-        bench.now = diff_modules(a, b) if ordered else self.now
+            return (bench, True) if self._enough_left(a) else (self, False)
+        if not (_in_order(a) and _in_order(b)):
+            return self, False
+        bench.now = diff_modules(a, b)
         return bench, False
 
     def _agree(self, a: Module, b: Module) -> bool:

@@ -88,7 +88,8 @@ def merge_expressions(draft: Draft) -> None:
     labels = list(label_instructions(module, interner))
     entry = module.entry_computation
     for number, p in enumerate(entry.parameters):
-        labels[p] = interner.number(("parameter", number))
+        if module.opcodes[p] == "parameter":
+            labels[p] = interner.number(("parameter", number))
     computations = number_computations(module, labels, interner)
     expressions = [-1] * len(module)
     first: dict[int, int] = {}

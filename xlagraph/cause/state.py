@@ -16,7 +16,7 @@ from xlagraph.diff.header import donors
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from xlagraph.cause.model import Context
     from xlagraph.graph import Module
@@ -121,8 +121,15 @@ UPDATE_FIX = (
 )
 
 
+def _any(_parameter: int, _output: int) -> bool:
+    return True
+
+
 def _state_pairs(
-    module: Module, inputs: list[int], outputs: Collection[int]
+    module: Module,
+    inputs: list[int],
+    outputs: Collection[int],
+    fits: Callable[[int, int], bool] = _any,
 ) -> list[tuple[int, int]]:
     """Parameters with an output of equal shape that depends on them, one to one."""
     values = output_values(module)
@@ -134,7 +141,8 @@ def _state_pairs(
             continue
         near = near_users(module, parameter)
         for k in free:
-            if module.shapes[values[k]] == module.shapes[parameter] and values[k] in near:
+            is_alike = module.shapes[values[k]] == module.shapes[parameter]
+            if is_alike and values[k] in near and fits(parameter, k):
                 pairs.append((parameter, k))
                 free.remove(k)
                 break
@@ -171,13 +179,13 @@ def _newly_updated(case: Case, *, forward: bool) -> list[Finding]:
     kept = {values[k] for k in range(len(values)) if k not in outputs}
     partners = diff.match.to_b if forward else diff.match.to_a
     other = diff.b if forward else diff.a
-    pairs = [
-        (p, k)
-        for p, k in _state_pairs(module, shared, outputs)
-        if values[k] not in kept
-        and _is_updated(module, context, p, k)
-        and not _is_donated(other, partners[p])
-    ]
+    shared = [p for p in shared if not _is_donated(other, partners[p])]
+    pairs = _state_pairs(
+        module,
+        shared,
+        [k for k in outputs if values[k] not in kept],
+        lambda p, k: _is_updated(module, context, p, k),
+    )
     if not pairs:
         return []
     lines = where(module, [values[k] for _, k in pairs])

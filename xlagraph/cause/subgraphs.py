@@ -22,8 +22,8 @@ BRANCH_FIX = (
     "the step): do the same work in every step, for example with torch.where."
 )
 EARLY_FIX = (
-    "A value was read (.item(), print, a Python if on a tensor) and the graph was cut there: read "
-    "it after the sync, or in every step."
+    "The graph was cut there by a sync of its own or by reading a value (.item(), print, a Python "
+    "if on a tensor): leave that out, do it after the step's sync, or do it in every step."
 )
 
 

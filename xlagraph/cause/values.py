@@ -15,6 +15,9 @@ from xlagraph.cause.state import OPTIMIZER_FILE
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
 
+MAX_TEXT = 40
+"""Characters of a value that a sentence shows."""
+
 
 def constant_change(case: Case) -> list[Finding]:
     """Constants with another value, grouped by source line and by the two values."""
@@ -26,7 +29,7 @@ def constant_change(case: Case) -> list[Finding]:
             groups[key].append((x, y))
     findings = []
     for (old, new, lines), pairs in sorted(groups.items()):
-        findings.append(_constant_finding(_cut(old), _cut(new), lines, pairs, case))
+        findings.append(_constant_finding(*_told_apart(old, new), lines, pairs, case))
     return findings
 
 
@@ -60,8 +63,17 @@ def _constant_finding(
     )
 
 
+def _told_apart(old: str, new: str) -> tuple[str, str]:
+    """Two values for reading: long ones from the first number in which they differ."""
+    same = next((k for k, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), 0)
+    start = old.rfind(" ", 0, same) + 1
+    if max(len(old), len(new)) <= MAX_TEXT or not start:
+        return _cut(old), _cut(new)
+    return _cut("..." + old[start:]), _cut("..." + new[start:])
+
+
 def _cut(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
 
 
 def attribute_change(case: Case) -> list[Finding]:
