@@ -179,6 +179,25 @@ def test_a_module_differs_from_itself_in_nothing(name):
         assert explain_modules(module, module).causes == ()
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("module_pairs/donated.b", "corpus/jax_small_types.before"),
+        ("module_pairs/input_bfloat16.a", "corpus/jax_small_types.after"),
+        ("corpus/jax_linear_algebra.after", "corpus/jax_sort.before"),
+    ],
+)
+def test_modules_with_nothing_in_common_have_no_proved_cause(first, second):
+    a, b = (
+        read_module(gzip.decompress((FIXTURES / f"{name}.hlo.gz").read_bytes()).decode(), name)
+        for name in (first, second)
+    )
+    for explanation in (explain_modules(a, b), explain_modules(b, a)):
+        assert not explanation.proved
+        assert not explanation.diff.same
+        assert "unexplained" in explanation.verdict or "Not explained" in explanation.verdict
+
+
 def test_large_constants_that_the_texts_leave_out_are_said_not_to_be_compared():
     texts = [
         re.sub(

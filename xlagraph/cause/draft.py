@@ -27,6 +27,10 @@ UNDONE = "undone"
 NO_ATTRIBUTES = Attributes("", (), "", (), ())
 
 
+IDLE = {"parameter", "constant", "tuple", "get-tuple-element", UNDONE}
+"""What computes nothing: two modules that have only these in common have nothing in common."""
+
+
 def is_input(module: Module, i: int) -> bool:
     """Whether an instruction is a parameter of the module as it was."""
     return module.opcodes[i] == "parameter" and module.payloads[i] != UNDONE
@@ -141,11 +145,11 @@ class Draft:
         return replace(edited, computations=tuple(computations))
 
 
-def live_count(module: Module) -> int:
-    """How many instructions of the entry computation its root and effects need."""
+def live_work(module: Module) -> int:
+    """How many instructions that compute something the entry's root and effects need."""
     live = bytearray(len(module))
     mark(module, live, roots(module, module.entry_computation))
-    return sum(live)
+    return sum(1 for i, alive in enumerate(live) if alive and module.opcodes[i] not in IDLE)
 
 
 def called_only_by(module: Module, callers: Collection[int]) -> set[int]:

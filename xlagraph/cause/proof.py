@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import relabelled
-from xlagraph.cause.draft import Draft, live_count
+from xlagraph.cause.draft import Draft, live_work
 from xlagraph.cause.finding import Case, Finding
 from xlagraph.diff import Slot, diff_modules
 from xlagraph.diff.same import same_computation, same_pairs
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 MEANINGFUL_REST = 0.1
-"""A proof that sets outputs aside must leave at least this part of the smaller module."""
+"""A proof must leave at least this part of what the smaller module computes."""
 
 ADDED = -1
 """The place of an output that undoing a cause added: the modules as they were have none."""
@@ -107,12 +107,11 @@ class Bench:
         ]
 
     def _enough_left(self, a: Module) -> bool:
-        smaller = min(
-            sum(side.live[entry.start : entry.stop])
-            for side in (self.diff.match.a, self.diff.match.b)
-            for entry in [side.module.entry_computation]
+        """Whether the modules still compute something in common, as far as they ever did."""
+        less, more = sorted(
+            live_work(side.module) for side in (self.diff.match.a, self.diff.match.b)
         )
-        return live_count(a) >= MEANINGFUL_REST * smaller
+        return live_work(a) >= MEANINGFUL_REST * (less or more)
 
     def left(self) -> int:
         """How much still differs: instructions, and outputs without a partner."""
