@@ -14,6 +14,8 @@ from dataclasses import replace
 
 from xlagraph.canon.labels import Interner
 from xlagraph.canon.live import live_instructions, mark
+from xlagraph.cause.bucket_results import tokens
+from xlagraph.cause.draft import Draft
 from xlagraph.diff.header import donors
 from xlagraph.diff.match import prepare
 from xlagraph.graph import Attributes, Computation, Module
@@ -36,7 +38,8 @@ class Edited:
         self.header = dict(module.header)
         self.parameters = list(module.entry_computation.parameters)
         self.gone: set[int] = set()
-        self.touched: set[int] = set()
+        self.touched = tokens(Draft(module))
+        """What is off limits: torch_xla's tokens, which no program edits, and what is edited."""
         self.site: set[int] = set()
         """What the present edit changed or made, and what uses it."""
         live = live_instructions(module)
@@ -320,7 +323,7 @@ def lower_precision(edited: Edited, chance: random.Random) -> bool:
 
 def dimension(edited: Edited, chance: random.Random) -> bool:
     """An input is larger in one dimension, and so is all that follows."""
-    if edited.touched or edited.gone:
+    if edited.site or edited.gone:
         return False
     module, entry = edited.module, edited.module.entry_computation
     inputs = [_sizes(module.shapes[p]) for p in entry.parameters]
@@ -358,12 +361,13 @@ def bucket_member(edited: Edited, chance: random.Random) -> bool:
     if not found:
         return False
     i = max(found)
-    place = chance.randrange(len(edited.operands[i]))
+    place = chance.randrange(1, len(edited.operands[i]))  # the first one's result makes a token
     waiting = edited.operands[i][place]
     for user in edited.module.users[i]:
         if edited.attributes[user].get("index") == str(place):
             for other, k in edited.uses(user):
                 edited.rewire(other, k, waiting)
+            edited.gone.add(user)
     _rebucket(edited, i, [k for k in range(len(edited.operands[i])) if k != place])
     return True
 
@@ -412,7 +416,7 @@ def index(edited: Edited, chance: random.Random) -> bool:
 
 def cut(edited: Edited, chance: random.Random) -> bool:
     """The graph ends in a value on the way: someone read it."""
-    if edited.touched or edited.gone:
+    if edited.site or edited.gone:
         return False
     entry = edited.module.entry_computation
     numbers = prepare(edited.module, Interner()).expressions

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
     from xlagraph.graph import Module
 
+    Identities = Sequence[Sequence[tuple[object, ...]]]
+
 CARRY_FIX = (
     "Flush the bucket at the end of every backward, so that no gradient waits for the next step "
     "(in FSDP: when the last post-backward hook has run), or set reduce_scatter_bucket_size_mb=0."
@@ -56,22 +58,43 @@ class _Side:
 
 def _side_of(module: Module, rows: Sequence[BucketRow]) -> _Side:
     starts = [row.instruction for row in rows]
-    return _Side(reach(module, starts), frozenset(_near(module, rows)))
+    return _Side(reach(module, starts), frozenset(near_buckets(module, rows)))
+
+
+def bucket_order(case: Case) -> list[Finding]:
+    """The same tensors in every bucket as in the other module, in another order."""
+    rows_a, rows_b, ids_a, ids_b = _buckets_of(case)
+    if ids_a == ids_b or list(map(Counter, ids_a)) != list(map(Counter, ids_b)):
+        return []
+    return [_order_finding(case, rows_a, rows_b, ids_a, ids_b)]
 
 
 def bucket_change(case: Case) -> list[Finding]:
-    """Buckets with other tensors in them than in the other module, or in another order."""
+    """Buckets with other tensors in them than in the other module."""
+    rows = other_buckets(case)
+    return [] if rows is None else [composition_finding(case, *rows)]
+
+
+def other_buckets(case: Case) -> tuple[Sequence[BucketRow], Sequence[BucketRow]] | None:
+    """The buckets of both modules, if they take other tensors."""
+    rows_a, rows_b, ids_a, ids_b = _buckets_of(case)
+    is_order = list(map(Counter, ids_a)) == list(map(Counter, ids_b))
+    if is_order or _composition(rows_a) == _composition(rows_b):
+        return None
+    return rows_a, rows_b
+
+
+def _buckets_of(
+    case: Case,
+) -> tuple[Sequence[BucketRow], Sequence[BucketRow], Identities, Identities]:
     diff = case.diff
     rows_a, rows_b = bucket_rows(diff.a, case.context_a), bucket_rows(diff.b, case.context_b)
-    ids_a = [_identities(case, row, forward=True) for row in rows_a]
-    ids_b = [_identities(case, row, forward=False) for row in rows_b]
-    if ids_a == ids_b:
-        return []
-    if [Counter(ids) for ids in ids_a] == [Counter(ids) for ids in ids_b]:
-        return [_order_finding(case, rows_a, rows_b, ids_a, ids_b)]
-    if _composition(rows_a) == _composition(rows_b):
-        return []
-    return [_composition_finding(case, rows_a, rows_b)]
+    return (
+        rows_a,
+        rows_b,
+        [_identities(case, row, forward=True) for row in rows_a],
+        [_identities(case, row, forward=False) for row in rows_b],
+    )
 
 
 def _identities(case: Case, row: BucketRow, *, forward: bool) -> list[tuple[object, ...]]:
@@ -91,8 +114,8 @@ def _order_finding(
     case: Case,
     rows_a: Sequence[BucketRow],
     rows_b: Sequence[BucketRow],
-    ids_a: Sequence[Sequence[object]],
-    ids_b: Sequence[Sequence[object]],
+    ids_a: Identities,
+    ids_b: Identities,
 ) -> Finding:
     """The same tensors in every bucket, in another order."""
     a, b = case.diff.a, case.diff.b
@@ -149,7 +172,7 @@ def _results(module: Module, bucket: int, place: int) -> list[int]:
     ]
 
 
-def _composition_finding(
+def composition_finding(
     case: Case, rows_a: Sequence[BucketRow], rows_b: Sequence[BucketRow]
 ) -> Finding:
     """Other tensors in the buckets: more, fewer, or moved from one to another."""
@@ -234,7 +257,7 @@ def _bucket_outputs(case: Case, own: _Side, other: _Side, *, forward: bool) -> s
     return found
 
 
-def _near(module: Module, rows: Sequence[BucketRow]) -> set[int]:
+def near_buckets(module: Module, rows: Sequence[BucketRow]) -> set[int]:
     """The instructions on the way into the buckets, and into what is updated with them."""
     starts = [o for row in rows for o in module.operands[row.instruction]]
     depends = value_reach(module, [row.instruction for row in rows])

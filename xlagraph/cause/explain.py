@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
+from xlagraph.cause.bucket_results import bucket_results
 from xlagraph.cause.bucket_rows import bucket_rows
-from xlagraph.cause.buckets import bucket_change
+from xlagraph.cause.buckets import bucket_change, bucket_order
 from xlagraph.cause.callers import placed
 from xlagraph.cause.calls import inlined_calls
 from xlagraph.cause.draft import called_only_by
@@ -48,10 +49,13 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
-DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
+    Detectors = tuple[Callable[[Case], list[Finding]], ...]
+
+DETECTORS: Detectors = (
     inlined_calls,
     more_carried,
     sharding_change,
+    bucket_order,
     bucket_change,
     started_early,
     tied_weights,
@@ -75,6 +79,9 @@ DETECTORS: tuple[Callable[[Case], list[Finding]], ...] = (
     replaced,
 )
 """In order: what explains most specifically comes first, and later ones see what is left."""
+
+BY_TENSOR = tuple(bucket_results if d is bucket_change else d for d in DETECTORS)
+"""The same, with other tensors in buckets undone one by one."""
 
 FIRST_ONLY = (inlined_calls, more_carried, header_change, sharding_change, tied_weights)
 """Detectors that look at what undoing a cause may change: they see the modules as they are."""
@@ -111,6 +118,10 @@ def _best(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     What cannot be proved with instructions paired by value is tried again with instructions
     paired by place (constants, then shapes left out of account), and the proof counts.
     """
+    if bucket_results(Case(diff, context_a, context_b)):
+        explanation = _explain(diff, context_a, context_b, BY_TENSOR)
+        if explanation.proved:
+            return explanation
     explanation = _explain(diff, context_a, context_b)
     for level in (Level.CONSTANT_VALUES, Level.SHAPES):
         if explanation.proved or len(diff.a) + len(diff.b) > MAX_AGAIN:
@@ -121,13 +132,15 @@ def _best(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     return explanation
 
 
-def _explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
+def _explain(
+    diff: Diff, context_a: Context, context_b: Context, detectors: Detectors = DETECTORS
+) -> Explanation:
     findings: list[Finding] = []
     bench, proved = Bench(diff, context_a, context_b), diff.same
     for number in range(MAX_ROUNDS):
         if proved:
             break
-        found = _detect(bench.case(), first=number == 0)
+        found = _detect(bench.case(), detectors, first=number == 0)
         accepted, bench, proved = _accept(bench, found)
         findings += accepted
         if not accepted:
@@ -147,10 +160,10 @@ def _explain(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     )
 
 
-def _detect(case: Case, *, first: bool) -> list[Finding]:
+def _detect(case: Case, detectors: Detectors, *, first: bool) -> list[Finding]:
     """Asks every detector about what the ones before it left open."""
     findings: list[Finding] = []
-    for detect in DETECTORS:
+    for detect in detectors:
         if detect in FIRST_ONLY and not first:
             continue
         found = detect(case)

@@ -1,0 +1,189 @@
+"""Buckets undone tensor by tensor: what each tensor becomes is set apart, the rest is compared.
+
+torch_xla ties collectives to an order: each adds a token, made from the results of those before,
+to what it takes in, and FSDP puts optimization barriers around what must not move. With other
+tensors in the buckets both look different everywhere. Here they are taken away first; then the
+results of the buckets are paired by what uses them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.bucket_rows import BUCKETED, origin, reach
+from xlagraph.cause.buckets import composition_finding, near_buckets, other_buckets
+from xlagraph.cause.draft import Draft, exclusive_slice
+from xlagraph.cause.finding import count
+from xlagraph.diff import diff_modules
+from xlagraph.diff.match import output_values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from xlagraph.cause.finding import Case, Finding
+    from xlagraph.cause.model import BucketRow
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+
+def bucket_results(case: Case) -> list[Finding]:
+    """Other tensors in the buckets of two modules that both have some."""
+    diff = case.diff
+    rows = other_buckets(case)
+    if rows is None or not all(rows):
+        return []
+    draft_a, draft_b = Draft(diff.a), Draft(diff.b)
+    take_away_order(draft_a)
+    take_away_order(draft_b)
+    opened = diff_modules(draft_a.build(), draft_b.build())
+    pairs, lone_a, lone_b = _paired(opened, rows)
+    dropped_a = _set_aside(case, opened, rows, lone_a, forward=True)
+    dropped_b = _set_aside(case, opened, rows, lone_b, forward=False)
+
+    def undo(draft_a: Draft, draft_b: Draft) -> None:
+        for draft in (draft_a, draft_b):
+            take_away_order(draft)
+        for x, y in pairs:
+            draft_a.become_parameter([x], draft_a.shapes[x])
+            draft_b.become_parameter([y], draft_b.shapes[y])
+
+    number = len(dropped_a) + len(dropped_b)
+    return [
+        replace(
+            composition_finding(case, *rows),
+            proof=f"what {count(len(pairs), 'tensor')} become in the buckets of both was made "
+            f"parameters, {count(number, 'output')} of what only one side reduces, or that wait, "
+            "set aside; barriers and tokens, which only order collectives, were taken away",
+            a=frozenset(_order_of(diff.a) | exclusive_slice(diff.a, dropped_a)),
+            b=frozenset(_order_of(diff.b) | exclusive_slice(diff.b, dropped_b)),
+            dropped_a=frozenset(dropped_a),
+            dropped_b=frozenset(dropped_b),
+            undo=undo,
+        )
+    ]
+
+
+def take_away_order(draft: Draft) -> None:
+    """Lets every value pass optimization barriers, and takes all tokens for one."""
+    draft.replace_uses(_through_barriers(draft))
+    made = tokens(draft)
+    used = {
+        o
+        for i, operands in enumerate(draft.operands)
+        if i not in made
+        for o in operands
+        if o in made
+    }
+    if used:
+        draft.become_parameter(used, draft.shapes[min(used)])
+
+
+def _through_barriers(draft: Draft) -> dict[int, int]:
+    """What is picked out of a tuple, or of a barrier on one, to what stands in the tuple."""
+    partners: dict[int, int] = {}
+    for i, opcode in enumerate(draft.opcodes):
+        if opcode != "get-tuple-element":
+            continue
+        source = draft.operands[i][0]
+        while draft.opcodes[source] == "opt-barrier":
+            source = draft.operands[source][0]
+        index = draft.attributes[i].get("index") or ""
+        parts = draft.operands[source] if draft.opcodes[source] == "tuple" else ()
+        if index.isdecimal() and int(index) < len(parts):
+            part = parts[int(index)]
+            partners[i] = partners.get(part, part)
+    return partners
+
+
+def tokens(draft: Draft) -> set[int]:
+    """The scalars made of one element of each collective's result, multiplied up."""
+    found: set[int] = set()
+    for i, operands in enumerate(draft.operands):
+        opcode = draft.opcodes[i]
+        if opcode == "gather" and draft.shapes[i].endswith("[]"):
+            source = operands[0]
+            if draft.opcodes[source] == "get-tuple-element":
+                source = draft.operands[source][0]
+            if draft.opcodes[source] in BUCKETED:
+                found.add(i)
+        elif opcode == "multiply" and not found.isdisjoint(operands):
+            found.add(i)
+    return found
+
+
+def _order_of(module: Module) -> set[int]:
+    """The buckets' results, the barriers and the tokens: what is undone."""
+    draft = Draft(module)
+    picked = set(_through_barriers(draft))
+    barriers = {i for i, opcode in enumerate(module.opcodes) if opcode == "opt-barrier"}
+    tuples = {o for i in barriers for o in module.operands[i]}
+    made = tokens(draft)
+    spread = {u for i in made for u in module.users[i] if module.opcodes[u] == "broadcast"}
+    buckets = {i for i, o in enumerate(module.opcodes) if o in BUCKETED}
+    results = {u for i in buckets for u in module.users[i]}
+    return picked | barriers | tuples | made | spread | buckets | results
+
+
+def _paired(
+    opened: Diff, rows: tuple[Sequence[BucketRow], Sequence[BucketRow]]
+) -> tuple[list[tuple[int, int]], set[int], set[int]]:
+    """Results of the same tensor, told by where it is made, else by what uses it; and the rest."""
+    to_b = opened.match.to_b
+    made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
+    by_origin: dict[int, list[int]] = {}
+    for y, origin_b in made_b.items():
+        by_origin.setdefault(origin_b, []).append(y)
+    pairs = []
+    for x, origin_a in made_a.items():
+        found = by_origin.get(to_b[origin_a], [])
+        if found:
+            pairs.append((x, found.pop(0)))
+    taken_a, taken_b = {x for x, _ in pairs}, {y for _, y in pairs}
+    left = [x for x in made_a if x not in taken_a and to_b[x] in made_b and to_b[x] not in taken_b]
+    pairs += [(x, to_b[x]) for x in left]
+    return (
+        pairs,
+        set(made_a) - {x for x, _ in pairs},
+        set(made_b) - {y for _, y in pairs},
+    )
+
+
+def _results(module: Module, rows: Sequence[BucketRow]) -> dict[int, int]:
+    """What picks a tensor out of a bucket's result, and where that tensor was made."""
+    found = {}
+    for row in rows:
+        operands = module.operands[row.instruction]
+        for u in module.users[row.instruction]:
+            index = module.attributes[u].get("index") or ""
+            if index.isdecimal() and int(index) < len(operands):
+                found[u] = origin(module, operands[int(index)])
+    return found
+
+
+def _set_aside(
+    case: Case,
+    opened: Diff,
+    rows: tuple[Sequence[BucketRow], Sequence[BucketRow]],
+    lone: Collection[int],
+    *,
+    forward: bool,
+) -> set[int]:
+    """Outputs made from a tensor that only one side reduces, and those that wait."""
+    module = opened.a if forward else opened.b
+    partners = opened.match.to_b if forward else opened.match.to_a
+    reached = reach(module, lone)
+    near_a, near_b = (
+        near_buckets(m, r) for m, r in zip((case.diff.a, case.diff.b), rows, strict=True)
+    )
+    own, other = (near_a, near_b) if forward else (near_b, near_a)
+    values = output_values(module)
+    found = set()
+    for slot in opened.outputs:
+        k, paired = (slot.a, slot.b) if forward else (slot.b, slot.a)
+        if k is None:
+            continue
+        waits = values[k] in own or partners[values[k]] in other
+        if reached[values[k]] or (waits and paired is None):
+            found.add(k)
+    return found
