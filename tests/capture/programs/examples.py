@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 import torch_xla
+import torch_xla.core.xla_model
 import torch_xla.debug.metrics as met
 import torch_xla.runtime
 
@@ -41,6 +42,7 @@ def main():
         with redirect_stdout(io.StringIO()):
             left = values(runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__"))
         torch_xla.runtime._ORDINAL = None
+        torch_xla.core.xla_model.wait_device_ops()  # what runs last is counted by its thread
         counted = {one: (met.counter_value(one) or 0) - before[one] for one in COUNTERS}
         print(json.dumps({"name": name, "left": left, **counted}), flush=True)
         gc.collect()
