@@ -185,6 +185,7 @@ def test_a_module_differs_from_itself_in_nothing(name):
         ("module_pairs/donated.b", "corpus/jax_small_types.before"),
         ("module_pairs/input_bfloat16.a", "corpus/jax_small_types.after"),
         ("corpus/jax_linear_algebra.after", "corpus/jax_sort.before"),
+        ("module_pairs/while_condition.a", "module_pairs/two_shapes.b"),
     ],
 )
 def test_modules_with_nothing_in_common_have_no_proved_cause(first, second):

@@ -48,7 +48,7 @@ def more_carried(case: Case) -> list[Finding]:
         return []
     match = match_modules(flat_a, flat_b)
     for x, y in enumerate(match.to_b):
-        if y < 0 or flat_a.opcodes[x] != "while":
+        if y < 0 or not flat_a.opcodes[x] == flat_b.opcodes[y] == "while":
             continue
         parts_a, parts_b = _parts(flat_a, x), _parts(flat_b, y)
         if len(parts_a) == len(parts_b):
