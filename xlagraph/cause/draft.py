@@ -83,7 +83,6 @@ class Draft:
         self.operands[first] = ()
         self.attributes[first] = NO_ATTRIBUTES
         self.shapes[first] = shape
-        self.attributes[first] = NO_ATTRIBUTES
         self.payloads[first] = UNDONE
         self.extra_parameters.append(first)
         self.replace_uses(dict.fromkeys(others, first))

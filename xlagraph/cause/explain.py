@@ -331,7 +331,8 @@ def _verdict(
     if not causes[0].proved:
         first = f"Not explained for sure. Suspected: {causes[0].title}"
     more = f" (and {count(len(causes) - 1, 'further cause')})" if len(causes) > 1 else ""
-    rest = f" {count(left, 'instruction')} stay unexplained." if left else ""
+    stay = "stays" if left == 1 else "stay"
+    rest = f" {count(left, 'instruction')} {stay} unexplained." if left else ""
     return f"{first}{more}.{rest}{_one_hash(context_a, context_b)}"
 
 

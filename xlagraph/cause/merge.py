@@ -111,8 +111,9 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         more, less, number = (A, B, own_a) if own_a else (B, A, own_b)
         title = (
             f"{more} computes {count(number, 'instruction')} more than {less}"
-            f"{at(first_lines(main))}"
-        )
+            if number
+            else f"values take another way through {A} than through {B}"
+        ) + at(first_lines(main))
     return replace(
         main,
         kind=kind,
