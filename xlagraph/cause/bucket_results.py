@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.bucket_rows import BUCKETED, origin, reach
+from xlagraph.cause.bucket_rows import BUCKETED, element, origin, reach
 from xlagraph.cause.buckets import composition_finding, near_buckets, other_buckets
 from xlagraph.cause.draft import Draft, exclusive_slice
 from xlagraph.cause.finding import count
@@ -83,15 +83,8 @@ def _through_barriers(draft: Draft) -> dict[int, int]:
     """What is picked out of a tuple, or of a barrier on one, to what stands in the tuple."""
     partners: dict[int, int] = {}
     for i, opcode in enumerate(draft.opcodes):
-        if opcode != "get-tuple-element":
-            continue
-        source = draft.operands[i][0]
-        while draft.opcodes[source] == "opt-barrier":
-            source = draft.operands[source][0]
-        index = draft.attributes[i].get("index") or ""
-        parts = draft.operands[source] if draft.opcodes[source] == "tuple" else ()
-        if index.isdecimal() and int(index) < len(parts):
-            part = parts[int(index)]
+        part = element(draft, i) if opcode == "get-tuple-element" else None
+        if part is not None:
             partners[i] = partners.get(part, part)
     return partners
 

@@ -12,6 +12,7 @@ from xlagraph.hlo.shapes import read_shape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from xlagraph.cause.draft import Draft
     from xlagraph.graph import Module
 
 BUCKETED = frozenset({"reduce-scatter", "all-reduce", "all-gather"})
@@ -94,7 +95,7 @@ def _before(module: Module, i: int) -> int | None:
     return operands[0] if opcode in PLUMBING and operands else None
 
 
-def element(module: Module, i: int) -> int | None:
+def element(module: Module | Draft, i: int) -> int | None:
     """What a get-tuple-element picks out of a tuple, through optimization barriers."""
     index = module.attributes[i].get("index")
     source = module.operands[i][0]

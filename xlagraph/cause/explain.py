@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import Level
 from xlagraph.cause.bucket_results import bucket_results
 from xlagraph.cause.bucket_rows import bucket_rows
-from xlagraph.cause.buckets import bucket_change, bucket_order
+from xlagraph.cause.buckets import bucket_change, bucket_order, other_buckets
 from xlagraph.cause.callers import placed
 from xlagraph.cause.calls import inlined_calls
 from xlagraph.cause.draft import called_only_by
@@ -118,7 +118,8 @@ def _best(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     What cannot be proved with instructions paired by value is tried again with instructions
     paired by place (constants, then shapes left out of account), and the proof counts.
     """
-    if bucket_results(Case(diff, context_a, context_b)):
+    buckets = other_buckets(Case(diff, context_a, context_b))
+    if buckets is not None and all(buckets):
         explanation = _explain(diff, context_a, context_b, BY_TENSOR)
         if explanation.proved:
             return explanation
