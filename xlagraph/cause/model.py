@@ -106,5 +106,3 @@ class Context:
     """Tensors that sat in buckets as the sync began."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
-    first_step: bool = False
-    """The sync belongs to the first training step."""
