@@ -8,6 +8,7 @@ from xlagraph.canon.labels import Interner, label_instructions
 from xlagraph.canon.structure import expression_number, number_computations
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.pieces import open_edges
 from xlagraph.cause.places import where
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def repeated_expression(case: Case) -> list[Finding]:
-    """An expression stands twice where the other module has it once: equal after CSE."""
+    """An expression stands twice where the other module has it once: equal after CSE.
+
+    Not where the other module uses another value in its place: there more differs than copies.
+    """
     a, b = case.diff.a, case.diff.b
     loose = set(case.diff.removed) - case.claimed_a or set(case.diff.added) - case.claimed_b
     if not loose and not any(fields == ("operands",) for _, _, fields in case.open_changes()):
@@ -33,8 +37,10 @@ def repeated_expression(case: Case) -> list[Finding]:
             claimed_a.add(x)
             claimed_b.add(y)
     known_a, known_b = set(numbers_a.values()), set(numbers_b.values())
-    copies_a = {x for x in case.diff.removed if numbers_a.get(x) in known_b} - case.claimed_a
-    copies_b = {y for y in case.diff.added if numbers_b.get(y) in known_a} - case.claimed_b
+    other = [e for e in open_edges(case) if numbers_a.get(e.p) != numbers_b.get(e.q)]
+    used_a, used_b = {e.p for e in other} | case.claimed_a, {e.q for e in other} | case.claimed_b
+    copies_a = {x for x in case.diff.removed if numbers_a.get(x) in known_b} - used_a
+    copies_b = {y for y in case.diff.added if numbers_b.get(y) in known_a} - used_b
     if not (claimed_a or copies_a or copies_b):
         return []
     number = len(copies_a) + len(copies_b) or len(claimed_a)
