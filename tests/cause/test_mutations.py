@@ -54,3 +54,28 @@ def test_two_edits_are_told_apart():
         kinds = [cause.kind for cause in explanation.causes]
         assert sorted(kinds) == ["constant-value", "live-tensor"]
         assert explanation.proved
+
+
+@pytest.mark.parametrize(
+    ("file", "edits", "seed", "kinds"),
+    [
+        (
+            "hidden_state_reset",
+            ("precision", "output order", "replacement"),
+            1 * 100_003 + 15 * 101 + 7,
+            {"dtype", "output-order", "replaced-subgraph"},
+        ),
+        (
+            "fixed",
+            ("replica groups", "bucket member", "insertion"),
+            51 * 100_003 + 20 * 101 + 4,
+            {"bucket-composition"},
+        ),
+    ],
+)
+def test_no_cause_is_named_for_what_another_one_brings_along(file, edits, seed, kinds):
+    """A copy that is used otherwise on the other side; the partner of an output set aside."""
+    trials = [mutations.trial(m, edits, seed) for m in ALL if m.file == file]
+    found = [explanation for explanation, _ in filter(None, trials)]
+    assert kinds in [{cause.kind for cause in explanation.causes} for explanation in found]
+    assert all(score.wrong_proved == 0 for _, score in filter(None, trials))

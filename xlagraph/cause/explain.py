@@ -199,11 +199,11 @@ def _accept(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Benc
 def _needed(bench: Bench, found: Sequence[Finding]) -> list[Finding]:
     """The suspicions without which the proof fails; general ones are left out first.
 
-    One that cites nothing concerns the header, which the proof does not look at.
+    A silent one may concern the header, which the proof does not look at.
     """
     needed = list(found)
     for finding in reversed(found):
-        if len(needed) > 1 and (finding.a or finding.b):
+        if len(needed) > 1 and not finding.is_silent:
             others = [f for f in needed if f is not finding]
             if bench.without(others)[1]:
                 needed = others
@@ -216,8 +216,8 @@ def _accept_singly(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding
     best, proved = bench, False
     for finding in found:
         tried, proved = bench.without([*accepted, finding])
-        is_aside = tried is not bench and not (finding.a or finding.b)
-        if proved or tried.left() < best.left() or is_aside:
+        is_silent = tried is not bench and finding.is_silent
+        if proved or tried.left() < best.left() or is_silent:
             accepted.append(finding)
             best = tried
         if proved:

@@ -54,6 +54,11 @@ class Finding:
     incidental: bool = False
     """Never the reason of a compile: undone for the comparison, named only if it is alone."""
 
+    @property
+    def is_silent(self) -> bool:
+        """No instruction is cited and no output set aside: the header, or the outputs' order."""
+        return not (self.a or self.b or self.dropped_a or self.dropped_b)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
@@ -150,11 +155,13 @@ class Case:
         return (line, without_layout(clean(module.shapes[value]))) if line else None
 
     def claim(self, finding: Finding) -> None:
-        """Takes note of what a finding accounts for."""
+        """Takes note of what a finding accounts for; outputs are set aside in pairs."""
         self.claimed_a.update(finding.a)
         self.claimed_b.update(finding.b)
-        self.dropped_a.update(finding.dropped_a)
-        self.dropped_b.update(finding.dropped_b)
+        replaced = self.replaced_outputs() if finding.dropped_a or finding.dropped_b else []
+        gone = [(x, y) for x, y in replaced if x in finding.dropped_a or y in finding.dropped_b]
+        self.dropped_a.update(finding.dropped_a, (x for x, _ in gone))
+        self.dropped_b.update(finding.dropped_b, (y for _, y in gone))
 
 
 def unpaired_outputs(case: Case, *, forward: bool, replaced: bool = False) -> list[int]:
