@@ -30,7 +30,11 @@ class Columns:
         self.calling: list[int] = []
         """Instructions that call computations, ascending."""
         self.known_attributes: dict[str, Attributes] = {}
-        self.known_shapes: set[str] = set()
+        self.linking_attributes: dict[str, Attributes] = {}
+        """Attributes that name computations or other instructions; the rest are known ones."""
+        self.known_texts: dict[str, str] = {}
+        """Opcodes and shapes, each once."""
+        self.checked_shapes: set[str] = set()
         self.computation_numbers: dict[str, int] = {}
         self._line = source.first_line
         self._line_offset = 0

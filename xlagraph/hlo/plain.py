@@ -1,15 +1,17 @@
 """The fast way: a computation as XLA prints it, one instruction a line.
 
 One regular expression takes the lines apart in C and never looks inside operand lists or
-attributes. An operand list is split at ``", "`` and each piece, shape and name together, is
-looked up among the definitions before it, which proves its grammar, its shape and its
-existence in one step. Each distinct attribute list, shape and literal is read once. Whatever
-does not fit is left to the general way.
+attributes; it is given a stretch of text at a time, so that what it makes is still in the
+processor's cache when it is looked at. An operand list is split at ``", "`` and each piece,
+shape and name together, is looked up among the definitions before it, which proves its
+grammar, its shape and its existence in one step. Each distinct attribute list, shape and
+literal is read once. Whatever does not fit is left to the general way.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import TYPE_CHECKING
 
 from xlagraph.graph import Attributes, Computation
@@ -18,7 +20,7 @@ from xlagraph.hlo.scan import MalformedError, bracket_end, skip_space
 from xlagraph.hlo.shapes import PLAIN_SHAPE, check_shape, signature_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.hlo.columns import Columns
 
@@ -48,6 +50,8 @@ _SCALAR = re.compile(r"[\w.+\-]++", re.A)
 _NO_ATTRIBUTES = Attributes("", (), "", (), ())
 _PAYLOAD_OPCODES = frozenset({"parameter", "constant"})
 _MAX_DIGITS = 9
+_STRETCH = 1 << 16
+"""Characters that are taken apart at once, up to the next line end."""
 
 
 class _NotPlainError(Exception):
@@ -74,12 +78,11 @@ def read_plain(columns: Columns, pos: int) -> int | None:
     suffix = _SUFFIX.match(text, end + 2) if end >= begin else None
     if not suffix or text.startswith(",", skip_space(text, suffix.end())):
         return None
-    rows = _INSTRUCTION.findall(text, begin, end + 1)
-    if len(rows) != text.count("\n", begin, end + 1):
-        return None
+    body = _Body(columns, *_operand_style(text, begin, end + 1))
     try:
-        body = _Body(columns, rows)
-        body.read_rows()
+        for rows in _stretches(text, begin, end + 1):
+            body.read(rows)
+        body.check_names()
         parameters = body.ordered_parameters()
     except (_NotPlainError, MalformedError, KeyError):
         return None
@@ -88,8 +91,8 @@ def read_plain(columns: Columns, pos: int) -> int | None:
         len(columns.computations),
         head[2],
         body.start,
-        body.start + len(rows),
-        body.root,
+        len(columns.names),
+        body.root if body.root >= 0 else len(columns.names) - 1,
         parameters,
         columns.line_at(begin),
         suffix[1] or "",
@@ -103,44 +106,102 @@ def _signature_end(text: str, pos: int) -> int:
     return common.end() if common else signature_end(text, pos, len(text))
 
 
+def _operand_style(text: str, begin: int, end: int) -> tuple[bool, str]:
+    """How the first operand list is written: whether with shapes, and the sigil of its names."""
+    lists = (
+        found[5]
+        for found in _INSTRUCTION.finditer(text, begin, end)
+        if found[4] not in _PAYLOAD_OPCODES and not found[5].startswith(")")
+    )
+    sample = next(lists, "")
+    if sample.startswith("%"):
+        return False, "%"
+    if "%" in sample.partition(", metadata=")[0]:
+        return True, "%"
+    return not _NAME_AT_END.match(sample.partition(")")[0]), ""
+
+
+def _stretches(text: str, begin: int, end: int) -> Iterator[list[tuple[str, ...]]]:
+    """The lines between two line starts, taken apart, some thousand at a time.
+
+    Raises:
+        _NotPlainError: a line is no instruction.
+    """
+    while begin < end:
+        stop = text.find("\n", begin + _STRETCH, end) + 1 or end
+        rows = _INSTRUCTION.findall(text, begin, stop)
+        if len(rows) != text.count("\n", begin, stop):
+            raise _NotPlainError
+        yield rows
+        begin = stop
+
+
 class _Body:
     """The instructions of one computation, on their way into the columns."""
 
-    def __init__(self, columns: Columns, rows: Sequence[tuple[str, ...]]):
+    def __init__(self, columns: Columns, with_shapes: bool, sigil: str):  # noqa: FBT001
         self.columns = columns
+        self.with_shapes, self.sigil = with_shapes, sigil
         self.start = len(columns.names)
-        roots, self.names, self.shapes, self.opcodes, self.rests = zip(*rows, strict=True)
-        self.root = self.start + (roots.index("ROOT ") if "ROOT " in roots else len(rows) - 1)
+        self.root = -1
+        self.names: list[str] = []
+        self.opcodes: list[str] = []
+        self.shapes: list[str] = []
         self.operands: list[tuple[int, ...]] = []
         self.attributes: list[Attributes] = []
         self.payloads: dict[int, str] = {}
         self.controls: dict[int, tuple[int, ...]] = {}
         self.calling: list[int] = []
         self.parameters: list[tuple[int, int]] = []
-        if roots.count("ROOT ") > 1 or len(set(self.names)) != len(rows):
-            raise _NotPlainError
-        for shape in set(self.shapes) - columns.known_shapes:
-            check_shape(shape)
-            columns.known_shapes.add(shape)
-        self.keys = self._operand_keys()
-        self._numbers: dict[str, int] = {}
+        self.keys: list[str] = []
+        """How a use of each instruction reads."""
+        self.numbers: dict[str, int] = {}
+        """Instructions by their keys."""
+        self._numbers_by_name: dict[str, int] = {}
 
-    def read_rows(self) -> None:
-        """Reads operands and attributes of every row.
+    def read(self, rows: Sequence[tuple[str, ...]]) -> None:
+        """Appends a stretch of instructions.
 
         Raises:
             _NotPlainError, MalformedError, KeyError: a row is not plain.
         """
-        numbers: dict[str, int] = {}
+        roots, names, shape_texts, opcode_texts, rests = zip(*rows, strict=True)
+        first = self.start + len(self.names)
+        if "ROOT " in roots:
+            if self.root >= 0 or roots.count("ROOT ") > 1:
+                raise _NotPlainError
+            self.root = first + roots.index("ROOT ")
+        shapes, opcodes = self._shared(shape_texts), self._shared(opcode_texts)
+        for shape in set(shapes).difference(self.columns.checked_shapes):
+            check_shape(shape)
+            self.columns.checked_shapes.add(shape)
+        if self.with_shapes:
+            pairs = zip(shapes, names, strict=True)
+            keys = [f"{shape} {self.sigil}{name}" for shape, name in pairs]
+        else:
+            keys = [self.sigil + name for name in names]
+        self.names += names
+        self.shapes += shapes
+        self.opcodes += opcodes
+        self.keys += keys
+        self._read_rests(first, zip(keys, opcodes, rests, strict=True))
+
+    def _shared(self, texts: Iterable[str]) -> list[str]:
+        """The same texts, equal ones as one object: less memory, and nearer to hand."""
+        known = self.columns.known_texts
+        return [known.setdefault(text, text) for text in texts]
+
+    def _read_rests(self, first: int, rows: Iterable[tuple[str, str, str]]) -> None:
+        """Reads operands and attributes, from behind the opcodes on."""
+        numbers = self.numbers
         number_of = numbers.__getitem__
         add_operands, add_attributes = self.operands.append, self.attributes.append
         known = self.columns.known_attributes
-        number = self.start
-        for key, opcode, rest in zip(self.keys, self.opcodes, self.rests, strict=True):
+        for number, (key, opcode, rest) in enumerate(rows, first):
             arguments, _, attribute_text = rest.partition("), ")
             if not attribute_text:
                 arguments = rest[:-1]
-                if rest[-1:] != ")":
+                if not rest.endswith(")"):
                     raise _NotPlainError
             if opcode in _PAYLOAD_OPCODES:
                 if not _SCALAR.fullmatch(arguments):
@@ -148,22 +209,28 @@ class _Body:
                 self._keep_payload(number, opcode, arguments.strip())
                 add_operands(())
             elif arguments in numbers:
-                add_operands((number_of(arguments),))
+                add_operands((numbers[arguments],))
             else:
                 try:
                     add_operands(tuple(map(number_of, arguments.split(", "))))
                 except KeyError:
                     arguments, attribute_text = _split_call(rest)
                     arguments = _COMMENT.sub("", arguments)
-                    add_operands(self._odd_operands(arguments, number, numbers))
-            attributes = known.get(attribute_text)
-            if attributes is None:
-                attributes = self._new_attributes(attribute_text)
-            add_attributes(attributes)
-            if attributes.callees or attributes.controls:
-                self._link(number, attributes)
+                    add_operands(self._odd_operands(arguments, number))
+            if attribute_text in known:
+                add_attributes(known[attribute_text])
+            else:
+                add_attributes(self._linked_attributes(number, attribute_text))
             numbers[key] = number
-            number += 1
+
+    def check_names(self) -> None:
+        """Makes sure that no two instructions share a name.
+
+        Raises:
+            _NotPlainError: two do.
+        """
+        if len(set(self.names)) != len(self.names):
+            raise _NotPlainError
 
     def ordered_parameters(self) -> tuple[int, ...]:
         """Instruction numbers by parameter number, which have to be 0, 1, 2, ..."""
@@ -183,22 +250,6 @@ class _Body:
         columns.controls.update(self.controls)
         columns.calling.extend(self.calling)
 
-    def _operand_keys(self) -> Sequence[str]:
-        """How a use of each instruction reads, in the style of the first operand list."""
-        sample = ""
-        for opcode, rest in zip(self.opcodes, self.rests, strict=True):
-            if opcode not in _PAYLOAD_OPCODES and rest[:1] != ")":
-                sample = rest
-                break
-        pairs = zip(self.shapes, self.names, strict=True)
-        if sample.startswith("%"):
-            return ["%" + name for name in self.names]
-        if "%" in sample.partition(", metadata=")[0]:
-            return [f"{shape} %{name}" for shape, name in pairs]
-        if _NAME_AT_END.match(sample.partition(")")[0]):
-            return self.names
-        return [f"{shape} {name}" for shape, name in pairs]
-
     def _keep_payload(self, number: int, opcode: str, payload: str) -> None:
         if opcode == "parameter":
             if not (payload.isdecimal() and payload.isascii() and len(payload) <= _MAX_DIGITS):
@@ -206,51 +257,55 @@ class _Body:
             self.parameters.append((int(payload), number))
         self.payloads[number] = payload
 
-    def _odd_operands(
-        self, arguments: str, number: int, numbers: dict[str, int]
-    ) -> tuple[int, ...]:
+    def _odd_operands(self, arguments: str, number: int) -> tuple[int, ...]:
         """No operands, operands between comments, or tuples that hold ``", "``."""
         if not arguments:
             return ()
         pieces = arguments.split(", ")
-        if all(map(numbers.__contains__, pieces)):
-            return tuple(map(numbers.__getitem__, pieces))
-        by_name = self._numbers_by_name()
+        if all(map(self.numbers.__contains__, pieces)):
+            return tuple(map(self.numbers.__getitem__, pieces))
+        by_name = self._by_name()
         found = tuple(by_name[name] for name in _NAME_AT_END.findall(arguments))
         expected = ", ".join([self.keys[operand - self.start] for operand in found])
         if _COMMENT.sub("", expected) != arguments or max(found, default=-1) >= number:
             raise _NotPlainError
         return found
 
+    def _linked_attributes(self, number: int, text: str) -> Attributes:
+        """Attributes read for the first time, or such as link an instruction to others."""
+        attributes = self.columns.linking_attributes.get(text) or self._new_attributes(text)
+        if attributes.callees:
+            self.calling.append(number)
+        if attributes.controls:
+            by_name = self._by_name()
+            predecessors = tuple(by_name[name] for name in attributes.controls)
+            if max(predecessors) >= number:
+                raise _NotPlainError
+            self.controls[number] = predecessors
+        return attributes
+
     def _new_attributes(self, text: str) -> Attributes:
         """Reads an attribute list; most new ones differ from known ones in metadata alone."""
+        known, linking = self.columns.known_attributes, self.columns.linking_attributes
         head, behind, metadata = text.rpartition("metadata={")
         alone = behind and "metadata=" not in head and (not head or head.endswith(", "))
         if alone and _METADATA.fullmatch(metadata):
-            known = self.columns.known_attributes
-            plain = known.get(head[:-2]) or self._new_attributes(head[:-2])
+            plain = (
+                known.get(head[:-2]) or linking.get(head[:-2]) or self._new_attributes(head[:-2])
+            )
             attributes = Attributes(
                 ", " + text, plain.items, metadata[:-1], plain.callees, plain.controls
             )
         else:
             attributes = read_attributes(", " + text) if text else _NO_ATTRIBUTES
-        self.columns.known_attributes[text] = attributes
+        (linking if attributes.callees or attributes.controls else known)[text] = attributes
         return attributes
 
-    def _link(self, number: int, attributes: Attributes) -> None:
-        if attributes.callees:
-            self.calling.append(number)
-        if attributes.controls:
-            numbers = self._numbers_by_name()
-            predecessors = tuple(numbers[name] for name in attributes.controls)
-            if max(predecessors) >= number:
-                raise _NotPlainError
-            self.controls[number] = predecessors
-
-    def _numbers_by_name(self) -> dict[str, int]:
-        if not self._numbers:
-            self._numbers = {name: at for at, name in enumerate(self.names, self.start)}
-        return self._numbers
+    def _by_name(self) -> dict[str, int]:
+        """Instructions by name, those of this stretch among them."""
+        known = len(self._numbers_by_name)
+        self._numbers_by_name.update(zip(self.names[known:], count(self.start + known)))
+        return self._numbers_by_name
 
 
 def _split_call(rest: str) -> tuple[str, str]:

@@ -14,7 +14,8 @@ SIGIL_NAME = re.compile(r"%?+([A-Za-z_0-9][\w.\-]*+)")
 """A name with or without its sigil; group 1 is the bare name."""
 
 _SPACE = re.compile(r"(?:\s++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
-_PLAIN = re.compile(r"[^,{}()\[\]\"'/]++")
+_PLAIN = re.compile(r"(?:[^{}()\[\]\"'/]++|\{[\d,]*+\}|\[[\d,]*+\]|/\*[^*]*+\*/)++")
+"""What needs no look at its brackets, numbers in brackets and comments with it."""
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"' + r"|'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.S)
 _LINE = re.compile(r"[^\r\n]*+")
 _CLOSERS = {"{": "}", "(": ")", "[": "]"}
