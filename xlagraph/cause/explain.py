@@ -87,7 +87,10 @@ FIRST_ONLY = (inlined_calls, more_carried, header_change, sharding_change, tied_
 """Detectors that look at what undoing a cause may change: they see the modules as they are."""
 
 REMATCHED = (inlined_calls, more_carried, sharding_change, dtype_change)
-"""Detectors whose undoing lets instructions pair off better: a round ends with what they find."""
+"""Detectors whose undoing lets instructions pair off better: a round ends with what they find.
+
+The header is looked at before it ends, since no later round does.
+"""
 
 MAX_ROUNDS = 5
 """How often what is left after undoing the causes found so far is searched again."""
@@ -172,6 +175,8 @@ def _detect(case: Case, detectors: Detectors, *, first: bool) -> list[Finding]:
             case.claim(finding)
         findings += found
         if found and detect in REMATCHED:
+            if first and DETECTORS.index(detect) < DETECTORS.index(header_change):
+                findings += header_change(case)
             break
     return findings
 
