@@ -83,6 +83,90 @@ def test_an_evaluation_with_more_steps_than_training(tmp_path):
     assert problems(run) >= 8
 
 
+TRAIN, STEP, OTHER = "main", "train_step", "evaluate"
+
+
+def frames(*places):
+    """A call site, outermost first."""
+    return tuple(Frame("train.py", line, function) for function, line in reversed(places))
+
+
+def explained_run(folder, plan):
+    """The explanation of syncs: call site, kind, size of the graph (0: nothing was pending)."""
+    process = ProcessRecord(FORMAT_VERSION, 0, 1, "h", 10, 1.0, (), 1, ())
+    writer = RunWriter(folder, process, 1 << 30)
+    known, step = set(), 0
+    for index, (site, kind, size) in enumerate(plan):
+        text = MODULE.format(size=size).encode()
+        digest = writer.store_graph(text) if size else ""
+        is_new = digest not in known
+        known.add(digest)
+        sync = SyncRecord(
+            index=index,
+            step=step,
+            rank=0,
+            time=100.0 + index,
+            seconds=0.01,
+            kind=kind,
+            entry="item" if kind == "value" else "sync",
+            outcome=("compile" if is_new else "hit") if size else "empty",
+            compile_seconds=0.5 if is_new else 0.0,
+            graphs=(digest,) if size else (),
+            graph_is_inferred=not is_new,
+            fingerprint=(size * 10,) if size else (),
+            call_site=site,
+            live_tensors=(),
+            buckets=(),
+        )
+        step += kind == "step"
+        writer.write(sync)
+        if is_new and size:
+            writer.write(GraphRecord(digest, index, f"m{size}", len(text), (), (), ()))
+    writer.close()
+    return explain_run(read_run(folder))
+
+
+STEPS = [(frames((TRAIN, 20), (STEP, 9)), "step", 8)] * 5
+BEHIND = (frames((TRAIN, 22), (OTHER, 5)), "value", 3)
+BEFORE = (frames((TRAIN, 18)), "value", 3)
+
+
+def test_a_value_read_behind_the_steps_begins_another_part(tmp_path):
+    explained = explained_run(tmp_path, [*STEPS, BEHIND, BEHIND, *STEPS, BEHIND])
+    assert not explained.has_problem
+    late = [g for g in explained.groups if "another part of the program" in g.title]
+    assert [(g.kind, g.compiles) for g in late] == [("first-graph", 1)]
+    assert "train.py:5" in late[0].title
+
+
+def test_another_graph_at_the_same_place_is_a_problem(tmp_path):
+    other = (*BEHIND[:2], 4)
+    explained = explained_run(tmp_path, [*STEPS, BEHIND, *STEPS, other])
+    assert sum(g.compiles for g in explained.groups if not g.expected) == 1
+
+
+def test_a_value_read_before_the_end_of_the_step_is_no_other_part(tmp_path):
+    explained = explained_run(tmp_path, [*STEPS, BEFORE, *STEPS])
+    assert sum(g.compiles for g in explained.groups if not g.expected) == 1
+
+
+def test_a_loop_that_begins_with_its_sync_tells_nothing_by_its_lines(tmp_path):
+    site = frames((TRAIN, 10))
+    steps = [(site, "step", 8)] * 5
+    read = (frames((TRAIN, 12), ("log", 5)), "value", 3)
+    explained = explained_run(tmp_path, [(site, "step", 0), *steps, read, *steps])
+    assert sum(g.compiles for g in explained.groups if not g.expected) == 1
+    explained = explained_run(tmp_path / "small", [(site, "step", 1), *steps, read, *steps])
+    bad = [
+        node.call_site
+        for g in explained.groups
+        if not g.expected
+        for node in explained.graphs
+        if node.digest in g.graphs
+    ]
+    assert "train.py:5" in bad
+
+
 class Counted(tuple):
     """Syncs that count how often somebody goes through all of them."""
 

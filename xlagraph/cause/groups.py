@@ -34,17 +34,21 @@ LATE_FIRST = (
 )
 
 
-def group_nodes(nodes: Sequence[GraphNode], *, began_late: bool) -> tuple[CauseGroup, ...]:
+def group_nodes(
+    nodes: Sequence[GraphNode], first_step: int, *, began_late: bool
+) -> tuple[CauseGroup, ...]:
     """One group for each reason: kind and source line of a module's main cause.
 
+    `first_step`: the first step of the training loop; what begins later is another part.
     `began_late`: the process had compiled before the capture began.
     """
     grown = _growing(nodes)
     grouped: dict[tuple[str, str], list[GraphNode]] = {}
     for node in nodes:
-        reason = ("growing-graph", grown[node.digest]) if node.digest in grown else _reason(node)
+        is_grown = node.digest in grown
+        reason = ("growing-graph", grown[node.digest]) if is_grown else _reason(node, first_step)
         grouped.setdefault(reason, []).append(node)
-    groups = [_group(kind, members) for (kind, _), members in grouped.items()]
+    groups = [_group(kind, line, members) for (kind, line), members in grouped.items()]
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind == "first-graph" else g for g in groups]
     return tuple(sorted(groups, key=lambda g: (g.expected, -g.seconds, g.title)))
@@ -75,11 +79,13 @@ def _growing(nodes: Sequence[GraphNode]) -> dict[str, str]:
     return found
 
 
-def _reason(node: GraphNode) -> tuple[str, str]:
+def _reason(node: GraphNode, first_step: int) -> tuple[str, str]:
     explanation = node.explanation
     if explanation is None:
         if node.warm_up:
-            return ("first-graph", "")
+            is_read = node.sync_kind == "value"  # other graphs may follow from the first step
+            is_later = node.step > first_step + (0 if is_read else 1)
+            return ("first-graph", node.call_site if is_later else "")
         return ("early-execution" if node.sync_kind == "value" else "unlike-graph", node.call_site)
     if not explanation.causes:
         if node.warm_up and not explanation.diff.same:
@@ -91,13 +97,18 @@ def _reason(node: GraphNode) -> tuple[str, str]:
     return (cause.kind, "" if cause.kind in WITHOUT_LINE else main_line(cause))
 
 
-def _group(kind: str, members: list[GraphNode]) -> CauseGroup:
+def _group(kind: str, line: str, members: list[GraphNode]) -> CauseGroup:
     main = max(members, key=lambda node: node.compile_seconds)
     explanation = main.explanation
     cause = explanation.causes[0] if explanation and explanation.causes else None
     if kind == "first-graph":
         cause = None
         title = "first graphs: setting up, and the first step of the program"
+        if line:
+            title = (
+                f"first {'graph' if len(members) == 1 else 'graphs'} of another part of the "
+                f"program{at((line,))}: nothing had run there before"
+            )
     elif kind == "growing-graph" and cause:
         cause = _growth(cause, members)
         title = cause.title

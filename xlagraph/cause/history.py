@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.run.records import EARLIER_COMPILES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import Frame, SyncRecord
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MAIN = 0.25
 """A call site is a training step's if its steps hold this part of the work that the one with
 the most work does: one sync after the loop, or setting up layer by layer, is not."""
+WHOLE = 0.5
+"""A site's first sync ends a step if it held this part of the work of the largest; where a loop
+begins with the sync (as loaders do), nothing or little was pending the first time."""
 
 
 @dataclass(slots=True)
@@ -37,6 +40,8 @@ class History:
     """The ranks that ran a graph (digest) at the end of a step."""
     starts: Mapping[tuple[str, str, tuple[Frame, ...]], SyncRecord]
     """By process (its file), entry and call site: the first sync that ran something."""
+    loops: Mapping[str, tuple[tuple[Frame, ...] | None, ...]]
+    """By process: the training's call sites; None for one that does not end its loop's body."""
     steps: int
     """How many there were, counted by the process with the most."""
     first_step: int
@@ -48,31 +53,55 @@ class History:
         """The first sync that ran something at the call site of a sync."""
         return self.starts.get(_place(process, sync), sync)
 
+    def begins_another_part(self, process: Process, sync: SyncRecord) -> bool:
+        """Whether a read is the first at its place, and stands behind the end of every step.
+
+        Nothing of a step is pending there: an evaluation after the epoch, for example.
+        """
+        loops = self.loops.get(process.file, ())
+        return (
+            bool(loops)
+            and sync.index == self.first_at_its_place(process, sync).index
+            and all(site is not None and _is_behind(sync.call_site, site) for site in loops)
+        )
+
 
 def history_of(run: Run) -> History:
     """Reads every sync of a run once."""
     costs: defaultdict[str, Cost] = defaultdict(Cost)
     ranks: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
     starts: dict[tuple[str, str, tuple[Frame, ...]], SyncRecord] = {}
+    empty: set[tuple[str, str, tuple[Frame, ...]]] = set()
     last = -1
     for process in run.processes:
         for sync in process.syncs:
             if sync.step > last and _ends_step(sync):
                 last = sync.step
+            place = _place(process, sync)
             if sync.outcome != "empty":
-                starts.setdefault(_place(process, sync), sync)
+                starts.setdefault(place, sync)
+            elif place not in starts:
+                empty.add(place)
             for digest in sync.graphs:
                 _count(costs[digest], sync)
                 if sync.kind == "step":
                     ranks[sync.step, digest].add(process.record.rank)
+    training = {process: training_steps(process) for process in run.processes}
     return History(
         costs=costs,
         ranks={key: frozenset(found) for key, found in ranks.items()},
         starts=starts,
+        loops={
+            process.file: tuple(
+                steps[0].call_site
+                if _place(process, steps[0]) not in empty and _is_whole(steps)
+                else None
+                for steps in loops
+            )
+            for process, loops in training.items()
+        },
         steps=last + 1,
-        first_step=min(
-            (steps[0].step for p in run.processes for steps in training_steps(p)), default=0
-        ),
+        first_step=min((steps[0].step for all_ in training.values() for steps in all_), default=0),
         began_late=any(n.what == EARLIER_COMPILES for p in run.processes for n in p.notes),
     )
 
@@ -95,6 +124,20 @@ def _ends_step(sync: SyncRecord) -> bool:
 def _size(sync: SyncRecord) -> int:
     """The IR nodes of what a sync ran; 1 where they were not counted."""
     return max(sync.fingerprint, default=1)
+
+
+def _is_whole(steps: Sequence[SyncRecord]) -> bool:
+    """Whether the first of a site's syncs had a step's work behind it."""
+    return _size(steps[0]) >= WHOLE * max(map(_size, steps))
+
+
+def _is_behind(site: Sequence[Frame], other: Sequence[Frame]) -> bool:
+    """Whether a call site stands at a later line of the function in which the two part."""
+    for mine, theirs in zip(reversed(site), reversed(other), strict=False):
+        if mine != theirs:
+            is_shared = (mine.file, mine.function) == (theirs.file, theirs.function)
+            return is_shared and mine.line > theirs.line
+    return False
 
 
 def _place(process: Process, sync: SyncRecord) -> tuple[str, str, tuple[Frame, ...]]:

@@ -135,7 +135,8 @@ def _early_finding(case: Case, own: list[int], missing: list[int], *, forward: b
             ),
         ),
         fix="Read the value after the sync, every step or never: keep it on the device "
-        "(detach) and fetch it with xm.add_step_closure."
+        "(detach) and fetch it with xm.add_step_closure. If it is no part of the step (an "
+        "evaluation, say), nothing is wrong with its first graph: run it once before training."
         if is_value
         else "A sync compiles a graph of its own for what is pending: leave it out, or, if it ends "
         "something else (an evaluation), run that in the first steps already."

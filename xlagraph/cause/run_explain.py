@@ -54,7 +54,7 @@ def explain_run(run: Run) -> RunExplanation:
     for k, graph in enumerate(graphs):
         nodes.append(_node(graph, graphs[:k], nodes, history))
     syncs = [s for p in run.processes for s in p.syncs]
-    groups = group_nodes(nodes, began_late=history.began_late)
+    groups = group_nodes(nodes, history.first_step, began_late=history.began_late)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     stable = stable_after(syncs, history.steps)
     unseen = _unseen(syncs, nodes)
@@ -147,6 +147,8 @@ def _compared_with(
     graph: _Graph, earlier: list[_Graph], history: History
 ) -> tuple[int | None, str]:
     """Which earlier graph a new one is explained by, and why that one."""
+    if _is_another_part(graph, history):
+        return None, ""
     for number, other in enumerate(earlier):
         if _ran_in_step(other, graph, history):
             return number, f"rank {other.process.record.rank} ran it in the same step"
@@ -195,9 +197,17 @@ def _begins_something(graph: _Graph, history: History) -> bool:
     """
     sync = graph.sync
     if sync is None or sync.kind == "value":
-        return sync is None
+        return sync is None or _is_another_part(graph, history)
     first = history.first_at_its_place(graph.process, sync)
     return sync.index == first.index or (first.outcome == "compile" and sync.step == first.step + 1)
+
+
+def _is_another_part(graph: _Graph, history: History) -> bool:
+    """Whether a value that was read behind the steps made it, the first at its place."""
+    sync = graph.sync
+    if sync is None or sync.kind != "value":
+        return False
+    return history.begins_another_part(graph.process, sync)
 
 
 def _letter(number: int) -> str:
