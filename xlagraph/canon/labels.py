@@ -14,7 +14,7 @@ from operator import is_not
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from xlagraph.graph import Attributes, Module
 
@@ -111,10 +111,17 @@ def relabelled(
 
 def _label_parts(module: Module, i: int, level: Level) -> tuple[str, str, str, str]:
     shape, opcode, payload, attributes = instruction_text(module, i, level)
+    return shape, opcode, "" if _is_free(module, i, level) else payload, attributes
+
+
+def _is_free(module: Module, i: int, level: Level) -> bool:
+    """Whether an instruction is a parameter of the entry, whose number is forgiven."""
     entry = module.entry_computation
-    if opcode == "parameter" and level >= Level.PARAMETER_ORDER and entry.start <= i < entry.stop:
-        payload = ""
-    return shape, opcode, payload, attributes
+    return (
+        module.opcodes[i] == "parameter"
+        and level >= Level.PARAMETER_ORDER
+        and entry.start <= i < entry.stop
+    )
 
 
 def label_instructions(
@@ -125,26 +132,16 @@ def label_instructions(
     Called computations and operands are not part of a label. A parameter of the entry
     computation is labelled by its shape alone when `level` forgives parameter order.
     """
-    shapes: dict[str, str] = {}
-    signatures: dict[int, str] = {}
-    known: dict[tuple[str, str, int], int] = {}
-    labels: list[int] = []
-    payloads = module.payloads
-    for i, (opcode, shape, attributes) in enumerate(
-        zip(module.opcodes, module.shapes, module.attributes, strict=True)
-    ):
-        if i not in payloads and level < Level.SHAPES:
-            key = (opcode, shape, id(attributes))
-            label = known.get(key)
-            if label is None:
-                text = signatures.get(id(attributes))
-                if text is None:
-                    text = signatures[id(attributes)] = signature(attributes, level)
-                cleaned = shapes.get(shape)
-                if cleaned is None:
-                    cleaned = shapes[shape] = clean(shape)
-                label = known[key] = interner.number((cleaned, opcode, "", text))
-        else:
-            label = interner.number(_label_parts(module, i, level))
-        labels.append(label)
-    return labels
+    payloads = dict(module.payloads)
+    payloads.update((i, "") for i in module.payloads if _is_free(module, i, level))
+
+    def kinds() -> Iterator[tuple[object, ...]]:
+        """What decides about the label of each instruction."""
+        texts = map(payloads.get, range(len(module)))
+        return zip(module.opcodes, module.shapes, texts, map(id, module.attributes), strict=True)
+
+    labels = {
+        kind: interner.number(_label_parts(module, i, level))
+        for kind, i in dict(zip(kinds(), count(), strict=False)).items()
+    }
+    return list(map(labels.__getitem__, kinds()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import compress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,13 +57,11 @@ def has_effect(module: Module, i: int) -> bool:
 
 def roots(module: Module, computation: Computation) -> list[int]:
     """The root and the instructions with effects, in text order, root first."""
-    opcodes = module.opcodes
-    effects = [
-        i
-        for i in range(computation.start, computation.stop)
-        if opcodes[i] in MAYBE_EFFECTS and i != computation.root and has_effect(module, i)
-    ]
-    return [computation.root, *effects]
+    start, stop, root = computation.start, computation.stop, computation.root
+    maybe = compress(
+        range(start, stop), map(MAYBE_EFFECTS.__contains__, module.opcodes[start:stop])
+    )
+    return [root, *(i for i in maybe if i != root and has_effect(module, i))]
 
 
 def live_instructions(module: Module) -> bytearray:
@@ -69,6 +69,7 @@ def live_instructions(module: Module) -> bytearray:
     live = bytearray(len(module))
     seen: set[int] = set()
     pending = [module.entry]
+    calling = sorted(module.callees)
     while pending:
         number = pending.pop()
         if number in seen:
@@ -76,46 +77,21 @@ def live_instructions(module: Module) -> bytearray:
         seen.add(number)
         computation = module.computations[number]
         mark(module, live, [*roots(module, computation), *computation.parameters])
-        for i in range(computation.start, computation.stop):
-            if live[i] and i in module.callees:
+        first, behind = (bisect_left(calling, i) for i in (computation.start, computation.stop))
+        for i in calling[first:behind]:
+            if live[i]:
                 pending.extend(module.callees[i])
     return live
 
 
 def mark(module: Module, live: bytearray, starts: Iterable[int]) -> None:
-    """Marks everything that `starts` depend on through operands and control edges.
-
-    One pass against the order of the text; what an edited module has out of order is followed
-    by hand.
-    """
-    stack = [i for i in starts if not live[i]]
-    if not stack:
-        return
-    for i in stack:
-        live[i] = 1
-    first, last = module.computation_of(min(stack)).start, max(stack)
-    _follow(module, live, _sweep(module, live, range(last, first - 1, -1)))
-
-
-def _sweep(module: Module, live: bytearray, places: range) -> list[int]:
-    """Marks the operands of what is marked, backwards; gives those that stand out of order."""
+    """Marks everything that `starts` depend on through operands and control edges."""
     operands, controls = module.operands, module.controls
-    late = []
-    for i in places:
-        if live[i]:
-            for o in operands[i] if i not in controls else (*operands[i], *controls[i]):
-                if not live[o]:
-                    live[o] = 1
-                    if o > i:
-                        late.append(o)
-    return late
-
-
-def _follow(module: Module, live: bytearray, stack: list[int]) -> None:
-    operands, controls = module.operands, module.controls
+    stack = list(starts)
     while stack:
         i = stack.pop()
-        for o in (*operands[i], *controls.get(i, ())):
-            if not live[o]:
-                live[o] = 1
-                stack.append(o)
+        if not live[i]:
+            live[i] = 1
+            stack += operands[i]
+            if i in controls:
+                stack += controls[i]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.live import roots
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,8 +42,6 @@ def call_order(module: Module) -> list[int]:
 def number_computations(module: Module, labels: Sequence[int], interner: Interner) -> list[int]:
     """The number of each computation: of its root's expression and of its effects."""
     numbers = [-1] * len(module.computations)
-    from xlagraph.canon.live import roots
-
     for c in call_order(module):
         if c == module.entry:
             continue
@@ -65,19 +65,19 @@ def number_expressions(
     """The number of each live instruction of the entry computation; -1 for all others."""
     expressions = [-1] * len(module)
     number_of, known = expressions.__getitem__, interner.setdefault
-    operands = module.operands
     linked = module.callees.keys() | module.controls.keys()
     entry = module.entry_computation
-    for i in range(entry.start, entry.stop):
-        if not live[i]:
+    span = slice(entry.start, entry.stop)
+    rows = zip(labels[span], module.operands[span], live[span], strict=True)
+    for i, (label, below, alive) in enumerate(rows, entry.start):
+        if not alive:
             continue
         if i in linked:
             expressions[i] = expression_number(
-                module, i, labels[i], expressions, computations, interner
+                module, i, label, expressions, computations, interner
             )
         else:
-            key = (labels[i], *map(number_of, operands[i]))
-            expressions[i] = known(key, len(interner))
+            expressions[i] = known((label, *map(number_of, below)), len(interner))
     return expressions
 
 

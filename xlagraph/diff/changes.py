@@ -200,15 +200,19 @@ class _Finder:
         """Pairs that differ, in A's order, the entry's root tuple left out."""
         match, a, b = self.match, self.a, self.b
         labels_a, labels_b = match.a.labels, match.b.labels
+        operands_a, operands_b = a.operands, b.operands
+        live, partner_of = match.a.live, match.to_b.__getitem__
         root = a.entry_computation.root
         found = []
         for x, y in enumerate(match.to_b):
-            if y < 0 or not match.a.live[x] or (x == root and a.opcodes[x] == "tuple"):
+            if y < 0 or not live[x] or (x == root and a.opcodes[x] == "tuple"):
                 continue
             fields: list[str] = []
             if labels_a[x] != labels_b[y]:
                 fields += self._label_fields(x, y)
-            if not self._operands_agree(a.operands[x], b.operands[y]):
+            if tuple(map(partner_of, operands_a[x])) != operands_b[y] and (
+                not self._operands_agree(operands_a[x], operands_b[y])
+            ):
                 fields.append("operands")
             if x in a.callees and not self._callees_agree(x, y):
                 fields.append("callees")
@@ -235,9 +239,8 @@ class _Finder:
         return fields
 
     def _operands_agree(self, below_a: Sequence[int], below_b: Sequence[int]) -> bool:
+        """Whether operands are paired place by place, or the same constants."""
         to_b = self.match.to_b
-        if tuple(map(to_b.__getitem__, below_a)) == below_b:
-            return True
         return len(below_a) == len(below_b) and all(
             to_b[p] == q or self._same_constant(p, q) for p, q in zip(below_a, below_b, strict=True)
         )

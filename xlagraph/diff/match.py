@@ -111,8 +111,8 @@ def _match_exactly(a: Side, b: Side) -> Match | None:
     if pairs is None:
         return None
     to_b, to_a = [-1] * len(a.module), [-1] * len(b.module)
-    for x, y in pairs.instructions.items():
-        if to_a[y] < 0:
+    for x, y in enumerate(pairs.instructions):
+        if y >= 0 and to_a[y] < 0:
             to_b[x] = y
             to_a[y] = x
     return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True)

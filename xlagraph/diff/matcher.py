@@ -9,6 +9,7 @@ of their outputs. What is left is offered to the neighbours' vote, a bounded sim
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from operator import eq
 from typing import TYPE_CHECKING
@@ -37,7 +38,11 @@ class Matcher:
         self.interner = interner
         self.to_b = [-1] * len(a.module)
         self.to_a = [-1] * len(b.module)
+        self.root = a.module.entry_computation.root
+        self.operands_a, self.operands_b = a.module.operands, b.module.operands
+        self.users_a, self.users_b = a.module.users, b.module.users
         self.computations: dict[int, int] = {}
+        self.calling = sorted(a.module.callees)
         self.ambiguous = 0
         self.is_alike_left = False
         self.queue: list[tuple[int, int]] = []
@@ -59,13 +64,14 @@ class Matcher:
             pending.extend(self._callee_pairs(ca))
 
     def _callee_pairs(self, ca: Computation) -> list[tuple[Computation, Computation]]:
+        """Computations that paired calls of a computation lead to, the last ones first."""
         a, b = self.a.module, self.b.module
+        first, behind = (bisect_left(self.calling, i) for i in (ca.start, ca.stop))
         pairs = []
-        for i, callees in a.callees.items():
-            partner = self.to_b[i]
-            if ca.start <= i < ca.stop and partner >= 0:
-                for x, y in zip(callees, b.callees.get(partner, ()), strict=False):
-                    pairs.append((a.computations[x], b.computations[y]))
+        for i in self.calling[first:behind]:
+            callees = b.callees.get(self.to_b[i], ())
+            for x, y in zip(a.callees[i], callees, strict=False):
+                pairs.append((a.computations[x], b.computations[y]))
         pairs.reverse()
         return pairs
 
@@ -138,11 +144,14 @@ class Matcher:
         loose_b = self._loose(self.b, cb, self.to_a)
         forward = len(loose_a) <= len(loose_b)
         module, partner = (self.a.module, self.to_b) if forward else (self.b.module, self.to_a)
-        near: dict[int, None] = {}
-        for i in loose_a if forward else loose_b:
-            near.update(dict.fromkeys(module.operands[i]))
-            near.update(dict.fromkeys(module.users[i]))
-        pairs = [(i, partner[i]) for i in sorted(near) if partner[i] >= 0]
+        operands, users = module.operands, module.users
+        near = {
+            n
+            for i in (loose_a if forward else loose_b)
+            for n in (*operands[i], *users[i])
+            if partner[n] >= 0
+        }
+        pairs = [(i, partner[i]) for i in sorted(near)]
         return pairs if forward else [(x, y) for y, x in pairs]
 
     # -- outwards ------------------------------------------------------------------------
@@ -159,8 +168,8 @@ class Matcher:
             self._spread_up(x, y)
 
     def _spread_down(self, x: int, y: int) -> None:
-        below_a, below_b = self.a.module.operands[x], self.b.module.operands[y]
-        if x == self.a.module.entry_computation.root:
+        below_a, below_b = self.operands_a[x], self.operands_b[y]
+        if x == self.root:
             return  # outputs come and go: their position tells nothing
         if len(below_a) != len(below_b):
             return
@@ -169,10 +178,12 @@ class Matcher:
                 self._pair(p, q)
 
     def _spread_up(self, x: int, y: int) -> None:
-        users_a = [u for u in self.a.module.users[x] if self.to_b[u] < 0 and self.a.live[u]]
+        to_b, live_a = self.to_b, self.a.live
+        users_a = [u for u in self.users_a[x] if to_b[u] < 0 and live_a[u]]
         if not users_a or len(users_a) > MAX_CANDIDATES:
             return
-        users_b = [u for u in self.b.module.users[y] if self.to_a[u] < 0 and self.b.live[u]]
+        to_a, live_b = self.to_a, self.b.live
+        users_b = [u for u in self.users_b[y] if to_a[u] < 0 and live_b[u]]
         if not users_b or len(users_b) > MAX_CANDIDATES:
             return
         for p, q in _unique_pairs(
@@ -201,11 +212,11 @@ class Matcher:
 
     def _alternate(self, ca: Computation, cb: Computation, *, by_text: bool) -> None:
         """Pairs by contexts from above and expressions below until nothing new is paired."""
+        loose_a = self._loose(self.a, ca, self.to_b)
+        loose_b = self._loose(self.b, cb, self.to_a)
         for _ in range(MAX_ROUNDS):
-            before = len(self._loose(self.a, ca, self.to_b))
+            before = len(loose_a)
             for numbers in (self._contexts, self._anchored_expressions):
-                loose_a = self._loose(self.a, ca, self.to_b)
-                loose_b = self._loose(self.b, cb, self.to_a)
                 labels_a = {self.a.labels[x] for x in loose_a}
                 # What has no counterpart by label cannot pair and tells nothing apart.
                 common = labels_a.intersection(self.b.labels[y] for y in loose_b)
@@ -215,7 +226,9 @@ class Matcher:
                     by_text=by_text,
                 )
                 self._spread()
-            if before == len(self._loose(self.a, ca, self.to_b)):
+                loose_a = [x for x in loose_a if self.to_b[x] < 0]
+                loose_b = [y for y in loose_b if self.to_a[y] < 0]
+            if before == len(loose_a):
                 break
 
     def _part_constants(self, ca: Computation) -> None:
@@ -458,6 +471,15 @@ def _unique_pairs(
     a: list[tuple[object, int]], b: list[tuple[object, int]]
 ) -> list[tuple[int, int]]:
     """Pairs the entries whose key occurs exactly once on each side."""
-    count_a, count_b = Counter(k for k, _ in a), Counter(k for k, _ in b)
-    place_b = dict(b)
-    return [(x, place_b[k]) for k, x in a if count_a[k] == 1 and count_b.get(k) == 1]
+    single_a, single_b = _singles(a), _singles(b)
+    return [
+        (x, single_b[key]) for key, x in single_a.items() if x >= 0 and single_b.get(key, -1) >= 0
+    ]
+
+
+def _singles(entries: list[tuple[object, int]]) -> dict[object, int]:
+    """The entry of each key; -1 where a key has several."""
+    found: dict[object, int] = {}
+    for key, entry in entries:
+        found[key] = -1 if key in found else entry
+    return found

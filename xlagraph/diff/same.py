@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Pairs:
     """Who is who in two modules that are the same computation."""
 
-    instructions: Mapping[int, int]
+    instructions: Sequence[int]
+    """For each instruction of A its partner in B, or -1; equal constants may share one."""
     computations: Mapping[int, int]
 
 
@@ -49,8 +50,7 @@ class _Walk:
     def __init__(self, a: Module, b: Module, labels_a: Sequence[int], labels_b: Sequence[int]):
         self.a, self.b = a, b
         self.labels_a, self.labels_b = labels_a, labels_b
-        self.to_b: dict[int, int] = {}
-        self.to_a: dict[int, int] = {}
+        self.to_b, self.to_a = [-1] * len(a), [-1] * len(b)
         self.pending = [(a.entry, b.entry)]
         self.known: set[tuple[int, int]] = set()
         self.linked_a = a.callees.keys() | a.controls.keys()
@@ -68,11 +68,12 @@ class _Walk:
 
     def _parameters_agree(self) -> bool:
         """Pairs entry parameters that nobody uses by shape; used ones were walked."""
-        left = [p for p in self.a.entry_computation.parameters if p not in self.to_b]
-        right = [p for p in self.b.entry_computation.parameters if p not in self.to_a]
+        left = [p for p in self.a.entry_computation.parameters if self.to_b[p] < 0]
+        right = [p for p in self.b.entry_computation.parameters if self.to_a[p] < 0]
         left.sort(key=lambda p: self.labels_a[p])
         right.sort(key=lambda p: self.labels_b[p])
-        self.to_b.update(zip(left, right, strict=False))
+        for p, q in zip(left, right, strict=False):
+            self.to_b[p] = q
         return [self.labels_a[p] for p in left] == [self.labels_b[p] for p in right]
 
     def _computations_agree(self, x: int, y: int) -> bool:
@@ -82,21 +83,20 @@ class _Walk:
                 (self.a.computations[x], self.to_b),
                 (self.b.computations[y], self.to_a),
             ):
-                for i in range(computation.start, computation.stop):
-                    partners.pop(i, None)
+                start, stop = computation.start, computation.stop
+                partners[start:stop] = [-1] * (stop - start)
         starts_a = roots(self.a, self.a.computations[x])
         starts_b = roots(self.b, self.b.computations[y])
-        if len(starts_a) != len(starts_b):
-            return False
-        return self._agree(list(zip(starts_a, starts_b, strict=True)))
+        return len(starts_a) == len(starts_b) and self._agree(starts_a, starts_b)
 
-    def _agree(self, stack: list[tuple[int, int]]) -> bool:
+    def _agree(self, stack_a: list[int], stack_b: list[int]) -> bool:
+        """Walks down from instructions that stand at the same places of two stacks."""
         a, b, to_b, to_a = self.a, self.b, self.to_b, self.to_a
         labels_a, labels_b = self.labels_a, self.labels_b
         linked_a, linked_b = self.linked_a, self.linked_b
-        while stack:
-            x, y = stack.pop()
-            partner = to_b.get(x)
+        while stack_a:
+            x, y = stack_a.pop(), stack_b.pop()
+            partner = to_b[x]
             if partner == y:
                 continue
             if labels_a[x] != labels_b[y]:
@@ -104,16 +104,20 @@ class _Walk:
             below_a, below_b = a.operands[x], b.operands[y]
             if len(below_a) != len(below_b):
                 return False
-            if partner is not None or y in to_a:
+            if partner >= 0 or to_a[y] >= 0:
                 if not self._is_closed(x):
                     return False
                 if not below_a:
                     continue
             to_b[x] = y
             to_a[y] = x
-            stack.extend(zip(below_a, below_b, strict=True))
-            if (x in linked_a or y in linked_b) and not self._links_agree(x, y, stack):
-                return False
+            stack_a += below_a
+            stack_b += below_b
+            if x in linked_a or y in linked_b:
+                if not self._links_agree(x, y):
+                    return False
+                stack_a += a.controls.get(x, ())
+                stack_b += b.controls.get(y, ())
         return True
 
     def _is_closed(self, x: int) -> bool:
@@ -129,11 +133,10 @@ class _Walk:
             stack.extend(a.operands[i])
         return True
 
-    def _links_agree(self, x: int, y: int, stack: list[tuple[int, int]]) -> bool:
+    def _links_agree(self, x: int, y: int) -> bool:
+        """Whether both call and wait for equally many; what they call is walked later."""
         callees_a, callees_b = self.a.callees.get(x, ()), self.b.callees.get(y, ())
-        controls_a, controls_b = self.a.controls.get(x, ()), self.b.controls.get(y, ())
-        if len(callees_a) != len(callees_b) or len(controls_a) != len(controls_b):
-            return False
-        self.pending.extend(zip(callees_a, callees_b, strict=True))
-        stack.extend(zip(controls_a, controls_b, strict=True))
-        return True
+        self.pending.extend(zip(callees_a, callees_b, strict=False))
+        return len(callees_a) == len(callees_b) and (
+            len(self.a.controls.get(x, ())) == len(self.b.controls.get(y, ()))
+        )
