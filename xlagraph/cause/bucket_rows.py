@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress, count
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean, without_layout
@@ -51,10 +52,8 @@ def bucket_rows(module: Module, context: Context) -> tuple[BucketRow, ...]:
 
 
 def _buckets(module: Module) -> list[int]:
-    operands = module.operands
-    return [
-        i for i, opcode in enumerate(module.opcodes) if opcode in BUCKETED and len(operands[i]) > 1
-    ]
+    collectives = compress(count(), map(BUCKETED.__contains__, module.opcodes))
+    return [i for i in collectives if len(module.operands[i]) > 1]
 
 
 def _tensor_name(module: Module, context: Context, instruction: int) -> str:
@@ -119,12 +118,12 @@ def is_spread_scalar(module: Module, i: int) -> bool:
 def reach(module: Module, starts: Iterable[int]) -> bytearray:
     """One byte an instruction: 1 where it is, or depends on, one of `starts`."""
     reached = bytearray(len(module))
-    for i in starts:
-        reached[i] = 1
-    is_reached = reached.__getitem__
-    for i, operands in enumerate(module.operands):
-        if any(map(is_reached, operands)):
+    users, stack = module.users, list(starts)
+    while stack:
+        i = stack.pop()
+        if not reached[i]:
             reached[i] = 1
+            stack += users[i]
     return reached
 
 

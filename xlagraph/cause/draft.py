@@ -6,7 +6,9 @@ What the outputs no longer need is dead, and the comparison ignores it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.live import mark, roots
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 NO_ATTRIBUTES = Attributes("", (), "", (), ())
 UNDONE = "undone"
 """Opcode of an instruction, or number of a parameter, that stands for what was set aside."""
-
-
-NO_ATTRIBUTES = Attributes("", (), "", (), ())
 
 
 IDLE = {"parameter", "constant", "tuple", "get-tuple-element", UNDONE}
@@ -144,11 +143,18 @@ class Draft:
         return replace(edited, computations=tuple(computations))
 
 
-def live_work(module: Module) -> int:
-    """How many instructions that compute something the entry's root and effects need."""
-    live = bytearray(len(module))
-    mark(module, live, roots(module, module.entry_computation))
-    return sum(1 for i, alive in enumerate(live) if alive and module.opcodes[i] not in IDLE)
+def live_work(module: Module, live: bytearray | None = None) -> int:
+    """How many instructions that compute something the entry's root and effects need.
+
+    `live`: what they need, where that is known already.
+    """
+    entry = module.entry_computation
+    if live is None:
+        live = bytearray(len(module))
+        mark(module, live, roots(module, entry))
+    span = slice(entry.start, entry.stop)
+    needed = Counter(compress(module.opcodes[span], live[span]))
+    return needed.total() - sum(needed[opcode] for opcode in IDLE)
 
 
 def called_only_by(module: Module, callers: Collection[int]) -> set[int]:

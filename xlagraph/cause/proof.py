@@ -109,7 +109,7 @@ class Bench:
     def _enough_left(self, a: Module) -> bool:
         """Whether the modules still compute something in common, as far as they ever did."""
         less, more = sorted(
-            live_work(side.module) for side in (self.diff.match.a, self.diff.match.b)
+            live_work(side.module, side.live) for side in (self.diff.match.a, self.diff.match.b)
         )
         return live_work(a) >= MEANINGFUL_REST * (less or more)
 
