@@ -74,7 +74,7 @@ PROVED = {
     "scan_activation_of_many": Truth("replaced-subgraph", "carry = cell(", "the body of while"),
     "scan_bfloat16": Truth("dtype", "", r"parameter 2 \(bf16\[5,8\]\)"),
     "scan_carry_bfloat16": Truth("dtype", "", "f32 -> bf16"),
-    "scan_clip": Truth("extra-subgraph", "jnp.clip", "3 instructions more .* the body of while"),
+    "scan_clip": Truth("extra-subgraph", "jnp.clip", "7 instructions more .* the body of while"),
     "scan_constant": Truth("constant-value", "", "0.5 became 0.25 .* the body of while"),
     "scan_more_carried": Truth("loop-carry", "lax.scan(step", r"1 value more in B \(f32"),
     "scan_trip_count": Truth("input-shape", "", r"parameter 2 \(f32\[5,8\]\) became f32\[7,8\]"),

@@ -39,6 +39,8 @@ COLLECTIVES = frozenset(
         "reduce-scatter",
     }
 )
+DRAWS = frozenset({"rng", "rng-get-and-update-state"})
+"""Opcodes that give another value each time, from the same operands."""
 MAYBE_EFFECTS = EFFECTS | COLLECTIVES | {"custom-call"}
 """Opcodes for which `has_effect` can be true."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.live import roots
+from xlagraph.canon.live import DRAWS, roots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,5 +106,5 @@ def closed_instructions(module: Module) -> bytearray:
         if not operands:
             closed[i] = opcode in ("constant", "iota")
         elif is_closed(operands[0]) and all(map(is_closed, operands)):
-            closed[i] = i not in module.callees
+            closed[i] = i not in module.callees and opcode not in DRAWS
     return closed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Interner, label_instructions
+from xlagraph.canon.live import DRAWS, has_effect
 from xlagraph.canon.structure import expression_number, number_computations
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.model import Evidence
@@ -13,6 +14,7 @@ from xlagraph.cause.places import where
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
+    from xlagraph.graph import Module
 
 
 def repeated_expression(case: Case) -> list[Finding]:
@@ -105,9 +107,14 @@ def merge_expressions(draft: Draft) -> None:
             module, i, labels[i], expressions, computations, interner
         )
         kept = first.setdefault(expressions[i], i)
-        if kept != i and module.opcodes[i] != "rng":
+        if kept != i and not _counts(module, i):
             partners[i] = kept
     draft.replace_uses(partners)
+
+
+def _counts(module: Module, i: int) -> bool:
+    """Whether it matters how often an instruction runs: it draws numbers, or acts on the world."""
+    return module.opcodes[i] in DRAWS or has_effect(module, i)
 
 
 def _value_numbers(case: Case) -> tuple[dict[int, int], dict[int, int]]:
@@ -127,7 +134,7 @@ def _value_numbers(case: Case) -> tuple[dict[int, int], dict[int, int]]:
             numbers[i] = expression_number(
                 module, i, labels[i], numbers, side.computations, interner
             )
-            if module.opcodes[i] == "rng":
+            if _counts(module, i):
                 numbers[i] = interner.number(("once", forward, i))
         found.append(numbers)
     return found[0], found[1]

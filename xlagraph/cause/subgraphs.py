@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.draft import is_input
+from xlagraph.canon.live import has_effect
+from xlagraph.cause.draft import called_only_by, is_input
 from xlagraph.cause.finding import Case, Finding, count
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from xlagraph.cause.draft import Draft
+    from xlagraph.graph import Module
 
 BRANCH_FIX = (
     "Control flow in Python took another branch here (clipping, a train/eval flip, a condition on "
@@ -40,9 +42,10 @@ def inserted(case: Case) -> list[Finding]:
 def _bypassed(case: Case, edges: Sequence[Edge], *, forward: bool) -> list[Edge]:
     """Edges where one side uses a value of its own and the other one that both have."""
     to_a, to_b = case.diff.match.to_a, case.diff.match.to_b
+    done_a, done_b = case.claimed_a, case.claimed_b
     if forward:
-        return [e for e in edges if to_b[e.p] < 0 <= to_a[e.q]]
-    return [e for e in edges if to_a[e.q] < 0 <= to_b[e.p]]
+        return [e for e in edges if to_b[e.p] < 0 <= to_a[e.q] and e.p not in done_a]
+    return [e for e in edges if to_a[e.q] < 0 <= to_b[e.p] and e.q not in done_b]
 
 
 def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Finding:
@@ -53,6 +56,8 @@ def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Fi
     rewired = {e: match.to_a[e.q] if forward else match.to_b[e.p] for e in edges}
     starts = [edge.p if forward else edge.q for edge in rewired]
     piece = piece_of(more, starts, to_less, case.claimed_a if forward else case.claimed_b)
+    acting = [i for i in piece if has_effect(more, i)]
+    number = count(computed(more, piece), "instruction")
     lines = where(more, piece)
     side, other_side = (A, B) if forward else (B, A)
     users_a = {edge.x for edge in rewired if edge.place != OUTPUT}
@@ -60,6 +65,8 @@ def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Fi
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
         draft = draft_a if forward else draft_b
+        for i in acting:
+            draft.become_undone(i, ())
         for edge, replacement in rewired.items():
             if edge.place == OUTPUT:
                 draft.replace_outputs({(edge.p if forward else edge.q): replacement})
@@ -71,11 +78,11 @@ def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Fi
 
     return Finding(
         kind="extra-subgraph",
-        title=f"{side} computes {count(len(piece), 'instruction')} more than {other_side}"
+        title=f"{side} computes {number} more than {other_side}"
         f"{at(lines)} before {count(len(rewired), 'use')} that both have",
         evidence=(
             Evidence(
-                f"{side} puts {count(len(piece), 'instruction')}"
+                f"{side} puts {number}"
                 f"{operations(more, piece)} between values that "
                 f"{other_side} connects directly",
                 tuple(sorted(piece if forward else users_a))[:50],
@@ -89,6 +96,12 @@ def _inserted_finding(case: Case, edges: Sequence[Edge], *, forward: bool) -> Fi
         b=frozenset((set() if forward else piece) | users_b),
         undo=undo,
     )
+
+
+def computed(module: Module, piece: set[int]) -> int:
+    """How many instructions a piece runs, those of computations that only it calls included."""
+    inner = called_only_by(module, piece)
+    return len(piece) + sum(1 for i in inner if module.opcodes[i] != "parameter")
 
 
 def inputs_of(

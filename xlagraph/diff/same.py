@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Interner, label_instructions
-from xlagraph.canon.live import roots
+from xlagraph.canon.live import DRAWS, has_effect, roots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,6 +128,8 @@ class _Walk:
         while stack:
             i = stack.pop()
             steps += 1
+            if a.opcodes[i] in DRAWS or has_effect(a, i):
+                return False
             if steps > 16 or a.opcodes[i] == "parameter" or i in a.callees:
                 return False
             stack.extend(a.operands[i])
