@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.graph import Computation, Module
+from xlagraph.hlo.header_values import read_donors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,14 +76,22 @@ def _random_order(module: Module, computation: Computation, chance: random.Rando
 
 
 def with_parameters_permuted(module: Module, seed: int) -> Module:
-    """The entry's parameters under other numbers."""
+    """The entry's parameters under other numbers, the same ones donated."""
     entry = module.entry_computation
     parameters = list(entry.parameters)
     random.Random(seed).shuffle(parameters)
     payloads = dict(module.payloads) | {p: str(k) for k, p in enumerate(parameters)}
     computations = list(module.computations)
     computations[module.entry] = replace(entry, parameters=tuple(parameters))
-    return replace(module, payloads=payloads, computations=tuple(computations))
+    header = tuple((key, _renumbered(key, text, entry, payloads)) for key, text in module.header)
+    return replace(module, payloads=payloads, computations=tuple(computations), header=header)
+
+
+def _renumbered(key: str, text: str, entry: Computation, numbers: dict[int, str]) -> str:
+    if key != "buffer_donor":
+        return text
+    found = sorted(int(numbers[entry.parameters[donor.parameter]]) for donor in read_donors(text))
+    return "{ " + ", ".join(f"({n}, {{}})" for n in found) + " }"
 
 
 def with_outputs_permuted(module: Module, seed: int) -> Module:

@@ -41,6 +41,7 @@ from xlagraph.cause.steps import other_step
 from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.tied import tied_weights
 from xlagraph.cause.values import attribute_change, constant_change, special_scalar
+from xlagraph.cause.waits import wait_change
 from xlagraph.diff import diff_modules
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ DETECTORS: Detectors = (
     constant_change,
     precision_change,
     attribute_change,
+    wait_change,
     layout_change,
     initial_state,
     special_scalar,

@@ -15,16 +15,19 @@ from xlagraph.cause.finding import (
     parameter_name,
     unpaired_outputs,
 )
-from xlagraph.cause.layouts import Copies, lone_copies
+from xlagraph.cause.layouts import lone_copies
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sharding import mesh_of, without_shardy
 from xlagraph.cause.sides import A, B
+from xlagraph.diff.changes import positions
+from xlagraph.diff.header import aliases
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from xlagraph.cause.layouts import Copies
     from xlagraph.diff import HeaderChange
     from xlagraph.graph import Module
 
@@ -69,46 +72,103 @@ def header_change(case: Case) -> list[Finding]:
     """
     findings = []
     for change in case.diff.header:
-        if _follows_mesh(case, change):
-            continue
-        is_buffer = change.field in BUFFER_FIELDS
-        kind, title, fix = KINDS.get(
-            change.field,
-            ("header", f"the header field {change.field} differs", "Keep it the same."),
-        )
-        if "sharding" in change.field:
-            kind, fix = "sharding", "Give the tensors the same sharding in every step."
-        only_a, only_b = _other_parameters(case, change.field) if is_buffer else ([], [])
-        if is_buffer and not (only_a or only_b):
-            continue
-        a, b = case.diff.a, case.diff.b
-        lines = where(a, [u for p in only_a for u in a.users[p]])
-        lines = lines or where(b, [u for p in only_b for u in b.users[p]])
-        copies = lone_copies(case) if is_buffer else Copies((), (), ())
-        names = [f"{parameter_name(a, case.context_a, p)} in {A} only" for p in only_a]
-        names += [f"{parameter_name(b, case.context_b, p)} in {B} only" for p in only_b]
-        findings.append(
-            Finding(
-                kind=kind,
-                title=title + (f": {join(names)}" if names else "") + at(lines),
-                evidence=(
-                    Evidence(
-                        f"{change.field}: {_cut(change.a)} -> {_cut(change.b)}",
-                        tuple(only_a),
-                        tuple(only_b),
-                        lines,
-                    ),
-                    *_told(copies),
-                ),
-                fix=fix,
-                proof="the comparison leaves the header out"
-                + (", and copies were bypassed" if copies else ""),
-                a=copies.claimed_a,
-                b=copies.claimed_b,
-                undo=copies.skip,
-            )
-        )
+        if change.field in BUFFER_FIELDS:
+            findings += _buffer_findings(case, change)
+        elif not _follows_mesh(case, change):
+            findings.append(_field_finding(change))
     return findings
+
+
+def _field_finding(change: HeaderChange) -> Finding:
+    kind, title, fix = KINDS.get(
+        change.field,
+        ("header", f"the header field {change.field} differs", "Keep it the same."),
+    )
+    if "sharding" in change.field:
+        kind, fix = "sharding", "Give the tensors the same sharding in every step."
+    return Finding(
+        kind=kind,
+        title=title,
+        evidence=(Evidence(_both(change)),),
+        fix=fix,
+        proof="the comparison leaves the header out",
+    )
+
+
+def _buffer_findings(case: Case, change: HeaderChange) -> list[Finding]:
+    """Other parameters that give their buffers away, else others to which they give them."""
+    kind, title, fix = KINDS[change.field]
+    only_a, only_b = _other_parameters(case, change.field)
+    names = [_named_parameter(case, p, in_a=True) for p in only_a]
+    names += [_named_parameter(case, q, in_a=False) for q in only_b]
+    if not names:
+        title = "parameters share their buffers with outputs in another way"
+        names = _other_outputs(case, change) if change.field == "input_output_alias" else []
+    if not names:
+        return []
+    a, b = case.diff.a, case.diff.b
+    lines = where(a, [u for p in only_a for u in a.users[p]])
+    lines = lines or where(b, [u for p in only_b for u in b.users[p]])
+    copies = lone_copies(case)
+    return [
+        Finding(
+            kind=kind,
+            title=f"{title}: {join(names)}{at(lines)}",
+            evidence=(
+                Evidence(_both(change), tuple(only_a), tuple(only_b), lines),
+                *_told(copies),
+            ),
+            fix=fix,
+            proof="the comparison leaves the header out"
+            + (", and copies were bypassed" if copies else ""),
+            a=copies.claimed_a,
+            b=copies.claimed_b,
+            undo=copies.skip,
+        )
+    ]
+
+
+def _both(change: HeaderChange) -> str:
+    return f"{change.field}: {_cut(change.a)} -> {_cut(change.b)}"
+
+
+def _named_parameter(case: Case, parameter: int, *, in_a: bool) -> str:
+    """A parameter that only one side names, with its other number where it was moved."""
+    if in_a:
+        own, other, partners = case.diff.a, case.diff.b, case.diff.match.to_b
+        context, side, opposite = case.context_a, A, B
+    else:
+        own, other, partners = case.diff.b, case.diff.a, case.diff.match.to_a
+        context, side, opposite = case.context_b, B, A
+    number = other.payloads[partners[parameter]]
+    moved = f", which is {opposite}'s {number}" if number != own.payloads[parameter] else ""
+    return f"{parameter_name(own, context, parameter)} in {side} only{moved}"
+
+
+def _other_outputs(case: Case, change: HeaderChange) -> list[str]:
+    """Parameters that share a buffer on both sides, and with another output or in another way.
+
+    Outputs of one side only may shift the others: nothing is said then.
+    """
+    if _moving(case, forward=True) or _moving(case, forward=False):
+        return []
+    parameters, own = positions(case.diff.parameters)
+    outputs, own_outputs = positions(case.diff.outputs)
+    before = {b: a for a, b in outputs.items()}
+    old = {(n, i): (out, kind) for out, n, i, kind in aliases(change.a, parameters, outputs)}
+    new = {(n, i): (out, kind) for out, n, i, kind in aliases(change.b, own, own_outputs)}
+    b = case.diff.b
+    found = []
+    for key in sorted(old.keys() & new.keys()):
+        (place, kind), (new_place, new_kind) = old[key], new[key]
+        if old[key] != new[key]:
+            name = parameter_name(b, case.context_b, b.entry_computation.parameters[key[0]])
+            number = before[place[0]] if place else 0
+            found.append(
+                f"{name} with output {number} ({kind}) in {A} and output "
+                f"{new_place[0] if new_place else 0} ({new_kind}) in {B}"
+            )
+    return found
 
 
 def _told(copies: Copies) -> tuple[Evidence, ...]:

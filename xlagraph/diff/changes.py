@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import Level, clean, signature, without_layout
 from xlagraph.diff.align import longest_rise
@@ -18,19 +18,18 @@ HEADER_NOISE = frozenset({"entry_computation_layout"})
 """Header fields that repeat what the parameters and the root say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A pair of instructions that is the same step of the program and yet differs."""
 
     a: int
     b: int
     fields: tuple[str, ...]
-    """Of ``shape, layout, attributes, payload, opcode, operands, callees``; the last one where
-    the computations called are not paired with each other."""
+    """Of ``shape, layout, attributes, payload, opcode, operands, callees, controls``: callees
+    where the computations called are not paired with each other, controls where it waits for
+    other instructions."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderChange:
+class HeaderChange(NamedTuple):
     """A field of the module's header that differs, such as ``buffer_donor``."""
 
     field: str
@@ -38,16 +37,14 @@ class HeaderChange:
     b: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A parameter or output: its position in A and in B, None where it is missing."""
 
     a: int | None
     b: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(NamedTuple):
     """What differs and does not matter: counts of what was set aside."""
 
     renamed: int
@@ -173,21 +170,24 @@ def _header_changes(
     a: Module, b: Module, parameters: Sequence[Slot], outputs: Sequence[Slot]
 ) -> list[HeaderChange]:
     """Header fields that differ; positions in donors and aliases are mapped from A to B."""
-    from xlagraph.diff.header import mapped_field
+    from xlagraph.diff.header import header_value
 
-    to_b = {slot.a: slot.b for slot in parameters if slot.a is not None}
-    outputs_to_b = {slot.a: slot.b for slot in outputs if slot.a is not None}
+    to_b, own = positions(parameters)
+    outputs_to_b, own_outputs = positions(outputs)
     fields_a, fields_b = a.header_fields, b.header_fields
     found = []
-    for field in sorted(fields_a.keys() | fields_b.keys()):
-        if field in HEADER_NOISE:
-            continue
+    for field in sorted((fields_a.keys() | fields_b.keys()) - HEADER_NOISE):
         text_a, text_b = clean(fields_a.get(field, "")), clean(fields_b.get(field, ""))
-        if text_a != text_b and mapped_field(field, text_a, to_b, outputs_to_b) != mapped_field(
-            field, text_b, None, None
-        ):
+        value_a = header_value(field, text_a, to_b, outputs_to_b)
+        if value_a != header_value(field, text_b, own, own_outputs):
             found.append(HeaderChange(field, text_a, text_b))
     return found
+
+
+def positions(slots: Sequence[Slot]) -> tuple[dict[int, int], dict[int, int]]:
+    """The paired positions of A, and those of B, each with its position in B."""
+    paired = [(slot.a, slot.b) for slot in slots if slot.a is not None and slot.b is not None]
+    return dict(paired), {b: b for _, b in paired}
 
 
 class _Finder:
@@ -201,6 +201,7 @@ class _Finder:
         match, a, b = self.match, self.a, self.b
         labels_a, labels_b = match.a.labels, match.b.labels
         operands_a, operands_b = a.operands, b.operands
+        waits_a, waits_b = a.controls, b.controls
         live, partner_of = match.a.live, match.to_b.__getitem__
         root = a.entry_computation.root
         found = []
@@ -216,6 +217,10 @@ class _Finder:
                 fields.append("operands")
             if x in a.callees and not self._callees_agree(x, y):
                 fields.append("callees")
+            if (x in waits_a or y in waits_b) and (
+                tuple(map(partner_of, waits_a.get(x, ()))) != waits_b.get(y, ())
+            ):
+                fields.append("controls")
             if fields:
                 found.append(Change(x, y, tuple(fields)))
         return found
