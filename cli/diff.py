@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
@@ -27,6 +26,8 @@ def command(a: str, b: str, *, full: bool, as_json: bool) -> None:
     first, second = open_module(a), open_module(b)
     explanation = explain_modules(first.module, second.module, first.context, second.context)
     if as_json:
+        import json
+
         from xlagraph.terminal.structured import explanation_json
 
         click.echo(json.dumps(explanation_json(explanation, a, b), indent=2))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 EXCERPT_WIDTH = 100
 """Characters of the offending line shown around the caret."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class Source(NamedTuple):
     """A text and where it came from; what a `Location` points into."""
 
     name: str
@@ -19,8 +18,7 @@ class Source:
     """Line number of the text's first line in the file that it was cut from."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Location:
+class Location(NamedTuple):
     """A character offset in a source; line and column are computed when asked for."""
 
     source: Source

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,8 +45,7 @@ class Attributes:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFrame:
+class SourceFrame(NamedTuple):
     """One frame of an instruction's origin, as its metadata tells it."""
 
     file: str
@@ -54,8 +53,7 @@ class SourceFrame:
     function: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(NamedTuple):
     """What ``metadata={...}`` says: the framework's op and the frames, innermost first."""
 
     op_type: str

@@ -7,8 +7,7 @@ dead instructions, the order of entry parameters, and how often equal constants 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import Interner, label_instructions
 from xlagraph.canon.live import DRAWS, has_effect, roots
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class Pairs(NamedTuple):
     """Who is who in two modules that are the same computation."""
 
     instructions: Sequence[int]
@@ -128,9 +126,9 @@ class _Walk:
         while stack:
             i = stack.pop()
             steps += 1
-            if a.opcodes[i] in DRAWS or has_effect(a, i):
-                return False
             if steps > 16 or a.opcodes[i] == "parameter" or i in a.callees:
+                return False
+            if a.opcodes[i] in DRAWS or has_effect(a, i):
                 return False
             stack.extend(a.operands[i])
         return True

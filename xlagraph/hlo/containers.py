@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.errors import Source, SpecError
 from xlagraph.hlo.content import Content, standard_input
@@ -90,8 +90,7 @@ class Entry:
         return read_entry(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """All entries of an input, and an account of everything that is not among them."""
 
     entries: tuple[Entry, ...]

@@ -5,13 +5,9 @@ from __future__ import annotations
 import io
 import mmap
 import sys
-import tempfile
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-
-import zstandard
 
 from xlagraph.errors import SpecError
 
@@ -29,6 +25,10 @@ _ZSTD_CHUNK = 1 << 12
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
+
+
+class _DamagedError(Exception):
+    """Compressed data ends too early, or is not what it should be."""
 
 
 class Content:
@@ -85,6 +85,8 @@ class Content:
             return self._spool(file)
 
     def _spool(self, stream: IO[bytes]) -> mmap.mmap | bytes:
+        import tempfile
+
         with tempfile.TemporaryFile() as spool:
             size = 0
             for chunk in self._decompressed(stream):
@@ -105,7 +107,7 @@ class Content:
             chunks = _unfolded(whole)
         try:
             yield from chunks
-        except (EOFError, zlib.error, zstandard.ZstdError) as error:
+        except _DamagedError as error:
             self.damage = f"compressed data is damaged or cut off: {error}"
 
 
@@ -118,34 +120,44 @@ def _unzipped(stream: io.BufferedIOBase) -> Iterator[bytes]:
     """Unfolds gzip members; what stands before damage is given before the error.
 
     Raises:
-        EOFError, zlib.error: the data is cut off, or damaged.
+        _DamagedError: the data is cut off, or damaged.
     """
+    import zlib
+
     unfolder = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    while pending := stream.read(_CHUNK):
-        while pending.strip(b"\0"):
-            if unfolder.eof:
-                unfolder = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            yield unfolder.decompress(pending, _CHUNK)
-            pending = unfolder.unused_data if unfolder.eof else unfolder.unconsumed_tail
+    try:
+        while pending := stream.read(_CHUNK):
+            while pending.strip(b"\0"):
+                if unfolder.eof:
+                    unfolder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                yield unfolder.decompress(pending, _CHUNK)
+                pending = unfolder.unused_data if unfolder.eof else unfolder.unconsumed_tail
+    except zlib.error as error:
+        raise _DamagedError(str(error)) from None
     if not unfolder.eof:
-        raise EOFError("the end is missing")
+        raise _DamagedError("the end is missing")
 
 
 def _unfolded(stream: io.BufferedIOBase) -> Iterator[bytes]:
     """Unfolds zstd frames; what stands before damage is given before the error.
 
     Raises:
-        EOFError, zstandard.ZstdError: the data is cut off, or damaged.
+        _DamagedError: the data is cut off, or damaged.
     """
+    import zstandard
+
     unfolder = zstandard.ZstdDecompressor().decompressobj()
-    while pending := stream.read(_ZSTD_CHUNK):
-        while pending:
-            if unfolder.eof:
-                unfolder = zstandard.ZstdDecompressor().decompressobj()
-            yield unfolder.decompress(pending)
-            pending = unfolder.unused_data if unfolder.eof else b""
+    try:
+        while pending := stream.read(_ZSTD_CHUNK):
+            while pending:
+                if unfolder.eof:
+                    unfolder = zstandard.ZstdDecompressor().decompressobj()
+                yield unfolder.decompress(pending)
+                pending = unfolder.unused_data if unfolder.eof else b""
+    except zstandard.ZstdError as error:
+        raise _DamagedError(str(error)) from None
     if not unfolder.eof:
-        raise EOFError("the end is missing")
+        raise _DamagedError("the end is missing")
 
 
 class _Prefixed(io.RawIOBase):

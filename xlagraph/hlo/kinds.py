@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import SpecError
-from xlagraph.hlo.lazy_ir import read_lazy_ir
 from xlagraph.hlo.reader import read_module
 
 if TYPE_CHECKING:
@@ -34,5 +33,7 @@ def read_entry(entry: Entry) -> Module:
         raise SpecError(f"{entry.file}: entry {entry.ordinal} is {conversion}")
     source = entry.source()
     if entry.kind == "lazy-ir":
+        from xlagraph.hlo.lazy_ir import read_lazy_ir
+
         return read_lazy_ir(source)
     return read_module(source.text, source.name, source.first_line)

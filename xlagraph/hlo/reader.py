@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError, Location, Source
 from xlagraph.hlo.columns import Columns
-from xlagraph.hlo.general import GeneralReader
 from xlagraph.hlo.header import read_header
 from xlagraph.hlo.plain import read_plain
 from xlagraph.hlo.scan import MalformedError, skip_space
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xlagraph.graph import Module
+    from xlagraph.hlo.general import GeneralReader
 
 
 def read_module(
@@ -46,7 +46,7 @@ def read_module(
 def _read(source: Source, *, plain: bool) -> Module:
     text = source.text
     columns = Columns(source)
-    general = GeneralReader(columns)
+    general: GeneralReader | None = None
     header_name, header, tables, pos = read_header(source)
     pos = skip_space(text, pos)
     not_plain_before = 0 if plain else len(text)
@@ -56,9 +56,17 @@ def _read(source: Source, *, plain: bool) -> Module:
             if pos >= not_plain_before:
                 # A second try within the same stretch would scan it again.
                 not_plain_before = max(text.find("\n}", pos), pos)
+            general = general or _general_reader(columns)
             end = general.read_top_level(pos)
         pos = skip_space(text, end)
     return columns.finish(header_name, header, tables)
+
+
+def _general_reader(columns: Columns) -> GeneralReader:
+    """The general way; most texts go without it."""
+    from xlagraph.hlo.general import GeneralReader
+
+    return GeneralReader(columns)
 
 
 @contextmanager

@@ -7,8 +7,7 @@ entries are at hand before the rest of the file has been touched.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.graph import SourceFrame
 
@@ -40,8 +39,7 @@ _GRAPH_NAME = re.compile(r"^Graph Name: (.*)$", re.M)
 _EVENT = re.compile(r"^\[(\w+)\]\s*$", re.M)
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(NamedTuple):
     """A piece of an input that could not be used, and why."""
 
     file: str
@@ -56,8 +54,7 @@ class Dropped:
         return f"{self.file}:{self.line}: {self.reason} ({self.stop - self.start} bytes dropped)"
 
 
-@dataclass(frozen=True, slots=True)
-class Preamble:
+class Preamble(NamedTuple):
     """What a save-tensors file says before and after a graph."""
 
     event: str = ""
@@ -74,8 +71,7 @@ class Preamble:
 NO_PREAMBLE = Preamble()
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """One module's place in an input."""
 
     start: int

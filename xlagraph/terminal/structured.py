@@ -42,7 +42,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
         "parameters": [[s.a, s.b] for s in diff.parameters],
         "outputs": [[s.a, s.b] for s in diff.outputs],
         "header": [{"field": h.field, "a": h.a, "b": h.b} for h in diff.header],
-        "noise": {name: getattr(diff.noise, name) for name in diff.noise.__dataclass_fields__},
+        "noise": diff.noise._asdict(),
         "buckets": {
             "a": [_bucket(row, diff.a) for row in explanation.buckets_a],
             "b": [_bucket(row, diff.b) for row in explanation.buckets_b],
