@@ -215,3 +215,32 @@ def test_same_numbers_from_run_command(run_program, programs, tmp_path):
     assert len(only_process(tmp_path / "folder").graphs) == 2
     failing = run_program(code, "run", "-m", "no_such_module", check=False)
     assert failing.returncode == 1
+
+
+WAITING = """
+import torch, torch_xla
+from torch_xla.distributed.fsdp.utils import BucketizedReduceScatter
+bucket = BucketizedReduceScatter(1, 1, None, True)
+def step(left):
+    bucket.bucket.clear(), bucket.callbacks.clear()
+    bucket.bucket_watermark = 0
+    for number in range(left):
+        gradient = torch.ones(4, device="xla") * 3
+        def done(result):
+            pass
+        bucket(gradient, [].append if number else done)
+    torch_xla.sync()
+for left in [1] * 12 + [2] * 12 + [1, 2]:
+    step(left)
+"""
+
+
+def test_tensors_that_wait_in_every_step_are_recorded_briefly(run_program, tmp_path):
+    run_program(WAITING, XLAGRAPH="1")
+    folder = tmp_path / "xlagraph-run"
+    steps = [sync for sync in only_process(folder).syncs if sync.kind == "step"]
+    waiting = [len(sync.buckets[0].tensors) for sync in steps]
+    assert waiting == [1] * 12 + [2] * 12 + [1, 2]
+    assert {sync.buckets[0].callbacks for sync in steps} == {1, 2}
+    lines = "".join(path.read_text() for path in folder.glob("records-*.jsonl"))
+    assert lines.count('"record":"again"') >= len(steps) // 2

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from types import FunctionType
+from typing import Any, NamedTuple
 
 from xlagraph.capture.names import Names, clean_name
 from xlagraph.capture.patches import Guard, Patches
@@ -22,6 +23,23 @@ from xlagraph.run.records import BucketState
 
 MODULE = "torch_xla.distributed.fsdp.utils"
 CLASS = "BucketizedReduceScatter"
+
+Fill = tuple[tuple[int, int], ...]
+"""Tensors and bytes of each bucket that holds something."""
+
+
+def fill_of(states: Iterable[BucketState]) -> Fill:
+    """The fill of buckets that were described."""
+    return tuple((len(state.tensors), state.watermark_bytes) for state in states)
+
+
+class _Waiting(NamedTuple):
+    """A tensor in a bucket, as its callback tells."""
+
+    owner: str
+    """Path of the FSDP module; ``""`` for a callback that is not FSDP's."""
+    name: str
+    shape: str
 
 
 class Buckets:
@@ -36,7 +54,10 @@ class Buckets:
         self._names = names
         self._guard = guard
         self._on_flush = on_flush
-        self._references: dict[int, weakref.ref[Any]] = {}
+        self.alive: dict[int, weakref.ref[Any]] = {}
+        """By Python ``id``; empty in programs without bucketed reduce-scatter."""
+        self._known: weakref.WeakKeyDictionary[Any, _Waiting] = weakref.WeakKeyDictionary()
+        """By callback: what waits over many steps is read once."""
         self._wrapped: set[type] = set()
         self._depth = 0
         self._patches = Patches()
@@ -69,12 +90,12 @@ class Buckets:
 
     def _remember(self, bucket: Any) -> None:
         number = id(bucket)
-        if number not in self._references:
-            forget = partial(self._references.pop, number)
-            self._references[number] = weakref.ref(bucket, lambda _: forget(None))
+        if number not in self.alive:
+            forget = partial(self.alive.pop, number)
+            self.alive[number] = weakref.ref(bucket, lambda _: forget(None))
 
     def _alive(self) -> list[Any]:
-        found = [reference() for reference in list(self._references.values())]
+        found = [reference() for reference in list(self.alive.values())]
         return [bucket for bucket in found if bucket is not None]
 
     def _wrap_flush(self, kind: type) -> None:
@@ -99,18 +120,17 @@ class Buckets:
 
         return flush
 
-    @property
-    def any_alive(self) -> bool:
-        """Whether the program uses bucketed reduce-scatter at all."""
-        return bool(self._references)
+    def fill(self) -> Fill:
+        """How full the buckets are that hold something now; 0.5 us for each bucket.
 
-    def any_waiting(self) -> bool:
-        """Whether any bucket holds something now; 0.2 us for each bucket."""
-        for reference in list(self._references.values()):
+        Under equal graphs equal fill means equal tensors: what waits is part of the graph.
+        """
+        found = []
+        for reference in list(self.alive.values()):
             bucket = reference()
             if bucket is not None and bucket.bucket:
-                return True
-        return False
+                found.append((len(bucket.bucket), bucket.bucket_watermark))
+        return tuple(found)
 
     def waiting(self) -> tuple[BucketState, ...]:
         """The buckets that hold tensors now."""
@@ -143,28 +163,33 @@ class Buckets:
     def describe(self, bucket: Any) -> BucketState:
         """The bucket's contents, from host data only."""
         self._remember(bucket)
-        owner = ""
-        tensors: list[str] = []
-        shapes: list[str] = []
-        for tensor, callback in zip(bucket.bucket, bucket.callbacks, strict=False):
-            shape = tensor_shape(tensor)
-            module, parameter = _closed_over(callback, "self", "param")
-            if module is not None:
-                owner = owner or self._module_name(module)
-            name = self._parameter_name(module, parameter)
-            tensors.append(name or shape)
-            shapes.append(shape)
+        found = [
+            self._waits(tensor, callback)
+            for tensor, callback in zip(bucket.bucket, bucket.callbacks, strict=False)
+        ]
         return BucketState(
-            bucket=owner or self._ordinal(bucket),
-            tensors=tuple(tensors),
-            shapes=tuple(shapes),
+            bucket=next((one.owner for one in found if one.owner), "") or self._ordinal(bucket),
+            tensors=tuple([one.name for one in found]),
+            shapes=tuple([one.shape for one in found]),
             watermark_bytes=int(bucket.bucket_watermark),
             capacity_bytes=int(bucket.bucket_size_bytes),
             callbacks=len(bucket.callbacks),
         )
 
+    def _waits(self, tensor: Any, callback: Any) -> _Waiting:
+        is_function = isinstance(callback, FunctionType)  # others may not be fit for a key
+        if is_function and (known := self._known.get(callback)) is not None:
+            return known
+        shape = tensor_shape(tensor)
+        module, parameter = _closed_over(callback, "self", "param")
+        owner = self._module_name(module) if module is not None else ""
+        one = _Waiting(owner, self._parameter_name(module, parameter) or shape, shape)
+        if is_function:
+            self._known[callback] = one
+        return one
+
     def _ordinal(self, bucket: Any) -> str:
-        return f"{type(bucket).__name__} {list(self._references).index(id(bucket))}"
+        return f"{type(bucket).__name__} {list(self.alive).index(id(bucket))}"
 
     def _module_name(self, module: Any) -> str:
         return self._names.settled_module(module) or "root"

@@ -205,7 +205,7 @@ class Hub:
             call.shared = self._inside > 0
             self._inside += 1
         if kind != "value":
-            if self.buckets.any_alive:
+            if self.buckets.alive:
                 call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
             if kind == "step" and self._close and self._looks_closely():
                 waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
@@ -369,7 +369,7 @@ class Hub:
 
 
 def _is_steady(event: SyncEvent) -> bool:
-    return event.kind == "step" and event.outcome == "hit" and not event.buckets
+    return event.kind == "step" and event.outcome == "hit"
 
 
 def _live_tensors(call: _Call, compiled: tuple[CompiledGraph, ...]) -> tuple[LiveTensor, ...]:

@@ -3,9 +3,9 @@
 Hooks run with cold caches, right after thousands of operations were traced, so what counts is
 how little code and memory a stable step touches: a Python function costs some 8 us, the first
 read of a counter 12 us, a system call 20 us (measured beside 10,000 traced operations). A step
-marker that was called from a known line, made as many tensors as before, and moved the hit
-counter by exactly one is told to the sinks as a repeat of the last event of that kind; anything
-else takes the long way through the hub.
+marker that was called from a known line, made as many tensors as before, left as many in
+reduce-scatter buckets, and moved the hit counter by exactly one is told to the sinks as a repeat
+of the last event of that kind; anything else takes the long way through the hub.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from xlagraph.capture.counters import COMPILES, HITS, TENSORS_MADE, Counters
 from xlagraph.capture.events import Repeat, Sink, SyncEvent
-from xlagraph.capture.fsdp import Buckets
+from xlagraph.capture.fsdp import Buckets, Fill, fill_of
 from xlagraph.capture.patches import Guard
 from xlagraph.capture.sites import SiteReader
 
@@ -43,7 +43,7 @@ class _Known:
 
 
 class SteadySteps:
-    """Stable steps by the number of tensors that they make."""
+    """Stable steps by the number of tensors that they make and what waits in buckets."""
 
     def __init__(
         self, counters: Counters, sites: SiteReader, buckets: Buckets, guard: Guard
@@ -54,7 +54,7 @@ class SteadySteps:
         self._sites = sites
         self._buckets = buckets
         self._guard = guard
-        self._known: dict[int, _Known] = {}
+        self._known: dict[tuple[int, Fill], _Known] = {}
 
     def learn(self, frame: FrameType | None, event: SyncEvent, sinks: Sequence[Sink]) -> None:
         """Remember a hit that took the long way; ``frame`` called the hooked function."""
@@ -65,8 +65,8 @@ class SteadySteps:
             return
         name, repeat = repeats[0] if len(repeats) == 1 else ("sync", self._all_of(repeats))
         depth, code, instruction = place
-        made = self._counters.seen.made_between
-        self._known[made] = _Known(depth + 1, code, instruction, name, repeat)
+        kind = self._counters.seen.made_between, fill_of(event.buckets)
+        self._known[kind] = _Known(depth + 1, code, instruction, name, repeat)
 
     def _all_of(self, repeats: Sequence[tuple[str, Repeat]]) -> Repeat:
         def repeat(start: int, end: int) -> None:
@@ -90,12 +90,14 @@ class SteadySteps:
         """
         value, seen, known_steps = self._counters.value, self._counters.seen, self._known
         buckets, guard, frame_at = self._buckets, self._guard, sys._getframe  # noqa: SLF001
+        alive = buckets.alive
 
         def hooked(*arguments: Any, **options: Any) -> Any:
             if not self.open:
                 return long_way(*arguments, **options)
             made = value(TENSORS_MADE)
-            known = known_steps.get(made - seen.made)
+            fill = (guard.run("fsdp", buckets.fill) or ()) if alive else ()
+            known = known_steps.get((made - seen.made, fill))
             try:
                 frame = frame_at(known.depth if known is not None else 1)
             except ValueError:  # not that many frames: called from somewhere else
@@ -107,7 +109,6 @@ class SteadySteps:
                 or not known.left
                 or value(HITS) != seen.hits  # something ran unseen
                 or value(COMPILES) != seen.compiles
-                or (buckets.any_alive and guard.run("fsdp", buckets.any_waiting))
             ):
                 return long_way(*arguments, **options)
             start = time_ns()

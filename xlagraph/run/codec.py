@@ -45,6 +45,8 @@ def _plain(value: object) -> object:
     if isinstance(value, Frame):
         return [value.file, value.line, value.function]
     if isinstance(value, tuple):
+        if value and isinstance(value[0], str):
+            return value  # names by the hundred, where tensors wait in buckets
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
