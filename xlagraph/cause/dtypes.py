@@ -10,6 +10,7 @@ from xlagraph.cause.draft import Draft, is_input
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, short_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
+from xlagraph.cause.rounding import same_number
 from xlagraph.cause.sides import A, B
 from xlagraph.cause.spread import Spread, spreads
 from xlagraph.diff.match import match_modules
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""
-ROUNDING = 2**-7
-"""Relative distance of a constant and its value in bfloat16, the coarsest type of wide range."""
 
 
 def element_type(shape: str) -> str:
@@ -235,19 +234,9 @@ def _differ_in_type(first: str, second: str) -> bool:
 
 def _same_value(case: Case, x: int, y: int) -> bool:
     """Whether two constants are one number, each rounded to its type."""
-    old, new = case.diff.a.payloads[x], case.diff.b.payloads[y]
-    if old == new:
-        return True
-    numbers = [[float(n) for n in _NUMBER.findall(text)] for text in (old, new)]
-    rest = [_NUMBER.sub("#", text) for text in (old, new)]
-    return (
-        rest[0] == rest[1]
-        and len(numbers[0]) == len(numbers[1])
-        and all(abs(p - q) <= ROUNDING * max(abs(p), abs(q)) for p, q in zip(*numbers, strict=True))
-    )
-
-
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+    a, b = case.diff.a, case.diff.b
+    types = element_type(a.shapes[x]), element_type(b.shapes[y])
+    return same_number(a.payloads[x], b.payloads[y], *types)
 
 
 def _is_cast(module: Module, i: int) -> bool:
