@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +32,9 @@ class Truth:
 
 
 PROVED = {
+    "buckets_or_alone": Truth(
+        "bucket-composition", "", r"A reduces 8 tensors one by one, B 8 in 3 buckets"
+    ),
     "call_more": Truth("extra-subgraph", "jnp.tanh(v) * 0.5", "3 instructions more than A behind"),
     "call_step": Truth("replaced-subgraph", "x @ w", "tanh became sine"),
     "cond_branch": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
@@ -252,6 +255,20 @@ def test_the_same_module_under_another_key():
     assert explanation.causes == ()
     assert explanation.verdict.startswith("Same computation, another cache key: ")
     assert "graph_hash" in explanation.verdict
+
+
+@pytest.mark.parametrize("place", ["in front of the buckets", "behind the buckets"])
+def test_what_stands_around_the_buckets_of_one_side_is_compared(place):
+    a, b = modules("buckets_or_alone")
+    assert ", 0 outputs " in explain_modules(a, b).causes[0].proof
+    root = b.entry_computation.root
+    (power, *_) = [i for i, opcode in enumerate(b.opcodes) if opcode == "power"]
+    changed = b.operands[root][-1] if place.startswith("behind") else power
+    other = replace(b, opcodes=[*b.opcodes[:changed], "maximum", *b.opcodes[changed + 1 :]])
+    for explanation in (explain_modules(a, other), explain_modules(other, a)):
+        assert explanation.proved
+        kinds = {cause.kind for cause in explanation.causes}
+        assert kinds == {"bucket-composition", "replaced-subgraph"}
 
 
 def test_channel_numbers_are_noise():

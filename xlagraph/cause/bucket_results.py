@@ -1,4 +1,4 @@
-"""Buckets undone tensor by tensor: what each tensor becomes is set apart, the rest is compared.
+"""Buckets undone tensor by tensor: what each tensor becomes is one operation on it alone.
 
 torch_xla ties collectives to an order: each adds a token, made from the results of those before,
 to what it takes in, and FSDP puts optimization barriers around what must not move. With other
@@ -11,33 +11,40 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.bucket_rows import BUCKETED, element, origin, reach
+from xlagraph.cause.bucket_rows import BUCKETED, element, lone_rows, origin, reach
 from xlagraph.cause.buckets import composition_finding, near_buckets, other_buckets
 from xlagraph.cause.draft import Draft, exclusive_slice
 from xlagraph.cause.finding import count
+from xlagraph.cause.sides import A, B
 from xlagraph.diff import diff_modules
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xlagraph.cause.finding import Case, Finding
     from xlagraph.cause.model import BucketRow
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
+SIZE_FIX = (
+    "Reduce in buckets in every step or in none: one reduce_scatter_bucket_size_mb for the whole "
+    "program."
+)
+
 
 def bucket_results(case: Case) -> list[Finding]:
-    """Other tensors in the buckets of two modules that both have some."""
+    """Other tensors in the buckets of two modules, or buckets in one of them alone."""
     diff = case.diff
-    rows = other_buckets(case)
-    if rows is None or not all(rows):
+    rows = rows_by_tensor(case)
+    if rows is None:
         return []
     draft_a, draft_b = Draft(diff.a), Draft(diff.b)
     take_away_order(draft_a)
     take_away_order(draft_b)
     opened = diff_modules(draft_a.build(), draft_b.build())
-    pairs, lone_a, lone_b = _paired(opened, rows)
+    made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
+    pairs, lone_a, lone_b = _paired(opened, made_a, made_b)
     dropped_a = _set_aside(case, opened, rows, lone_a, forward=True)
     dropped_b = _set_aside(case, opened, rows, lone_b, forward=False)
 
@@ -45,16 +52,20 @@ def bucket_results(case: Case) -> list[Finding]:
         for draft in (draft_a, draft_b):
             take_away_order(draft)
         for x, y in pairs:
-            draft_a.become_parameter([x], draft_a.shapes[x])
-            draft_b.become_parameter([y], draft_b.shapes[y])
+            if opened.match.to_b[made_a[x]] == made_b[y]:
+                draft_a.become_undone(x, [made_a[x]])
+                draft_b.become_undone(y, [made_b[y]])
+            else:
+                draft_a.become_parameter([x], draft_a.shapes[x])
+                draft_b.become_parameter([y], draft_b.shapes[y])
 
     number = len(dropped_a) + len(dropped_b)
     return [
         replace(
-            composition_finding(case, *rows),
+            _told(case, rows),
             proof=f"what {count(len(pairs), 'tensor')} become in the buckets of both was made "
-            f"parameters, {count(number, 'output')} of what only one side reduces, or that wait, "
-            "set aside; barriers and tokens, which only order collectives, were taken away",
+            f"one operation on each, {count(number, 'output')} of what only one side reduces, or "
+            "that wait, set aside; barriers and tokens, which only order collectives, were taken away",
             a=frozenset(_order_of(diff.a) | exclusive_slice(diff.a, dropped_a)),
             b=frozenset(_order_of(diff.b) | exclusive_slice(diff.b, dropped_b)),
             dropped_a=frozenset(dropped_a),
@@ -62,6 +73,38 @@ def bucket_results(case: Case) -> list[Finding]:
             undo=undo,
         )
     ]
+
+
+def rows_by_tensor(case: Case) -> tuple[Sequence[BucketRow], Sequence[BucketRow]] | None:
+    """The buckets of two modules that reduce other tensors together; None if one reduces none.
+
+    Where one has no buckets, its collectives of a single tensor count as buckets of one.
+    """
+    rows = other_buckets(case)
+    if rows is None:
+        return None
+    opcodes = {row.opcode for side in rows for row in side}
+    rows_a = rows[0] or lone_rows(case.diff.a, case.context_a, opcodes)
+    rows_b = rows[1] or lone_rows(case.diff.b, case.context_b, opcodes)
+    return (rows_a, rows_b) if rows_a and rows_b else None
+
+
+def _told(case: Case, rows: tuple[Sequence[BucketRow], Sequence[BucketRow]]) -> Finding:
+    """The finding in words; a module without buckets reduces its tensors one by one."""
+    lone = next((k for k in (0, 1) if all(len(r.tensors) == 1 for r in rows[k])), None)
+    if lone is None:
+        return composition_finding(case, *rows)
+    alone, together = (A, B) if lone == 0 else (B, A)
+    finding = composition_finding(case, *(() if k == lone else rows[k] for k in (0, 1)))
+    kind, buckets = rows[1 - lone][0].opcode, rows[1 - lone]
+    number = sum(len(row.tensors) for row in buckets)
+    return replace(
+        finding,
+        title=f"{kind} buckets in {together} only: {alone} reduces "
+        f"{count(len(rows[lone]), 'tensor')} one by one, {together} {number} in "
+        f"{count(len(buckets), 'bucket')}",
+        fix=SIZE_FIX,
+    )
 
 
 def take_away_order(draft: Draft) -> None:
@@ -114,16 +157,16 @@ def _order_of(module: Module) -> set[int]:
     made = tokens(draft)
     spread = {u for i in made for u in module.users[i] if module.opcodes[u] == "broadcast"}
     buckets = {i for i, o in enumerate(module.opcodes) if o in BUCKETED}
-    results = {u for i in buckets for u in module.users[i]}
+    users = {u for i in buckets for u in module.users[i]}
+    results = {u for u in users if module.opcodes[u] == "get-tuple-element"}
     return picked | barriers | tuples | made | spread | buckets | results
 
 
 def _paired(
-    opened: Diff, rows: tuple[Sequence[BucketRow], Sequence[BucketRow]]
+    opened: Diff, made_a: Mapping[int, int], made_b: Mapping[int, int]
 ) -> tuple[list[tuple[int, int]], set[int], set[int]]:
     """Results of the same tensor, told by where it is made, else by what uses it; and the rest."""
     to_b = opened.match.to_b
-    made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
     by_origin: dict[int, list[int]] = {}
     for y, origin_b in made_b.items():
         by_origin.setdefault(origin_b, []).append(y)
@@ -147,6 +190,9 @@ def _results(module: Module, rows: Sequence[BucketRow]) -> dict[int, int]:
     found = {}
     for row in rows:
         operands = module.operands[row.instruction]
+        if not module.shapes[row.instruction].startswith("("):
+            found[row.instruction] = origin(module, operands[0])
+            continue
         for u in module.users[row.instruction]:
             index = module.attributes[u].get("index") or ""
             if index.isdecimal() and int(index) < len(operands):

@@ -11,7 +11,7 @@ from xlagraph.cause.model import BucketRow, Context
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from xlagraph.cause.draft import Draft
     from xlagraph.graph import Module
@@ -48,6 +48,19 @@ def bucket_rows(module: Module, context: Context) -> tuple[BucketRow, ...]:
                 tuple(module.opcodes[o] == "parameter" for o in origins),
             )
         )
+    return tuple(rows)
+
+
+def lone_rows(module: Module, context: Context, opcodes: Collection[str]) -> tuple[BucketRow, ...]:
+    """The collectives of these kinds that take one tensor each: buckets of one."""
+    rows = []
+    for i, opcode in enumerate(module.opcodes):
+        if opcode in opcodes and len(module.operands[i]) == 1:
+            (operand,) = module.operands[i]
+            made = origin(module, operand)
+            name, shape = _tensor_name(module, context, made), module.shapes[operand]
+            carried = module.opcodes[made] == "parameter"
+            rows.append(BucketRow(i, opcode, (name,), (without_layout(clean(shape)),), (carried,)))
     return tuple(rows)
 
 

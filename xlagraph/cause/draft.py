@@ -134,6 +134,11 @@ class Draft:
             operands=operands,
             attributes=self.attributes,
             payloads=self.payloads,
+            callees={
+                i: called
+                for i, called in module.callees.items()
+                if self.opcodes[i] not in ("parameter", UNDONE)
+            },
         )
         mark(edited, after, starts)
         parameters = [p for p in entry.parameters if after[p] or not before[p]]

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
-from xlagraph.cause.bucket_results import bucket_results
+from xlagraph.cause.bucket_results import bucket_results, rows_by_tensor
 from xlagraph.cause.bucket_rows import bucket_rows
-from xlagraph.cause.buckets import bucket_change, bucket_order, other_buckets
+from xlagraph.cause.buckets import bucket_change, bucket_order
 from xlagraph.cause.callers import placed
 from xlagraph.cause.calls import inlined_calls
 from xlagraph.cause.draft import called_only_by
@@ -123,8 +123,7 @@ def _best(diff: Diff, context_a: Context, context_b: Context) -> Explanation:
     What cannot be proved with instructions paired by value is tried again with instructions
     paired by place (constants, then shapes left out of account), and the proof counts.
     """
-    buckets = other_buckets(Case(diff, context_a, context_b))
-    if buckets is not None and all(buckets):
+    if rows_by_tensor(Case(diff, context_a, context_b)) is not None:
         explanation = _explain(diff, context_a, context_b, BY_TENSOR)
         if explanation.proved:
             return explanation
