@@ -6,21 +6,26 @@
     python benchmarks/diff.py              # all
     python benchmarks/diff.py --max 100000 # smaller series
 
-For the pair: ``xlagraph diff`` as a process of its own, start included, beside XLA's own
-parser (jaxlib) reading both files in a process that is already running, and difflib on the
-two texts (stopped after a minute). The series puts copies of a real training graph side by
-side under one root, and changes one constant; time is that of reading and of explaining.
+For each pair: ``xlagraph diff`` as a process of its own, start included and with byte code
+written before, as an installed package has it; XLA's own parser (jaxlib) reading both files in
+a process that is already running; and difflib on the two texts (stopped after a minute). The
+first two take turns, so that a busy machine slows both. The series puts copies of a real
+training graph side by side under one root, and changes one constant; time is that of reading
+and of explaining.
 """
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import re
+import resource
 import subprocess
 import sys
+import tempfile
 import time
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 
 import click
@@ -28,30 +33,27 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 BIG = ROOT / "fixtures" / "big"
 DIFFLIB_SECONDS = 60
+TURNS = 7
 
 
-def best_of(times: int, command: list[str]) -> float:
-    """Shortest wall time in seconds of a command, run several times."""
-    found = []
-    for _ in range(times):
-        start = time.perf_counter()
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-        found.append(time.perf_counter() - start)
-    return min(found)
+def diff_seconds(command: list[str], byte_code: str) -> tuple[float, float]:
+    """Wall and processor time in seconds of one run of a command, its byte code in a folder."""
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPYCACHEPREFIX"] = byte_code
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=env, cwd=ROOT)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def xla_parse(files: list[Path]) -> float:
-    """Seconds that XLA's parser needs to read the files, shortest of three."""
+def parser_seconds(texts: list[str]) -> float:
+    """Seconds that XLA's parser needs to read the texts."""
     from jaxlib import _hlo
 
-    texts = [file.read_text() for file in files]
-    found = []
-    for _ in range(3):
-        start = time.perf_counter()
-        for text in texts:
-            _hlo.hlo_module_from_text(text)
-        found.append(time.perf_counter() - start)
-    return min(found)
+    start = time.perf_counter()
+    for text in texts:
+        _hlo.hlo_module_from_text(text)
+    return time.perf_counter() - start
 
 
 def _difflib(a: list[str], b: list[str]) -> None:
@@ -75,14 +77,22 @@ def difflib_seconds(files: list[Path]) -> str:
 
 
 def pair(first: Path, second: Path) -> None:
-    """Prints one row for a real pair."""
+    """Prints one row for a real pair: the best of several turns."""
     command = [sys.executable, "-c", "from xlagraph.cli import main; main()", "diff"]
-    ours = best_of(5, [*command, str(first), str(second)])
-    theirs = xla_parse([first, second])
-    size = (first.stat().st_size + second.stat().st_size) / 1e6
+    command += [str(first), str(second)]
+    texts = [first.read_text(), second.read_text()]
+    ours, theirs = [], []
+    with tempfile.TemporaryDirectory() as byte_code:
+        diff_seconds(command, byte_code)
+        for _ in range(TURNS):
+            ours.append(diff_seconds(command, byte_code))
+            theirs.append(parser_seconds(texts))
+    wall, processor = (min(seconds) for seconds in zip(*ours, strict=True))
     print(
-        f"{first.name} {second.name} ({size:.1f} MB): xlagraph diff {ours:.2f} s end to end; "
-        f"XLA's parser, both files {theirs:.2f} s; difflib {difflib_seconds([first, second])}"
+        f"{first.name} {second.name} ({sum(map(len, texts)) / 1e6:.1f} MB): "
+        f"xlagraph diff {wall:.2f} s end to end ({processor:.2f} s on the processor); "
+        f"XLA's parser, both files {min(theirs):.2f} s; difflib {difflib_seconds([first, second])}",
+        flush=True,
     )
 
 
@@ -130,7 +140,7 @@ def series(largest: int) -> None:
     for target in (1_000, 10_000, 40_000, 100_000, 300_000, 1_000_000):
         if target <= largest:
             with multiprocessing.get_context("spawn").Pool(1) as pool:
-                print(pool.apply(_measure, (max(1, target // 2334),)))
+                print(pool.apply(_measure, (max(1, target // 2334),)), flush=True)
 
 
 def _measure(copies: int) -> str:
@@ -166,7 +176,7 @@ def main(largest: int) -> None:
     files = sorted(BIG.glob("fsdp64_*.hlo"))
     if len(files) < 2:
         print("no big pair here: run benchmarks/make_big.py first")
-    for first, second in pairwise(files):
+    for first, second in combinations(files, 2):
         pair(first, second)
     series(largest)
 
