@@ -87,6 +87,8 @@ PROVED = {
     "sharding_in": Truth("sharding", "", r"parameter 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
     "sharding_in.after": Truth("sharding replica-groups"),
     "slice_size": Truth("python-index", "x[:n]", r"dimension 0: 7 -> 9"),
+    "target_network": Truth("second-input", "jnp.tanh(x @", "B takes in 2 tensors more"),
+    "target_of_its_own": Truth("second-input", "p: ((mlp(p, x) - y)", "A uses one for both"),
     "two_dtypes": Truth("dtype dtype", "jnp.sin(y) * b", r"parameter 3 \(f16\[2,16\]\)"),
     "two_shapes": Truth("input-shape input-shape", "jnp.sin(y) * b", "16 -> 24"),
     "while_body_step": Truth("replaced-subgraph", "v * 2.0 - x", "the body of while"),

@@ -39,7 +39,7 @@ from xlagraph.cause.sides import NAMES, with_names
 from xlagraph.cause.state import newly_updated, optimizer_state
 from xlagraph.cause.steps import other_step
 from xlagraph.cause.subgraphs import inserted, replaced
-from xlagraph.cause.tied import tied_weights
+from xlagraph.cause.tied import second_input, tied_weights
 from xlagraph.cause.values import attribute_change, constant_change, special_scalar
 from xlagraph.cause.waits import wait_change
 from xlagraph.diff import diff_modules
@@ -62,6 +62,7 @@ DETECTORS: Detectors = (
     tied_weights,
     optimizer_state,
     newly_updated,
+    second_input,
     header_change,
     rematerialized,
     dtype_change,
@@ -88,7 +89,7 @@ BY_TENSOR = tuple(bucket_results if d is bucket_change else d for d in DETECTORS
 FIRST_ONLY = (inlined_calls, more_carried, header_change, sharding_change, tied_weights)
 """Detectors that look at what undoing a cause may change: they see the modules as they are."""
 
-REMATCHED = (inlined_calls, more_carried, sharding_change, dtype_change)
+REMATCHED = (inlined_calls, more_carried, sharding_change, second_input, dtype_change)
 """Detectors whose undoing lets instructions pair off better: a round ends with what they find.
 
 The header is looked at before it ends, since no later round does.
@@ -148,6 +149,8 @@ def _explain(
         found = _detect(bench.case(), detectors, first=number == 0)
         accepted, bench, proved = _accept(bench, found)
         findings += accepted
+        if proved and number:
+            findings = _needed_of_all(Bench(diff, context_a, context_b), findings)
         if not accepted:
             break
     left_a, left_b = _left(diff, findings, bench, proved=proved)
@@ -214,6 +217,15 @@ def _needed(bench: Bench, found: Sequence[Finding]) -> list[Finding]:
             if bench.without(others)[1]:
                 needed = others
     return needed
+
+
+def _needed_of_all(start: Bench, findings: list[Finding]) -> list[Finding]:
+    """Of the suspicions of several rounds those without which there is no proof.
+
+    What a later round explains may make one of an earlier round needless.
+    """
+    is_small = (len(start.diff.a) + len(start.diff.b)) * len(findings) <= MAX_SINGLE
+    return _needed(start, findings) if is_small and start.without(findings)[1] else findings
 
 
 def _accept_singly(bench: Bench, found: Sequence[Finding]) -> tuple[list[Finding], Bench, bool]:
