@@ -128,15 +128,16 @@ class Matcher:
     ) -> None:
         a, b = self.a.module.operands, self.b.module.operands
         to_b, to_a, queue = self.to_b, self.to_a, self.queue
-        stack = [(x, y)]
-        while stack:
-            x, y = stack.pop()
+        stack_a, stack_b = [x], [y]
+        while stack_a:
+            x, y = stack_a.pop(), stack_b.pop()
             if to_b[x] >= 0 or to_a[y] >= 0 or numbers_a[x] != numbers_b[y]:
                 continue
             to_b[x] = y
             to_a[y] = x
             queue.append((x, y))
-            stack.extend(zip(a[x], b[y], strict=True))
+            stack_a += a[x]
+            stack_b += b[y]
 
     def _frontier(self, ca: Computation, cb: Computation) -> list[tuple[int, int]]:
         """The paired neighbours of unpaired instructions, seen from the side with fewer."""
