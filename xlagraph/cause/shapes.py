@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
+from xlagraph.cause.counts import counting_constants
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
@@ -14,7 +15,6 @@ from xlagraph.cause.sides import A, B
 from xlagraph.cause.sizes import (
     Sizes,
     changed_sizes,
-    counts_elements,
     explained,
     follows_operand,
     same_structure,
@@ -188,7 +188,11 @@ def _joined(found: Iterable[Origins]) -> list[Origins]:
 def _finding(case: Case, origins: Origins) -> Finding:
     a, b = case.diff.a, case.diff.b
     starts = sorted(origins.starts)
-    claimed = {**origins.members, **_followers(case, origins)}
+    numbers = counting_constants(case, origins.members)
+    claimed = {**origins.members, **_stated(case, origins), **numbers.certain, **numbers.assumed}
+    assumed = join(
+        sorted({f"{a.payloads[x]} -> {b.payloads[y]}" for x, y in numbers.assumed.items()})
+    )
     dimensions = sorted(
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
@@ -215,6 +219,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
         title = f"a Python {what} is baked into the graph: {names} became {new}{changed}"
         title += at(lines)
         fix = INDEX_FIX if origins.kind == "python-index" else SIZE_FIX
+    if assumed:
+        title += f"; the constant {assumed} is taken for a number of elements"
     others = sorted(set(claimed) - set(starts))
     return Finding(
         kind=origins.kind,
@@ -233,26 +239,21 @@ def _finding(case: Case, origins: Origins) -> Finding:
             ),
         ),
         fix=fix,
-        proof=f"{B}'s dimensions were put into {A} at the origin and where they spread to",
+        proof=f"{B}'s dimensions were put into {A} at the origin and where they spread to"
+        + (f"; that {assumed} follows from them is assumed" if assumed else ""),
         a=frozenset(claimed),
         b=frozenset(claimed.values()),
         undo=undo,
     )
 
 
-def _followers(case: Case, origins: Origins) -> dict[int, int]:
-    """Numbers that count elements, and attributes that state sizes of what changed."""
+def _stated(case: Case, origins: Origins) -> dict[int, int]:
+    """Instructions whose attributes state sizes of what changed."""
     a, b = case.diff.a, case.diff.b
-    found = {}
-    for x, y, fields in case.open_changes():
-        if fields == ("payload",) and a.opcodes[x] == "constant":
-            follows = counts_elements(a.payloads[x], b.payloads[y], origins.sizes)
-        else:
-            follows = (
-                fields == ("attributes",)
-                and any(o in origins.members for o in a.operands[x])
-                and size_keys_differ_only(a.attributes[x], b.attributes[y])
-            )
-        if follows:
-            found[x] = y
-    return found
+    return {
+        x: y
+        for x, y, fields in case.open_changes()
+        if fields == ("attributes",)
+        and any(o in origins.members for o in a.operands[x])
+        and size_keys_differ_only(a.attributes[x], b.attributes[y])
+    }

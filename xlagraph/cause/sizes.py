@@ -1,4 +1,4 @@
-"""What follows from a dimension: other dimensions, slice bounds, numbers that count elements."""
+"""What follows from a dimension: other dimensions, slice bounds, attributes that state sizes."""
 
 from __future__ import annotations
 
@@ -89,40 +89,6 @@ def follows_operand(case: Case, x: int, y: int) -> bool:
             ]
         )
     return found[0] == found[1]
-
-
-def counts_elements(first: str, second: str, sizes: Sizes) -> bool:
-    """Whether two numbers count something of these sizes, or are the inverse of such a count.
-
-    A mean divides by a multiple of the batch, its gradient by half of one; loops and clamps
-    count one more or one less.
-    """
-    try:
-        old, new = float(first), float(second)
-    except ValueError:
-        return False
-    if not (old and new):
-        return False
-    if first.lstrip("-").isdigit() and any(
-        abs(old - p) <= 1 and old - p == new - q for p, q in sizes
-    ):
-        return True
-    return any(
-        _is_count(x / p) and _close(x / p, y / q)
-        for x, y in ((old, new), (1 / old, 1 / new))
-        for p, q in sizes
-        if p and q
-    )
-
-
-def _is_count(factor: float) -> bool:
-    """A whole number, or half of one."""
-    doubled = 2 * abs(factor)
-    return doubled > 0.5 and abs(doubled - round(doubled)) <= 1e-4 * doubled
-
-
-def _close(x: float, y: float) -> bool:
-    return abs(x - y) <= 1e-5 * max(abs(x), abs(y))
 
 
 def size_keys_differ_only(first: Attributes, second: Attributes) -> bool:
