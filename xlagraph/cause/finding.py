@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.draft import Draft
     from xlagraph.diff import Diff
-    from xlagraph.graph import Module
+    from xlagraph.graph import Attributes, Module
 
 
+MAX_TEXT = 40
+"""Characters of a value that a sentence shows."""
 MAX_STEPS = 8
 """Instructions between an output and the one that took its place."""
 
@@ -199,6 +201,29 @@ def short_shape(module: Module, instruction: int) -> str:
     """A shape without layout, tuples cut after three parts."""
     text = without_layout(clean(module.shapes[instruction]))
     return text if len(text) <= 48 else text[:45] + "..."
+
+
+def told_apart(old: str, new: str) -> tuple[str, str]:
+    """Two values for reading: long ones from the first part in which they differ."""
+    same = next((k for k, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), 0)
+    start = old.rfind(", ", 0, same) + 2 if ", " in old[:same] else old.rfind(" ", 0, same) + 1
+    if same - start > MAX_TEXT // 2:
+        start = same - MAX_TEXT // 4
+    if max(len(old), len(new)) <= MAX_TEXT or not start:
+        return _cut(old), _cut(new)
+    return _cut("..." + old[start:]), _cut("..." + new[start:])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+
+
+def attribute_text(first: Attributes, second: Attributes) -> str:
+    """What differs between the attributes of two instructions: ``dimensions: {0} -> {1}``."""
+    old, new = dict(first.items), dict(second.items)
+    keys = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
+    shown = {k: told_apart(old.get(k, "none"), new.get(k, "none")) for k in keys}
+    return "; ".join(f"{k}: {before} -> {after}" for k, (before, after) in shown.items())
 
 
 def sentence(text: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
 from xlagraph.cause.counts import counting_constants
-from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
+from xlagraph.cause.finding import Case, Finding, attribute_text, count, join, parameter_name
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.options import options_above
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sides import A, B
 from xlagraph.cause.sizes import (
@@ -23,6 +25,7 @@ from xlagraph.cause.sizes import (
     with_sizes,
 )
 from xlagraph.cause.spread import Spread, spreads
+from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 
 if TYPE_CHECKING:
@@ -37,14 +40,20 @@ INDEX_FIX = (
     "Index with a tensor on the device (torch.index_select, or a dynamic slice), or move the "
     "indexing to the host before the tensor is sent."
 )
-INPUT_FIX = (
+DATA_FIX = (
     "Pad or drop the odd batch (drop_last=True), or bucket the sizes, so that every step sees the "
-    "same shapes."
+    "same shapes; where values decide about a size (masked_select, nonzero), use a mask."
 )
+WEIGHT_FIX = "Build the model, and its optimizer's state, with the same sizes for every step."
 SIZE_FIX = (
     "Make tensors of a fixed size in every step and mask what is not used; a size that Python "
     "computes is part of the graph."
 )
+FIXES = {
+    "python-index": INDEX_FIX,
+    "python-size": SIZE_FIX,
+    "attribute": "Keep this operation's options the same in every step.",
+}
 KINDS = ("input-shape", "python-index", "python-size")
 """From the origin that others follow to the one that follows them."""
 
@@ -57,6 +66,8 @@ class Origins:
     starts: Mapping[int, int]
     members: Mapping[int, int]
     sizes: Sizes
+    options: Mapping[int, int] = field(default_factory=dict)
+    """The instructions whose options made these sizes, where no Python number did."""
 
 
 def shape_change(case: Case) -> list[Finding]:
@@ -77,7 +88,28 @@ def shape_change(case: Case) -> list[Finding]:
     for spread in spreads(case, shaped):
         if any(_may_start(case, x, y) for x, y in spread.origins):
             found += _origins(case, spread)
-    return [_finding(case, origins) for origins in _joined(found)]
+    return [
+        _finding(case, _with_options(case, origins))
+        for origins in _joined(found)
+        if not _inputs_crossed(case, origins)
+    ]
+
+
+def _inputs_crossed(case: Case, origins: Origins) -> bool:
+    """Whether the inputs of both sides have the same shapes: they were only used otherwise."""
+    a, b = case.diff.a, case.diff.b
+    old = Counter(a.shapes[x] for x in origins.starts)
+    return origins.kind == "input-shape" and old == Counter(
+        b.shapes[y] for y in origins.starts.values()
+    )
+
+
+def _with_options(case: Case, origins: Origins) -> Origins:
+    """The origins as what they are if options made the sizes."""
+    if origins.kind != "python-size":
+        return origins
+    options = options_above(case, origins.starts)
+    return replace(origins, kind="attribute", options=options) if options else origins
 
 
 def _may_start(case: Case, x: int, y: int) -> bool:
@@ -126,7 +158,9 @@ def _origins(case: Case, spread: Spread) -> list[Origins]:
     others = {
         x: y
         for x, y in spread.pairs.items()
-        if x not in first and _is_own_origin(case, x, y, sizes, is_start=x in starts)
+        if x not in first
+        and _is_own_origin(case, x, y, sizes, is_start=x in starts)
+        and not _fits_another(case, x, spread)
     }
     if not others:
         return [Origins(kind, first, spread.pairs, sizes)]
@@ -152,6 +186,19 @@ def _is_own_origin(case: Case, x: int, y: int, sizes: Sizes, *, is_start: bool) 
     if explained(a.shapes[x], b.shapes[y], sizes) or follows_operand(case, x, y):
         return False
     return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(_sizes(case, {x: y})))
+
+
+def _fits_another(case: Case, x: int, spread: Spread) -> bool:
+    """Whether a value made of constants only has the size of what it is computed with."""
+    a, b, closed = case.diff.a, case.diff.b, case.diff.match.a.closed
+    changed = changed_sizes(a.shapes[x], b.shapes[spread.pairs[x]])
+    return bool(closed[x]) and any(
+        o in spread.pairs
+        and not closed[o]
+        and changed_sizes(a.shapes[o], b.shapes[spread.pairs[o]]) == changed
+        for user in a.users[x]
+        for o in a.operands[user]
+    )
 
 
 def _kind(case: Case, x: int) -> str:
@@ -190,6 +237,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     starts = sorted(origins.starts)
     numbers = counting_constants(case, origins.members)
     claimed = {**origins.members, **_stated(case, origins), **numbers.certain, **numbers.assumed}
+    claimed |= origins.options
     assumed = join(
         sorted({f"{a.payloads[x]} -> {b.payloads[y]}" for x, y in numbers.assumed.items()})
     )
@@ -208,17 +256,11 @@ def _finding(case: Case, origins: Origins) -> Finding:
             draft_a.attributes[x] = with_sizes(draft_a.attributes[x], draft_b.attributes[y])
             if y in draft_b.payloads and draft_a.opcodes[x] == "constant":
                 draft_a.payloads[x] = draft_b.payloads[y]
+        for x, y in origins.options.items():
+            draft_a.attributes[x] = draft_b.attributes[y]
 
-    if origins.kind == "input-shape":
-        names = join(parameter_name(a, case.context_a, x) for x in starts)
-        title = f"an input has another shape: {names} became {new}{changed}{at(lines)}"
-        fix = INPUT_FIX
-    else:
-        names = join(f"{a.opcodes[x]} {shape_of(a, x)}" for x in starts)
-        what = "index" if origins.kind == "python-index" else "size"
-        title = f"a Python {what} is baked into the graph: {names} became {new}{changed}"
-        title += at(lines)
-        fix = INDEX_FIX if origins.kind == "python-index" else SIZE_FIX
+    names, title = _named(case, origins)
+    title += f" became {new}{changed}{at(lines)}"
     if assumed:
         title += f"; the constant {assumed} is taken for a number of elements"
     others = sorted(set(claimed) - set(starts))
@@ -238,13 +280,42 @@ def _finding(case: Case, origins: Origins) -> Finding:
                 tuple(claimed[x] for x in others)[:50],
             ),
         ),
-        fix=fix,
+        fix=_fix(case, origins),
         proof=f"{B}'s dimensions were put into {A} at the origin and where they spread to"
         + (f"; that {assumed} follows from them is assumed" if assumed else ""),
         a=frozenset(claimed),
         b=frozenset(claimed.values()),
         undo=undo,
     )
+
+
+def _named(case: Case, origins: Origins) -> tuple[str, str]:
+    """What changed its size, alone and as the beginning of a sentence."""
+    a, b = case.diff.a, case.diff.b
+    if origins.kind == "input-shape":
+        names = join(parameter_name(a, case.context_a, x) for x in sorted(origins.starts))
+        return names, f"an input has another shape: {names}"
+    names = join(f"{a.opcodes[x]} {shape_of(a, x)}" for x in sorted(origins.starts))
+    if origins.options:
+        x, y = min(origins.options.items())
+        text = attribute_text(a.attributes[x], b.attributes[y])
+        return names, f"{a.opcodes[x]} has other attributes: {text}; {names}"
+    what = "index" if origins.kind == "python-index" else "size"
+    return names, f"a Python {what} is baked into the graph: {names}"
+
+
+def _fix(case: Case, origins: Origins) -> str:
+    """The advice, by what kind of tensor it is: data, or a tensor of the model."""
+    if origins.kind != "input-shape":
+        return FIXES[origins.kind]
+    a = case.diff.a
+    donated = given_away(a)
+    numbers = {int(a.payloads[x]) for x in origins.starts}
+    if numbers & (donated | set(case.context_a.parameters)):
+        return WEIGHT_FIX
+    if donated or case.context_a.parameters:
+        return DATA_FIX
+    return f"For data: {DATA_FIX} For a weight: {WEIGHT_FIX}"
 
 
 def _stated(case: Case, origins: Origins) -> dict[int, int]:

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 SIZE_KEYS = frozenset(
     {
         "backend_config",
-        "batch_group_count",
         "dynamic_slice_sizes",
-        "feature_group_count",
         "operand_layout_constraints",
         "padding",
         "slice",

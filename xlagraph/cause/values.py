@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Case, Finding, count, parameter_name
+from xlagraph.cause.finding import (
+    Case,
+    Finding,
+    attribute_text,
+    count,
+    parameter_name,
+    told_apart,
+)
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.shapes import INDEX_FIX, INDEX_OPCODES
@@ -14,9 +21,6 @@ from xlagraph.cause.state import OPTIMIZER_FILE
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
-
-MAX_TEXT = 40
-"""Characters of a value that a sentence shows."""
 
 
 def constant_change(case: Case) -> list[Finding]:
@@ -29,7 +33,7 @@ def constant_change(case: Case) -> list[Finding]:
             groups[key].append((x, y))
     findings = []
     for (old, new, lines), pairs in sorted(groups.items()):
-        findings.append(_constant_finding(*_told_apart(old, new), lines, pairs, case))
+        findings.append(_constant_finding(*told_apart(old, new), lines, pairs, case))
     return findings
 
 
@@ -63,19 +67,6 @@ def _constant_finding(
     )
 
 
-def _told_apart(old: str, new: str) -> tuple[str, str]:
-    """Two values for reading: long ones from the first number in which they differ."""
-    same = next((k for k, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), 0)
-    start = old.rfind(" ", 0, same) + 1
-    if max(len(old), len(new)) <= MAX_TEXT or not start:
-        return _cut(old), _cut(new)
-    return _cut("..." + old[start:]), _cut("..." + new[start:])
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
-
-
 def attribute_change(case: Case) -> list[Finding]:
     """Instructions with other attributes: slice bounds, dimensions, replica groups, seeds."""
     a, b = case.diff.a, case.diff.b
@@ -105,7 +96,7 @@ def _attribute_finding(
     x, y = pairs[0]
     old, new = dict(a.attributes[x].items), dict(b.attributes[y].items)
     keys = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
-    text = "; ".join(f"{k}: {_cut(old.get(k, 'none'))} -> {_cut(new.get(k, 'none'))}" for k in keys)
+    text = attribute_text(a.attributes[x], b.attributes[y])
     known = next((_ATTRIBUTE_KINDS[k] for k in keys if k in _ATTRIBUTE_KINDS), None)
     if known:
         kind, fix = known

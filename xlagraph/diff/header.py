@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlagraph.graph import Module
+
 _DONOR = re.compile(r"\(\s*(\d+)\s*,\s*(\{[^{}]*\})\s*\)")
 _ALIAS = re.compile(r"\{\s*([\d\s,]*)\}\s*:\s*\(\s*(\d+)\s*,\s*(\{[^{}]*\})([^()]*)\)")
 _FLAG = re.compile(r"\w+")
@@ -38,6 +40,13 @@ def header_value(
 def donors(text: str) -> frozenset[tuple[int, str]]:
     """The donated parameters of a ``buffer_donor`` field (parameter, index in its tuple)."""
     return frozenset((int(number), index) for number, index in _DONOR.findall(text))
+
+
+def given_away(module: Module) -> frozenset[int]:
+    """The parameters that are donated or share a buffer with an output, by number."""
+    fields = module.header_fields
+    aliased = {int(found[1]) for found in _ALIAS.findall(fields.get("input_output_alias", ""))}
+    return frozenset(aliased | {number for number, _ in donors(fields.get("buffer_donor", ""))})
 
 
 def aliases(
