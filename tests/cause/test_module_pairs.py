@@ -35,8 +35,13 @@ PROVED = {
     "buckets_or_alone": Truth(
         "bucket-composition", "", r"A reduces 8 tensors one by one, B 8 in 3 buckets"
     ),
+    "batch_and_scale": Truth(
+        "input-shape", "", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"
+    ),
+    "batch_and_warm_up": Truth("input-shape constant-value", "", r"8 -> 16\)"),
     "call_more": Truth("extra-subgraph", "jnp.tanh(v) * 0.5", "3 instructions more than A behind"),
     "call_step": Truth("replaced-subgraph", "x @ w", "tanh became sine"),
+    "concatenated_axis": Truth("attribute", "jnp.concatenate", r"dimensions: \{0\} -> \{1\}"),
     "cond_branch": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
     "cond_branch.after": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
     "cond_swapped": Truth("replaced-subgraph constant-value constant-value"),
@@ -49,6 +54,7 @@ PROVED = {
     "fori_trip_count": Truth("constant-value", "", "10 became 12 .* the condition of while"),
     "frontend_attributes": Truth("attribute", "jnp.tanh(x)", 'priority="low".*priority="high"'),
     "fusion_constant.after": Truth("constant-value", "", "0.5 became 0.25 .* in fusion"),
+    "grouped_convolution": Truth("input-shape attribute", "", r"parameter 1 .*dimension 1: 4 -> 2"),
     "input_bfloat16": Truth("dtype", "", r"parameter 1 \(bf16\[8,16\]\).*f32 -> bf16"),
     "jit_inline": Truth("inlined-calls", "block(w, block(w, x))", "2 calls in A, 0 in B"),
     "key_width": Truth("replaced-subgraph input-shape"),
@@ -56,9 +62,12 @@ PROVED = {
     "matmul_precision": Truth("matmul-precision", 'x @ params["up"]', "default -> highest,highest"),
     "large_constant": Truth("constant-value", "", r"\.\.\.67, 68.* became \.\.\.-1, 68"),
     "mesh_axis_order": Truth("mesh", "", r"\(x=2, y=2\) became \(y=2, x=2\)"),
+    "momentum_and_clip": Truth("newly-updated extra-subgraph layout", "", "takes in and updates 2"),
+    "momentum_and_rate": Truth("newly-updated layout constant-value"),
     "nested_loop": Truth("replaced-subgraph", "inner(v) * 0.5", "the body of while"),
     "one_matrix_frozen": Truth("extra-subgraph"),
     "one_tensor_bfloat16": Truth("dtype", "w.astype(F32)", r"parameter 0 \(bf16\[8,16\]\)"),
+    "one_more_output.after": Truth("live-tensor", "x[::-1]", "1 live tensor more"),
     "partitions": Truth("mesh", "", r"\(x=2\) became \(x=4\)"),
     "partitions.after": Truth("input-shape sharding replica-groups partitions"),
     "partitions_one.after": Truth("partitions"),
@@ -82,6 +91,7 @@ PROVED = {
     "scan_more_carried": Truth("loop-carry", "lax.scan(step", r"1 value more in B \(f32"),
     "scan_trip_count": Truth("input-shape", "", r"parameter 2 \(f32\[5,8\]\) became f32\[7,8\]"),
     "seed": Truth("constant-value constant-value", "", "0 became 1"),
+    "sharded_and_donated": Truth("sharding donors", "", r"parameter 1 \(f32\[8,16\]\)"),
     "sharding_constraint": Truth("sharding", "with_sharding_constraint", r"\{x\}, \{y\}\] -> "),
     "sharding_dropped": Truth("sharding", "with_sharding_constraint", "1 sharding constraint in A"),
     "sharding_in": Truth("sharding", "", r"parameter 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
@@ -89,7 +99,10 @@ PROVED = {
     "slice_size": Truth("python-index", "x[:n]", r"dimension 0: 7 -> 9"),
     "target_network": Truth("second-input", "jnp.tanh(x @", "B takes in 2 tensors more"),
     "target_of_its_own": Truth("second-input", "p: ((mlp(p, x) - y)", "A uses one for both"),
+    "softmax_axis": Truth("attribute attribute", "softmax(", r"reduce .*: \{1\} -> \{0\}"),
+    "triangular_solve": Truth("attribute", "", r"uplo = 76 .* -> \.\.\.uplo = 85"),
     "two_dtypes": Truth("dtype dtype", "jnp.sin(y) * b", r"parameter 3 \(f16\[2,16\]\)"),
+    "type_and_decay": Truth("dtype constant-value", "", r"f32 -> bf16"),
     "two_shapes": Truth("input-shape input-shape", "jnp.sin(y) * b", "16 -> 24"),
     "while_body_step": Truth("replaced-subgraph", "v * 2.0 - x", "the body of while"),
     "while_condition": Truth("replaced-subgraph", "v.max()", "the condition of while"),
@@ -103,6 +116,7 @@ SAME = {
     "parameter_order": "parameter-order",
 }
 OPEN = (
+    "other_operands",
     "pmap_or_jit",
     "scan_unroll",
     "switch_more_branches",
@@ -246,6 +260,25 @@ def test_two_changes_of_size_are_two_causes_with_their_own_origins():
     assert not first.b & second.b
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("batch_and_warm_up", "1000 became 2000"), ("type_and_decay", "0.99 became 0.9961")],
+)
+def test_a_constant_that_does_not_follow_is_a_cause_of_its_own(name, said):
+    assert said in explained(name).causes[1].title
+
+
+def test_what_is_only_assumed_is_not_called_proved():
+    (cause,) = explained("batch_and_scale").causes
+    assert cause.proof.endswith("that 0.125 -> 0.0833333358 follows from them is assumed")
+
+
+def test_advice_fits_what_may_be_a_weight():
+    fix = explained("grouped_convolution").causes[0].fix
+    assert fix.startswith("For data: Pad or drop the odd batch")
+    assert "For a weight: Build the model" in fix
+
+
 def test_the_same_module_under_another_key():
     run = read_run(FIXTURES / "pairs" / "other_key")
     (process,) = run.processes
@@ -280,3 +313,11 @@ def test_channel_numbers_are_noise():
     assert "channel_id=1," in text
     b = read_module(text.replace("channel_id=1,", "channel_id=7,"), "b")
     assert explain_modules(a, b).diff.same
+
+
+def test_what_is_computed_with_new_state_is_compared():
+    """The proof may not rest on outputs that the state does not reach."""
+    _, clip, *_ = explained("momentum_and_clip").causes
+    assert "6 instructions more" in clip.title
+    rate = explained("momentum_and_rate").causes[-1]
+    assert "0.1 became 0.3 at 2 places" in rate.title
