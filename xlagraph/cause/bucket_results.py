@@ -45,6 +45,8 @@ def bucket_results(case: Case) -> list[Finding]:
     opened = diff_modules(draft_a.build(), draft_b.build())
     made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
     pairs, lone_a, lone_b = _paired(opened, made_a, made_b)
+    is_whole = not (lone_a or lone_b)  # else one of several tensors of a shape may be mistaken
+    alike = {x for x, y in pairs if is_whole and opened.match.to_b[made_a[x]] == made_b[y]}
     dropped_a = _set_aside(case, opened, rows, lone_a, forward=True)
     dropped_b = _set_aside(case, opened, rows, lone_b, forward=False)
 
@@ -52,7 +54,7 @@ def bucket_results(case: Case) -> list[Finding]:
         for draft in (draft_a, draft_b):
             take_away_order(draft)
         for x, y in pairs:
-            if opened.match.to_b[made_a[x]] == made_b[y]:
+            if x in alike:
                 draft_a.become_undone(x, [made_a[x]])
                 draft_b.become_undone(y, [made_b[y]])
             else:
@@ -64,8 +66,9 @@ def bucket_results(case: Case) -> list[Finding]:
         replace(
             _told(case, rows),
             proof=f"what {count(len(pairs), 'tensor')} become in the buckets of both was made "
-            f"one operation on each, {count(number, 'output')} of what only one side reduces, or "
-            "that wait, set aside; barriers and tokens, which only order collectives, were taken away",
+            + ("one operation on each, " if alike else "parameters, ")
+            + f"{count(number, 'output')} of what only one side reduces, or that wait, "
+            "set aside; barriers and tokens, which only order collectives, were taken away",
             a=frozenset(_order_of(diff.a) | exclusive_slice(diff.a, dropped_a)),
             b=frozenset(_order_of(diff.b) | exclusive_slice(diff.b, dropped_b)),
             dropped_a=frozenset(dropped_a),

@@ -153,11 +153,19 @@ def _undo(pairs: Mapping[int, int]) -> Callable[[Draft, Draft], None]:
 
 
 def _constraints(case: Case, *, forward: bool) -> list[Finding]:
-    """Sharding constraints that stand on one side only (A if `forward`)."""
+    """Sharding constraints that stand on one side only (A if `forward`), on what both have."""
     module = case.diff.a if forward else case.diff.b
+    partners = case.diff.match.to_b if forward else case.diff.match.to_a
     lone = case.diff.removed if forward else case.diff.added
     claimed = case.claimed_a if forward else case.claimed_b
-    found = [i for i in lone if i not in claimed and _is_constraint(module, i)]
+    root = module.entry_computation.root
+    found = [
+        i
+        for i in lone
+        if i not in claimed
+        and _is_constraint(module, i)
+        and any(partners[n] >= 0 for n in (*module.operands[i], *module.users[i]) if n != root)
+    ]
     if not found:
         return []
     side = A if forward else B

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.draft import NO_ATTRIBUTES
 from xlagraph.cause.finding import (
     Case,
     Finding,
@@ -180,8 +181,9 @@ def _scalar_finding(
         name = f"{name}, a number of the optimizer (most often the learning rate),"
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
-        draft = draft_b if constants_in_b else draft_a
-        draft.become_parameter(literals, parameter_side.shapes[scalar])
+        own, other = (draft_a, draft_b) if constants_in_b else (draft_b, draft_a)
+        own.attributes[scalar] = NO_ATTRIBUTES  # a sharding, say: a constant has none
+        other.become_parameter(literals, parameter_side.shapes[scalar])
 
     became = (
         f"{name} became the constant {value}"
