@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.draft import is_input
 from xlagraph.cause.finding import Case, Finding, count, join
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.pieces import OUTPUT, open_edges, piece_of
+from xlagraph.cause.pieces import piece_of
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sides import A, B
 from xlagraph.cause.state import STATE_FIX, is_optimizer_state
+from xlagraph.cause.updates import made_anew
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
@@ -21,13 +21,12 @@ def initial_state(case: Case) -> list[Finding]:
     """Tensors that one side makes from constants alone and the other takes in.
 
     An optimizer's moments, a hidden state or a counter look like this: zeros in their first
-    step, an input in every later one. Scalars without a tensor's name are Python numbers, not
-    state.
+    step, an input in every later one.
     """
     found = []
     for forward in (True, False):
         groups: dict[bool, list[tuple[int, int, str]]] = {}
-        for pair in _pairs(case, forward=forward):
+        for pair in made_anew(case, forward=forward):
             name = pair[2]
             groups.setdefault(bool(name) and is_optimizer_state([name], ()), []).append(pair)
         found += [
@@ -35,29 +34,6 @@ def initial_state(case: Case) -> list[Finding]:
             for optimizer, group in sorted(groups.items())
         ]
     return found
-
-
-def _pairs(case: Case, *, forward: bool) -> list[tuple[int, int, str]]:
-    """What A makes and B takes in (the other way round unless `forward`), with its name."""
-    match = case.diff.match
-    made, taken = (match.a, match.b) if forward else (match.b, match.a)
-    partners = match.to_a if forward else match.to_b
-    context = case.context_b if forward else case.context_a
-    found: dict[int, tuple[int, int, str]] = {}
-    for edge in open_edges(case):
-        value, parameter = (edge.p, edge.q) if forward else (edge.q, edge.p)
-        module = taken.module
-        if (
-            edge.place != OUTPUT
-            and is_input(module, parameter)
-            and partners[parameter] < 0
-            and made.closed[value]
-            and made.module.shapes[value] == module.shapes[parameter]
-        ):
-            name = context.parameters.get(int(module.payloads[parameter]), "")
-            if name or not module.shapes[parameter].endswith("[]"):
-                found.setdefault(parameter, (value, parameter, name))
-    return sorted(found.values())
 
 
 def _finding(

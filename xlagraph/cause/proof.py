@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from xlagraph.canon.labels import relabelled
 from xlagraph.cause.draft import Draft, live_work
 from xlagraph.cause.finding import Case, Finding
 from xlagraph.diff import Slot, diff_modules
+from xlagraph.diff.match import output_values
 from xlagraph.diff.same import same_computation, same_pairs
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ class Bench:
         positions_b = [s.b for s in kept if s.b is not None]
         bench.reordered = self.reordered or any(f.reorders for f in findings)
         if not bench.reordered:
-            positions_b.sort()
+            positions_a = sorted(positions_a + self._saved(gone_a, gone_b, forward=True))
+            positions_b = sorted(positions_b + self._saved(gone_b, gone_a, forward=False))
         bench.places_a = [self.places_a[k] for k in bench.draft_a.keep_outputs(positions_a)]
         bench.places_b = [self.places_b[k] for k in bench.draft_b.keep_outputs(positions_b)]
         for finding in findings:
@@ -95,6 +98,25 @@ class Bench:
         labels_a = relabelled(first.module, a, first.labels, first.interner)
         labels_b = relabelled(second.module, b, second.labels, second.interner)
         return same_pairs(a, b, labels_a, labels_b) is not None
+
+    def _saved(self, gone: frozenset[int], others: frozenset[int], *, forward: bool) -> list[int]:
+        """Outputs of one side whose partner is set aside and that one without a partner replaces.
+
+        Of two outputs of one shape the other one is more then.
+        """
+        own, other = (self.now.a, self.now.b) if forward else (self.now.b, self.now.a)
+        shapes = [own.shapes[value] for value in output_values(own)]
+        other_shapes = [other.shapes[value] for value in output_values(other)]
+        pairs = [(s.a, s.b) if forward else (s.b, s.a) for s in self._slots()]
+        free = Counter(
+            other_shapes[y] for x, y in pairs if x is None and y is not None and y not in others
+        )
+        found = []
+        for x, y in pairs:
+            if x is not None and x not in gone and y in others and free[shapes[x]] > 0:
+                free[shapes[x]] -= 1
+                found.append(x)
+        return found
 
     def _slots(self) -> list[Slot]:
         """Outputs paired off, those computed in another way included."""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.bucket_rows import reach
 from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, unpaired_outputs
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sides import A, B
+from xlagraph.cause.updates import at_zero, made_anew, new_values
 from xlagraph.diff.header import donors
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from xlagraph.cause.draft import Draft
     from xlagraph.cause.model import Context
     from xlagraph.graph import Module
 
@@ -44,7 +46,8 @@ def optimizer_state(case: Case) -> list[Finding]:
     """State tensors that one side takes in and gives back and the other only gives, or has not.
 
     An optimizer makes its buffers in its first step: that graph differs from all later ones
-    and comes once. State that is no optimizer's is an update that one side leaves out.
+    and comes once. State that is no optimizer's is an update that one side leaves out. Only its
+    own new values are set aside; what is computed with it is compared with zeros in its place.
     """
     return [f for forward in (False, True) for f in _state_finding(case, forward=forward)]
 
@@ -53,35 +56,39 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
     """`forward`: A has the state; otherwise B."""
     diff = case.diff
     module, context = (diff.a, case.context_a) if forward else (diff.b, case.context_b)
+    anew = {p for _, p, _ in made_anew(case, forward=not forward)}
     new_inputs = [
         module.entry_computation.parameters[own]
         for slot in diff.parameters
         for own, other in [(slot.a, slot.b) if forward else (slot.b, slot.a)]
         if other is None and own is not None
         if is_input(module, module.entry_computation.parameters[own])
+        and module.entry_computation.parameters[own] not in anew
     ]
     new_outputs = unpaired_outputs(case, forward=forward, replaced=True)
     state = _state_pairs(module, new_inputs, new_outputs)
     if not state:
         return []
-    reached = reach(module, [p for p, _ in state])
-    updated = {k for k, value in enumerate(output_values(module)) if reached[value]}
-    given_back = len(unpaired_outputs(case, forward=not forward, replaced=True))
-    own, other = set(new_outputs), set(unpaired_outputs(case, forward=not forward, replaced=True))
-    for slot in diff.outputs:
-        mine, theirs = (slot.a, slot.b) if forward else (slot.b, slot.a)
-        if mine is not None and theirs is not None and mine in updated:
-            own.add(mine)
-            other.add(theirs)
     inputs = [p for p, _ in state]
+    dropped = frozenset(_lone(case, new_values(module, inputs), forward=forward))
+    zeros, left = at_zero(module, inputs)
+    claimed = frozenset(exclusive_slice(module, dropped) | zeros | left.keys())
     names = [context.parameters.get(int(module.payloads[p]), "") for p in inputs]
     values = output_values(module)
     lines = where(module, [values[k] for _, k in state]) or where(module, inputs)
-    dropped_a, dropped_b = (own, other) if forward else (other, own)
-    is_state = is_optimizer_state(names, lines) if any(names) or lines else given_back >= len(state)
+    is_state = (
+        is_optimizer_state(names, lines)
+        if any(names) or lines
+        else zeros.issuperset(inputs) and _gives_back(case, inputs, forward=not forward)
+    )
     listed = join(name or shape_of(module, p) for name, p in zip(names, inputs, strict=True))
     side, less = (A, B) if forward else (B, A)
     number = count(len(state), "state tensor" if is_state else "tensor")
+    nothing: frozenset[int] = frozenset()
+
+    def undo(draft_a: Draft, draft_b: Draft) -> None:
+        (draft_a if forward else draft_b).replace_uses(left)
+
     return [
         Finding(
             kind="optimizer-state" if is_state else "newly-updated",
@@ -100,12 +107,13 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
                 ),
             ),
             fix=STATE_FIX if is_state else UPDATE_FIX,
-            proof=f"the {count(len(dropped_b), 'output')} of {B} and {len(dropped_a)} of {A} that "
-            "these tensors take part in were set aside",
-            a=frozenset(exclusive_slice(diff.a, dropped_a)),
-            b=frozenset(exclusive_slice(diff.b, dropped_b)),
-            dropped_a=frozenset(dropped_a),
-            dropped_b=frozenset(dropped_b),
+            proof=f"of the new tensors {len(zeros.intersection(inputs))} were taken to be zero, and "
+            f"{count(len(dropped), 'output')} of {side} that {less} has not set aside",
+            a=claimed if forward else nothing,
+            b=nothing if forward else claimed,
+            undo=undo,
+            dropped_a=dropped if forward else nothing,
+            dropped_b=nothing if forward else dropped,
             expected=is_state and not forward,
         )
     ]
@@ -156,6 +164,38 @@ def near_users(module: Module, start: int) -> set[int]:
     for _ in range(STEPS):
         front = [u for i in front for u in module.users[i] if u not in found][:MAX_NEAR]
         found.update(front)
+    return found
+
+
+def _gives_back(case: Case, state: Sequence[int], *, forward: bool) -> bool:
+    """Whether a side (A if `forward`) has outputs of its own like the other's state."""
+    module, other = (case.diff.a, case.diff.b) if forward else (case.diff.b, case.diff.a)
+    values = output_values(module)
+    own = unpaired_outputs(case, forward=forward, replaced=True)
+    return Counter(other.shapes[p] for p in state) <= Counter(module.shapes[values[k]] for k in own)
+
+
+def _lone(case: Case, outputs: Sequence[int], *, forward: bool) -> list[int]:
+    """Those of these outputs that the other side has not: by name, else by number and shape."""
+    module, context = (case.diff.a, case.context_a) if forward else (case.diff.b, case.context_b)
+    other, known = (case.diff.b, case.context_b) if forward else (case.diff.a, case.context_a)
+    gone, others_gone = (
+        (case.dropped_a, case.dropped_b) if forward else (case.dropped_b, case.dropped_a)
+    )
+    values, other_values = output_values(module), output_values(other)
+    by_name = bool(known.outputs) and all(k in context.outputs for k in outputs)
+    keys = [context.outputs.get(k) if by_name else module.shapes[v] for k, v in enumerate(values)]
+    room = Counter(key for k, key in enumerate(keys) if k not in gone)
+    room.subtract(
+        known.outputs.get(k) if by_name else other.shapes[v]
+        for k, v in enumerate(other_values)
+        if k not in others_gone
+    )
+    found = []
+    for k in outputs:
+        room[keys[k]] -= 1
+        if room[keys[k]] >= 0:
+            found.append(k)
     return found
 
 
