@@ -107,7 +107,7 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
                 ),
             ),
             fix=STATE_FIX if is_state else UPDATE_FIX,
-            proof=f"of the new tensors {len(zeros.intersection(inputs))} were taken to be zero, and "
+            proof=f"{count(len(zeros.intersection(inputs)), 'new tensor')} taken to be zero, and "
             f"{count(len(dropped), 'output')} of {side} that {less} has not set aside",
             a=claimed if forward else nothing,
             b=nothing if forward else claimed,
