@@ -39,6 +39,7 @@ PROVED = {
         "input-shape", "", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"
     ),
     "batch_and_warm_up": Truth("input-shape constant-value", "", r"8 -> 16\)"),
+    "argument_of_its_own": Truth("shared-scalar", "tanh(x * s)", r"its own in B \(parameter 1"),
     "call_more": Truth("extra-subgraph", "jnp.tanh(v) * 0.5", "3 instructions more than A behind"),
     "call_step": Truth("replaced-subgraph", "x @ w", "tanh became sine"),
     "concatenated_axis": Truth("attribute", "jnp.concatenate", r"dimensions: \{0\} -> \{1\}"),
@@ -62,9 +63,10 @@ PROVED = {
     "matmul_precision": Truth("matmul-precision", 'x @ params["up"]', "default -> highest,highest"),
     "large_constant": Truth("constant-value", "", r"\.\.\.67, 68.* became \.\.\.-1, 68"),
     "mesh_axis_order": Truth("mesh", "", r"\(x=2, y=2\) became \(y=2, x=2\)"),
-    "momentum_and_clip": Truth("newly-updated extra-subgraph layout", "", "takes in and updates 2"),
-    "momentum_and_rate": Truth("newly-updated layout constant-value"),
+    "momentum_and_clip": Truth("newly-updated extra-subgraph", "", "takes in and updates 2"),
+    "momentum_and_rate": Truth("newly-updated constant-value"),
     "nested_loop": Truth("replaced-subgraph", "inner(v) * 0.5", "the body of while"),
+    "number_of_its_own": Truth("constant-value", "jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
     "one_matrix_frozen": Truth("extra-subgraph"),
     "one_tensor_bfloat16": Truth("dtype", "w.astype(F32)", r"parameter 0 \(bf16\[8,16\]\)"),
     "one_more_output.after": Truth("live-tensor", "x[::-1]", "1 live tensor more"),
@@ -97,6 +99,9 @@ PROVED = {
     "sharding_in": Truth("sharding", "", r"parameter 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
     "sharding_in.after": Truth("sharding replica-groups"),
     "slice_size": Truth("python-index", "x[:n]", r"dimension 0: 7 -> 9"),
+    "static_number": Truth(
+        "static-argument", "jnp.tanh(x * s)", r"\(f32\[\]\) became the constant"
+    ),
     "target_network": Truth("second-input", "jnp.tanh(x @", "B takes in 2 tensors more"),
     "target_of_its_own": Truth("second-input", "p: ((mlp(p, x) - y)", "A uses one for both"),
     "softmax_axis": Truth("attribute attribute", "softmax(", r"reduce .*: \{1\} -> \{0\}"),

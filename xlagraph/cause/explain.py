@@ -33,6 +33,7 @@ from xlagraph.cause.precision import precision_change
 from xlagraph.cause.proof import Bench
 from xlagraph.cause.remat import rematerialized
 from xlagraph.cause.repeated import repeated_expression
+from xlagraph.cause.scalars import argument_or_constant, number_of_its_own
 from xlagraph.cause.shapes import shape_change
 from xlagraph.cause.sharding import sharding_change
 from xlagraph.cause.sides import NAMES, with_names
@@ -40,7 +41,7 @@ from xlagraph.cause.state import newly_updated, optimizer_state
 from xlagraph.cause.steps import other_step
 from xlagraph.cause.subgraphs import inserted, replaced
 from xlagraph.cause.tied import second_input, tied_weights
-from xlagraph.cause.values import attribute_change, constant_change, special_scalar
+from xlagraph.cause.values import attribute_change, constant_change
 from xlagraph.cause.waits import wait_change
 from xlagraph.diff import diff_modules
 
@@ -74,7 +75,8 @@ DETECTORS: Detectors = (
     wait_change,
     layout_change,
     initial_state,
-    special_scalar,
+    argument_or_constant,
+    number_of_its_own,
     live_tensors,
     output_order,
     repeated_expression,
