@@ -297,8 +297,15 @@ def _with_rest(diff: Diff, causes: Sequence[Cause], taken_a: set[int], taken_b: 
         first,
         a=first.a | rest_a,
         b=first.b | rest_b,
-        share=min(1.0, first.share + number / max(diff.differing, 1)),
+        share=min(1.0, first.share + number / max(_counted(diff, taken_a, taken_b), 1)),
     )
+
+
+def _counted(diff: Diff, taken_a: set[int], taken_b: set[int]) -> int:
+    """The number of differing instructions, without those of incidental causes."""
+    aside = sum(1 for c in diff.changes if c.a in taken_a or c.b in taken_b)
+    aside += len(taken_a.intersection(diff.removed)) + len(taken_b.intersection(diff.added))
+    return diff.differing - aside
 
 
 def _cause(
@@ -311,8 +318,7 @@ def _cause(
     own_a = frozenset({c.a for c in changed} | mine_a.intersection(diff.removed))
     own_b = frozenset({c.b for c in changed} | mine_b.intersection(diff.added))
     number = len(own_a) + len(own_b) - len(changed)
-    total = diff.differing - sum(1 for c in diff.changes if c.a in taken_a or c.b in taken_b)
-    total -= len(taken_a.intersection(diff.removed)) + len(taken_b.intersection(diff.added))
+    total = _counted(diff, taken_a, taken_b)
     return Cause(
         kind=finding.kind,
         title=finding.title,

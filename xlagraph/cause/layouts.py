@@ -9,6 +9,7 @@ from xlagraph.cause.finding import Case, Finding, count, parameter_name
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sides import A, B
+from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from xlagraph.cause.draft import Draft
@@ -61,13 +62,18 @@ def _is_free(module: Module, i: int, claimed: set[int]) -> bool:
 
 
 def layout_change(case: Case) -> list[Finding]:
-    """The same tensors in another order of dimensions in memory."""
+    """The same tensors in another order of dimensions in memory.
+
+    Before optimization only those of inputs and outputs are asked for; the lowering writes the
+    others as it happens, and XLA chooses them anew.
+    """
     a, b = case.diff.a, case.diff.b
     pairs = [(x, y) for x, y, fields in case.open_changes() if fields == ("layout",)]
     if not pairs:
         return []
     copies = lone_copies(case)
     inputs = [(x, y) for x, y in pairs if y in b.entry_computation.parameters]
+    asked = inputs or any(y in output_values(b) for _, y in pairs)
     x, y = (inputs or pairs)[0]
     name = f"{parameter_name(b, case.context_b, y)}, " if inputs else ""
     lines = where(b, [q for _, q in pairs]) or where(b, b.users[y])
@@ -97,5 +103,6 @@ def layout_change(case: Case) -> list[Finding]:
             a=frozenset(p for p, _ in pairs) | copies.claimed_a,
             b=frozenset(q for _, q in pairs) | copies.claimed_b,
             undo=undo,
+            incidental=not asked and "is_scheduled" not in b.header_fields,
         )
     ]
