@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import count
+from xlagraph.cause.growth import (
+    growing,
+    lines_of,
+    main_line,
+    told_as_growth,
+    told_as_loop,
+    uneven_loops,
+)
 from xlagraph.cause.places import at
 from xlagraph.cause.run_model import CauseGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.cause.run_model import GraphNode
+    from xlagraph.cause.turns import Turns
 
-GROWING_KINDS = frozenset(
-    {"live-tensor", "extra-subgraph", "replaced-subgraph", "repeated-expression"}
-)
+FIRST, GROWTH, LOOP = "first-graph", "growing-graph", "loop"
 WITHOUT_LINE = frozenset({"bucket-carry", "bucket-composition"})
 """Kinds that are one reason wherever they show: their lines are those of a library's hooks."""
-GROWTHS = 3
-"""So many graphs in a row, each larger than the one before, are growth."""
-GROWTH_FIX = (
-    "Something is kept from step to step and used, or kept alive, again: keep plain numbers "
-    "(fetched after the sync) or detached tensors on the host instead, or update one running "
-    "tensor in place."
-)
 LATE_FIRST = (
     "first graphs since the capture began: the process had compiled before, so they may be "
     "warm-up, or a problem that began earlier"
@@ -35,97 +34,51 @@ LATE_FIRST = (
 
 
 def group_nodes(
-    nodes: Sequence[GraphNode], first_step: int, *, began_late: bool
+    nodes: Sequence[GraphNode], turns: Turns, *, began_late: bool
 ) -> tuple[CauseGroup, ...]:
     """One group for each reason: kind and source line of a module's main cause.
 
-    `first_step`: the first step of the training loop; what begins later is another part.
+    `turns`: what ran at each place of the program.
     `began_late`: the process had compiled before the capture began.
     """
-    grown = _growing(nodes)
+    told = {digest: (LOOP, line) for digest, line in uneven_loops(nodes).items()}
+    told |= {digest: (GROWTH, line) for digest, line in growing(nodes, turns).items()}
     grouped: dict[tuple[str, str], list[GraphNode]] = {}
     for node in nodes:
-        is_grown = node.digest in grown
-        reason = ("growing-graph", grown[node.digest]) if is_grown else _reason(node, first_step)
-        grouped.setdefault(reason, []).append(node)
+        grouped.setdefault(told.get(node.digest) or _reason(node), []).append(node)
     groups = [_group(kind, line, members) for (kind, line), members in grouped.items()]
     if began_late:
-        groups = [replace(g, title=LATE_FIRST) if g.kind == "first-graph" else g for g in groups]
+        groups = [replace(g, title=LATE_FIRST) if g.kind == FIRST else g for g in groups]
     return tuple(sorted(groups, key=lambda g: (g.expected, -g.seconds, g.title)))
 
 
-def main_line(cause: Cause) -> str:
-    """The first source line that a cause cites, or ``""``."""
-    lines = next((e.sources for e in cause.evidence if e.sources), ())
-    return lines[0] if lines else ""
-
-
-def _growing(nodes: Sequence[GraphNode]) -> dict[str, str]:
-    """Digest to line of the graphs that grow, one after the other, at one line."""
-    chains: dict[tuple[str, int, str], list[GraphNode]] = {}
-    for node in nodes:
-        explanation = node.explanation
-        if node.warm_up or explanation is None or not explanation.causes:
-            continue
-        cause = explanation.causes[0]
-        if cause.kind in GROWING_KINDS:
-            chains.setdefault((node.call_site, node.rank, main_line(cause)), []).append(node)
-    found: dict[str, str] = {}
-    for (_, _, line), chain in chains.items():
-        sizes = [node.instructions for node in chain]
-        grows = all(x < y for x, y in pairwise(sizes))
-        if len(chain) >= GROWTHS and grows:
-            found.update({node.digest: line for node in chain})
-    return found
-
-
-def _reason(node: GraphNode, first_step: int) -> tuple[str, str]:
+def _reason(node: GraphNode) -> tuple[str, str]:
     explanation = node.explanation
     if explanation is None:
         if node.warm_up:
-            is_read = node.sync_kind == "value"  # other graphs may follow from the first step
-            is_later = node.step > first_step + (0 if is_read else 1)
-            return ("first-graph", node.call_site if is_later else "")
+            return (FIRST, node.call_site if node.another_part else "")
         return ("early-execution" if node.sync_kind == "value" else "unlike-graph", node.call_site)
     if not explanation.causes:
         if node.warm_up and not explanation.diff.same:
-            return ("first-graph", "")
+            return (FIRST, "")
         return ("same-graph" if explanation.diff.same else "unexplained", "")
     cause = explanation.causes[0]
     if node.warm_up and not cause.expected:
-        return ("first-graph", "")
+        return (FIRST, "")
     return (cause.kind, "" if cause.kind in WITHOUT_LINE else main_line(cause))
 
 
-def _group(kind: str, line: str, members: list[GraphNode]) -> CauseGroup:
+def _group(reason: str, line: str, members: list[GraphNode]) -> CauseGroup:
     main = max(members, key=lambda node: node.compile_seconds)
     explanation = main.explanation
     cause = explanation.causes[0] if explanation and explanation.causes else None
-    if kind == "first-graph":
+    if reason == FIRST:
         cause = None
-        title = "first graphs: setting up, and the first step of the program"
-        if line:
-            title = (
-                f"first {'graph' if len(members) == 1 else 'graphs'} of another part of the "
-                f"program{at((line,))}: nothing had run there before"
-            )
-    elif kind == "growing-graph" and cause:
-        cause = _growth(cause, members)
-        title = cause.title
-    elif cause:
-        title = cause.title
-    elif explanation:
-        title = explanation.verdict.rstrip(".")
-    else:
-        place = at((main.call_site,) if main.call_site else ())
-        title = (
-            f"a value was read{place}: a graph of its own runs there, unlike those before"
-            if kind == "early-execution"
-            else f"where others had run{place}, a graph ran that is like none captured before it"
-        )
+    elif cause and reason in RETOLD:
+        cause = RETOLD[reason](cause, members)
     return CauseGroup(
-        kind=kind,
-        title=title,
+        kind=cause.kind if cause else reason,
+        title=cause.title if cause else _title(reason, line, main, len(members)),
         cause=cause,
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
@@ -135,15 +88,38 @@ def _group(kind: str, line: str, members: list[GraphNode]) -> CauseGroup:
     )
 
 
-def _growth(cause: Cause, members: Sequence[GraphNode]) -> Cause:
-    """The cause of a single step, told as what it is over the run."""
-    sizes = [node.instructions for node in members]
-    more = (sizes[-1] - sizes[0]) / (len(sizes) - 1)
-    line = main_line(cause)
+def _title(kind: str, line: str, main: GraphNode, number: int) -> str:
+    """What is said of graphs that no cause explains."""
+    if kind == FIRST:
+        if not line:
+            return "first graphs: setting up, and the first step of the program"
+        graphs = "graph" if number == 1 else "graphs"
+        return (
+            f"first {graphs} of another part of the program{at((line,))}: nothing had run there "
+            "before"
+        )
+    if main.explanation:
+        return main.explanation.verdict.rstrip(".")
+    place = at((main.call_site,) if main.call_site else ())
+    if kind == "early-execution":
+        return f"a value was read{place}: a graph of its own runs there, unlike those before"
+    return f"where others had run{place}, a graph ran that is like none captured before it"
+
+
+def _told_as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:
+    """Several values that were read early at one line, told together."""
+    if len(members) == 1 or any(node.sync_kind != "value" for node in members):
+        return cause
     return replace(
         cause,
-        kind="growing-graph",
-        title=f"the graph grows with every step{at((line,))}: {count(len(members), 'graph')}, each "
-        f"about {count(round(more), 'instruction')} larger than the one before",
-        fix=GROWTH_FIX,
+        title=f"values were read early{at(lines_of(cause))}: each of "
+        f"{count(len(members), 'graph')} is the part of a step that one of them needs",
     )
+
+
+RETOLD: Mapping[str, Callable[[Cause, Sequence[GraphNode]], Cause]] = {
+    GROWTH: told_as_growth,
+    LOOP: told_as_loop,
+    "early-execution": _told_as_reads,
+}
+"""Reasons that are told otherwise over a run than by one of its steps."""

@@ -6,11 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.turns import Turns, place_of
 from xlagraph.run.records import EARLIER_COMPILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xlagraph.cause.turns import Place
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import Frame, SyncRecord
 
@@ -22,26 +24,18 @@ WHOLE = 0.5
 begins with the sync (as loaders do), nothing or little was pending the first time."""
 
 
-@dataclass(slots=True)
-class Cost:
-    """What one graph cost, over all processes."""
-
-    compiles: int = 0
-    hits: int = 0
-    seconds: float = 0.0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
     """Costs of graphs, who ran what when, and where training begins."""
 
-    costs: Mapping[str, Cost]
+    turns: Turns
+    """What ran at each place, and what that cost."""
     ranks: Mapping[tuple[int, str], frozenset[int]]
     """The ranks that ran a graph (digest) at the end of a step."""
-    starts: Mapping[tuple[str, str, tuple[Frame, ...]], SyncRecord]
-    """By process (its file), entry and call site: the first sync that ran something."""
     loops: Mapping[str, tuple[tuple[Frame, ...] | None, ...]]
     """By process: the training's call sites; None for one that does not end its loop's body."""
+    came_again: Mapping[str, int]
+    """By process: the index of the first sync that came back to a place of the training."""
     steps: int
     """How many there were, counted by the process with the most."""
     first_step: int
@@ -49,55 +43,53 @@ class History:
     began_late: bool
     """Graphs were compiled before the capture began, and nothing is known of them."""
 
-    def first_at_its_place(self, process: Process, sync: SyncRecord) -> SyncRecord:
-        """The first sync that ran something at the call site of a sync."""
-        return self.starts.get(_place(process, sync), sync)
-
     def begins_another_part(self, process: Process, sync: SyncRecord) -> bool:
-        """Whether a read is the first at its place, and stands behind the end of every step.
+        """Whether a sync is the first at its place, and nothing of a training step is cut by it.
 
-        Nothing of a step is pending there: an evaluation after the epoch, for example.
+        A read or a step behind the end of every other step: an evaluation after the epoch. Or a
+        step before any came again: the second of a program whose steps take turns.
         """
-        loops = self.loops.get(process.file, ())
-        return (
-            bool(loops)
-            and sync.index == self.first_at_its_place(process, sync).index
-            and all(site is not None and _is_behind(sync.call_site, site) for site in loops)
-        )
+        if sync.index != self.turns.first(process, sync).index:
+            return False
+        if _ends_step(sync) and sync.index < self.came_again.get(process.file, 0):
+            return True
+        others = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
+        return bool(others) and all(site and _is_behind(sync.call_site, site) for site in others)
 
 
 def history_of(run: Run) -> History:
     """Reads every sync of a run once."""
-    costs: defaultdict[str, Cost] = defaultdict(Cost)
+    turns = Turns()
     ranks: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
-    starts: dict[tuple[str, str, tuple[Frame, ...]], SyncRecord] = {}
-    empty: set[tuple[str, str, tuple[Frame, ...]]] = set()
+    empty: set[Place] = set()
     last = -1
     for process in run.processes:
         for sync in process.syncs:
             if sync.step > last and _ends_step(sync):
                 last = sync.step
-            place = _place(process, sync)
+            place = place_of(process, sync)
             if sync.outcome != "empty":
-                starts.setdefault(place, sync)
-            elif place not in starts:
+                turns.add(process, sync)
+            elif not turns.has(place):
                 empty.add(place)
-            for digest in sync.graphs:
-                _count(costs[digest], sync)
-                if sync.kind == "step":
+            if sync.kind == "step":
+                for digest in sync.graphs:
                     ranks[sync.step, digest].add(process.record.rank)
     training = {process: training_steps(process) for process in run.processes}
     return History(
-        costs=costs,
+        turns=turns,
         ranks={key: frozenset(found) for key, found in ranks.items()},
-        starts=starts,
         loops={
             process.file: tuple(
                 steps[0].call_site
-                if _place(process, steps[0]) not in empty and _is_whole(steps)
+                if place_of(process, steps[0]) not in empty and _is_whole(steps)
                 else None
                 for steps in loops
             )
+            for process, loops in training.items()
+        },
+        came_again={
+            process.file: min((steps[1].index for steps in loops if len(steps) > 1), default=0)
             for process, loops in training.items()
         },
         steps=last + 1,
@@ -138,15 +130,3 @@ def _is_behind(site: Sequence[Frame], other: Sequence[Frame]) -> bool:
             is_shared = (mine.file, mine.function) == (theirs.file, theirs.function)
             return is_shared and mine.line > theirs.line
     return False
-
-
-def _place(process: Process, sync: SyncRecord) -> tuple[str, str, tuple[Frame, ...]]:
-    return process.file, sync.entry, sync.call_site
-
-
-def _count(cost: Cost, sync: SyncRecord) -> None:
-    if sync.outcome == "compile":
-        cost.compiles += 1
-        cost.seconds += sync.compile_seconds
-    else:
-        cost.hits += 1

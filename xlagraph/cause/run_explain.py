@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.context import context_of
 from xlagraph.cause.explain import explain_modules
 from xlagraph.cause.groups import group_nodes
-from xlagraph.cause.history import Cost, history_of, training_steps
+from xlagraph.cause.history import history_of, training_steps
 from xlagraph.cause.nearest import container, nearest, sketch
 from xlagraph.cause.places import own_frame
 from xlagraph.cause.rekeyed import with_rekeyed
@@ -54,7 +54,7 @@ def explain_run(run: Run) -> RunExplanation:
     for k, graph in enumerate(graphs):
         nodes.append(_node(graph, graphs[:k], nodes, history))
     syncs = [s for p in run.processes for s in p.syncs]
-    groups = group_nodes(nodes, history.first_step, began_late=history.began_late)
+    groups = group_nodes(nodes, history.turns, began_late=history.began_late)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     stable = stable_after(syncs, history.steps)
     unseen = _unseen(syncs, nodes)
@@ -72,6 +72,7 @@ def explain_run(run: Run) -> RunExplanation:
         first_step=history.first_step,
         stable_after=stable,
         alternating=_alternating(run, nodes),
+        unnamed_hits=history.turns.unnamed,
     )
 
 
@@ -107,20 +108,12 @@ def _time_of(record: GraphRecord, process: Process) -> float:
 def _node(
     graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode], history: History
 ) -> GraphNode:
-    cost = history.costs.get(graph.record.digest, Cost())
+    cost = history.turns.costs[graph.record.digest]
     number, why = _compared_with(graph, earlier, history)
-    explanation: Explanation | None = None
-    digest = ""
-    if number is not None:
-        other = earlier[number]
-        digest = other.record.digest
-        explanation = explain_modules(
-            other.module,
-            graph.module,
-            other.context,
-            graph.context,
-            (nodes[number].letter, _letter(len(nodes))),
-        )
+    explanation = _explained(graph, earlier, nodes, number)
+    if number is None:
+        number, explanation = _explained_by_place(graph, earlier, nodes)
+        why = "it ran at the same place, and what differs is explained" if explanation else ""
     step = graph.sync.step if graph.sync else 0
     site = own_frame(graph.sync.call_site) if graph.sync else ""
     return GraphNode(
@@ -133,25 +126,55 @@ def _node(
         compile_seconds=cost.seconds,
         compiles=cost.compiles,
         hits=cost.hits,
+        unnamed_hits=cost.unnamed,
         instructions=len(graph.module),
-        nearest=digest,
+        nearest="" if number is None else nodes[number].digest,
         why_nearest=why,
         explanation=explanation,
         warm_up=_is_warm_up(
             graph, explanation, nodes[number] if number is not None else None, history
         ),
+        another_part=step > history.first_step and _is_first(graph, history),
     )
+
+
+def _explained(
+    graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode], number: int | None
+) -> Explanation | None:
+    if number is None:
+        return None
+    other, names = earlier[number], (nodes[number].letter, _letter(len(nodes)))
+    return explain_modules(other.module, graph.module, other.context, graph.context, names)
+
+
+def _explained_by_place(
+    graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode]
+) -> tuple[int | None, Explanation | None]:
+    """The last graph of the same place, however unlike: another type or size is everywhere.
+
+    Only a proof counts here.
+    """
+    places = [k for k, other in enumerate(earlier) if _at_one_place(graph, other)]
+    number = places[-1] if places else None
+    explanation = _explained(graph, earlier, nodes, number)
+    return (number, explanation) if explanation and explanation.proved else (None, None)
 
 
 def _compared_with(
     graph: _Graph, earlier: list[_Graph], history: History
 ) -> tuple[int | None, str]:
     """Which earlier graph a new one is explained by, and why that one."""
-    if _is_another_part(graph, history):
-        return None, ""
     for number, other in enumerate(earlier):
         if _ran_in_step(other, graph, history):
             return number, f"rank {other.process.record.rank} ran it in the same step"
+    is_new_place = not any(_at_one_place(graph, other) for other in earlier)
+    if is_new_place and _is_another_part(graph, history):
+        return None, ""
+    if any(_were_read_in_turn(other, graph) for other in earlier):
+        steps = {k: g.sketch for k, g in enumerate(earlier) if g.sync and g.sync.kind == "step"}
+        within = container(graph.sketch, list(steps.values()))
+        if within is not None:
+            return list(steps)[within], "it contains what was read"
     found = nearest(graph.sketch, [g.sketch for g in earlier])
     if found and found[1] >= UNLIKE:
         why = f"{found[1]:.0%} of its instructions are of the same kinds and shapes"
@@ -171,6 +194,20 @@ def _ran_in_step(other: _Graph, graph: _Graph, history: History) -> bool:
     return other.process.record.rank in ran
 
 
+def _at_one_place(graph: _Graph, other: _Graph) -> bool:
+    """Whether one line, in whichever process, made both compile, and by the same call."""
+    x, y = graph.sync, other.sync
+    return bool(x and y and (x.entry, x.call_site) == (y.entry, y.call_site))
+
+
+def _were_read_in_turn(other: _Graph, graph: _Graph) -> bool:
+    """Whether values were read one after the other: parts of a step, no variants of each other."""
+    x, y = other.sync, graph.sync
+    if x is None or y is None or other.process is not graph.process:
+        return False
+    return x.kind == y.kind == "value" and x.step == y.step
+
+
 def _is_warm_up(
     graph: _Graph, explanation: Explanation | None, other: GraphNode | None, history: History
 ) -> bool:
@@ -187,25 +224,36 @@ def _is_warm_up(
     if step <= history.first_step:
         return True
     expected = bool(explanation.causes) and all(c.expected for c in explanation.causes)
-    return expected and other.warm_up and step <= other.step + 1
+    return expected and other.warm_up and (step <= other.step + 1 or _is_second(graph, history))
 
 
 def _begins_something(graph: _Graph, history: History) -> bool:
-    """Whether a graph unlike all before it is the first, or one step behind it, at its place.
+    """Whether a graph unlike all before it is the first at its place, or one turn behind it.
 
     Where a known graph ran before, or one from before the capture, it begins nothing.
     """
     sync = graph.sync
     if sync is None or sync.kind == "value":
         return sync is None or _is_another_part(graph, history)
-    first = history.first_at_its_place(graph.process, sync)
-    return sync.index == first.index or (first.outcome == "compile" and sync.step == first.step + 1)
+    return _is_first(graph, history) or _is_second(graph, history)
+
+
+def _is_first(graph: _Graph, history: History) -> bool:
+    """Whether nothing had run at its place before."""
+    return graph.sync is not None and history.turns.number(graph.process, graph.sync) == 0
+
+
+def _is_second(graph: _Graph, history: History) -> bool:
+    """Whether one graph had run at its place before, once, as it compiled."""
+    if graph.sync is None or history.turns.number(graph.process, graph.sync) != 1:
+        return False
+    return history.turns.first(graph.process, graph.sync).outcome == "compile"
 
 
 def _is_another_part(graph: _Graph, history: History) -> bool:
-    """Whether a value that was read behind the steps made it, the first at its place."""
+    """Whether a step or a read made it that is the first at its place and cuts no step."""
     sync = graph.sync
-    if sync is None or sync.kind != "value":
+    if sync is None or sync.kind not in ("step", "value"):
         return False
     return history.begins_another_part(graph.process, sync)
 

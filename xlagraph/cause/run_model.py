@@ -28,6 +28,9 @@ class GraphNode:
     """All compiles of this module, over all processes."""
     compiles: int
     hits: int
+    """Cache hits known to have run it."""
+    unnamed_hits: int
+    """Hits at its places of which it is not known which graph they ran: perhaps this one."""
     instructions: int
     nearest: str
     """Digest of the earlier module it was compared with, ``""`` for the first of its kind."""
@@ -35,6 +38,13 @@ class GraphNode:
     explanation: Explanation | None
     """Compared with `nearest`; None for the first module of a call site."""
     warm_up: bool
+    another_part: bool
+    """The first at its place, and later than the first step of the training."""
+
+    @property
+    def hits_text(self) -> str:
+        """The hits for a table: ``3+`` where there may have been more."""
+        return f"{self.hits}{'+' if self.unnamed_hits else ''}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +83,8 @@ class RunExplanation:
     """The step after which nothing compiled any more; None if the last step did."""
     alternating: tuple[str, ...]
     """Letters of graphs that take turns although each is compiled only once."""
+    unnamed_hits: int
+    """Cache hits of which it is not known which graph they ran."""
 
     @property
     def has_problem(self) -> bool:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SyncRecord
 
+WITHOUT_CAUSE = ("unexplained", "unlike-graph")
+"""Kinds of groups that name what could not be explained."""
+
 
 def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
     """The last step that compiled, 0 if none did; None if that is the last step of all."""
@@ -78,6 +81,14 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 def _problems(problems: Sequence[CauseGroup]) -> str:
     compiles = sum(group.compiles for group in problems)
     seconds = sum(group.seconds for group in problems)
-    reasons = "one cause" if len(problems) == 1 else f"{len(problems)} causes, the costliest first"
-    lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {reasons}"
-    return f"{lead}: {sentence(problems[0].title)}."
+    first, number = problems[0], len(problems)
+    told = "one cause" if first.kind not in WITHOUT_CAUSE else "no cause found"
+    if number > 1:
+        told = f"{number} causes, the costliest first"
+    lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {told}"
+    unsure = sum(1 for group in problems if group.cause and not group.proved)
+    if unsure and number > 1:
+        lead += f", {unsure} of them not for sure"
+    if first.cause and not first.proved:
+        return f"{lead}{', not for sure' if number == 1 else ''}. Suspected: {first.title}."
+    return f"{lead}: {sentence(first.title)}."

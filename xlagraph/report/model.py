@@ -85,7 +85,8 @@ class GraphRow:
     site: str
     instructions: int
     compiles: int
-    hits: int
+    hits: str
+    """With a plus sign where there may have been more."""
     seconds: float
     summary: str
     warm_up: bool

@@ -99,7 +99,7 @@ def _graph_row(
         site=source_line(node.call_site, names),
         instructions=node.instructions,
         compiles=node.compiles,
-        hits=node.hits,
+        hits=node.hits_text,
         seconds=node.compile_seconds,
         summary=summary,
         warm_up=node.warm_up,

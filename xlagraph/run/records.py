@@ -170,5 +170,7 @@ class NoteRecord:
 
 EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
+PERSISTENT_CACHE = "persistent cache"
+"""What the note is called that says: graphs came from torch_xla's own cache on disk."""
 
 Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord

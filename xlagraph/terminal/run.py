@@ -13,7 +13,7 @@ from xlagraph.terminal.style import labelled, paragraph, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from xlagraph.cause.run_model import CauseGroup, GraphNode, RunExplanation
+    from xlagraph.cause.run_model import CauseGroup, RunExplanation
 
 MAX_EVIDENCE = 5
 MAX_GRAPHS = 12
@@ -35,10 +35,9 @@ def print_run(console: Console, explained: RunExplanation, *, full: bool = False
     if explained.alternating:
         console.print(paragraph(f"The steps alternate between {', '.join(explained.alternating)}."))
     console.print()
-    letters = {node.digest: node.letter for node in explained.graphs}
     for number, group in enumerate(explained.groups, 1):
         _print_group(console, number, group, explained, full=full)
-    _print_graphs(console, explained.graphs, letters, full=full)
+    _print_graphs(console, explained, full=full)
     for process in explained.run.processes:
         for note in process.notes:
             console.print(labelled("Note:", f"{note.what}: {note.detail}", style="yellow"))
@@ -92,9 +91,9 @@ def _print_group(
     console.print()
 
 
-def _print_graphs(
-    console: Console, graphs: tuple[GraphNode, ...], letters: dict[str, str], *, full: bool
-) -> None:
+def _print_graphs(console: Console, explained: RunExplanation, *, full: bool) -> None:
+    graphs = explained.graphs
+    letters = {node.digest: node.letter for node in graphs}
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name, justify in (
         ("graph", "left"),
@@ -112,12 +111,15 @@ def _print_graphs(
             node.letter,
             str(node.step),
             duration(node.compile_seconds),
-            str(node.hits),
+            node.hits_text,
             f"{node.instructions:,}",
             letters.get(node.nearest, "-"),
             printable(short_line(node.call_site)) or "-",
             style="dim" if node.warm_up else "",
         )
     console.print(table)
+    if explained.unnamed_hits:
+        number = count(explained.unnamed_hits, "hit")
+        console.print(paragraph(f"+: or more; which graph {number} ran is not known.", style="dim"))
     if len(shown) < len(graphs):
         console.print(paragraph(f"and {len(graphs) - len(shown)} more graphs (--full shows all)"))

@@ -88,6 +88,7 @@ def run_json(explained: RunExplanation) -> Json:
         "first_step": explained.first_step,
         "stable_after": explained.stable_after,
         "alternating": list(explained.alternating),
+        "unnamed_hits": explained.unnamed_hits,
         "groups": [
             {
                 "kind": group.kind,
@@ -109,6 +110,7 @@ def run_json(explained: RunExplanation) -> Json:
                 "call_site": node.call_site,
                 "compiles": node.compiles,
                 "hits": node.hits,
+                "unnamed_hits": node.unnamed_hits,
                 "compile_seconds": node.compile_seconds,
                 "instructions": node.instructions,
                 "nearest": node.nearest,
