@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xlagraph.cause import explain_modules
+from xlagraph.cause import Context, explain_modules
 from xlagraph.cause.context import context_of
 from xlagraph.hlo import read_module
 from xlagraph.run.reader import read_run
@@ -121,6 +121,7 @@ SAME = {
     "parameter_order": "parameter-order",
 }
 OPEN = (
+    "evaluation",
     "other_operands",
     "pmap_or_jit",
     "scan_unroll",
@@ -326,3 +327,16 @@ def test_what_is_computed_with_new_state_is_compared():
     assert "6 instructions more" in clip.title
     rate = explained("momentum_and_rate").causes[-1]
     assert "0.1 became 0.3 at 2 places" in rate.title
+
+
+def test_an_evaluation_is_a_graph_of_its_own_and_no_step_that_updates_less():
+    step, evaluation = modules("evaluation")
+    lines = (Context(call_site="train.py:8"), Context(call_site="train.py:20"))
+    for forward in (True, False):
+        pair = (step, evaluation, *lines) if forward else (evaluation, step, *lines[::-1])
+        (own,) = explain_modules(*pair).causes
+        assert own.kind == "own-graph"
+        other = "B" if forward else "A"
+        assert own.title.startswith(f"{other} is a graph of its own, from train.py:20: ")
+        (updated,) = explain_modules(*pair[:2], lines[0], lines[0]).causes
+        assert updated.kind == "newly-updated"

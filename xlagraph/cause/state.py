@@ -10,17 +10,16 @@ from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, unpaired_outputs
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.places import at, where
+from xlagraph.cause.places import at, short_line, where
 from xlagraph.cause.sides import A, B
-from xlagraph.cause.updates import at_zero, made_anew, new_values
-from xlagraph.diff.header import donors
+from xlagraph.cause.updates import at_zero, made_anew, new_values, updates
+from xlagraph.diff.header import given_away
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from xlagraph.cause.draft import Draft
-    from xlagraph.cause.model import Context
     from xlagraph.graph import Module
 
 OPTIMIZER_NAME = re.compile(r"\(\w+ \w+\)$")
@@ -129,6 +128,15 @@ UPDATE_FIX = (
 )
 
 
+LAYER_FIX = (
+    " A layer that is to be unfrozen later can get a learning rate of (nearly) zero until then."
+)
+OWN_FIX = (
+    "An evaluation, or whatever else is no training step, has a graph of its own: nothing is wrong "
+    "with its first one. To compile it before training, run it once then."
+)
+
+
 def _any(_parameter: int, _output: int) -> bool:
     return True
 
@@ -219,15 +227,25 @@ def _newly_updated(case: Case, *, forward: bool) -> list[Finding]:
     kept = {values[k] for k in range(len(values)) if k not in outputs}
     partners = diff.match.to_b if forward else diff.match.to_a
     other = diff.b if forward else diff.a
-    shared = [p for p in shared if not _is_donated(other, partners[p])]
-    pairs = _state_pairs(
-        module,
-        shared,
-        [k for k in outputs if values[k] not in kept],
-        lambda p, k: _is_updated(module, context, p, k),
-    )
-    if not pairs:
-        return []
+    away, other_away = given_away(module), given_away(other)
+    shared = [p for p in shared if _number(other, partners[p]) not in other_away]
+
+    def is_updated(parameter: int, output: int) -> bool:
+        """Whether the output replaces the parameter: by name, else as it gives its buffer away."""
+        number = _number(module, parameter)
+        name = context.outputs.get(output)
+        if name and number in context.parameters:
+            return name == context.parameters[number]
+        return number in away
+
+    pairs = _state_pairs(module, shared, [k for k in outputs if values[k] not in kept], is_updated)
+    return [_updated_finding(case, pairs, forward=forward)] if pairs else []
+
+
+def _updated_finding(case: Case, pairs: Sequence[tuple[int, int]], *, forward: bool) -> Finding:
+    """Parameters of one side (A if `forward`) with the outputs that replace them."""
+    module, context = (case.diff.a, case.context_a) if forward else (case.diff.b, case.context_b)
+    values = output_values(module)
     lines = where(module, [values[k] for _, k in pairs])
     side, less = (A, B) if forward else (B, A)
     listed = join(parameter_name(module, context, p) for p, _ in pairs)
@@ -235,43 +253,46 @@ def _newly_updated(case: Case, *, forward: bool) -> list[Finding]:
     claimed = frozenset(exclusive_slice(module, dropped))
     cited = tuple(p for p, _ in pairs)
     nothing: frozenset[int] = frozenset()
-    return [
-        Finding(
-            kind="newly-updated",
-            title=f"{side} updates {count(len(pairs), 'tensor')} that {less} only reads "
-            f"({listed}){at(lines)}",
-            evidence=(
-                Evidence(
-                    f"{listed}: read by both, an output of {side} alone; "
-                    f"{count(len(claimed), 'instruction')} serve nothing else",
-                    a=cited if forward else (),
-                    b=() if forward else cited,
-                    sources=lines,
-                ),
+    site = _own_site(case, forward=not forward)
+    number = count(len(pairs), "tensor")
+    return Finding(
+        kind="own-graph" if site else "newly-updated",
+        title=f"{less} is a graph of its own, from {short_line(site)}: it updates none of the "
+        f"{number} that {side} updates ({listed})"
+        if site
+        else f"{side} updates {number} that {less} only reads ({listed}){at(lines)}",
+        evidence=(
+            Evidence(
+                f"{listed}: read by both, an output of {side} alone; "
+                f"{count(len(claimed), 'instruction')} serve nothing else",
+                a=cited if forward else (),
+                b=() if forward else cited,
+                sources=lines,
             ),
-            fix=UPDATE_FIX + " A layer that is to be unfrozen later can get a learning rate of "
-            "(nearly) zero until then.",
-            proof=f"{count(len(pairs), 'output')} of {side} set aside with what only they need",
-            a=claimed if forward else nothing,
-            b=nothing if forward else claimed,
-            dropped_a=dropped if forward else nothing,
-            dropped_b=nothing if forward else dropped,
-        )
-    ]
+        ),
+        fix=OWN_FIX if site else UPDATE_FIX + LAYER_FIX,
+        proof=f"{count(len(pairs), 'output')} of {side} set aside with what only they need",
+        a=claimed if forward else nothing,
+        b=nothing if forward else claimed,
+        dropped_a=dropped if forward else nothing,
+        dropped_b=nothing if forward else dropped,
+    )
 
 
-def _is_updated(module: Module, context: Context, parameter: int, output: int) -> bool:
-    """Whether the output replaces the parameter: by name, else because its buffer is donated."""
-    number = int(module.payloads[parameter])
-    name = context.outputs.get(output)
-    if name and number in context.parameters:
-        return name == context.parameters[number]
-    return _is_donated(module, parameter)
+def _own_site(case: Case, *, forward: bool) -> str:
+    """Where a side (A if `forward`) was synced that updates no tensor, if the other one was not."""
+    module, own, other = (
+        (case.diff.a, case.context_a, case.context_b)
+        if forward
+        else (case.diff.b, case.context_b, case.context_a)
+    )
+    if not other.call_site or other.call_site == own.call_site:
+        return ""
+    numbers = (p for p in updates(module) if not module.shapes[p].endswith("[]"))
+    return own.call_site if next(numbers, None) is None else ""
 
 
-def _is_donated(module: Module, parameter: int) -> bool:
-    """Whether the parameter's buffer is given away, as an update in place does."""
-    if parameter < 0 or not is_input(module, parameter):
-        return False
-    number = int(module.payloads[parameter])
-    return (number, "{}") in donors(module.header_fields.get("buffer_donor", ""))
+def _number(module: Module, parameter: int) -> int:
+    """The number of an entry parameter, -1 for anything else."""
+    is_there = parameter >= 0 and is_input(module, parameter)
+    return int(module.payloads[parameter]) if is_there else -1
