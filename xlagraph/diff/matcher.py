@@ -210,6 +210,7 @@ class Matcher:
                 self._alternate(ca, cb, by_text=True)
             self._bridge(ca)
             self._vote(ca)
+            self._part_strays(ca)
 
     def _alternate(self, ca: Computation, cb: Computation, *, by_text: bool) -> None:
         """Pairs by contexts from above and expressions below until nothing new is paired."""
@@ -241,6 +242,18 @@ class Matcher:
                 continue
             users = [u for u in a.users[x] if self.to_b[u] >= 0 and u != ca.root]
             if users and not any(y in b.operands[self.to_b[u]] for u in users):
+                self.to_b[x] = self.to_a[y] = -1
+
+    def _part_strays(self, ca: Computation) -> None:
+        """Parts what is made of other constants where no user has a partner on either side."""
+        a, b = self.a, self.b
+        for x in reversed(range(ca.start, ca.stop)):
+            y = self.to_b[x]
+            if y < 0 or not a.closed[x] or a.expressions[x] == b.expressions[y]:
+                continue
+            users = (self.to_b[u] for u in a.module.users[x])
+            others = (self.to_a[u] for u in b.module.users[y])
+            if max(users, default=0) < 0 and max(others, default=0) < 0:
                 self.to_b[x] = self.to_a[y] = -1
 
     def _loose(self, side: Side, computation: Computation, partners: Sequence[int]) -> list[int]:
