@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.bucket_rows import PLUMBING
 from xlagraph.cause.draft import exclusive_slice, is_input
 from xlagraph.cause.finding import Case, Finding, count, join, parameter_name
 from xlagraph.cause.model import Evidence
@@ -81,9 +82,28 @@ def _split(case: Case, *, forward: bool) -> list[tuple[int, int, int]]:
             and "[]" not in one.shapes[p]
         ):
             names = (context.parameters.get(int(two.payloads[k]), "") for k in (q, to_two[p]))
-            if not any(OPTIMIZER_NAME.search(name) for name in names):
+            if not any(OPTIMIZER_NAME.search(name) for name in names) and _is_shared(
+                one, p, two, (to_two[p], q)
+            ):
                 split[q] = (p, to_two[p], q)
     return [split[q] for q in sorted(split)]
+
+
+def _is_shared(one: Module, tensor: int, two: Module, pair: tuple[int, int]) -> bool:
+    """Whether one tensor serves for both, not only for another layer's: it has more uses."""
+    return _uses(one, tensor) > max(_uses(two, p) for p in pair)
+
+
+def _uses(module: Module, tensor: int) -> int:
+    """How often a tensor is used, in whatever form it is brought first."""
+    used, stack = 0, list(module.users[tensor])
+    while stack:
+        i = stack.pop()
+        if module.opcodes[i] in PLUMBING:
+            stack += module.users[i]
+        else:
+            used += 1
+    return used
 
 
 def _is_entry_input(module: Module, i: int) -> bool:
