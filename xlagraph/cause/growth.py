@@ -49,20 +49,19 @@ def lines_of(cause: Cause) -> tuple[str, ...]:
 def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, str]:
     """Digest to line of the graphs that grow from turn to turn of one place, at one line.
 
-    Each compiled in the turn after the one it is compared with. None ran again but in the same
-    order from the first one on (what is kept is dropped after an epoch): where an earlier length
-    comes again, nothing was kept.
+    Each but the first compiled in the turn after the one that it is compared with. None ran again
+    but in this order, from the first one on (what is kept is dropped after an epoch): where an
+    earlier length comes again, nothing was kept.
     """
     known = {node.digest: node for node in nodes}
     chains: dict[tuple[str, str], list[GraphNode]] = {}
     for node, line in _with_line(nodes, GROWING_KINDS):
         before = known.get(node.nearest)
-        if (
-            before is not None
-            and before.instructions < node.instructions
-            and (before.digest, node.digest) in turns.in_a_row
-        ):
-            chains[line, node.digest] = [*chains.pop((line, before.digest), []), node]
+        if before is None or before.instructions >= node.instructions:
+            continue
+        is_next = (before.digest, node.digest) in turns.in_a_row
+        earlier = chains.pop((line, before.digest), []) if is_next else []
+        chains[line, node.digest] = [*earlier, node]
     return {
         node.digest: line
         for (line, _), chain in chains.items()

@@ -68,12 +68,13 @@ def header_change(case: Case) -> list[Finding]:
     """Header fields that differ, where no other cause brings the difference along.
 
     Donors and aliases follow the live tensors: a parameter whose new value comes or goes as
-    an output is donated, or not, as a consequence.
+    an output is donated, or not, as a consequence. A value that is read takes nobody's buffer.
     """
     findings = []
+    reads = [c.sync_kind == "value" for c in (case.context_a, case.context_b) if c.sync_kind]
     for change in case.diff.header:
         if change.field in BUFFER_FIELDS:
-            findings += _buffer_findings(case, change)
+            findings += _buffer_findings(case, change) if len(set(reads)) < 2 else []
         elif not _follows_mesh(case, change):
             findings.append(_field_finding(change))
     return findings
