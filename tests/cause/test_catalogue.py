@@ -32,7 +32,7 @@ def test_fixtures_named_are_there_and_all_scenarios_are_named():
     programs = {p.stem for p in (ROOT / "examples" / "scenarios").glob("[!_]*.py")}
     named = {name for names in SHOWN.values() for name in names}
     assert named <= programs | PAIRS
-    assert programs - named <= {"stable", "other_key", "late_evaluation"}
+    assert programs - named <= {"stable", "other_key", "late_evaluation", "two_step_kinds"}
 
 
 def test_every_kind_is_shown_by_a_real_fixture():

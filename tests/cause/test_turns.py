@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from xlagraph.cause.model import Cause
@@ -45,8 +47,7 @@ def looped(turns, more=0):
     body = "".join(TURN.format(j=k, k=k + 1) for k in range(turns))
     names = [f"%s{turns}", *(f"%z{k}" for k in range(more))]
     body += "".join(
-        f"  {name} = f32[8]{{0}} tan(f32[8]{{0}} {before})\n"
-        for before, name in zip(names, names[1:], strict=False)
+        f"  {name} = f32[8]{{0}} tan(f32[8]{{0}} {before})\n" for before, name in pairwise(names)
     )
     return HEAD + body + TAIL.format(last=names[-1])
 
