@@ -26,7 +26,7 @@ from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.running import DynamoGraphs, RunningGraphs
 from xlagraph.capture.sites import SiteReader
 from xlagraph.capture.steady import SteadySteps
-from xlagraph.run.records import BucketState, Frame, LiveTensor
+from xlagraph.run.records import PERSISTENT_CACHE, BucketState, Frame, LiveTensor
 
 RUN_CACHED = "run_cached"
 _WAYS_IN = (
@@ -279,7 +279,7 @@ class Hub:
         outcome = "compile" if new > 0 else "hit" if found > 0 else "empty"
         if found > 0 and self._running.knows_all and self.counters.loaded():
             self._running.knows_all = False
-            self._note("persistent cache", _LOADED)
+            self._note(PERSISTENT_CACHE, _LOADED)
         if call.shared and new + found > 1:
             outcome = "unknown"  # another thread's sync moved the same counters
         if not site and compiled:
