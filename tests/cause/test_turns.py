@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,7 @@ TAIL = """  %o = f32[8]{{0}} exponential(f32[8]{{0}} {last})
 }}
 """
 START = 4
+PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "pairs"
 
 
 def looped(turns, more=0):
@@ -196,9 +198,12 @@ def test_a_graph_unlike_all_others_is_compared_with_the_last_of_its_place(tmp_pa
     assert explained.graphs[1].nearest == explained.graphs[0].digest
 
 
-def group(*, proved, kind="dtype"):
-    cause = Cause(kind, "a title", (), "", 1.0, proved, "", False, frozenset(), frozenset())
-    return CauseGroup(kind, cause.title, cause, (), 1, 1.0, expected=False, proved=proved)
+def group(*, proved, further=0):
+    nothing = frozenset()
+    cause = Cause("dtype", "a title", (), "", 1.0, proved, "", False, nothing, nothing)
+    return CauseGroup(
+        "dtype", cause.title, cause, (cause,) * further, (), 1, 1.0, expected=False, proved=proved
+    )
 
 
 def verdict(run, *groups):
@@ -218,10 +223,23 @@ def test_a_verdict_says_where_it_is_not_sure(tmp_path):
     )
 
 
+def test_a_verdict_counts_what_else_differs(tmp_path):
+    run = write(tmp_path, [(20, looped(1))]).run
+    assert verdict(run, group(proved=True, further=2)) == (
+        "1 compile beyond warm-up (1.0 s), one main cause: A title (and 2 further causes)."
+    )
+
+
+def test_what_else_differs_in_a_graph_is_not_lost():
+    explained = explain_run(read_run(PAIRS / "extra_sync"))
+    further = {group.graphs: [c.kind for c in group.further] for group in explained.groups}
+    assert further[explained.graphs[2].digest,] == ["live-tensor"]
+
+
 def test_a_verdict_calls_nothing_a_cause_that_is_none(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
     said = CauseGroup(
-        "unexplained", "the modules differ", None, (), 1, 1.0, expected=False, proved=False
+        "unexplained", "the modules differ", None, (), (), 1, 1.0, expected=False, proved=False
     )
     assert verdict(run, said) == (
         "1 compile beyond warm-up (1.0 s), no cause found: The modules differ."

@@ -80,12 +80,25 @@ def _group(reason: str, line: str, members: list[GraphNode]) -> CauseGroup:
         kind=cause.kind if cause else reason,
         title=cause.title if cause else _title(reason, line, main, len(members)),
         cause=cause,
+        further=_further(members) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
         seconds=sum(node.compile_seconds for node in members),
         expected=all(node.warm_up for node in members),
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
+
+
+def _further(members: Sequence[GraphNode]) -> tuple[Cause, ...]:
+    """The causes behind the first one of each graph: who mends that alone still recompiles."""
+    found = {
+        (cause.kind, main_line(cause)): cause
+        for node in members
+        if node.explanation
+        for cause in node.explanation.causes[1:]
+        if not cause.expected
+    }
+    return tuple(found.values())
 
 
 def _title(kind: str, line: str, main: GraphNode, number: int) -> str:

@@ -64,6 +64,7 @@ def _group(letter: str, many: Sequence[_Again]) -> CauseGroup:
         kind="same-graph",
         title=title.strip().rstrip("."),
         cause=None,
+        further=(),
         graphs=(one.record.digest,),
         compiles=len(many),
         seconds=sum(again.sync.compile_seconds for again in many),

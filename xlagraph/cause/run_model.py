@@ -55,6 +55,8 @@ class CauseGroup:
     title: str
     cause: Cause | None
     """The representative; None for modules that no cause explains."""
+    further: tuple[Cause, ...]
+    """What else is beyond warm-up in these modules, each kind and line once."""
     graphs: tuple[str, ...]
     """Digests of the modules that this reason accounts for."""
     compiles: int

@@ -82,13 +82,16 @@ def _problems(problems: Sequence[CauseGroup]) -> str:
     compiles = sum(group.compiles for group in problems)
     seconds = sum(group.seconds for group in problems)
     first, number = problems[0], len(problems)
-    told = "one cause" if first.kind not in WITHOUT_CAUSE else "no cause found"
+    told = "one main cause" if first.further else "one cause"
+    if first.kind in WITHOUT_CAUSE:
+        told = "no cause found"
     if number > 1:
         told = f"{number} causes, the costliest first"
     lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {told}"
     unsure = sum(1 for group in problems if group.cause and not group.proved)
     if unsure and number > 1:
         lead += f", {unsure} of them not for sure"
+    more = f" (and {count(len(first.further), 'further cause')})" if first.further else ""
     if first.cause and not first.proved:
-        return f"{lead}{', not for sure' if number == 1 else ''}. Suspected: {first.title}."
-    return f"{lead}: {sentence(first.title)}."
+        return f"{lead}{', not for sure' if number == 1 else ''}. Suspected: {first.title}{more}."
+    return f"{lead}: {sentence(first.title)}{more}."

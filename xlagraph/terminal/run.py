@@ -88,6 +88,8 @@ def _print_group(
             left = len(group.cause.evidence) - len(shown)
             console.print(labelled("-", f"{count(left, 'more line')} (--full shows all)", 3))
         console.print(labelled("Fix:", group.cause.fix, 3))
+        for cause in group.further if full else group.further[:MAX_EVIDENCE]:
+            console.print(labelled("Also:", f"{cause.title} ({cause.kind})", 3))
     console.print()
 
 

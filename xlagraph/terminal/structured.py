@@ -93,6 +93,7 @@ def run_json(explained: RunExplanation) -> Json:
             {
                 "kind": group.kind,
                 "title": group.title,
+                "further": [cause.title for cause in group.further],
                 "graphs": list(group.graphs),
                 "compiles": group.compiles,
                 "seconds": group.seconds,
