@@ -9,9 +9,9 @@
 For each pair: ``xlagraph diff`` as a process of its own, start included and with byte code
 written before, as an installed package has it; XLA's own parser (jaxlib) reading both files in
 a process that is already running; and difflib on the two texts (stopped after a minute). The
-first two take turns, so that a busy machine slows both. The series puts copies of a real
-training graph side by side under one root, and changes one constant; time is that of reading
-and of explaining, on the processor.
+first two take turns, and their processor time is told, which a busy machine changes less. The
+series puts copies of a real training graph side by side under one root, and changes one
+constant; time is that of reading and of explaining, on the processor.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def diff_seconds(command: list[str], byte_code: str) -> tuple[float, float]:
 
 
 def parser_seconds(texts: list[str]) -> float:
-    """Seconds that XLA's parser needs to read the texts."""
+    """Seconds on the processor that XLA's parser needs to read the texts."""
     from jaxlib import _hlo
 
-    start = time.perf_counter()
+    start = time.process_time()
     for text in texts:
         _hlo.hlo_module_from_text(text)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def _difflib(a: list[str], b: list[str]) -> None:
@@ -94,8 +94,9 @@ def pair(first: Path, second: Path) -> None:
     wall, processor = (min(seconds) for seconds in zip(*ours, strict=True))
     print(
         f"{first.name} {second.name} ({sum(map(len, texts)) / 1e6:.1f} MB): "
-        f"xlagraph diff {wall:.2f} s end to end ({processor:.2f} s on the processor); "
-        f"XLA's parser, both files {min(theirs):.2f} s; difflib {difflib_seconds([first, second])}",
+        f"xlagraph diff {wall:.2f} s end to end, {processor:.2f} s on the processor; "
+        f"XLA's parser, both files {min(theirs):.2f} s on the processor; "
+        f"difflib {difflib_seconds([first, second])}",
         flush=True,
     )
 
