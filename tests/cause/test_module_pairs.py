@@ -70,6 +70,7 @@ PROVED = {
     "one_matrix_frozen": Truth("extra-subgraph"),
     "one_tensor_bfloat16": Truth("dtype", "w.astype(F32)", r"parameter 0 \(bf16\[8,16\]\)"),
     "one_more_output.after": Truth("live-tensor", "x[::-1]", "1 live tensor more"),
+    "one_wider_layer": Truth("input-shape", "", r"parameter 3 \(f32\[8,4\]\).*8 -> 12"),
     "partitions": Truth("mesh", "", r"\(x=2\) became \(x=4\)"),
     "partitions.after": Truth("input-shape sharding replica-groups partitions"),
     "partitions_one.after": Truth("partitions"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
 from xlagraph.cause.counts import counting_constants
+from xlagraph.cause.fills import fills
 from xlagraph.cause.finding import Case, Finding, attribute_text, count, join, parameter_name
 from xlagraph.cause.finding import short_shape as shape_of
 from xlagraph.cause.model import Evidence
@@ -236,7 +237,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
     a, b = case.diff.a, case.diff.b
     starts = sorted(origins.starts)
     numbers = counting_constants(case, origins.members)
-    claimed = {**origins.members, **_stated(case, origins), **numbers.certain, **numbers.assumed}
+    filled = fills(case, origins.members)
+    members = {x: y for x, y in origins.members.items() if (x, y) not in filled.pairs}
+    claimed = {**members, **_stated(case, origins), **numbers.certain, **numbers.assumed}
     claimed |= origins.options
     assumed = join(
         sorted({f"{a.payloads[x]} -> {b.payloads[y]}" for x, y in numbers.assumed.items()})
@@ -256,6 +259,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
             draft_a.attributes[x] = with_sizes(draft_a.attributes[x], draft_b.attributes[y])
             if y in draft_b.payloads and draft_a.opcodes[x] == "constant":
                 draft_a.payloads[x] = draft_b.payloads[y]
+        filled.undo(draft_a, draft_b)
         for x, y in origins.options.items():
             draft_a.attributes[x] = draft_b.attributes[y]
 
@@ -283,8 +287,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
         fix=_fix(case, origins),
         proof=f"{B}'s dimensions were put into {A} at the origin and where they spread to"
         + (f"; that {assumed} follows from them is assumed" if assumed else ""),
-        a=frozenset(claimed),
-        b=frozenset(claimed.values()),
+        a=frozenset(claimed) | {x for x, _ in filled.pairs},
+        b=frozenset(claimed.values()) | {y for _, y in filled.pairs},
         undo=undo,
     )
 

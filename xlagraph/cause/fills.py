@@ -1,0 +1,78 @@
+"""Constants spread over a tensor, of which one side has one and the other one for each size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from xlagraph.cause.draft import Draft
+    from xlagraph.cause.finding import Case
+    from xlagraph.diff.match import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Fills:
+    """Uses of a filled tensor whose size followed, with the tensor that the other side uses."""
+
+    a: Mapping[tuple[int, int], int]
+    """User and place in A; A's own tensor of the size that B uses there."""
+    b: Mapping[tuple[int, int], int]
+    pairs: frozenset[tuple[int, int]]
+    """The tensors used there, A's and B's."""
+
+    def undo(self, draft_a: Draft, draft_b: Draft) -> None:
+        """Lets both sides use a tensor of one size: it is the same number everywhere."""
+        for draft, uses in ((draft_a, self.a), (draft_b, self.b)):
+            for (user, place), value in uses.items():
+                operands = list(draft.operands[user])
+                operands[place] = value
+                draft.operands[user] = tuple(operands)
+
+
+def fills(case: Case, members: Mapping[int, int]) -> Fills:
+    """What changed elements are computed with, where a filled tensor was shared by both sizes."""
+    match = case.diff.match
+    known_a, known_b = dict(_filled(match.a)), dict(_filled(match.b))
+    uses_a: dict[tuple[int, int], int] = {}
+    uses_b: dict[tuple[int, int], int] = {}
+    pairs = set()
+    for x, y in members.items():
+        for place, (p, q) in enumerate(
+            zip(case.diff.a.operands[x], case.diff.b.operands[y], strict=False)
+        ):
+            if not _is_same_number(case, (x, y), p, q):
+                continue
+            number_a, number_b = match.a.expressions[p], match.b.expressions[q]
+            if number_a in known_b:
+                uses_b[y, place] = known_b[number_a]
+                pairs.add((p, q))
+            elif number_b in known_a:
+                uses_a[x, place] = known_a[number_b]
+                pairs.add((p, q))
+    return Fills(uses_a, uses_b, frozenset(pairs))
+
+
+def _filled(side: Side) -> Iterator[tuple[int, int]]:
+    """The filled tensors of a module by the numbers of their expressions."""
+    for i, opcode in enumerate(side.module.opcodes):
+        if opcode == "broadcast" and side.closed[i] and side.live[i]:
+            yield side.expressions[i], i
+
+
+def _is_same_number(case: Case, users: tuple[int, int], p: int, q: int) -> bool:
+    """Whether two operands are filled with one number, each to the size of its user."""
+    match = case.diff.match
+    for side, user, i in ((match.a, users[0], p), (match.b, users[1], q)):
+        module = side.module
+        if module.opcodes[i] != "broadcast" or not side.closed[i]:
+            return False
+        if (
+            module.shapes[i] != module.shapes[user]
+            or "[]" not in module.shapes[module.operands[i][0]]
+        ):
+            return False
+    first, second = (m.module.operands[i][0] for m, i in ((match.a, p), (match.b, q)))
+    return match.a.expressions[first] == match.b.expressions[second]
