@@ -155,7 +155,7 @@ def _state_pairs(
     for parameter in inputs:
         if not module.users[parameter] or module.shapes[parameter] not in shapes:
             continue
-        near = near_users(module, parameter)
+        near = _near_users(module, parameter)
         for k in free:
             is_alike = module.shapes[values[k]] == module.shapes[parameter]
             if is_alike and values[k] in near and fits(parameter, k):
@@ -165,7 +165,7 @@ def _state_pairs(
     return pairs
 
 
-def near_users(module: Module, start: int) -> set[int]:
+def _near_users(module: Module, start: int) -> set[int]:
     """Instructions that depend on `start` within a few steps."""
     found = {start}
     front = [start]

@@ -11,8 +11,8 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.pieces import OUTPUT, open_edges
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sides import A, B
-from xlagraph.cause.state import OPTIMIZER_NAME, near_users
-from xlagraph.cause.updates import updates
+from xlagraph.cause.state import OPTIMIZER_NAME
+from xlagraph.cause.updates import formula, updates
 from xlagraph.diff.match import output_values
 
 if TYPE_CHECKING:
@@ -197,12 +197,11 @@ def _tied_finding(case: Case, tied: int, first: int, second: int, *, forward: bo
 
 
 def _updates(module: Module, parameters: list[int]) -> set[int]:
-    """Outputs that are new values of these parameters."""
-    values = output_values(module)
-    return {
-        k
-        for p in parameters
-        for near in [near_users(module, p)]
-        for k, value in enumerate(values)
-        if value in near and module.shapes[value] == module.shapes[p]
-    }
+    """Outputs that are new values of these parameters, or state that those are computed from."""
+    values, of_all = output_values(module), updates(module)
+    found = set[int]()
+    for p in parameters:
+        used = set[int]().union(*(formula(module, values[k]) for k in of_all.get(p, ())))
+        shape = module.shapes[p]
+        found |= {k for k, v in enumerate(values) if v in used and module.shapes[v] == shape}
+    return found

@@ -28,23 +28,21 @@ def updates(module: Module) -> dict[int, list[int]]:
     """
     found: dict[int, list[int]] = {}
     for k, value in enumerate(output_values(module)):
-        for parameter in _sources(module, value):
-            if module.shapes[parameter] == module.shapes[value]:
-                found.setdefault(parameter, []).append(k)
+        for i in sorted(formula(module, value) - {value}):
+            if is_input(module, i) and module.shapes[i] == module.shapes[value]:
+                found.setdefault(i, []).append(k)
     return found
 
 
-def _sources(module: Module, value: int) -> list[int]:
-    """The parameters that an element of the value depends on by the same element alone."""
-    found, seen, stack = [], {value}, [value]
+def formula(module: Module, value: int) -> set[int]:
+    """The instructions that an element of the value depends on by the same element alone."""
+    seen, stack = {value}, [value]
     while stack:
         i = stack.pop()
-        if i != value and is_input(module, i):
-            found.append(i)
-        elif module.opcodes[i] in FORMULA:
+        if module.opcodes[i] in FORMULA:
             stack += [o for o in module.operands[i] if o not in seen]
             seen.update(module.operands[i])
-    return sorted(found)
+    return seen
 
 
 def new_values(module: Module, parameters: Iterable[int]) -> list[int]:
