@@ -99,6 +99,7 @@ PROVED = {
     "sharding_dropped": Truth("sharding", "with_sharding_constraint", "1 sharding constraint in A"),
     "sharding_in": Truth("sharding", "", r"parameter 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
     "sharding_in.after": Truth("sharding replica-groups"),
+    "sizes_in_a_row": Truth("input-shape input-shape", "", r"dimension 0: \d+ -> \d+"),
     "slice_size": Truth("python-index", "x[:n]", r"dimension 0: 7 -> 9"),
     "static_number": Truth(
         "static-argument", "jnp.tanh(x * s)", r"\(f32\[\]\) became the constant"

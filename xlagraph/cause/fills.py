@@ -43,14 +43,15 @@ def fills(case: Case, members: Mapping[int, int]) -> Fills:
         for place, (p, q) in enumerate(
             zip(case.diff.a.operands[x], case.diff.b.operands[y], strict=False)
         ):
-            if not _is_same_number(case, (x, y), p, q):
+            if members.get(p) == q or not _is_same_number(case, (x, y), p, q):
                 continue
-            number_a, number_b = match.a.expressions[p], match.b.expressions[q]
-            if number_a in known_b:
-                uses_b[y, place] = known_b[number_a]
+            other_b = known_b.get(match.a.expressions[p], y)
+            other_a = known_a.get(match.b.expressions[q], x)
+            if other_b < y:
+                uses_b[y, place] = other_b
                 pairs.add((p, q))
-            elif number_b in known_a:
-                uses_a[x, place] = known_a[number_b]
+            elif other_a < x:
+                uses_a[x, place] = other_a
                 pairs.add((p, q))
     return Fills(uses_a, uses_b, frozenset(pairs))
 
