@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import relabelled
 from xlagraph.cause.draft import Draft, live_work
-from xlagraph.cause.finding import Case, Finding
+from xlagraph.cause.finding import Case, Finding, short_shape
 from xlagraph.diff import Slot, diff_modules
 from xlagraph.diff.match import output_values
 from xlagraph.diff.same import same_computation, same_pairs
@@ -105,8 +105,8 @@ class Bench:
         Of two outputs of one shape the other one is more then.
         """
         own, other = (self.now.a, self.now.b) if forward else (self.now.b, self.now.a)
-        shapes = [own.shapes[value] for value in output_values(own)]
-        other_shapes = [other.shapes[value] for value in output_values(other)]
+        shapes = [short_shape(own, value) for value in output_values(own)]
+        other_shapes = [short_shape(other, value) for value in output_values(other)]
         pairs = [(s.a, s.b) if forward else (s.b, s.a) for s in self._slots()]
         free = Counter(
             other_shapes[y] for x, y in pairs if x is None and y is not None and y not in others

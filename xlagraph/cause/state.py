@@ -180,7 +180,8 @@ def _gives_back(case: Case, state: Sequence[int], *, forward: bool) -> bool:
     module, other = (case.diff.a, case.diff.b) if forward else (case.diff.b, case.diff.a)
     values = output_values(module)
     own = unpaired_outputs(case, forward=forward, replaced=True)
-    return Counter(other.shapes[p] for p in state) <= Counter(module.shapes[values[k]] for k in own)
+    given = Counter(shape_of(module, values[k]) for k in own)
+    return Counter(shape_of(other, p) for p in state) <= given
 
 
 def _lone(case: Case, outputs: Sequence[int], *, forward: bool) -> list[int]:
@@ -192,10 +193,12 @@ def _lone(case: Case, outputs: Sequence[int], *, forward: bool) -> list[int]:
     )
     values, other_values = output_values(module), output_values(other)
     by_name = bool(known.outputs) and all(k in context.outputs for k in outputs)
-    keys = [context.outputs.get(k) if by_name else module.shapes[v] for k, v in enumerate(values)]
+    keys = [
+        context.outputs.get(k) if by_name else shape_of(module, v) for k, v in enumerate(values)
+    ]
     room = Counter(key for k, key in enumerate(keys) if k not in gone)
     room.subtract(
-        known.outputs.get(k) if by_name else other.shapes[v]
+        known.outputs.get(k) if by_name else shape_of(other, v)
         for k, v in enumerate(other_values)
         if k not in others_gone
     )
