@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.bucket_rows import BUCKETED, element, lone_rows, origin, reach
 from xlagraph.cause.buckets import composition_finding, near_buckets, other_buckets
-from xlagraph.cause.draft import Draft, exclusive_slice
+from xlagraph.cause.draft import Draft, exclusive_slice, is_input
 from xlagraph.cause.finding import count
 from xlagraph.cause.sides import A, B
+from xlagraph.cause.updates import at_zero
 from xlagraph.diff import diff_modules
 from xlagraph.diff.match import output_values
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from xlagraph.cause.finding import Case, Finding
-    from xlagraph.cause.model import BucketRow
+    from xlagraph.cause.model import BucketRow, Context
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
@@ -44,15 +45,18 @@ def bucket_results(case: Case) -> list[Finding]:
     take_away_order(draft_b)
     opened = diff_modules(draft_a.build(), draft_b.build())
     made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
-    pairs, lone_a, lone_b = _paired(opened, made_a, made_b)
+    pairs, lone_a, lone_b = _paired(case, opened, made_a, made_b)
     is_whole = not (lone_a or lone_b)  # else one of several tensors of a shape may be mistaken
     alike = {x for x, y in pairs if is_whole and opened.match.to_b[made_a[x]] == made_b[y]}
-    dropped_a = _set_aside(case, opened, rows, lone_a, forward=True)
-    dropped_b = _set_aside(case, opened, rows, lone_b, forward=False)
+    zeros_a, left_a = at_zero(opened.a, _known_by_name(opened.a, case.context_a, made_a, lone_a))
+    zeros_b, left_b = at_zero(opened.b, _known_by_name(opened.b, case.context_b, made_b, lone_b))
+    dropped_a = _set_aside(case, opened, rows, lone_a - zeros_a, forward=True)
+    dropped_b = _set_aside(case, opened, rows, lone_b - zeros_b, forward=False)
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
-        for draft in (draft_a, draft_b):
+        for draft, left in ((draft_a, left_a), (draft_b, left_b)):
             take_away_order(draft)
+            draft.replace_uses(left)
         for x, y in pairs:
             if x in alike:
                 draft_a.become_undone(x, [made_a[x]])
@@ -61,21 +65,35 @@ def bucket_results(case: Case) -> list[Finding]:
                 draft_a.become_parameter([x], draft_a.shapes[x])
                 draft_b.become_parameter([y], draft_b.shapes[y])
 
-    number = len(dropped_a) + len(dropped_b)
+    proof = _proof(
+        len(pairs),
+        "one operation on each" if alike else "parameters",
+        len(lone_a & zeros_a) + len(lone_b & zeros_b),
+        len(dropped_a) + len(dropped_b),
+    )
+    gone_a = exclusive_slice(diff.a, dropped_a) | zeros_a | left_a.keys()
+    gone_b = exclusive_slice(diff.b, dropped_b) | zeros_b | left_b.keys()
     return [
         replace(
             _told(case, rows),
-            proof=f"what {count(len(pairs), 'tensor')} become in the buckets of both was made "
-            + ("one operation on each, " if alike else "parameters, ")
-            + f"{count(number, 'output')} of what only one side reduces, or that wait, "
-            "set aside; barriers and tokens, which only order collectives, were taken away",
-            a=frozenset(_order_of(diff.a) | exclusive_slice(diff.a, dropped_a)),
-            b=frozenset(_order_of(diff.b) | exclusive_slice(diff.b, dropped_b)),
+            proof=proof,
+            a=frozenset(_order_of(diff.a) | gone_a),
+            b=frozenset(_order_of(diff.b) | gone_b),
             dropped_a=frozenset(dropped_a),
             dropped_b=frozenset(dropped_b),
             undo=undo,
         )
     ]
+
+
+def _proof(paired: int, became: str, added: int, dropped: int) -> str:
+    parts = [f"what {count(paired, 'tensor')} become in the buckets of both was made {became}"]
+    if added:
+        parts.append(f"{added} that one side adds to them taken to be zero")
+    if dropped:
+        set_aside = count(dropped, "output")
+        parts.append(f"{set_aside} of what only one side reduces, or that wait, set aside")
+    return ", ".join(parts) + "; barriers and tokens, which only order collectives, were taken away"
 
 
 def rows_by_tensor(case: Case) -> tuple[Sequence[BucketRow], Sequence[BucketRow]] | None:
@@ -166,16 +184,22 @@ def _order_of(module: Module) -> set[int]:
 
 
 def _paired(
-    opened: Diff, made_a: Mapping[int, int], made_b: Mapping[int, int]
+    case: Case, opened: Diff, made_a: Mapping[int, int], made_b: Mapping[int, int]
 ) -> tuple[list[tuple[int, int]], set[int], set[int]]:
-    """Results of the same tensor, told by where it is made, else by what uses it; and the rest."""
+    """Results of the same tensor, told by where it is made, else by what uses it; and the rest.
+
+    Tensors that waited are parameters, which are told by their names where these are known.
+    """
     to_b = opened.match.to_b
-    by_origin: dict[int, list[int]] = {}
+    by_name = bool(case.context_a.parameters and case.context_b.parameters)
+    by_origin: dict[str | int, list[int]] = {}
     for y, origin_b in made_b.items():
-        by_origin.setdefault(origin_b, []).append(y)
+        name = by_name and _input_name(opened.b, case.context_b, origin_b)
+        by_origin.setdefault(name or origin_b, []).append(y)
     pairs = []
     for x, origin_a in made_a.items():
-        found = by_origin.get(to_b[origin_a], [])
+        name = by_name and _input_name(opened.a, case.context_a, origin_a)
+        found = by_origin.get(name or to_b[origin_a], [])
         if found:
             pairs.append((x, found.pop(0)))
     taken_a, taken_b = {x for x, _ in pairs}, {y for _, y in pairs}
@@ -186,6 +210,17 @@ def _paired(
         set(made_a) - {x for x, _ in pairs},
         set(made_b) - {y for _, y in pairs},
     )
+
+
+def _known_by_name(
+    module: Module, context: Context, made: Mapping[int, int], lone: Collection[int]
+) -> list[int]:
+    """The lone results of tensors with names: others may be mistaken for ones of equal shape."""
+    return [i for i in lone if _input_name(module, context, made[i])]
+
+
+def _input_name(module: Module, context: Context, i: int) -> str:
+    return context.parameters.get(int(module.payloads[i]), "") if is_input(module, i) else ""
 
 
 def _results(module: Module, rows: Sequence[BucketRow]) -> dict[int, int]:

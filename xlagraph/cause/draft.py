@@ -16,7 +16,7 @@ from xlagraph.diff.match import output_values
 from xlagraph.graph import Attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from xlagraph.graph import Module
 
@@ -47,6 +47,8 @@ class Draft:
         self.payloads = dict(module.payloads)
         self.outputs: list[int] = list(output_values(module))
         self.extra_parameters: list[int] = []
+        self.replaced: dict[int, int] = {}
+        """What stands for an instruction that has no users any more."""
 
     def copy(self) -> Draft:
         """Another draft in the same state."""
@@ -59,6 +61,7 @@ class Draft:
         other.payloads = dict(self.payloads)
         other.outputs = list(self.outputs)
         other.extra_parameters = list(self.extra_parameters)
+        other.replaced = dict(self.replaced)
         return other
 
     def become(self, module: Module) -> None:
@@ -96,12 +99,22 @@ class Draft:
         self.attributes[i] = NO_ATTRIBUTES
         self.payloads[i] = mark
 
-    def replace_uses(self, partners: dict[int, int]) -> None:
-        """Lets every user of a key use the value instead."""
+    def replace_uses(self, partners: Mapping[int, int]) -> None:
+        """Lets every user of a key use the value instead, or what stands for that by now."""
+        for i, value in partners.items():
+            standing = self._standing_for(value)
+            if standing != i:
+                self.replaced[i] = standing
+        partners = {i: self.replaced.get(i, i) for i in partners}
         for i, operands in enumerate(self.operands):
             if any(o in partners for o in operands):
                 self.operands[i] = tuple(partners.get(o, o) for o in operands)
         self.outputs = [partners.get(o, o) for o in self.outputs]
+
+    def _standing_for(self, value: int) -> int:
+        while value in self.replaced:
+            value = self.replaced[value]
+        return value
 
     def bypass(self, instructions: Iterable[int]) -> None:
         """Lets the users of conversions, copies and the like use the first operand."""

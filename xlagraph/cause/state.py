@@ -106,8 +106,8 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
                 ),
             ),
             fix=STATE_FIX if is_state else UPDATE_FIX,
-            proof=f"{count(len(zeros.intersection(inputs)), 'new tensor')} taken to be zero, and "
-            f"{count(len(dropped), 'output')} of {side} that {less} has not set aside",
+            proof=f"{count(len(zeros.intersection(inputs)), 'new tensor')} taken to be zero"
+            + (f", {count(len(dropped), 'output')} of {side} alone set aside" if dropped else ""),
             a=claimed if forward else nothing,
             b=nothing if forward else claimed,
             undo=undo,
