@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SPECIAL = frozenset({"0", "1", "-1"})
 """The Python numbers of which torch_xla makes constants (``IsSpecialScalar`` in its
 ``torch_xla/csrc/tensor_util.cpp``, seen with 2.9)."""
+REDUCING = frozenset({"reduce", "reduce-window", "select-and-scatter"})
 SPECIAL_FIX = (
     "Keep the number on the device as a tensor, or keep it away from exactly 0, 1 and -1 (for a "
     "learning-rate schedule: clamp it a little below 1), or set XLA_NO_SPECIAL_SCALARS=1, which "
@@ -147,7 +148,8 @@ def number_of_its_own(case: Case) -> list[Finding]:
     for edge in open_edges(case):
         forward = match.to_b[edge.p] < 0
         is_lone = forward != (match.to_a[edge.q] < 0)
-        if edge.place == OUTPUT or edge.x in a.callees or not is_lone or _is_claimed(case, edge):
+        starts = a.opcodes[edge.x] in REDUCING
+        if edge.place == OUTPUT or starts or not is_lone or _is_claimed(case, edge):
             continue
         (start, *way), (other, *other_way) = _way(a, edge.p), _way(b, edge.q)
         if [a.opcodes[i] for i in way] != [b.opcodes[j] for j in other_way]:

@@ -154,7 +154,7 @@ def _replaced_finding(case: Case, edges: Sequence[Edge]) -> Finding:
     return Finding(
         kind="early-execution" if early else "replaced-subgraph",
         title=f"{number} that one module computes came ready-made into the other "
-        f"({shape}){at(lines)}: part of the graph ran early"
+        f"({shape}){at(lines)}, as when part of the graph runs early"
         if early
         else f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another "
         f"way{at(lines)}: {sizes}",
