@@ -1,6 +1,7 @@
 """What a captured run says of real programs: kinds, call sites, names, buckets."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -230,7 +231,7 @@ def step(left):
             pass
         bucket(gradient, [].append if number else done)
     torch_xla.sync()
-for left in [1] * 12 + [2] * 12 + [1, 2]:
+for left in [1] * 24 + [2] * 24 + [1, 2]:
     step(left)
 """
 
@@ -240,7 +241,26 @@ def test_tensors_that_wait_in_every_step_are_recorded_briefly(run_program, tmp_p
     folder = tmp_path / "xlagraph-run"
     steps = [sync for sync in only_process(folder).syncs if sync.kind == "step"]
     waiting = [len(sync.buckets[0].tensors) for sync in steps]
-    assert waiting == [1] * 12 + [2] * 12 + [1, 2]
+    assert waiting == [1] * 24 + [2] * 24 + [1, 2]
     assert {sync.buckets[0].callbacks for sync in steps} == {1, 2}
     lines = "".join(path.read_text() for path in folder.glob("records-*.jsonl"))
-    assert lines.count('"record":"again"') >= len(steps) // 2
+    assert lines.count('"record":"again"') >= 20
+
+
+ALTERNATING = """
+import torch, torch_xla
+w = torch.ones(8, device="xla")
+torch_xla.sync()
+for step in range(40):
+    x = w * 2
+    x = x.sin().add_(1) if step % 2 else x.cos().sqrt().abs_()  # as many tensors, other graphs
+    torch_xla.sync()
+"""
+
+
+def test_graphs_that_alternate_at_one_line_are_told_apart(run_program, tmp_path):
+    run_program(ALTERNATING, XLAGRAPH="1")
+    hits = [s for s in only_process(tmp_path / "xlagraph-run").syncs if s.outcome == "hit"]
+    assert len(hits) == 38
+    assert len({sync.graphs for sync in hits}) == 2
+    assert all(one.graphs != other.graphs for one, other in pairwise(hits))

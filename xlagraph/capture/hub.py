@@ -256,8 +256,9 @@ class Hub:
         call.shared = call.shared or self._inside > 1
         call.entry = entry or call.entry
         event = self._emit(call, site, new, found, seconds)
-        if event is not None and self._steady.open and _is_steady(event):
-            self._steady.learn(frame, event, self.sinks)
+        steady = event if event is not None and _is_steady(event) else None
+        if steady is not None and self._steady.open and self._running.may_repeat():
+            self._steady.learn(frame, steady, self.sinks)
         if call.pending is not None:
             waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
             self.guard.run("live", self.evidence.remember, waiting)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from xlagraph.capture.counters import Counters
 
+TRUST = 4
+"""After so many readings of one size at one place, the place stands for the size."""
 RECHECK = 64
 """Every so many hits that look alike, the graph's size is read again (60 us)."""
 
@@ -18,7 +20,21 @@ class _Habit:
 
     digests: tuple[str, ...]
     size: int
+    readings: int = 1
+    """Equal ones so far; none counts any more once two differed, as where graphs alternate."""
+    is_mixed: bool = False
     uses: int = 0
+    """Hits since the last reading."""
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.readings >= TRUST and not self.is_mixed
+
+    def follow(self, before: _Habit | None) -> None:
+        """Goes on from what was known of the place."""
+        if before is not None:
+            self.is_mixed = before.is_mixed or before.size != self.size
+            self.readings = before.readings + 1
 
 
 class RunningGraphs:
@@ -27,7 +43,7 @@ class RunningGraphs:
     A hit's graph is concluded when exactly one known graph has its size, and none was compiled
     while nobody listened. Where several have, the hash of the pending tensors decides, on steps
     where these are looked at. Between two reads of the size, equal place and equal count of
-    tensors made since the last sync stand for equal size.
+    tensors made since the last sync stand for equal size, where they always did.
     """
 
     def __init__(self) -> None:
@@ -36,6 +52,7 @@ class RunningGraphs:
         self._by_size: dict[int, set[tuple[str, ...]]] = {}
         self._by_hash: dict[tuple[str, int], tuple[str, ...]] = {}
         self._habits: dict[tuple[Place, int], _Habit] = {}
+        self._last: _Habit | None = None
 
     def of(
         self,
@@ -53,11 +70,13 @@ class RunningGraphs:
         seen.made_between = made - seen.made
         key = (place, seen.made_between)
         seen.made = made
+        self._last = None
         if outcome == "empty":
             return (), ()
         habit = self._habits.get(key)
-        if outcome == "hit" and habit is not None and habit.uses < RECHECK:
+        if outcome == "hit" and habit is not None and habit.is_trusted and habit.uses < RECHECK:
             habit.uses += 1
+            self._last = habit
             return habit.digests or self._of_hash(graph_hash, habit.size), (habit.size,)
         size = counters.last_graph_size()
         if outcome == "compile":
@@ -68,8 +87,16 @@ class RunningGraphs:
             return compiled, (size,)
         known = self._by_size.get(size, set())
         digests = next(iter(known)) if len(known) == 1 and self.knows_all else ()
-        self._habits[key] = _Habit(digests, size)
+        self._last = self._habits[key] = _Habit(digests, size)
+        self._last.follow(habit)
         return digests or self._of_hash(graph_hash, size), (size,)
+
+    def may_repeat(self) -> bool:
+        """Whether the last hit may stand for those to come; the next one told of is read anew."""
+        if self._last is None or not self._last.is_trusted:
+            return False
+        self._last.uses = RECHECK
+        return True
 
     def _of_hash(self, graph_hash: str, size: int) -> tuple[str, ...]:
         return self._by_hash.get((graph_hash, size), ()) if graph_hash else ()
