@@ -11,6 +11,7 @@ from real_modules import RUNS
 from report_inputs import BIDI, explained, hostile_pair, hostile_run, small_pair
 
 from xlagraph.cause.finding import duration
+from xlagraph.cause.run_explain import explain_run
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import Report, ReportOptions
 from xlagraph.report.pack import unpack
@@ -65,6 +66,15 @@ def test_a_page_is_one_file_and_its_links_lead_somewhere(text: str) -> None:
 
 def test_the_same_input_gives_the_same_page() -> None:
     assert render(run_report(explained("carry"))) == render(run_report(explained("carry")))
+
+
+def test_what_else_differs_stands_with_the_main_cause() -> None:
+    run = explain_run(read_run(RUNS.parent / "pairs" / "extra_sync"))
+    (group,) = [one for one in run.groups if one.further]
+    text = render(run_report(run))
+    for cause in group.further:
+        assert cause.title[1:40] in text
+        assert f"({cause.kind})" in text
 
 
 def test_hostile_texts_stay_texts() -> None:

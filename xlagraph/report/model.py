@@ -67,6 +67,8 @@ class CauseCard:
     """Letter and colour of the graphs it accounts for."""
     pair: str
     """Identifier of the pair that shows it, or ``""``."""
+    also: tuple[str, ...] = ()
+    """What else differs in the graphs of the group."""
 
 
 @dataclass(frozen=True, slots=True)

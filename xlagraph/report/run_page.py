@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import sentence
@@ -152,13 +153,16 @@ def _group_card(
     letters = {digest: node.letter for digest, node in nodes.items()}
     view = _shown_pair(bearer, letters, names, pairs) if bearer else None
     if group.cause is not None and view is not None:
-        return cause_card(
+        card = cause_card(
             group.cause,
             view,
             anchor=anchor,
             seconds=group.seconds,
             compiles=group.compiles,
             graphs=graphs,
+        )
+        return replace(
+            card, also=tuple(f"{sentence(names.text(c.title))} ({c.kind})" for c in group.further)
         )
     shown = [letter for letter, _ in graphs if letter in pairs]
     return CauseCard(
