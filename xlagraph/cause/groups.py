@@ -69,7 +69,8 @@ def _reason(node: GraphNode) -> tuple[str, str]:
 
 
 def _group(reason: str, line: str, members: list[GraphNode]) -> CauseGroup:
-    main = max(members, key=lambda node: node.compile_seconds)
+    proved = (node for node in members if node.explanation and node.explanation.proved)
+    main = next(proved, members[0])  # the first: what compiled longest changes from run to run
     explanation = main.explanation
     cause = explanation.causes[0] if explanation and explanation.causes else None
     if reason == FIRST:
