@@ -107,12 +107,13 @@ def _is_certain(case: Case, x: int, number: int) -> bool:
     a, closed = case.diff.a, case.diff.match.a.closed
     if not format_of(a.shapes[x].partition("[")[0]) and abs(int(a.payloads[x]) - number) <= 1:
         return True
-    pending, met = [x], []
+    pending, seen, met = [x], {x}, []
     for i in pending:  # grows while it is read
         for user in a.users[i]:
             if _elements(a, user) == number or not closed[user]:
                 met.append(user)
-            elif user not in pending:
+            elif user not in seen:
+                seen.add(user)
                 pending.append(user)
     return bool(met) and all(
         _elements(a, user) == number or _is_sum(case, user, number) for user in met

@@ -87,9 +87,15 @@ def _is_sum(module: Module, parameter: int) -> bool:
 
 
 KEEP_ZERO = frozenset(
-    {"broadcast", "reshape", "convert", "copy", "bitcast", "transpose", "negate", "abs", "sqrt"}
-)
-"""What makes zeros of zeros."""
+    {
+        "broadcast", "reshape", "convert", "copy", "bitcast", "transpose", "slice", "reverse",
+        "reduce-precision", "negate", "abs", "sign", "sqrt", "cbrt", "tanh", "sine", "floor",
+        "ceil",
+    }
+)  # fmt: skip
+"""What makes zeros of one value that is zero."""
+OF_ZEROS = frozenset({"add", "subtract", "maximum", "minimum", "concatenate"})
+"""What makes zeros where all values are zero."""
 
 
 def at_zero(module: Module, tensors: Iterable[int]) -> tuple[set[int], dict[int, int]]:
@@ -114,10 +120,12 @@ def at_zero(module: Module, tensors: Iterable[int]) -> tuple[set[int], dict[int,
             opcode = module.opcodes[i]
             if opcode == "tuple":
                 continue
-            is_kept = opcode in KEEP_ZERO or opcode == "divide" or all(is_zero)
+            is_kept = (
+                opcode in KEEP_ZERO or opcode == "divide" or (opcode in OF_ZEROS and all(is_zero))
+            )
             if opcode == "multiply" or (is_zero[0] and is_kept):
                 origins[i] = reached
-            elif opcode == "add" or (opcode == "subtract" and is_zero[1]):
+            elif opcode == "add" or (opcode == "subtract" and is_zero[1]):  # not of zeros alone
                 left[i] = _plain(module, operands[is_zero.index(False)], left)
             else:
                 stuck |= reached
