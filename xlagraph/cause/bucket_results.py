@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from xlagraph.cause.finding import Case, Finding
-    from xlagraph.cause.model import BucketRow, Context
+    from xlagraph.cause.model import BucketRow
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
@@ -45,11 +45,12 @@ def bucket_results(case: Case) -> list[Finding]:
     take_away_order(draft_b)
     opened = diff_modules(draft_a.build(), draft_b.build())
     made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
-    pairs, lone_a, lone_b = _paired(case, opened, made_a, made_b)
+    names_a, names_b = _input_names(case, opened, made_a, made_b)
+    pairs, lone_a, lone_b = _paired(opened, made_a, made_b, names_a, names_b)
     is_whole = not (lone_a or lone_b)  # else one of several tensors of a shape may be mistaken
     alike = {x for x, y in pairs if is_whole and opened.match.to_b[made_a[x]] == made_b[y]}
-    zeros_a, left_a = at_zero(opened.a, _known_by_name(opened.a, case.context_a, made_a, lone_a))
-    zeros_b, left_b = at_zero(opened.b, _known_by_name(opened.b, case.context_b, made_b, lone_b))
+    zeros_a, left_a = at_zero(opened.a, lone_a & names_a.keys())  # unnamed ones may be mistaken
+    zeros_b, left_b = at_zero(opened.b, lone_b & names_b.keys())
     dropped_a = _set_aside(case, opened, rows, lone_a - zeros_a, forward=True)
     dropped_b = _set_aside(case, opened, rows, lone_b - zeros_b, forward=False)
 
@@ -183,23 +184,39 @@ def _order_of(module: Module) -> set[int]:
     return picked | barriers | tuples | made | spread | buckets | results
 
 
-def _paired(
+def _input_names(
     case: Case, opened: Diff, made_a: Mapping[int, int], made_b: Mapping[int, int]
+) -> tuple[Mapping[int, str], Mapping[int, str]]:
+    """The names of tensors that waited, by result, where both modules' parameters have names."""
+    known_a, known_b = case.context_a.parameters, case.context_b.parameters
+    if not (known_a and known_b):
+        return {}, {}
+    return _named(opened.a, known_a, made_a), _named(opened.b, known_b, made_b)
+
+
+def _named(module: Module, known: Mapping[int, str], made: Mapping[int, int]) -> dict[int, str]:
+    inputs = {x: int(module.payloads[i]) for x, i in made.items() if is_input(module, i)}
+    return {x: known[number] for x, number in inputs.items() if number in known}
+
+
+def _paired(
+    opened: Diff,
+    made_a: Mapping[int, int],
+    made_b: Mapping[int, int],
+    names_a: Mapping[int, str],
+    names_b: Mapping[int, str],
 ) -> tuple[list[tuple[int, int]], set[int], set[int]]:
     """Results of the same tensor, told by where it is made, else by what uses it; and the rest.
 
     Tensors that waited are parameters, which are told by their names where these are known.
     """
     to_b = opened.match.to_b
-    by_name = bool(case.context_a.parameters and case.context_b.parameters)
     by_origin: dict[str | int, list[int]] = {}
     for y, origin_b in made_b.items():
-        name = by_name and _input_name(opened.b, case.context_b, origin_b)
-        by_origin.setdefault(name or origin_b, []).append(y)
+        by_origin.setdefault(names_b.get(y, origin_b), []).append(y)
     pairs = []
     for x, origin_a in made_a.items():
-        name = by_name and _input_name(opened.a, case.context_a, origin_a)
-        found = by_origin.get(name or to_b[origin_a], [])
+        found = by_origin.get(names_a.get(x, to_b[origin_a]), [])
         if found:
             pairs.append((x, found.pop(0)))
     taken_a, taken_b = {x for x, _ in pairs}, {y for _, y in pairs}
@@ -210,17 +227,6 @@ def _paired(
         set(made_a) - {x for x, _ in pairs},
         set(made_b) - {y for _, y in pairs},
     )
-
-
-def _known_by_name(
-    module: Module, context: Context, made: Mapping[int, int], lone: Collection[int]
-) -> list[int]:
-    """The lone results of tensors with names: others may be mistaken for ones of equal shape."""
-    return [i for i in lone if _input_name(module, context, made[i])]
-
-
-def _input_name(module: Module, context: Context, i: int) -> str:
-    return context.parameters.get(int(module.payloads[i]), "") if is_input(module, i) else ""
 
 
 def _results(module: Module, rows: Sequence[BucketRow]) -> dict[int, int]:
