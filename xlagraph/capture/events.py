@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -53,8 +53,13 @@ class SyncEvent(NamedTuple):
     buckets: tuple[BucketState, ...]
 
 
-Repeat = Callable[[int, int], None]
-"""Tells that a known step has run again, from when to when (Unix time in ns)."""
+class Repeat(NamedTuple):
+    """How a sink is told that a step like one before has run again."""
+
+    number: int
+    """The sink's number of that step, by which readers of its ``cells`` know it."""
+    tell: Callable[[Sequence[int], Sequence[int]], None]
+    """To be called with the starts and ends (Unix time in ns) of those that followed."""
 
 
 class Sink(Protocol):
@@ -66,6 +71,13 @@ class Sink(Protocol):
     may_want_deep: bool
     """Whether ``wants_deep`` is ever true: then every step is asked about."""
 
+    @property
+    def cells(self) -> memoryview | None:
+        """Where steps may wait to be told, as ``xlagraph.run.journal`` has it.
+
+        None: the sink is to be told of each step at once.
+        """
+
     def wants_deep(self) -> bool:
         """Whether the step now running is to be looked at closely (level 2)."""
 
@@ -73,9 +85,9 @@ class Sink(Protocol):
         """A sync has ended."""
 
     def repeater(self, event: SyncEvent) -> Repeat | None:
-        """What to call for each later sync like ``event``, which ``on_sync`` was just told of.
+        """How to tell of later syncs like ``event``, which ``on_sync`` was just told of.
 
-        It is to be fast. None: this event cannot be repeated.
+        None: this event cannot be repeated.
         """
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact

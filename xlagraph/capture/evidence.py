@@ -25,6 +25,9 @@ class Evidence:
         self.live = LiveReader(xlac, names)
         self._counters = counters
         self._seconds = counters.compile_seconds()
+        self._modules: list[Module] = []
+        self._analyses: list[Analysis] = []
+        """Both read from the dump and not yet taken."""
 
     def can_afford(self) -> bool:
         """Whether a search of the heap is worth it beside the time spent compiling."""
@@ -45,8 +48,8 @@ class Evidence:
         """After a sync: what tensors are called now; ``waiting`` names buckets' by id."""
         self.live.remember(waiting)
 
-    def take(self, pending: Pending | None) -> tuple[CompiledGraph, ...]:
-        """The graphs compiled since the last call.
+    def take(self, pending: Pending | None, number: int | None) -> tuple[CompiledGraph, ...]:
+        """The graphs compiled since the last call, or the first ``number`` of them.
 
         Raises:
             OSError: the dump folder cannot be read.
@@ -57,8 +60,10 @@ class Evidence:
             modules = [Module("", module_name(pending.text), pending.text)]
             analyses: list[Analysis] = []
         else:
-            modules = self.dump.take_modules()
-            analyses = self.dump.take_analyses()
+            self._modules += self.dump.take_modules()
+            self._analyses += self.dump.take_analyses()
+            modules, analyses = self._modules[:number], self._analyses[:number]
+            del self._modules[:number], self._analyses[:number]
             if modules:  # XLA and torch_xla have read their variables: no child is to dump here
                 self.dump.restore(os.environ)
         # torch_xla compiles one module an analysis; other modules (transfers) have none.

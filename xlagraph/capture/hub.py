@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from types import FrameType
 from typing import Any
 
-from xlagraph.capture.counters import NANOSECONDS, Counters
+from xlagraph.capture.counters import Counters
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Sink, SyncEvent
 from xlagraph.capture.evidence import Evidence
@@ -26,6 +27,7 @@ from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.running import DynamoGraphs, RunningGraphs
 from xlagraph.capture.sites import SiteReader
 from xlagraph.capture.steady import SteadySteps
+from xlagraph.run.codec import NANOSECONDS
 from xlagraph.run.records import PERSISTENT_CACHE, BucketState, Frame, LiveTensor
 
 RUN_CACHED = "run_cached"
@@ -52,8 +54,8 @@ class _Call:
     """One hooked call, from its start to its end."""
 
     __slots__ = (
-        "buckets", "compiles", "entry", "frame", "graph_hash", "hits", "kind", "pending", "shared",
-        "time", "watch",
+        "buckets", "compiles", "entry", "frame", "graph_hash", "hits", "is_first", "kind",
+        "pending", "shared", "time", "watch",
     )  # fmt: skip
 
     def __init__(self, kind: str, entry: str, frame: FrameType | None) -> None:
@@ -67,6 +69,7 @@ class _Call:
         self.buckets: tuple[BucketState, ...] = ()
         self.pending: Pending | None = None
         self.shared = False
+        self.is_first = True  # nothing ran unseen since the call before
         self.graph_hash: object = None
 
 
@@ -136,8 +139,7 @@ class Hub:
         """Look closely at the next steps."""
         self._armed = self.arm_steps
         self._close = self.buckets.armed = True
-        self._steady.open = False
-        self._steady.forget()
+        self._steady.allow(may=False)
 
     def ask(self) -> None:
         """Look closely at the next steps whatever it costs; safe in a signal's handler."""
@@ -149,7 +151,7 @@ class Hub:
         self._lock = threading.RLock()
         self._local = threading.local()
         self._inside = 0
-        self._steady.forget()
+        self._steady.abandon()
         self.evidence.dump = None
 
     def wrapper(self, kind: str, entry: str) -> Callable[[Any], Any]:
@@ -178,39 +180,43 @@ class Hub:
         return make
 
     def _ended(self, start: int, end: int, frame: FrameType) -> None:
-        """A step marker has ended that began with nothing to look at, but is no known one."""
+        """A step marker has ended that went the short way and is no known step."""
         call = _Call("step", "sync", frame)
-        call.time, call.watch = (
-            start / NANOSECONDS,
-            time.perf_counter() - (end - start) / NANOSECONDS,
-        )
-        call.compiles, call.hits = self._seen.compiles, self._seen.hits
+        call.time = start / NANOSECONDS
+        self._steady.forget()
         self._local.busy = True
         try:
+            with self.counters.as_of(call.time):
+                self._begin(call)
+            call.watch = time.perf_counter() - (end - start) / NANOSECONDS
             self.after(call)
         finally:
             self._local.busy = False
+
+    def _begin(self, call: _Call) -> None:
+        """Tell of what ran unseen before ``call``, and what it finds."""
+        compiles, hits = self.counters.compiles(), self.counters.hits()
+        if (compiles != self._seen.compiles or hits != self._seen.hits) and not self._inside:
+            self._unseen(compiles, hits)
+            call.is_first = False
+        call.compiles, call.hits = compiles, hits
+        if call.kind != "value" and self.buckets.alive:
+            call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
 
     def before(self, kind: str, entry: str, caller: FrameType) -> _Call | None:
         """A hooked function was called by ``caller``; None when it is not to be looked at."""
         if getattr(self._local, "busy", False) or not (self.sinks or self.evidence.dump):
             return None
         call = _Call(kind, entry, caller)
-        compiles, hits = self.counters.compiles(), self.counters.hits()
-        if (compiles != self._seen.compiles or hits != self._seen.hits) and not self._inside:
-            self._unseen(compiles, hits)
-        call.compiles, call.hits = compiles, hits
+        self._begin(call)
         self._local.busy = True
         with self._lock:
             call.shared = self._inside > 0
             self._inside += 1
-        if kind != "value":
-            if self.buckets.alive:
-                call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
-            if kind == "step" and self._close and self._looks_closely():
-                waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
-                call.pending = self.guard.run("live", self.evidence.look, waiting)
-                call.watch = time.perf_counter()
+        if kind == "step" and self._close and self._looks_closely():
+            waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
+            call.pending = self.guard.run("live", self.evidence.look, waiting)
+            call.watch = time.perf_counter()
         return call
 
     def _looks_closely(self) -> bool:
@@ -256,9 +262,14 @@ class Hub:
         call.shared = call.shared or self._inside > 1
         call.entry = entry or call.entry
         event = self._emit(call, site, new, found, seconds)
-        steady = event if event is not None and _is_steady(event) else None
-        if steady is not None and self._steady.open and self._running.may_repeat():
-            self._steady.learn(frame, steady, self.sinks)
+        if (
+            event is not None
+            and self._steady.open
+            and call.is_first
+            and _is_steady(event)
+            and self._running.may_repeat()
+        ):
+            self._steady.learn(frame, event, self.sinks)
         if call.pending is not None:
             waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
             self.guard.run("live", self.evidence.remember, waiting)
@@ -271,7 +282,9 @@ class Hub:
         if new > 0:
             with self._lock:
                 compile_seconds = self.evidence.compile_seconds()
-                compiled = self.guard.run("dump", self.evidence.take, call.pending) or ()
+                # What compiled later, beyond the horizon, is another call's.
+                number = None if self.counters.horizon == inf else new
+                compiled = self.guard.run("dump", self.evidence.take, call.pending, number) or ()
         if not self.sinks:
             if new > 0:  # a later hit may run it
                 digests = tuple(one.digest for one in compiled)
@@ -308,7 +321,7 @@ class Hub:
             buckets=call.buckets,
         )
         self._rearm(event)
-        for sink in list(self.sinks):
+        for sink in self._listeners():
             self.guard.run(sink.name, sink.on_sync, event)
         return event
 
@@ -335,8 +348,10 @@ class Hub:
         if event.ends_step and self._asked:
             self._asked -= 1
         self._close = self.buckets.armed = self._armed + self._asked > 0 or self._wants_deep()
-        self._steady.open = not (
-            self._close or len(self._threads) > 1 or any(sink.may_want_deep for sink in self.sinks)
+        self._steady.allow(
+            may=not self._close
+            and len(self._threads) <= 1
+            and not any(sink.may_want_deep for sink in self.sinks)
         )
 
     def _unseen(self, compiles: int, hits: int) -> None:
@@ -344,7 +359,9 @@ class Hub:
         new, found = max(compiles - self._seen.compiles, 0), max(hits - self._seen.hits, 0)
         self._seen.compiles, self._seen.hits = compiles, hits
         if new or found:
-            self._emit(_Call("value", "unseen", None), (), new, found, 0.0)
+            call = _Call("value", "unseen", None)
+            call.time = min(call.time, self.counters.horizon)
+            self._emit(call, (), new, found, 0.0)
 
     def _rank(self) -> int:
         rank: int | None = getattr(self._local, "rank", None)
@@ -355,16 +372,21 @@ class Hub:
             self._threads.add(threading.get_ident())
         return rank
 
+    def _listeners(self) -> list[Sink]:
+        """The sinks, for whatever is to be told: they hear first of the steps before it."""
+        self._steady.drain()
+        return list(self.sinks)
+
     def _flushed(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
-        for sink in list(self.sinks):
+        for sink in self._listeners():
             self.guard.run(sink.name, sink.on_flush, before, emptied)
 
     def _note(self, what: str, detail: str) -> None:
-        for sink in list(self.sinks):
+        for sink in self._listeners():
             self.guard.run(sink.name, sink.on_note, what, detail)
 
     def _tell(self, what: str, detail: str) -> None:
-        for sink in list(self.sinks):
+        for sink in self._listeners():
             if not self.guard.is_off(sink.name):
                 sink.on_note("hook off", f"{what}: {detail}")
 

@@ -8,14 +8,17 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
+from xlagraph.capture.journal import Journal
 from xlagraph.capture.options import Options
 from xlagraph.capture.patches import say
 from xlagraph.run.codec import again
+from xlagraph.run.journal import CELL_BYTES, CELLS
 from xlagraph.run.records import (
     FORMAT_VERSION,
     BucketState,
@@ -28,6 +31,7 @@ from xlagraph.run.records import (
 from xlagraph.run.remote import Spool, is_url
 from xlagraph.run.writer import RunWriter
 
+_UNRECORDED = memoryview(bytearray(CELL_BYTES * CELLS)).cast("q")
 _PACKAGES = ("torch", "torch_xla", "xlagraph")
 
 
@@ -51,6 +55,7 @@ class Session:
         self.totals = Totals()
         self._spool = Spool(folder, options.path, say) if is_url(options.path) else None
         self._writer: RunWriter | None = None
+        self._journal: Journal | None = None
         self._lock = threading.RLock()
         self._index = 0
         self._last: tuple[SyncEvent | None, int] = (None, -1)
@@ -90,25 +95,26 @@ class Session:
                 writer.write(_graph_record(graph, index))
 
     def repeater(self, event: SyncEvent) -> Repeat | None:
-        """Writes the line of each later sync like ``event``; touches as little as it can."""
+        """Writes the lines of later syncs like ``event``."""
+        if event.rank not in self.options.ranks:
+            return Repeat(0, _ignore)
         writer, steps, rank = self._writer, self._steps, event.rank
-        if writer is None or rank not in self.options.ranks:
-            return _ignore
-        last, index = self._last
-        if last is not event:
+        last, of = self._last
+        if writer is None or last is not event:
             return None  # another thread's sync came between
-        line = again(index)
+        line = again(of)
 
-        def repeat(start: int, end: int) -> None:
+        def tell(starts: Sequence[int], ends: Sequence[int]) -> None:
             with self._lock:
-                index, step = self._index, steps[rank]
-                self._index, steps[rank] = index + 1, step + 1
-                if writer.written < writer.hit_bytes:
-                    writer.append(line % (index, step, start, end - start))
-                else:
-                    writer.drop_hit(index)
+                first = self._index
+                lines = []
+                for start, end in zip(starts, ends, strict=True):
+                    lines.append(line % (self._index, steps[rank], start, end - start))
+                    self._index += 1
+                    steps[rank] += 1
+                writer.append_hits(lines, first)
 
-        return repeat
+        return Repeat(of, tell)
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """Write the flush's record."""
@@ -122,9 +128,17 @@ class Session:
 
     def _open(self, rank: int | None) -> RunWriter:
         if self._writer is None:
+            self._journal = _journal()
             process = self._process_record(_early_rank() if rank is None else rank)
             self._writer = RunWriter(self.folder, process, self.options.max_bytes)
         return self._writer
+
+    @property
+    def cells(self) -> memoryview | None:
+        """Shared memory, if there is any; any memory, where nothing is recorded."""
+        if self._writer is None:
+            return _UNRECORDED
+        return None if self._journal is None else self._journal.cells
 
     def _process_record(self, rank: int) -> ProcessRecord:
         import torch_xla.runtime
@@ -139,6 +153,7 @@ class Session:
             argv=tuple(sys.argv),
             level=self.options.level,
             versions=(("python", platform.python_version()), *_versions()),
+            journal="" if self._journal is None else self._journal.token,
         )
 
     def forget(self) -> None:
@@ -146,7 +161,9 @@ class Session:
         self._lock = threading.RLock()
         if self._writer is not None:
             self._writer.abandon()
-        self._writer = None
+        if self._journal is not None:
+            self._journal.abandon()
+        self._writer = self._journal = None
         self._index = 0
         self._steps.clear()
         self.totals = Totals()
@@ -162,6 +179,9 @@ class Session:
             if (dropped.syncs or dropped.graphs or dropped.other) and not writer.closed:
                 writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))
             writer.close()
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
             if self._spool is not None:
                 self._spool.close()
             if self.options.summary:
@@ -174,8 +194,15 @@ class Session:
                 )
 
 
-def _ignore(_start: int, _end: int) -> None:
-    """A repeat on a rank that is not recorded."""
+def _journal() -> Journal | None:
+    try:
+        return Journal()
+    except OSError:  # without shared memory every step is written at once
+        return None
+
+
+def _ignore(_starts: Sequence[int], _ends: Sequence[int]) -> None:
+    """Repeats on a rank that is not recorded."""
 
 
 def _early_rank() -> int:

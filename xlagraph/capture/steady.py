@@ -2,10 +2,12 @@
 
 Hooks run with cold caches, right after thousands of operations were traced, so what counts is
 how little code and memory a stable step touches: a Python function costs some 8 us, the first
-read of a counter 12 us, a system call 20 us (measured beside 10,000 traced operations). A step
-marker that was called from a known line, made as many tensors as before, left as many in
-reduce-scatter buckets, and moved the hit counter by exactly one is told to the sinks as a repeat
-of the last event of that kind; anything else takes the long way through the hub.
+read of a counter 9 us, a system call 25 us (measured beside 10,000 traced operations). So all
+is asked after the sync. A step marker that was called from a known line, made as many tensors
+as before, left as many in reduce-scatter buckets, and moved the hit counter by exactly one is a
+repeat of the last event of that kind. Its times are stored in shared memory, and the sinks are
+told of it in a bunch with others: when something else is to be told, when there are ``STEPS``,
+or after ``PATIENCE_NS``. Of anything else the hub finds out after the fact.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from time import time_ns
 from types import CodeType, FrameType
 from typing import Any
@@ -22,61 +25,125 @@ from xlagraph.capture.events import Repeat, Sink, SyncEvent
 from xlagraph.capture.fsdp import Buckets, Fill, fill_of
 from xlagraph.capture.patches import Guard
 from xlagraph.capture.sites import SiteReader
+from xlagraph.run.journal import CELL_BYTES, CELLS, FIRST, PER_STEP, STEPS
 
-REPEATS = 64
-"""Steps after which one goes the long way, where the graph's size is read again."""
+PATIENCE_NS = 10_000_000_000
+"""For so long a step may wait in shared memory."""
+
+_NOTHING = memoryview(bytes(CELL_BYTES * CELLS)).cast("q")
 
 Hooked = Callable[..., Any]
+Kind = int | tuple[int, Fill]
+"""Tensors that a step makes and, in programs with buckets, what it leaves in them."""
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """A stable step: from where it is called, and how the sinks are told that it ran again."""
+    """A stable step: from where it is called, and what it is called in the cells."""
 
-    depth: int
-    """Frames from the hooked function up to the user's line."""
     code: CodeType
     instruction: int
-    name: str
-    repeat: Repeat
-    left: int = REPEATS
+    number: int
+    """What it is called in the cells."""
 
 
 class SteadySteps:
-    """Stable steps by the number of tensors that they make and what waits in buckets."""
+    """Stable steps, and those of them that the sinks are not yet told of."""
+
+    __slots__ = (
+        "_at", "_buckets", "_cells", "_counters", "_depth", "_due", "_guard", "_known", "_left",
+        "_numbers", "_own_cells", "_patience", "_sites", "_tellers", "open",
+    )  # fmt: skip
 
     def __init__(
         self, counters: Counters, sites: SiteReader, buckets: Buckets, guard: Guard
     ) -> None:
         self.open = False
-        """Whether a step may go the short way now; kept by the hub."""
+        """Whether steps may go the short way."""
         self._counters = counters
         self._sites = sites
         self._buckets = buckets
         self._guard = guard
-        self._known: dict[tuple[int, Fill], _Known] = {}
+        self._known: dict[Kind, _Known] = {}
+        self._tellers: dict[int, Sequence[tuple[str, Repeat]]] = {}
+        """By number: the names of sinks, and how each is told."""
+        self._depth = 1
+        """Frames from the hooked function up to the user's line, in the step learned last."""
+        self._own_cells = memoryview(bytearray(CELL_BYTES * CELLS)).cast("q")
+        self._cells = self._own_cells
+        self._at = FIRST
+        """The first free cell."""
+        self._patience = 0
+        self._due = 0
+        """When the sinks are to be told, Unix time in ns."""
+        self._numbers = count(1)
+        self._left = STEPS
+        """Steps until one goes the long way again, where the graph's size is read."""
+
+    def allow(self, *, may: bool) -> None:
+        """Open the short way, or close it."""
+        self.open = may
+        if not may:
+            self.forget()
 
     def learn(self, frame: FrameType | None, event: SyncEvent, sinks: Sequence[Sink]) -> None:
         """Remember a hit that took the long way; ``frame`` called the hooked function."""
         place = self._sites.line(frame)
-        told = [(sink.name, self._guard.run(sink.name, sink.repeater, event)) for sink in sinks]
-        repeats = [(name, repeat) for name, repeat in told if repeat is not None]
-        if place is None or len(repeats) < len(told):
+        if place is None:
             return
-        name, repeat = repeats[0] if len(repeats) == 1 else ("sync", self._all_of(repeats))
+        self.drain()
+        told = [(sink.name, self._guard.run(sink.name, sink.repeater, event)) for sink in sinks]
+        tellers = [(name, repeat) for name, repeat in told if repeat is not None]
+        if len(tellers) < len(told):
+            return
+        # Cells outlive the process for one sink, in whose terms they are filled.
+        cells = sinks[0].cells if len(sinks) == 1 else None
+        self._cells = self._own_cells if cells is None else cells
+        self._patience = 0 if cells is None else PATIENCE_NS
+        self._due = time_ns() + self._patience
+        number = next(self._numbers) if cells is None else tellers[0][1].number
+        if not self._known:
+            self._tellers.clear()
+            self._left = STEPS
+        made = self._counters.seen.made_between
+        kind = (made, fill_of(event.buckets)) if self._buckets.alive else made
         depth, code, instruction = place
-        kind = self._counters.seen.made_between, fill_of(event.buckets)
-        self._known[kind] = _Known(depth + 1, code, instruction, name, repeat)
+        self._depth = depth + 1
+        self._tellers[number] = tellers
+        self._known[kind] = _Known(code, instruction, number)
 
-    def _all_of(self, repeats: Sequence[tuple[str, Repeat]]) -> Repeat:
-        def repeat(start: int, end: int) -> None:
-            for name, one in repeats:
-                self._guard.run(name, one, start, end)
-
-        return repeat
+    def drain(self) -> None:
+        """Tell the sinks of the steps that they are not yet told of."""
+        end, self._at = self._at, FIRST
+        if end == FIRST:
+            return
+        cells = self._cells[FIRST:end]
+        numbers = cells.tolist()
+        first = 0
+        for at in range(PER_STEP, len(numbers) + 1, PER_STEP):
+            if at == len(numbers) or numbers[at] != numbers[first]:
+                starts, ends = (
+                    numbers[first + 1 : at : PER_STEP],
+                    numbers[first + 2 : at : PER_STEP],
+                )
+                for name, repeat in self._tellers[numbers[first]]:
+                    self._guard.run(name, repeat.tell, starts, ends)
+                first = at
+        cells[:] = _NOTHING[: end - FIRST]
+        self._due = numbers[-1] + self._patience
+        self._left -= len(numbers) // PER_STEP
+        if self._left <= 0:
+            self._known.clear()
 
     def forget(self) -> None:
         """Something compiled, or a sink came or left: look anew."""
+        self.drain()
+        self._known.clear()
+
+    def abandon(self) -> None:
+        """In a forked child: what waits is the parent's to tell."""
+        self._at = FIRST
+        self._cells = self._own_cells
         self._known.clear()
 
     def short_way(
@@ -84,47 +151,53 @@ class SteadySteps:
     ) -> Hooked:
         """The step marker ``original`` with its hook, in one function: each more costs time.
 
-        ``long_way`` is to run steps that are not known, and ``ended`` is told of those that
-        began like a known one and were not a hit. What can be asked before the sync is asked
-        then: caches are colder after it.
+        ``long_way`` is to run steps while none is known, and ``ended`` is told of those that
+        turn out to be no known ones.
         """
         value, seen, known_steps = self._counters.value, self._counters.seen, self._known
         buckets, guard, frame_at = self._buckets, self._guard, sys._getframe  # noqa: SLF001
         alive = buckets.alive
 
         def hooked(*arguments: Any, **options: Any) -> Any:
-            if not self.open:
+            if not known_steps:
                 return long_way(*arguments, **options)
-            made = value(TENSORS_MADE)
-            fill = (guard.run("fsdp", buckets.fill) or ()) if alive else ()
-            known = known_steps.get((made - seen.made, fill))
+            fill = guard.run("fsdp", buckets.fill) if alive else None
             try:
-                frame = frame_at(known.depth if known is not None else 1)
+                frame = frame_at(self._depth)
+                code, instruction = frame.f_code, frame.f_lasti
             except ValueError:  # not that many frames: called from somewhere else
-                known = None
-            if (
-                known is None
-                or frame.f_code is not known.code
-                or frame.f_lasti != known.instruction
-                or not known.left
-                or value(HITS) != seen.hits  # something ran unseen
-                or value(COMPILES) != seen.compiles
-            ):
                 return long_way(*arguments, **options)
             start = time_ns()
             result = original(*arguments, **options)
             end = time_ns()
-            if value(HITS) != seen.hits + 1 or value(COMPILES) != seen.compiles:
+            hits = value(HITS)
+            made = value(TENSORS_MADE) or 0
+            kind = made - seen.made
+            known = known_steps.get(kind if fill is None else (kind, fill))
+            if (
+                known is None
+                or hits != seen.hits + 1
+                or (value(COMPILES) or 0) != seen.compiles
+                or code is not known.code
+                or instruction != known.instruction
+            ):
                 guard.run("sync", ended, start, end, frame_at(1))
                 return result
-            known.left -= 1
-            seen.hits += 1
+            seen.hits = hits
             seen.made = made
             try:
-                known.repeat(start, end)
+                # Nothing is called before the cells are filled: no other thread comes between.
+                at = self._at
+                cells = self._cells
+                cells[at] = known.number
+                cells[at + 1] = start
+                cells[at + 2] = end
+                self._at = at = at + PER_STEP
+                if end > self._due or at == CELLS:
+                    self.drain()
             except Exception as error:  # noqa: BLE001 - as Guard.run does, without its call
-                guard.fail(known.name, error)
-                self.forget()
+                guard.fail("sync", error)
+                known_steps.clear()
             return result
 
         return hooked

@@ -25,6 +25,7 @@ from xlagraph.run.records import (
     SyncRecord,
 )
 
+NANOSECONDS = 1e9
 RECORD_TYPES: dict[str, type[Record]] = {
     "process": ProcessRecord,
     "sync": SyncRecord,
@@ -274,7 +275,7 @@ class LineDecoder:
                 self._sites[int(fields["number"])] = fields["frames"]
                 return None
             if name == "again":
-                return self._again(**fields)
+                return self.again(**fields)
             if isinstance(fields.get("call_site"), int):
                 fields["call_site"] = self._sites[fields["call_site"]]
             kind = RECORD_TYPES.get(name)
@@ -285,7 +286,16 @@ class LineDecoder:
             self._syncs[record.index] = record
         return record
 
-    def _again(self, of: int, index: int, step: int, time_ns: int, took_ns: int) -> SyncRecord:
+    def again(self, of: int, index: int, step: int, time_ns: int, took_ns: int) -> SyncRecord:
+        """A sync like the one with index ``of``, which must have been decoded.
+
+        Raises:
+            KeyError: it was not.
+        """
         return dataclasses.replace(
-            self._syncs[of], index=index, step=step, time=time_ns / 1e9, seconds=took_ns / 1e9
+            self._syncs[of],
+            index=index,
+            step=step,
+            time=time_ns / NANOSECONDS,
+            seconds=took_ns / NANOSECONDS,
         )

@@ -1,12 +1,14 @@
 """Read a run folder back: ``read_run(path)`` gives a frozen :class:`Run`.
 
 A process may have been killed while it wrote: an incomplete last line is counted, not an
-error. So is a line of an unknown type. Only a folder without any record file is refused.
+error. So is a line of an unknown type. Steps that it had not written yet are found in shared
+memory, on its host. Only a folder without any record file is refused.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -15,9 +17,11 @@ from typing import TypeVar
 import zstandard
 
 from xlagraph.errors import XlagraphError
-from xlagraph.run.codec import LineDecoder, RecordError
+from xlagraph.run.codec import NANOSECONDS, LineDecoder, RecordError
+from xlagraph.run.journal import Repeated, read_journal
 from xlagraph.run.records import (
     FORMAT_VERSION,
+    LIMIT,
     FlushRecord,
     GraphRecord,
     NoteRecord,
@@ -129,6 +133,7 @@ def read_run(path: str | Path) -> Run:
 def _read_process(file: Path) -> Process | None:
     decoder = LineDecoder()
     records: list[Record] = []
+    waiting: tuple[Repeated, ...] = ()
     unread = 0
     with file.open("rb") as stream:
         for raw in stream:
@@ -139,6 +144,9 @@ def _read_process(file: Path) -> Process | None:
                 continue
             if record is not None:
                 records.append(record)
+            if isinstance(record, ProcessRecord) and record.journal:
+                # Before the lines that follow: what is written meanwhile is found in both.
+                waiting = read_journal(record.journal)
     heads = _of(records, ProcessRecord)
     if not heads:
         return None
@@ -146,15 +154,41 @@ def _read_process(file: Path) -> Process | None:
         raise RunError(
             f"{file}: format {heads[0].format} is newer than {FORMAT_VERSION}: update xlagraph"
         )
+    syncs = _of(records, SyncRecord)
+    notes = _of(records, NoteRecord)
+    if not any(note.what == LIMIT for note in notes):
+        syncs += _still_waiting(waiting, syncs, decoder)
     return Process(
         file=file.name,
         record=heads[0],
-        syncs=_of(records, SyncRecord),
+        syncs=syncs,
         graphs=_of(records, GraphRecord),
         flushes=_of(records, FlushRecord),
-        notes=_of(records, NoteRecord),
+        notes=notes,
         unread_lines=unread,
     )
+
+
+def _still_waiting(
+    waiting: Sequence[Repeated], written: Sequence[SyncRecord], decoder: LineDecoder
+) -> tuple[SyncRecord, ...]:
+    """Steps from shared memory that began after the last one written, numbered on from it."""
+    if not written:
+        return ()
+    last = written[-1]
+    found = []
+    for one in waiting:
+        if one.start / NANOSECONDS <= written[-1].time:
+            continue
+        try:
+            ends_step = last.kind == "step" or last.entry == "compile"
+            last = decoder.again(
+                one.of, last.index + 1, last.step + ends_step, one.start, one.end - one.start
+            )
+        except KeyError:  # its line could not be read
+            break
+        found.append(last)
+    return tuple(found)
 
 
 def _of(records: list[Record], kind: type[RecordType]) -> tuple[RecordType, ...]:

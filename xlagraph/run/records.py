@@ -46,6 +46,8 @@ class ProcessRecord:
     level: int
     versions: tuple[tuple[str, str], ...]
     """Package name and version: python, torch, torch_xla, xlagraph."""
+    journal: str = ""
+    """Token of the shared memory that has the newest steps; see ``xlagraph.run.journal``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class NoteRecord:
 
 EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
+LIMIT = "limit"
+"""What the note is called that says: the bound on bytes is near, hits are recorded no more."""
 PERSISTENT_CACHE = "persistent cache"
 """What the note is called that says: graphs came from torch_xla's own cache on disk."""
 

@@ -1,6 +1,6 @@
 """Append records and store graphs in a run folder, within a bound on bytes.
 
-Each record is one ``write`` of whole lines to a file opened for appending: what was written
+Each ``write`` is one of whole lines to a file opened for appending: what was written
 survives ``kill -9``, and processes that share a folder never share a file. Graphs are named
 by digest and put in place by an atomic rename, so equal graphs of many ranks are stored once.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import zstandard
 
 from xlagraph.run.codec import SyncEncoder, SyncFacts, encode
 from xlagraph.run.ending import END_LINE, file_name_part
-from xlagraph.run.records import NoteRecord, ProcessRecord, Record, SyncRecord
+from xlagraph.run.records import LIMIT, NoteRecord, ProcessRecord, Record, SyncRecord
 
 GRAPHS = "graphs"
 GRAPH_SUFFIX = ".hlo.zst"
@@ -60,7 +61,6 @@ class RunWriter:
         self.folder = folder
         self.process = process
         self.max_bytes = max_bytes
-        self.hit_bytes = max_bytes * HIT_SHARE
         self.written = 0
         self.dropped = Dropped()
         self._full_noted = False
@@ -135,14 +135,19 @@ class RunWriter:
         else:
             self.dropped.syncs += 1
 
-    def drop_hit(self, index: int) -> None:
-        """Count the record of cache hit ``index`` as dropped: ``hit_bytes`` are written.
+    def append_hits(self, lines: Sequence[bytes], first: int) -> None:
+        """Append the lines of cache hits, the first of index ``first``; drop those past the bound.
 
         Raises:
-            OSError: the disk is full or gone.
+            OSError: the disk is full or gone; the writer is closed then.
         """
-        self.dropped.syncs += 1
-        self._note_full(index)
+        room = self.max_bytes * HIT_SHARE - self.written
+        kept = lines[: max(0, int(room // len(lines[0])))]
+        if kept:
+            self.append(b"".join(kept))
+        if len(kept) < len(lines):
+            self.dropped.syncs += len(lines) - len(kept)
+            self._note_full(first + len(kept))
 
     def _has_room(self, share: float, sync: int) -> bool:
         if self.written < self.max_bytes * share:
@@ -154,7 +159,7 @@ class RunWriter:
         if not self._full_noted:
             self._full_noted = True
             detail = f"{self.written} of {self.max_bytes} bytes written: cache hits are dropped"
-            self._append_text(encode(NoteRecord(sync, "limit", detail)))
+            self._append_text(encode(NoteRecord(sync, LIMIT, detail)))
 
     def note_end(self, note: NoteRecord) -> None:
         """Append a last note, whatever the bound.

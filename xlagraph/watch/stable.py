@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xlagraph.capture.events import Repeat, SyncEvent
@@ -63,9 +64,19 @@ class StableWatch:
         if event.ends_step:
             self.steps += 1
 
+    @property
+    def cells(self) -> memoryview | None:
+        """None: what is counted here is of no use when the process is gone."""
+        return None
+
     def repeater(self, event: SyncEvent) -> Repeat:
         """A repeat counts as the event that it repeats."""
-        return lambda _start, _end: self.on_sync(event)
+
+        def tell(starts: Sequence[int], _ends: Sequence[int]) -> None:
+            for _ in starts:
+                self.on_sync(event)
+
+        return Repeat(self.steps, tell)
 
     def on_flush(self, before: BucketState, emptied: bool) -> None:  # noqa: FBT001 - a fact
         """Not needed here."""
