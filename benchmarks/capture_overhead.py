@@ -7,10 +7,13 @@ Blocks of steps with the hooks in alternate with blocks without, in one process,
 steps of each block are left out. "In hooks" is the time of the hooked call without that of
 torch_xla's function inside it, less the same difference without hooks (what the clocks and
 their functions cost): it is measured step by step, so that it is sharp where the difference
-between blocks ("added") drowns in noise. Caches are as cold as they are in training: the step
-has just been traced and synced. torch_xla's own means are set by environment variables that
-are read once, so each has its process, with the same program; their overhead is the difference
-from a process without any. FSDP's step is that of examples/fsdp_bucket_carry.py.
+between blocks ("added") drowns in noise. Most steps are alike, so the median is shown; "mean" is
+of a block of ``--steps`` steps, with those among them that write what the others left, in CPU
+time of the thread, for XLA's threads push it off its core now and then. Caches are as cold as
+they are in training: the step has just been traced and synced. torch_xla's own means are set
+by environment variables that are read once, so each has its process, with the same program;
+their overhead is the difference from a process without any. FSDP's step is that of
+examples/fsdp_bucket_carry.py.
 
 Import: what the line of the .pth file takes with the variable unset.
 """
@@ -33,9 +36,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-BLOCK = 20
-SETTLE = 3
-"""Steps at a block's start that are left out: the first goes the long way."""
+BLOCK = 30
+SETTLE = 8
+"""Steps at a block's start that are left out: the first go the long way."""
 WARM_UP = 20
 EXAMPLE = Path(__file__).parent.parent / "examples" / "fsdp_bucket_carry.py"
 MICRO = 1e6
@@ -114,32 +117,35 @@ class _Probe:
     def __init__(self, xlac: Any, hub: Any) -> None:
         self.xlac, self.hub = xlac, hub
         self.within = self.total = 0.0
+        self.clock = time.perf_counter
         hub.uninstall()
         original = xlac._xla_step_marker
 
         def inner(*arguments: object, **options: object) -> object:
-            start = time.perf_counter()
+            start = self.clock()
             result = original(*arguments, **options)
-            self.within = time.perf_counter() - start
+            self.within = self.clock() - start
             return result
 
         self.inner = xlac._xla_step_marker = inner
 
-    def block(self, step: Callable[[], object], *, hooks: bool) -> list[tuple[float, float]]:
+    def block(
+        self, step: Callable[[], object], *, hooks: bool, steps: int = BLOCK
+    ) -> list[tuple[float, float]]:
         """Seconds of each step's marker, and those of them that are not torch_xla's."""
         if hooks:
             self.hub.install()
         marker = self.xlac._xla_step_marker
 
         def outer(*arguments: object, **options: object) -> object:
-            start = time.perf_counter()
+            start = self.clock()
             result = marker(*arguments, **options)
-            self.total = time.perf_counter() - start
+            self.total = self.clock() - start
             return result
 
         self.xlac._xla_step_marker = outer
         found = []
-        for _ in range(BLOCK):
+        for _ in range(steps):
             step()
             found.append((self.total, self.total - self.within))
         self.xlac._xla_step_marker = marker
@@ -168,6 +174,11 @@ def _run_paired(level: int, size: int, steps: int) -> dict[str, float]:
         for _ in range(max(1, steps // (2 * BLOCK))):
             on += probe.block(step, hooks=True)
             off += probe.block(step, hooks=False)
+        probe.clock = time.thread_time
+        mean = [
+            statistics.mean(own for _, own in probe.block(step, hooks=hooks, steps=steps))
+            for hooks in (True, False)
+        ]
     middle = [
         [statistics.median(column) for column in zip(*rows, strict=True)] for rows in (on, off)
     ]
@@ -175,6 +186,7 @@ def _run_paired(level: int, size: int, steps: int) -> dict[str, float]:
         "sync_us": MICRO * middle[1][0],
         "added_us": MICRO * (middle[0][0] - middle[1][0]),
         "hooks_us": MICRO * (middle[0][1] - middle[1][1]),
+        "mean_us": MICRO * (mean[0] - mean[1]),
     }
 
 
@@ -240,14 +252,15 @@ def main() -> None:
     results: dict[str, object] = {"pth_line_us": _import_cost()}
     print(f"the .pth line: {results['pth_line_us']:.1f} us; load {os.getloadavg()[0]:.1f}")
     worst = 0.0
-    print(f"{'instructions':>12}  {'what':30} {'sync us':>10} {'added us':>10} {'in hooks us':>12}")
+    names = f"{'sync us':>10} {'added us':>10} {'in hooks us':>12} {'mean us':>8}"
+    print(f"{'instructions':>12}  {'what':30} {names}")
     for size in (*map(int, filter(None, options.sizes.split(","))), 0):
         rows = _measure(size, options.steps)
         results[str(size)] = rows
         for name, row in rows.items():
             if name == "XLAGRAPH=1":
                 worst = max(worst, row["hooks_us"])
-            hooks = f"{row['hooks_us']:12.1f}" if "hooks_us" in row else ""
+            hooks = f"{row['hooks_us']:12.1f} {row['mean_us']:8.1f}" if "hooks_us" in row else ""
             print(f"{size:12d}  {name:30} {row['sync_us']:10.1f} {row['added_us']:10.1f} {hooks}")
     if options.json:
         Path(options.json).write_text(json.dumps(results, indent=2) + "\n")
