@@ -1,11 +1,12 @@
 """Stable steps take a short way: nothing is lost on it, and what is no such step is seen."""
 
 import json
+import re
 import signal
 
 import pytest
 
-from xlagraph.run.journal import journal_path
+from xlagraph.run.journal import FOLDER, PREFIX, journal_path
 from xlagraph.run.reader import read_run
 
 pytestmark = pytest.mark.torch_xla
@@ -192,3 +193,92 @@ def test_another_place_is_told_apart(run_program, tmp_path):
     (first,) = {sync.call_site for sync in here}
     assert first not in {sync.call_site for sync in there}
     assert {sync.graphs for sync in here[5:] + there} == {here[0].graphs}
+
+
+SIZES = """
+a = torch.ones(3, 3, device="xla")
+def short():
+    return (x * 2).sum()
+def long():
+    return (a * 2).tan().sin().cos().sum()
+for step in range(60):
+    BEFORE
+    y = long() if step == 3 or step >= 40 else short()
+    torch_xla.sync()
+"""
+
+
+@pytest.mark.parametrize("before", ['(x + 3).tan().to("cpu")', "metrics.clear_all()"])
+def test_after_an_unseen_read_the_size_of_the_graph_decides(run_program, tmp_path, before):
+    run_program(HEAD + SIZES.replace("BEFORE", before), XLAGRAPH="1")
+    steps = [s for s in only_process(tmp_path / "xlagraph-run").syncs if s.kind == "step"]
+    assert len({sync.fingerprint for sync in steps[2:40]}) == 2
+    assert len({sync.fingerprint for sync in steps[41:]} | {steps[4].fingerprint}) == 1
+    assert steps[-1].fingerprint != steps[-30].fingerprint
+
+
+HELPER = """
+def finish():
+    torch_xla.sync()
+def train():
+    y = (x * 2).sum(); finish()
+def evaluate():
+    y = (x * 3).cos(); finish()
+for step in range(120):
+    train() if step // 30 % 2 else evaluate()
+"""
+
+
+def test_one_helper_function_of_two_callers(run_program, tmp_path):
+    run_program(HEAD + HELPER, XLAGRAPH="1")
+    steps = only_process(tmp_path / "xlagraph-run").syncs[1:]
+    callers = [sync.call_site[1].function for sync in steps]
+    assert callers == (["evaluate"] * 30 + ["train"] * 30) * 2
+
+
+RAISE = """
+if step == 60:
+    z = torch.ones(5, device="xla").cos()
+    fail = True
+    try:
+        torch_xla.sync()
+    except RuntimeError as error:
+        print(error)
+"""
+PLANT = """
+import xlagraph.capture.hub as hub
+install = hub.Hub.install
+def planted(self):
+    original = self._xlac._xla_step_marker
+    def marker(*arguments, **options):
+        result = original(*arguments, **options)
+        if globals().pop("fail", False):
+            raise RuntimeError("planted")
+        return result
+    self._xlac._xla_step_marker = marker
+    install(self)
+hub.Hub.install = planted
+"""
+
+
+def test_a_step_that_raises_is_that_step(run_program, tmp_path):
+    program = PLANT + loop(100, after=RAISE)
+    done = run_program(program, XLAGRAPH="1")
+    assert done.stdout == "planted\n"
+    process = only_process(tmp_path / "xlagraph-run")
+    assert {sync.kind for sync in process.syncs} == {"step"}
+    assert [sync.step for sync in process.syncs] == list(range(102))
+    assert process.syncs[62].outcome == "compile"
+
+
+def test_a_folder_that_is_gone_leaves_no_shared_memory(run_program):
+    gone = HEAD.replace(
+        "torch_xla.sync()", "import xlagraph.capture.session as s\n"
+        "real = s.RunWriter\n"
+        "def refuse(*arguments):\n    raise OSError(28, 'planted: no space')\n"
+        "s.RunWriter = refuse\ntorch_xla.sync()",
+    )  # fmt: skip
+    before = set(FOLDER.glob(f"{PREFIX}*"))
+    done = run_program(gone + "y = x * 2; torch_xla.sync()\n", XLAGRAPH="1")
+    assert len(re.findall("failed and is now off", done.stderr)) == 1
+    assert set(FOLDER.glob(f"{PREFIX}*")) <= before

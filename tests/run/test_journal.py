@@ -88,6 +88,22 @@ def test_steps_like_one_that_cannot_be_read_are_left_out(tmp_path, shared_memory
     assert len(run_of(tmp_path / "run", encode(sync(0, 0))).syncs) == 2
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"record":"again","of":0,"index":1,"step":1,"time_ns":1' + "0" * 400 + ',"took_ns":1}',
+        '{"record":"again","of":0,"index":"x","step":1,"time_ns":1,"took_ns":1}',
+        '{"record":"sync","index":1e999}',
+        "[" * 100_000,
+    ],
+    ids=["large", "no number", "infinite", "deep"],
+)
+def test_hostile_lines_are_counted(tmp_path, shared_memory, line):
+    (shared_memory / (journal.PREFIX + TOKEN)).write_bytes(page(ran(0, 1)))
+    process = run_of(tmp_path / "run", encode(sync(0, 0)), line)
+    assert (process.unread_lines, len(process.syncs)) == (1, 2)
+
+
 def test_a_full_page_is_read_to_its_end(shared_memory):
     steps = [ran(0, second) for second in range(1, STEPS + 1)]
     (shared_memory / (journal.PREFIX + TOKEN)).write_bytes(page(*steps))

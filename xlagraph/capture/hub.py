@@ -1,9 +1,9 @@
 """The one place where hooks meet: sees each sync once and tells every sink.
 
-Two captures at once share the hooks, the dump folder and the counters. A stable step costs
-two counter reads on each side of the call, a remembered call site, and the sinks' own work;
-the costly looks (live tensors, flushes) happen only while the hub is armed: at the start,
-for some steps after each compile, and where a sink asks for them.
+Two captures at once share the hooks, the dump folder and the counters. Stable steps take the
+short way of ``xlagraph.capture.steady``; the costly looks (live tensors, flushes) happen only
+while the hub is armed: at the start, for some steps after each compile, and where a sink asks
+for them.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Hub:
 
     def settle(self) -> None:
         """Tell of what ran since the last hook: a sink is about to leave."""
-        self._steady.forget()
+        self._steady.let_go()
         if not self._inside:
             compiles, hits = self.counters.compiles(), self.counters.hits()
             if compiles != self._seen.compiles or hits != self._seen.hits:
@@ -179,15 +179,19 @@ class Hub:
 
         return make
 
-    def _ended(self, start: int, end: int, frame: FrameType) -> None:
+    def _ended(self, start: int, end: int, frame: FrameType, *, raised: bool = False) -> None:
         """A step marker has ended that went the short way and is no known step."""
         call = _Call("step", "sync", frame)
         call.time = start / NANOSECONDS
-        self._steady.forget()
         self._local.busy = True
         try:
-            with self.counters.as_of(call.time):
-                self._begin(call)
+            compiles, hits = self.counters.compiles(), self.counters.hits()
+            if raised or (compiles == self._seen.compiles and 0 <= hits - self._seen.hits <= 1):
+                # It alone can have run something; one that raised may have left no samples.
+                self._find(call, self._seen.compiles, self._seen.hits)
+            else:
+                with self.counters.as_of(call.time):
+                    self._begin(call)
             call.watch = time.perf_counter() - (end - start) / NANOSECONDS
             self.after(call)
         finally:
@@ -198,7 +202,11 @@ class Hub:
         compiles, hits = self.counters.compiles(), self.counters.hits()
         if (compiles != self._seen.compiles or hits != self._seen.hits) and not self._inside:
             self._unseen(compiles, hits)
+            self._steady.forget()  # so that the next step is looked at before it runs
             call.is_first = False
+        self._find(call, compiles, hits)
+
+    def _find(self, call: _Call, compiles: int, hits: int) -> None:
         call.compiles, call.hits = compiles, hits
         if call.kind != "value" and self.buckets.alive:
             call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
@@ -262,14 +270,15 @@ class Hub:
         call.shared = call.shared or self._inside > 1
         call.entry = entry or call.entry
         event = self._emit(call, site, new, found, seconds)
-        if (
-            event is not None
-            and self._steady.open
-            and call.is_first
-            and _is_steady(event)
-            and self._running.may_repeat()
-        ):
-            self._steady.learn(frame, event, self.sinks)
+        if event is not None and event.kind == "step":
+            place = self._steady.place(frame, site)
+            if (
+                place
+                and event.outcome == "hit"
+                and self._steady.open
+                and self._running.may_repeat()
+            ):
+                self._steady.learn(place, event, self.sinks)
         if call.pending is not None:
             waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
             self.guard.run("live", self.evidence.remember, waiting)
@@ -335,7 +344,12 @@ class Hub:
             self._dynamo.warmed(digests)
         graph_hash = call.pending.key.graph if call.pending is not None else ""
         ran, fingerprint = self._running.of(
-            (id(site), call.entry), digests, outcome, self.counters, graph_hash
+            (id(site), call.entry),
+            digests,
+            outcome,
+            self.counters,
+            graph_hash,
+            is_first=call.is_first,
         )
         return ran, fingerprint, bool(ran) and outcome == "hit"
 
@@ -389,10 +403,6 @@ class Hub:
         for sink in self._listeners():
             if not self.guard.is_off(sink.name):
                 sink.on_note("hook off", f"{what}: {detail}")
-
-
-def _is_steady(event: SyncEvent) -> bool:
-    return event.kind == "step" and event.outcome == "hit"
 
 
 def _live_tensors(call: _Call, compiled: tuple[CompiledGraph, ...]) -> tuple[LiveTensor, ...]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from xlagraph.run.journal import CELL_BYTES, CELLS, FOLDER, MAGIC, PREFIX, journal_path
 
 _MOUNTS = Path("/proc/self/mounts")
-_KEPT = 64
-"""Journals of killed processes that are left for readers, 1.5 kB each; older ones are deleted."""
+_KEPT = 512
+"""Journals of killed processes that are left for readers, 6 kB each; older ones are deleted."""
 
 
 class Journal:

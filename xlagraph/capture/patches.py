@@ -53,12 +53,14 @@ class Guard:
         self.failures: Counter[str] = Counter()
         self._off: set[str] = set()
 
-    def run(self, name: str, hook: Callable[..., Result], *arguments: Any) -> Result | None:
-        """``hook(*arguments)``, or None when it fails or has failed before."""
+    def run(
+        self, name: str, hook: Callable[..., Result], *arguments: Any, **options: Any
+    ) -> Result | None:
+        """``hook(*arguments, **options)``, or None when it fails or has failed before."""
         if name in self._off:
             return None
         try:
-            return hook(*arguments)
+            return hook(*arguments, **options)
         except Exception as error:  # noqa: BLE001 - the one place where hooks are kept harmless
             self.fail(name, error)
             return None

@@ -87,7 +87,7 @@ def remove_sink(hub: Hub, sink: Sink) -> None:
     if sink in hub.sinks:
         hub.guard.run("sync", hub.settle)
         hub.sinks.remove(sink)
-        hub.guard.run("close", sink.close)
+        hub.guard.run(f"close {sink.name}", sink.close)
 
 
 def _after_fork() -> None:
@@ -110,6 +110,6 @@ def close_all() -> None:
     hub.guard.run("sync", hub.settle)
     while hub.sinks:
         sink = hub.sinks.pop()
-        hub.guard.run("close", sink.close)
+        hub.guard.run(f"close {sink.name}", sink.close)
     if hub.evidence.dump is not None:
         hub.guard.run("dump", hub.evidence.dump.remove)

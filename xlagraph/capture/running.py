@@ -61,10 +61,13 @@ class RunningGraphs:
         outcome: str,
         counters: Counters,
         graph_hash: str = "",
+        *,
+        is_first: bool = True,
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Digests that the sync ran, as far as known, and its fingerprint.
 
-        ``graph_hash``: of the tensors seen pending, on armed steps.
+        ``graph_hash``: of the tensors seen pending, on armed steps. Unless it ``is_first`` after
+        the hook before, something ran unseen in between, and the count of tensors says nothing.
         """
         made, seen = counters.tensors_made(), counters.seen
         seen.made_between = made - seen.made
@@ -73,7 +76,7 @@ class RunningGraphs:
         self._last = None
         if outcome == "empty":
             return (), ()
-        habit = self._habits.get(key)
+        habit = self._habits.get(key) if is_first and seen.made_between >= 0 else None
         if outcome == "hit" and habit is not None and habit.is_trusted and habit.uses < RECHECK:
             habit.uses += 1
             self._last = habit
@@ -87,8 +90,9 @@ class RunningGraphs:
             return compiled, (size,)
         known = self._by_size.get(size, set())
         digests = next(iter(known)) if len(known) == 1 and self.knows_all else ()
-        self._last = self._habits[key] = _Habit(digests, size)
-        self._last.follow(habit)
+        if is_first:
+            self._last = self._habits[key] = _Habit(digests, size)
+            self._last.follow(habit)
         return digests or self._of_hash(graph_hash, size), (size,)
 
     def may_repeat(self) -> bool:

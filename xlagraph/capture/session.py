@@ -129,9 +129,18 @@ class Session:
     def _open(self, rank: int | None) -> RunWriter:
         if self._writer is None:
             self._journal = _journal()
-            process = self._process_record(_early_rank() if rank is None else rank)
-            self._writer = RunWriter(self.folder, process, self.options.max_bytes)
+            try:
+                process = self._process_record(_early_rank() if rank is None else rank)
+                self._writer = RunWriter(self.folder, process, self.options.max_bytes)
+            except BaseException:
+                self._close_journal()
+                raise
         return self._writer
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     @property
     def cells(self) -> memoryview | None:
@@ -178,10 +187,10 @@ class Session:
             dropped = writer.dropped
             if (dropped.syncs or dropped.graphs or dropped.other) and not writer.closed:
                 writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))
-            writer.close()
-            if self._journal is not None:
-                self._journal.close()
-                self._journal = None
+            try:
+                writer.close()
+            finally:
+                self._close_journal()
             if self._spool is not None:
                 self._spool.close()
             if self.options.summary:

@@ -26,6 +26,7 @@ from xlagraph.capture.fsdp import Buckets, Fill, fill_of
 from xlagraph.capture.patches import Guard
 from xlagraph.capture.sites import SiteReader
 from xlagraph.run.journal import CELL_BYTES, CELLS, FIRST, PER_STEP
+from xlagraph.run.records import Frame
 
 PATIENCE_NS = 10_000_000_000
 """For so long a step may wait in shared memory."""
@@ -38,6 +39,8 @@ of 8 steps, has the allocator tidy up first what a step's operations left (3 ms 
 _NOTHING = memoryview(bytes(CELL_BYTES * CELLS)).cast("q")
 
 Hooked = Callable[..., Any]
+Place = tuple[int, CodeType, int]
+"""A line: frames up from the hooked function's caller, code and instruction."""
 Kind = int | tuple[int, Fill]
 """Tensors that a step makes and, in programs with buckets, what it leaves in them."""
 
@@ -56,8 +59,8 @@ class SteadySteps:
     """Stable steps, and those of them that the sinks are not yet told of."""
 
     __slots__ = (
-        "_at", "_buckets", "_cells", "_counters", "_depth", "_due", "_guard", "_known", "_left",
-        "_numbers", "_own_cells", "_patience", "_sites", "_tellers", "open",
+        "_at", "_buckets", "_callers", "_cells", "_counters", "_depth", "_due", "_guard", "_known",
+        "_left", "_numbers", "_own_cells", "_patience", "_sites", "_tellers", "open",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +77,8 @@ class SteadySteps:
         """By number: the names of sinks, and how each is told."""
         self._depth = 1
         """Frames from the hooked function up to the user's line, in the step learned last."""
+        self._callers: dict[tuple[int, int], tuple[Frame, ...]] = {}
+        """The call site of each line, by code and instruction; empty if there are several."""
         self._own_cells = memoryview(bytearray(CELL_BYTES * CELLS)).cast("q")
         self._cells = self._own_cells
         self._at = FIRST
@@ -91,11 +96,23 @@ class SteadySteps:
         if not may:
             self.forget()
 
-    def learn(self, frame: FrameType | None, event: SyncEvent, sinks: Sequence[Sink]) -> None:
-        """Remember a hit that took the long way; ``frame`` called the hooked function."""
+    def place(self, frame: FrameType | None, site: tuple[Frame, ...]) -> Place | None:
+        """The line of a step whose hooked function ``frame`` called.
+
+        None where it is not known, or stands for several call sites, as in a helper function.
+        """
         place = self._sites.line(frame)
         if place is None:
-            return
+            return None
+        line = id(place[1]), place[2]
+        if self._callers.setdefault(line, site) == site:
+            return place
+        self._callers[line] = ()
+        self.forget()
+        return None
+
+    def learn(self, place: Place, event: SyncEvent, sinks: Sequence[Sink]) -> None:
+        """Remember a hit that took the long way."""
         self.drain()
         told = [(sink.name, self._guard.run(sink.name, sink.repeater, event)) for sink in sinks]
         tellers = [(name, repeat) for name, repeat in told if repeat is not None]
@@ -123,13 +140,20 @@ class SteadySteps:
         if end == FIRST:
             return
         cells = self._cells
-        for first in range(FIRST, end, _AT_ONCE):
-            self._tell(cells[first : min(first + _AT_ONCE, end)].tolist())
         self._due = cells[end - 1] + self._patience
         self._left -= (end - FIRST) // PER_STEP
         if self._left <= 0:
             self._known.clear()
-        cells[FIRST:end] = _NOTHING[: end - FIRST]
+        first = FIRST
+        try:
+            while first < end:
+                last = min(first + _AT_ONCE, end)
+                self._tell(cells[first:last].tolist())
+                cells[first:last] = _NOTHING[: last - first]
+                first = last
+        finally:
+            if first < end < CELLS:  # Ctrl-C: the rest is told the next time
+                self._at = end
 
     def _tell(self, numbers: list[int]) -> None:
         first = 0
@@ -146,15 +170,19 @@ class SteadySteps:
         self.drain()
         self._known.clear()
 
+    def let_go(self) -> None:
+        """A sink is about to leave: keep nothing of it."""
+        self.forget()
+        self._tellers.clear()
+        self._cells = self._own_cells
+
     def abandon(self) -> None:
         """In a forked child: what waits is the parent's to tell."""
         self._at = FIRST
         self._cells = self._own_cells
         self._known.clear()
 
-    def short_way(
-        self, original: Hooked, long_way: Hooked, ended: Callable[[int, int, FrameType], None]
-    ) -> Hooked:
+    def short_way(self, original: Hooked, long_way: Hooked, ended: Callable[..., None]) -> Hooked:
         """The step marker ``original`` with its hook, in one function: each more costs time.
 
         ``long_way`` is to run steps while none is known, and ``ended`` is told of those that
@@ -174,7 +202,11 @@ class SteadySteps:
             except ValueError:  # not that many frames: called from somewhere else
                 return long_way(*arguments, **options)
             start = time_ns()
-            result = original(*arguments, **options)
+            try:
+                result = original(*arguments, **options)
+            except BaseException:
+                guard.run("sync", ended, start, time_ns(), frame_at(1), raised=True)
+                raise
             end = time_ns()
             hits = value(HITS)
             made = value(TENSORS_MADE) or 0

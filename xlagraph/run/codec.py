@@ -255,6 +255,11 @@ def _build(kind: Any, fields: dict[str, Any]) -> Any:
     return kind(**values)
 
 
+_UNREADABLE = (
+    ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
+
+
 class LineDecoder:
     """Reads the lines of one record file in order, remembering its call sites and syncs."""
 
@@ -280,7 +285,7 @@ class LineDecoder:
                 fields["call_site"] = self._sites[fields["call_site"]]
             kind = RECORD_TYPES.get(name)
             record: Record | None = None if kind is None else _build(kind, fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except _UNREADABLE as error:
             raise RecordError(f"not a record: {error}: {line[:80]!r}") from error
         if isinstance(record, SyncRecord):
             self._syncs[record.index] = record
@@ -294,8 +299,8 @@ class LineDecoder:
         """
         return dataclasses.replace(
             self._syncs[of],
-            index=index,
-            step=step,
-            time=time_ns / NANOSECONDS,
-            seconds=took_ns / NANOSECONDS,
+            index=int(index),
+            step=int(step),
+            time=int(time_ns) / NANOSECONDS,
+            seconds=int(took_ns) / NANOSECONDS,
         )

@@ -8,7 +8,7 @@ file on a disk is killed when the disk is full.
 
 The file is an array of 64-bit numbers: ``MAGIC``, then three for each step, namely the index
 of the sync that it repeats, its start and its end (Unix time in ns). The end is stored last;
-where it is 0 the steps are over.
+where it is 0 there is no step.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ def _steps(cells: tuple[int, ...]) -> tuple[Repeated, ...]:
     if cells[0] == MAGIC:
         for at in range(FIRST, CELLS, PER_STEP):
             step = Repeated(*cells[at : at + PER_STEP])
-            if not step.end:
-                break
-            found.append(step)
+            if step.end:
+                found.append(step)
     return tuple(found)

@@ -176,9 +176,10 @@ def _still_waiting(
     if not written:
         return ()
     last = written[-1]
+    newest = max(sync.time for sync in written)  # an earlier start may be written later
     found = []
     for one in waiting:
-        if one.start / NANOSECONDS <= written[-1].time:
+        if one.start / NANOSECONDS <= newest:
             continue
         try:
             ends_step = last.kind == "step" or last.entry == "compile"
