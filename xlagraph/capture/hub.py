@@ -273,12 +273,13 @@ class Hub:
         if event is not None and event.kind == "step":
             place = self._steady.place(frame, site)
             if (
-                place
+                frame is not None
+                and place is not None
                 and event.outcome == "hit"
                 and self._steady.open
                 and self._running.may_repeat()
             ):
-                self._steady.learn(place, event, self.sinks)
+                self._steady.learn(frame, place, event, self.sinks)
         if call.pending is not None:
             waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
             self.guard.run("live", self.evidence.remember, waiting)

@@ -24,7 +24,7 @@ from xlagraph.capture.counters import COMPILES, HITS, TENSORS_MADE, Counters
 from xlagraph.capture.events import Repeat, Sink, SyncEvent
 from xlagraph.capture.fsdp import Buckets, Fill, fill_of
 from xlagraph.capture.patches import Guard
-from xlagraph.capture.sites import SiteReader
+from xlagraph.capture.sites import MAX_FRAMES, SiteReader
 from xlagraph.run.journal import CELL_BYTES, CELLS, FIRST, PER_STEP
 from xlagraph.run.records import Frame
 
@@ -41,6 +41,8 @@ _NOTHING = memoryview(bytes(CELL_BYTES * CELLS)).cast("q")
 Hooked = Callable[..., Any]
 Place = tuple[int, CodeType, int]
 """A line: frames up from the hooked function's caller, code and instruction."""
+Callers = tuple[tuple[CodeType, int], ...]
+"""Code and instruction, innermost first."""
 Kind = int | tuple[int, Fill]
 """Tensors that a step makes and, in programs with buckets, what it leaves in them."""
 
@@ -51,8 +53,19 @@ class _Known:
 
     code: CodeType
     instruction: int
+    callers: Callers
+    """Who called it; empty for a line that always had the same callers."""
     number: int
     """What it is called in the cells."""
+
+
+def _callers_of(frame: FrameType | None) -> Callers:
+    found: list[tuple[CodeType, int]] = []
+    while frame is not None and len(found) <= MAX_FRAMES:
+        frame = frame.f_back
+        if frame is not None:
+            found.append((frame.f_code, frame.f_lasti))
+    return tuple(found)
 
 
 class SteadySteps:
@@ -97,22 +110,20 @@ class SteadySteps:
             self.forget()
 
     def place(self, frame: FrameType | None, site: tuple[Frame, ...]) -> Place | None:
-        """The line of a step whose hooked function ``frame`` called.
-
-        None where it is not known, or stands for several call sites, as in a helper function.
-        """
+        """The line of a step whose hooked function ``frame`` called; None if it is not known."""
         place = self._sites.line(frame)
         if place is None:
             return None
         line = id(place[1]), place[2]
-        if self._callers.setdefault(line, site) == site:
-            return place
-        self._callers[line] = ()
-        self.forget()
-        return None
+        if self._callers.setdefault(line, site) not in (site, ()):
+            self._callers[line] = ()
+            self.forget()  # it was known by its line alone
+        return place
 
-    def learn(self, place: Place, event: SyncEvent, sinks: Sequence[Sink]) -> None:
-        """Remember a hit that took the long way."""
+    def learn(
+        self, frame: FrameType, place: Place, event: SyncEvent, sinks: Sequence[Sink]
+    ) -> None:
+        """Remember a hit that took the long way; ``frame`` called the hooked function."""
         self.drain()
         told = [(sink.name, self._guard.run(sink.name, sink.repeater, event)) for sink in sinks]
         tellers = [(name, repeat) for name, repeat in told if repeat is not None]
@@ -130,9 +141,14 @@ class SteadySteps:
         made = self._counters.seen.made_between
         kind = (made, fill_of(event.buckets)) if self._buckets.alive else made
         depth, code, instruction = place
+        line_frame: FrameType | None = frame
+        for _ in range(depth):
+            line_frame = line_frame.f_back if line_frame is not None else None
+        is_shared = self._callers.get((id(code), instruction)) == ()
+        callers = _callers_of(line_frame) if is_shared else ()
         self._depth = depth + 1
         self._tellers[number] = tellers
-        self._known[kind] = _Known(code, instruction, number)
+        self._known[kind] = _Known(code, instruction, callers, number)
 
     def drain(self) -> None:
         """Tell the sinks of the steps that they are not yet told of."""
@@ -218,6 +234,7 @@ class SteadySteps:
                 or (value(COMPILES) or 0) != seen.compiles
                 or code is not known.code
                 or instruction != known.instruction
+                or (known.callers and known.callers != _callers_of(frame))
             ):
                 guard.run("sync", ended, start, end, frame_at(1))
                 return result
