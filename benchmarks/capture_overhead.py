@@ -32,6 +32,7 @@ import sys
 import tempfile
 import time
 import timeit
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,19 +170,18 @@ def _run_paired(level: int, size: int, steps: int) -> dict[str, float]:
             _prepare(size)
         step = (lambda: _step(size)) if size else _fsdp_step()
         probe = _Probe(torch_xla._XLAC, process.the_hub())
-        on: list[tuple[float, float]] = []
-        off: list[tuple[float, float]] = []
-        for _ in range(max(1, steps // (2 * BLOCK))):
-            on += probe.block(step, hooks=True)
-            off += probe.block(step, hooks=False)
-        probe.clock = time.thread_time
-        mean = [
-            statistics.mean(own for _, own in probe.block(step, hooks=hooks, steps=steps))
-            for hooks in (True, False)
-        ]
+        plan = [(time.perf_counter, BLOCK)] * max(1, steps // (2 * BLOCK))
+        rows: dict[tuple[bool, bool], list[tuple[float, float]]] = defaultdict(list)
+        for clock, number in (*plan, (time.thread_time, steps)):
+            for hooks in (True, False):  # from one line, as a training loop would
+                probe.clock = clock
+                found = probe.block(step, hooks=hooks, steps=number)
+                rows[clock is time.thread_time, hooks] += found
     middle = [
-        [statistics.median(column) for column in zip(*rows, strict=True)] for rows in (on, off)
+        [statistics.median(column) for column in zip(*rows[False, hooks], strict=True)]
+        for hooks in (True, False)
     ]
+    mean = [statistics.mean(own for _, own in rows[True, hooks]) for hooks in (True, False)]
     return {
         "sync_us": MICRO * middle[1][0],
         "added_us": MICRO * (middle[0][0] - middle[1][0]),
