@@ -9,7 +9,7 @@ from xlagraph.capture.counters import Counters
 TRUST = 4
 """After so many readings of one size at one place, the place stands for the size."""
 RECHECK = 64
-"""Every so many hits that look alike, the graph's size is read again (60 us)."""
+"""Every so many hits that look alike, the graph's size is read again."""
 
 Place = tuple[int, str]
 

@@ -18,7 +18,7 @@ from xlagraph.capture.journal import Journal
 from xlagraph.capture.options import Options
 from xlagraph.capture.patches import say
 from xlagraph.run.codec import again
-from xlagraph.run.journal import CELL_BYTES, CELLS
+from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (
     FORMAT_VERSION,
     BucketState,
@@ -31,7 +31,7 @@ from xlagraph.run.records import (
 from xlagraph.run.remote import Spool, is_url
 from xlagraph.run.writer import RunWriter
 
-_UNRECORDED = memoryview(bytearray(CELL_BYTES * CELLS)).cast("q")
+_UNRECORDED = new_cells()
 _PACKAGES = ("torch", "torch_xla", "xlagraph")
 
 

@@ -25,7 +25,7 @@ from xlagraph.capture.events import Repeat, Sink, SyncEvent
 from xlagraph.capture.fsdp import Buckets, Fill, fill_of
 from xlagraph.capture.patches import Guard
 from xlagraph.capture.sites import MAX_FRAMES, SiteReader
-from xlagraph.run.journal import CELL_BYTES, CELLS, FIRST, PER_STEP
+from xlagraph.run.journal import CELLS, FIRST, PER_STEP, new_cells
 from xlagraph.run.records import Frame
 
 PATIENCE_NS = 10_000_000_000
@@ -36,7 +36,7 @@ REPEATS = 1024
 _AT_ONCE = 8 * PER_STEP
 """Cells that are told of together: whoever asks for 1 kB of memory, as for more lines than those
 of 8 steps, has the allocator tidy up first what a step's operations left (3 ms for 10,000)."""
-_NOTHING = memoryview(bytes(CELL_BYTES * CELLS)).cast("q")
+_NOTHING = new_cells()
 
 Hooked = Callable[..., Any]
 Place = tuple[int, CodeType, int]
@@ -72,8 +72,8 @@ class SteadySteps:
     """Stable steps, and those of them that the sinks are not yet told of."""
 
     __slots__ = (
-        "_at", "_buckets", "_callers", "_cells", "_counters", "_depth", "_due", "_guard", "_known",
-        "_left", "_numbers", "_own_cells", "_patience", "_sites", "_tellers", "open",
+        "_at", "_buckets", "_call_sites", "_cells", "_counters", "_depth", "_due", "_guard",
+        "_known", "_left", "_numbers", "_own_cells", "_patience", "_sites", "_tellers", "open",
     )  # fmt: skip
 
     def __init__(
@@ -90,9 +90,9 @@ class SteadySteps:
         """By number: the names of sinks, and how each is told."""
         self._depth = 1
         """Frames from the hooked function up to the user's line, in the step learned last."""
-        self._callers: dict[tuple[int, int], tuple[Frame, ...]] = {}
+        self._call_sites: dict[tuple[int, int], tuple[Frame, ...]] = {}
         """The call site of each line, by code and instruction; empty if there are several."""
-        self._own_cells = memoryview(bytearray(CELL_BYTES * CELLS)).cast("q")
+        self._own_cells = new_cells()
         self._cells = self._own_cells
         self._at = FIRST
         """The first free cell."""
@@ -115,8 +115,8 @@ class SteadySteps:
         if place is None:
             return None
         line = id(place[1]), place[2]
-        if self._callers.setdefault(line, site) not in (site, ()):
-            self._callers[line] = ()
+        if self._call_sites.setdefault(line, site) not in (site, ()):
+            self._call_sites[line] = ()
             self.forget()  # it was known by its line alone
         return place
 
@@ -144,7 +144,7 @@ class SteadySteps:
         line_frame: FrameType | None = frame
         for _ in range(depth):
             line_frame = line_frame.f_back if line_frame is not None else None
-        is_shared = self._callers.get((id(code), instruction)) == ()
+        is_shared = self._call_sites.get((id(code), instruction)) == ()
         callers = _callers_of(line_frame) if is_shared else ()
         self._depth = depth + 1
         self._tellers[number] = tellers

@@ -44,6 +44,11 @@ class Repeated(NamedTuple):
     end: int
 
 
+def new_cells() -> memoryview:
+    """Cells in memory of the process's own, where nothing waits."""
+    return memoryview(bytearray(CELL_BYTES * CELLS)).cast("q")
+
+
 def journal_path(token: str) -> Path:
     """Where the journal with this token is kept while its process runs, or was killed."""
     return FOLDER / (PREFIX + token)
