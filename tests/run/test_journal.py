@@ -77,6 +77,12 @@ def test_steps_that_were_written_meanwhile_count_once(tmp_path, shared_memory):
     assert [one.index for one in found] == [0, 1, 2, 3]
 
 
+def test_a_clock_set_back_loses_no_step(tmp_path, shared_memory):
+    (shared_memory / (journal.PREFIX + TOKEN)).write_bytes(page(ran(0, -50), ran(0, -49)))
+    found = run_of(tmp_path / "run", encode(sync(0, 0))).syncs
+    assert [one.index for one in found] == [0, 1, 2]
+
+
 def test_nothing_is_added_to_a_file_that_was_full(tmp_path, shared_memory):
     (shared_memory / (journal.PREFIX + TOKEN)).write_bytes(page(ran(0, 1)))
     full = encode(NoteRecord(0, LIMIT, "9 of 9 bytes written"))

@@ -60,7 +60,7 @@ def capture(
     process.add_sink(hub, session)
     if is_late:
         session.on_note("late", _LATE)
-    if earlier := hub.counters.compiles():
+    if earlier := hub.counters.now().compiles:
         session.on_note(EARLIER_COMPILES, f"{earlier} in this process, before the capture began")
     try:
         yield session

@@ -9,8 +9,7 @@ counter says that there is something new. (Measured on torch_xla 2.9.0.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -42,35 +41,27 @@ class Counters:
         self.seen = Seen()
         self.value = xlac._xla_counter_value
         self._metric = xlac._xla_metric_data
-        self.horizon = inf
-        """What ran later is left out of all answers; Unix time in seconds."""
-        self._later_compiles: list[float] = []
-        self._later_graphs = 0
 
-    @contextmanager
-    def as_of(self, moment: float) -> Iterator[None]:
-        """What ran since ``moment`` (Unix time in seconds) is left out of all answers.
+    def now(self) -> Ran:
+        """All that this process has run so far."""
+        return Ran(self, self.value(COMPILES) or 0, self.value(HITS) or 0)
+
+    def before(self, moment: float) -> Ran:
+        """What it had run by ``moment`` (Unix time in seconds).
 
         That is known of as many graphs as torch_xla keeps samples of, 1024 by default.
         """
-        self.horizon = moment
-        self._later_compiles = [took for at, took in self._samples(COMPILE_TIME) if at >= moment]
-        self._later_graphs = sum(at >= moment for at, _ in self._samples(GRAPH_SIZE))
-        try:
-            yield
-        finally:
-            self.horizon = inf
-            self._later_compiles = []
-            self._later_graphs = 0
-
-    def compiles(self) -> int:
-        """Graphs compiled by this process so far."""
-        return (self.value(COMPILES) or 0) - len(self._later_compiles)
-
-    def hits(self) -> int:
-        """Graphs found in the compile cache so far."""
-        later = max(self._later_graphs - len(self._later_compiles), 0)
-        return (self.value(HITS) or 0) - later
+        later_compiles = [took for at, took in self.samples(COMPILE_TIME) if at >= moment]
+        later_graphs = sum(at >= moment for at, _ in self.samples(GRAPH_SIZE))
+        now = self.now()
+        return Ran(
+            counters=self,
+            compiles=now.compiles - len(later_compiles),
+            hits=now.hits - max(later_graphs - len(later_compiles), 0),
+            until=moment,
+            later_graphs=later_graphs,
+            later_compiling=sum(later_compiles),
+        )
 
     def tensors_made(self) -> int:
         """XLA tensors created so far: a cheap measure of what was traced since."""
@@ -80,18 +71,39 @@ class Counters:
         """Graphs read from torch_xla's persistent cache so far; each counts as a hit too."""
         return self.value("PersistentCacheHit") or 0
 
-    def compile_seconds(self) -> float:
-        """Seconds that XLA compiled, all graphs together."""
-        found = self._metric(COMPILE_TIME)
-        return (float(found[1]) - sum(self._later_compiles)) / NANOSECONDS if found else 0.0
+    def total(self, metric: str) -> float:
+        """The sum of all samples, also of those that are no longer kept."""
+        found = self._metric(metric)
+        return float(found[1]) if found else 0.0
 
-    def last_graph_size(self) -> int:
-        """IR nodes of the graph synced last, or 0."""
-        samples = self._samples(GRAPH_SIZE)
-        last = len(samples) - self._later_graphs
-        return int(samples[last - 1][1]) if last > 0 else 0
-
-    def _samples(self, metric: str) -> Sequence[tuple[float, float]]:
+    def samples(self, metric: str) -> Sequence[tuple[float, float]]:
         """The newest ones, oldest first: Unix time in seconds and value."""
         found = self._metric(metric)
         return found[2] if found else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The graphs that a process had run at a moment."""
+
+    counters: Counters
+    compiles: int
+    """Those that were compiled."""
+    hits: int
+    """Those that were found in the compile cache."""
+    until: float = inf
+    """The moment, Unix time in seconds; infinite when it was the present."""
+    later_graphs: int = 0
+    """Those that ran after the moment and had been counted when this was made."""
+    later_compiling: float = 0.0
+    """Nanoseconds that compiling them took."""
+
+    def compile_seconds(self) -> float:
+        """Seconds that XLA compiled, all graphs together."""
+        return (self.counters.total(COMPILE_TIME) - self.later_compiling) / NANOSECONDS
+
+    def last_graph_size(self) -> int:
+        """IR nodes of the graph synced last, or 0."""
+        samples = self.counters.samples(GRAPH_SIZE)
+        last = len(samples) - self.later_graphs
+        return int(samples[last - 1][1]) if last > 0 else 0

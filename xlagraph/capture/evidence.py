@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import os
+from math import inf
 from typing import Any
 
-from xlagraph.capture.counters import Counters
+from xlagraph.capture.counters import Ran
 from xlagraph.capture.dump import Analysis, Dump, Module, module_name
 from xlagraph.capture.events import CompiledGraph
 from xlagraph.capture.keys import Key, module_key, process_key
@@ -19,12 +20,11 @@ from xlagraph.run.writer import digest_text
 class Evidence:
     """Joins XLA's dump, torch_xla's analysis and the live tensors seen before the sync."""
 
-    def __init__(self, xlac: Any, dump: Dump | None, names: Names, counters: Counters) -> None:
+    def __init__(self, xlac: Any, dump: Dump | None, names: Names, ran: Ran) -> None:
         self.dump = dump
         self._xlac = xlac
         self.live = LiveReader(xlac, names)
-        self._counters = counters
-        self._seconds = counters.compile_seconds()
+        self._seconds = ran.compile_seconds()
         self._modules: list[Module] = []
         self._analyses: list[Analysis] = []
         """Both read from the dump and not yet taken."""
@@ -33,9 +33,9 @@ class Evidence:
         """Whether a search of the heap is worth it beside the time spent compiling."""
         return self.live.budget.allows(self._seconds)
 
-    def compile_seconds(self) -> float:
+    def compile_seconds(self, ran: Ran) -> float:
         """Seconds of compiling since the last call."""
-        before, self._seconds = self._seconds, self._counters.compile_seconds()
+        before, self._seconds = self._seconds, ran.compile_seconds()
         return max(self._seconds - before, 0.0)
 
     def look(self, waiting: dict[int, str]) -> Pending:
@@ -48,8 +48,8 @@ class Evidence:
         """After a sync: what tensors are called now; ``waiting`` names buckets' by id."""
         self.live.remember(waiting)
 
-    def take(self, pending: Pending | None, number: int | None) -> tuple[CompiledGraph, ...]:
-        """The graphs compiled since the last call, or the first ``number`` of them.
+    def take(self, pending: Pending | None, new: int, ran: Ran) -> tuple[CompiledGraph, ...]:
+        """The graphs compiled since the last call; ``new`` of them, if others ran later.
 
         Raises:
             OSError: the dump folder cannot be read.
@@ -62,6 +62,7 @@ class Evidence:
         else:
             self._modules += self.dump.take_modules()
             self._analyses += self.dump.take_analyses()
+            number = None if ran.until == inf else new
             modules, analyses = self._modules[:number], self._analyses[:number]
             del self._modules[:number], self._analyses[:number]
             if modules:  # XLA and torch_xla have read their variables: no child is to dump here

@@ -12,11 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from math import inf
 from types import FrameType
 from typing import Any
 
-from xlagraph.capture.counters import Counters
+from xlagraph.capture.counters import Counters, Ran
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Sink, SyncEvent
 from xlagraph.capture.evidence import Evidence
@@ -72,6 +71,10 @@ class _Call:
         self.is_first = True  # nothing ran unseen since the call before
         self.graph_hash: object = None
 
+    def moved(self, ran: Ran) -> tuple[int, int]:
+        """Graphs compiled and found since it began, when all this had run."""
+        return max(ran.compiles - self.compiles, 0), max(ran.hits - self.hits, 0)
+
 
 class Hub:
     """Hooks and what they share, for one process."""
@@ -83,7 +86,7 @@ class Hub:
         self.counters = Counters(xlac)
         names = Names()
         self.buckets = Buckets(names, self.guard, self._flushed)
-        self.evidence = Evidence(xlac, dump, names, self.counters)
+        self.evidence = Evidence(xlac, dump, names, self.counters.now())
         self._xlac = xlac
         self._patches = Patches()
         self._sites = SiteReader()
@@ -121,19 +124,17 @@ class Hub:
 
     def begin(self) -> None:
         """A sink joins: arm, and forget what happened while nobody listened."""
-        compiles, self._seen.hits = self.counters.compiles(), self.counters.hits()
-        if compiles != self._seen.compiles:
+        ran = self.counters.now()
+        if ran.compiles != self._seen.compiles:
             self._running.knows_all = False
-        self._seen.compiles = compiles
+        self._seen.compiles, self._seen.hits = ran.compiles, ran.hits
         self.arm()
 
     def settle(self) -> None:
         """Tell of what ran since the last hook: a sink is about to leave."""
         self._steady.let_go()
         if not self._inside:
-            compiles, hits = self.counters.compiles(), self.counters.hits()
-            if compiles != self._seen.compiles or hits != self._seen.hits:
-                self._unseen(compiles, hits)
+            self._unseen(self.counters.now())
 
     def arm(self) -> None:
         """Look closely at the next steps."""
@@ -185,26 +186,24 @@ class Hub:
         call.time = start / NANOSECONDS
         self._local.busy = True
         try:
-            compiles, hits = self.counters.compiles(), self.counters.hits()
-            if raised or (compiles == self._seen.compiles and 0 <= hits - self._seen.hits <= 1):
+            ran = self.counters.now()
+            new, found = ran.compiles - self._seen.compiles, ran.hits - self._seen.hits
+            if raised or (new == 0 and 0 <= found <= 1):
                 # It alone can have run something; one that raised may have left no samples.
                 self._find(call, self._seen.compiles, self._seen.hits)
             else:
-                with self.counters.as_of(call.time):
-                    self._begin(call)
+                self._begin(call, self.counters.before(call.time))
             call.watch = time.perf_counter() - (end - start) / NANOSECONDS
             self.after(call)
         finally:
             self._local.busy = False
 
-    def _begin(self, call: _Call) -> None:
+    def _begin(self, call: _Call, ran: Ran) -> None:
         """Tell of what ran unseen before ``call``, and what it finds."""
-        compiles, hits = self.counters.compiles(), self.counters.hits()
-        if (compiles != self._seen.compiles or hits != self._seen.hits) and not self._inside:
-            self._unseen(compiles, hits)
+        if not self._inside and self._unseen(ran):
             self._steady.forget()  # so that the next step is looked at before it runs
             call.is_first = False
-        self._find(call, compiles, hits)
+        self._find(call, ran.compiles, ran.hits)
 
     def _find(self, call: _Call, compiles: int, hits: int) -> None:
         call.compiles, call.hits = compiles, hits
@@ -216,7 +215,7 @@ class Hub:
         if getattr(self._local, "busy", False) or not (self.sinks or self.evidence.dump):
             return None
         call = _Call(kind, entry, caller)
-        self._begin(call)
+        self._begin(call, self.counters.now())
         self._local.busy = True
         with self._lock:
             call.shared = self._inside > 0
@@ -254,10 +253,9 @@ class Hub:
         """The torch_xla function has returned or raised."""
         seconds = time.perf_counter() - call.watch
         frame, call.frame = call.frame, None
-        compiles, hits = self.counters.compiles(), self.counters.hits()
-        new, found = compiles - call.compiles, hits - call.hits
-        self._seen.compiles, self._seen.hits = compiles, hits
-        if call.kind == "value" and not new and not found:
+        ran = self.counters.now()
+        self._seen.compiles, self._seen.hits = ran.compiles, ran.hits
+        if call.kind == "value" and not any(call.moved(ran)):
             return  # the value was there already
         site, entry = self._sites.read(frame)
         if call.kind == "step" and entry in ("compile", "compile_begin"):
@@ -269,36 +267,34 @@ class Hub:
             call.kind = "value"
         call.shared = call.shared or self._inside > 1
         call.entry = entry or call.entry
-        event = self._emit(call, site, new, found, seconds)
+        event = self._emit(call, ran, site, seconds)
         if event is not None and event.kind == "step":
             place = self._steady.place(frame, site)
             if (
-                frame is not None
-                and place is not None
+                place is not None
                 and event.outcome == "hit"
                 and self._steady.open
                 and self._running.may_repeat()
             ):
-                self._steady.learn(frame, place, event, self.sinks)
+                self._steady.learn(place, event, self.sinks)
         if call.pending is not None:
             waiting = self.guard.run("fsdp", self.buckets.waiting_ids) or {}
             self.guard.run("live", self.evidence.remember, waiting)
 
     def _emit(
-        self, call: _Call, site: tuple[Frame, ...], new: int, found: int, seconds: float
+        self, call: _Call, ran: Ran, site: tuple[Frame, ...], seconds: float
     ) -> SyncEvent | None:
+        new, found = call.moved(ran)
         compiled: tuple[CompiledGraph, ...] = ()
         compile_seconds = 0.0
         if new > 0:
             with self._lock:
-                compile_seconds = self.evidence.compile_seconds()
-                # What compiled later, beyond the horizon, is another call's.
-                number = None if self.counters.horizon == inf else new
-                compiled = self.guard.run("dump", self.evidence.take, call.pending, number) or ()
+                compile_seconds = self.evidence.compile_seconds(ran)
+                compiled = self.guard.run("dump", self.evidence.take, call.pending, new, ran) or ()
+        digests = tuple(one.digest for one in compiled)
         if not self.sinks:
             if new > 0:  # a later hit may run it
-                digests = tuple(one.digest for one in compiled)
-                self._running.of((0, ""), digests, "compile", self.counters)
+                self._running.of((0, ""), digests, "compile", ran)
             return None
         outcome = "compile" if new > 0 else "hit" if found > 0 else "empty"
         if found > 0 and self._running.knows_all and self.counters.loaded():
@@ -308,8 +304,7 @@ class Hub:
             outcome = "unknown"  # another thread's sync moved the same counters
         if not site and compiled:
             site = self._sites.from_analysis(compiled[0].analysis)
-        digests = tuple(one.digest for one in compiled)
-        ran, fingerprint, is_inferred = self._ran(call, site, digests, outcome)
+        graphs, fingerprint, is_inferred = self._graphs(call, ran, site, digests, outcome)
         if call.entry == RUN_CACHED and outcome == "empty":
             outcome = "hit"  # it runs a graph by its hash and counts as neither
         event = SyncEvent(
@@ -322,7 +317,7 @@ class Hub:
             outcome=outcome,
             compile_seconds=compile_seconds,
             compiled=compiled,
-            graphs=ran,
+            graphs=graphs,
             graph_is_inferred=is_inferred,
             fingerprint=fingerprint,
             call_site=site,
@@ -335,8 +330,13 @@ class Hub:
             self.guard.run(sink.name, sink.on_sync, event)
         return event
 
-    def _ran(
-        self, call: _Call, site: tuple[Frame, ...], digests: tuple[str, ...], outcome: str
+    def _graphs(
+        self,
+        call: _Call,
+        ran: Ran,
+        site: tuple[Frame, ...],
+        digests: tuple[str, ...],
+        outcome: str,
     ) -> tuple[tuple[str, ...], tuple[int, ...], bool]:
         """Digests that ran, the fingerprint, and whether the digests are only concluded."""
         if call.entry == RUN_CACHED:
@@ -344,15 +344,11 @@ class Hub:
         if call.entry == "warm_up":
             self._dynamo.warmed(digests)
         graph_hash = call.pending.key.graph if call.pending is not None else ""
-        ran, fingerprint = self._running.of(
-            (id(site), call.entry),
-            digests,
-            outcome,
-            self.counters,
-            graph_hash,
-            is_first=call.is_first,
+        place = id(site), call.entry
+        graphs, fingerprint = self._running.of(
+            place, digests, outcome, ran, graph_hash, is_first=call.is_first
         )
-        return ran, fingerprint, bool(ran) and outcome == "hit"
+        return graphs, fingerprint, bool(graphs) and outcome == "hit"
 
     def _rearm(self, event: SyncEvent) -> None:
         if event.outcome == "compile":
@@ -369,14 +365,18 @@ class Hub:
             and not any(sink.may_want_deep for sink in self.sinks)
         )
 
-    def _unseen(self, compiles: int, hits: int) -> None:
-        """Something ran between two hooks: through C++ alone, such as ``.to("cpu")``."""
-        new, found = max(compiles - self._seen.compiles, 0), max(hits - self._seen.hits, 0)
-        self._seen.compiles, self._seen.hits = compiles, hits
-        if new or found:
-            call = _Call("value", "unseen", None)
-            call.time = min(call.time, self.counters.horizon)
-            self._emit(call, (), new, found, 0.0)
+    def _unseen(self, ran: Ran) -> bool:
+        """Tell of what ran between two hooks: through C++ alone, such as ``.to("cpu")``.
+
+        True where the counters say something else than the last time, cleared ones too.
+        """
+        call = _Call("value", "unseen", None)
+        call.time = min(call.time, ran.until)
+        call.compiles, call.hits = self._seen.compiles, self._seen.hits
+        self._seen.compiles, self._seen.hits = ran.compiles, ran.hits
+        if any(call.moved(ran)):
+            self._emit(call, ran, (), 0.0)
+        return (call.compiles, call.hits) != (ran.compiles, ran.hits)
 
     def _rank(self) -> int:
         rank: int | None = getattr(self._local, "rank", None)

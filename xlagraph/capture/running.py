@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlagraph.capture.counters import Counters
+from xlagraph.capture.counters import Ran
 
 TRUST = 4
 """After so many readings of one size at one place, the place stands for the size."""
@@ -59,17 +59,18 @@ class RunningGraphs:
         place: Place,
         compiled: tuple[str, ...],
         outcome: str,
-        counters: Counters,
+        ran: Ran,
         graph_hash: str = "",
         *,
         is_first: bool = True,
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Digests that the sync ran, as far as known, and its fingerprint.
 
-        ``graph_hash``: of the tensors seen pending, on armed steps. Unless it ``is_first`` after
-        the hook before, something ran unseen in between, and the count of tensors says nothing.
+        ``ran``: what had run when it ended. ``graph_hash``: of the tensors seen pending, on
+        armed steps. Unless it ``is_first`` after the hook before, something ran unseen in
+        between, and the count of tensors says nothing.
         """
-        made, seen = counters.tensors_made(), counters.seen
+        made, seen = ran.counters.tensors_made(), ran.counters.seen
         seen.made_between = made - seen.made
         key = (place, seen.made_between)
         seen.made = made
@@ -81,7 +82,7 @@ class RunningGraphs:
             habit.uses += 1
             self._last = habit
             return habit.digests or self._of_hash(graph_hash, habit.size), (habit.size,)
-        size = counters.last_graph_size()
+        size = ran.last_graph_size()
         if outcome == "compile":
             self._by_size.setdefault(size, set()).add(compiled)
             self._by_hash[graph_hash, size] = compiled

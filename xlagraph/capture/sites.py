@@ -98,8 +98,8 @@ class SiteReader:
             self._known[tuple(key)] = known
         return known
 
-    def line(self, frame: FrameType | None) -> tuple[int, CodeType, int] | None:
-        """The innermost user line at or above ``frame``: frames up, code and instruction.
+    def line(self, frame: FrameType | None) -> tuple[int, FrameType] | None:
+        """The innermost user frame at or above ``frame``, and how far up it is.
 
         None when it is not known.
         """
@@ -110,7 +110,7 @@ class SiteReader:
             if known is None:
                 return None
             if known[0]:
-                return depth, known[2], frame.f_lasti
+                return depth, frame
             frame = frame.f_back
         return None
 

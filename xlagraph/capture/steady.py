@@ -39,8 +39,8 @@ of 8 steps, has the allocator tidy up first what a step's operations left (3 ms 
 _NOTHING = new_cells()
 
 Hooked = Callable[..., Any]
-Place = tuple[int, CodeType, int]
-"""A line: frames up from the hooked function's caller, code and instruction."""
+Place = tuple[int, FrameType]
+"""A line: frames up from the hooked function's caller, and the frame that is there."""
 Callers = tuple[tuple[CodeType, int], ...]
 """Code and instruction, innermost first."""
 Kind = int | tuple[int, Fill]
@@ -114,16 +114,14 @@ class SteadySteps:
         place = self._sites.line(frame)
         if place is None:
             return None
-        line = id(place[1]), place[2]
+        line = id(place[1].f_code), place[1].f_lasti
         if self._call_sites.setdefault(line, site) not in (site, ()):
             self._call_sites[line] = ()
             self.forget()  # it was known by its line alone
         return place
 
-    def learn(
-        self, frame: FrameType, place: Place, event: SyncEvent, sinks: Sequence[Sink]
-    ) -> None:
-        """Remember a hit that took the long way; ``frame`` called the hooked function."""
+    def learn(self, place: Place, event: SyncEvent, sinks: Sequence[Sink]) -> None:
+        """Remember a hit that took the long way."""
         self.drain()
         told = [(sink.name, self._guard.run(sink.name, sink.repeater, event)) for sink in sinks]
         tellers = [(name, repeat) for name, repeat in told if repeat is not None]
@@ -140,12 +138,10 @@ class SteadySteps:
             self._left = REPEATS
         made = self._counters.seen.made_between
         kind = (made, fill_of(event.buckets)) if self._buckets.alive else made
-        depth, code, instruction = place
-        line_frame: FrameType | None = frame
-        for _ in range(depth):
-            line_frame = line_frame.f_back if line_frame is not None else None
+        depth, frame = place
+        code, instruction = frame.f_code, frame.f_lasti
         is_shared = self._call_sites.get((id(code), instruction)) == ()
-        callers = _callers_of(line_frame) if is_shared else ()
+        callers = _callers_of(frame) if is_shared else ()
         self._depth = depth + 1
         self._tellers[number] = tellers
         self._known[kind] = _Known(code, instruction, callers, number)

@@ -172,14 +172,14 @@ def _read_process(file: Path) -> Process | None:
 def _still_waiting(
     waiting: Sequence[Repeated], written: Sequence[SyncRecord], decoder: LineDecoder
 ) -> tuple[SyncRecord, ...]:
-    """Steps from shared memory that began after the last one written, numbered on from it."""
+    """Steps from shared memory that are not written yet, numbered on from the last one."""
     if not written:
         return ()
     last = written[-1]
-    newest = max(sync.time for sync in written)  # an earlier start may be written later
+    times = {sync.time for sync in written}
     found = []
     for one in waiting:
-        if one.start / NANOSECONDS <= newest:
+        if one.start / NANOSECONDS in times:
             continue
         try:
             ends_step = last.kind == "step" or last.entry == "compile"
