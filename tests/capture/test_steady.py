@@ -2,11 +2,12 @@
 
 import json
 import re
+import secrets
 import signal
 
 import pytest
 
-from xlagraph.run.journal import FOLDER, PREFIX, journal_path
+from xlagraph.run.journal import journal_path
 from xlagraph.run.reader import read_run
 
 pytestmark = pytest.mark.torch_xla
@@ -271,14 +272,24 @@ def test_a_step_that_raises_is_that_step(run_program, tmp_path):
     assert process.syncs[62].outcome == "compile"
 
 
+GONE = """
+import xlagraph.capture.session as session
+import xlagraph.capture.journal as journal
+journal.secrets.token_hex = lambda size: "{token}"
+def refuse(*arguments):
+    print("made:", journal.journal_path("{token}").exists())
+    raise OSError(28, "planted: no space")
+session.RunWriter = refuse
+torch_xla.sync()
+y = x * 2
+torch_xla.sync()
+"""
+
+
 def test_a_folder_that_is_gone_leaves_no_shared_memory(run_program):
-    gone = HEAD.replace(
-        "torch_xla.sync()", "import xlagraph.capture.session as s\n"
-        "real = s.RunWriter\n"
-        "def refuse(*arguments):\n    raise OSError(28, 'planted: no space')\n"
-        "s.RunWriter = refuse\ntorch_xla.sync()",
-    )  # fmt: skip
-    before = set(FOLDER.glob(f"{PREFIX}*"))
-    done = run_program(gone + "y = x * 2; torch_xla.sync()\n", XLAGRAPH="1")
+    token = secrets.token_hex(16)  # other tests have shared memory of theirs meanwhile
+    program = HEAD.replace("torch_xla.sync()", GONE.replace("{token}", token))
+    done = run_program(program, XLAGRAPH="1")
     assert len(re.findall("failed and is now off", done.stderr)) == 1
-    assert set(FOLDER.glob(f"{PREFIX}*")) <= before
+    assert done.stdout == "made: True\n"
+    assert not journal_path(token).exists()
