@@ -61,6 +61,11 @@ def without_layout(shape: str) -> str:
     return _LAYOUT.sub("", shape)
 
 
+def bare_shape(module: Module, instruction: int) -> str:
+    """An instruction's shape without layouts, comments and superfluous space."""
+    return without_layout(clean(module.shapes[instruction]))
+
+
 def signature(attributes: Attributes, level: Level = Level.NAMES) -> str:
     """The attributes that matter, sorted by key, in one canonical text."""
     parts = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import compress, count
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import clean, without_layout
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.draft import is_input
 from xlagraph.cause.model import BucketRow, Context
 from xlagraph.hlo.shapes import read_shape
@@ -44,7 +44,7 @@ def bucket_rows(module: Module, context: Context) -> tuple[BucketRow, ...]:
                 i,
                 module.opcodes[i],
                 tuple(names),
-                tuple(without_layout(clean(module.shapes[o])) for o in module.operands[i]),
+                tuple(bare_shape(module, o) for o in module.operands[i]),
                 tuple(module.opcodes[o] == "parameter" for o in origins),
             )
         )
@@ -58,9 +58,9 @@ def lone_rows(module: Module, context: Context, opcodes: Collection[str]) -> tup
         if opcode in opcodes and len(module.operands[i]) == 1:
             (operand,) = module.operands[i]
             made = origin(module, operand)
-            name, shape = _tensor_name(module, context, made), module.shapes[operand]
+            name, shape = _tensor_name(module, context, made), bare_shape(module, operand)
             carried = module.opcodes[made] == "parameter"
-            rows.append(BucketRow(i, opcode, (name,), (without_layout(clean(shape)),), (carried,)))
+            rows.append(BucketRow(i, opcode, (name,), (shape,), (carried,)))
     return tuple(rows)
 
 
@@ -71,8 +71,8 @@ def _buckets(module: Module) -> list[int]:
 
 def _tensor_name(module: Module, context: Context, instruction: int) -> str:
     if is_input(module, instruction):
-        number = int(module.payloads[instruction])
-        return context.parameters.get(number, f"parameter {number}")
+        known = context.input_name(module, instruction)
+        return known or f"parameter {module.payloads[instruction]}"
     return module.names[instruction]
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import clean, without_layout
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.bucket_rows import (
     MAX_STEPS,
     bucket_rows,
@@ -289,7 +289,7 @@ def _pending(case: Case, other: Sequence[BucketRow], *, forward: bool) -> list[s
         name = names.get(partners[value])
         if name and name not in taken:
             taken.add(name)
-            shape = without_layout(clean(side.module.shapes[value]))
+            shape = bare_shape(side.module, value)
             found.append(f"{context.outputs.get(k) or name} ({shape})")
     return found
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import clean, without_layout
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Context, Evidence
 from xlagraph.cause.places import where
 from xlagraph.diff.match import output_values
@@ -104,7 +104,7 @@ class Case:
             """Between which paired outputs it stands, with its shape."""
             module = self._side(forward=forward)[0]
             before = bisect_left(paired_a if forward else paired_b, position)
-            return before, without_layout(clean(module.shapes[output_values(module)[position]]))
+            return before, bare_shape(module, output_values(module)[position])
 
         successors = self._successors(left[0], left[1])
 
@@ -154,7 +154,7 @@ class Case:
         module = self._side(forward=forward)[0]
         value = output_values(module)[position]
         line = next(iter(where(module, [value])), None)
-        return (line, without_layout(clean(module.shapes[value]))) if line else None
+        return (line, bare_shape(module, value)) if line else None
 
     def claim(self, finding: Finding) -> None:
         """Takes note of what a finding accounts for; outputs are set aside in pairs."""
@@ -184,10 +184,9 @@ def unpaired_outputs(case: Case, *, forward: bool, replaced: bool = False) -> li
 
 def parameter_name(module: Module, context: Context, instruction: int) -> str:
     """A parameter as a person knows it: tensor name if captured, else number and shape."""
-    number = module.payloads[instruction]
+    name = context.input_name(module, instruction)
     shape = short_shape(module, instruction)
-    name = context.parameters.get(int(number)) if number.isdecimal() else None
-    return f"{name} ({shape})" if name else f"parameter {number} ({shape})"
+    return f"{name or f'parameter {module.payloads[instruction]}'} ({shape})"
 
 
 def output_name(module: Module, context: Context, position: int, value: int) -> str:
@@ -199,7 +198,7 @@ def output_name(module: Module, context: Context, position: int, value: int) -> 
 
 def short_shape(module: Module, instruction: int) -> str:
     """A shape without layout, tuples cut after three parts."""
-    text = without_layout(clean(module.shapes[instruction]))
+    text = bare_shape(module, instruction)
     return text if len(text) <= 48 else text[:45] + "..."
 
 

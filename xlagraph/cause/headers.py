@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import clean, without_layout
+from xlagraph.canon.labels import bare_shape
 from xlagraph.canon.live import mark
 from xlagraph.cause.finding import (
     Case,
@@ -208,20 +208,15 @@ def _updates(module: Module, values: Collection[int]) -> dict[str, bytearray]:
     """For each shape among `values`, what these values are computed from."""
     found: dict[str, bytearray] = {}
     for value in sorted(values):
-        needed = found.setdefault(_bare_shape(module, value), bytearray(len(module)))
+        needed = found.setdefault(bare_shape(module, value), bytearray(len(module)))
         mark(module, needed, [value])
     return found
 
 
 def _is_updated(module: Module, parameter: int, updates: Mapping[str, bytearray]) -> bool:
     """Whether one of the values may be the parameter's next one: it has its shape, and uses it."""
-    needed = updates.get(_bare_shape(module, parameter))
+    needed = updates.get(bare_shape(module, parameter))
     return bool(needed and needed[parameter])
-
-
-def _bare_shape(module: Module, i: int) -> str:
-    """An instruction's shape without layout."""
-    return without_layout(clean(module.shapes[i]))
 
 
 def _moving(case: Case, *, forward: bool) -> set[int]:

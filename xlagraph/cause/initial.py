@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Case, Finding, count, join
-from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.finding import Case, Finding, count, join, short_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.pieces import piece_of
 from xlagraph.cause.places import at, where
@@ -45,7 +44,7 @@ def _finding(
     values, parameters = {v for v, _, _ in pairs}, {p for _, p, _ in pairs}
     piece = piece_of(made.module, values, partners, claimed) | values
     lines = where(made.module, piece) or where(taken.module, parameters)
-    listed = join(name or shape_of(taken.module, p) for _, p, name in pairs)
+    listed = join(name or short_shape(taken.module, p) for _, p, name in pairs)
     side, other = (A, B) if forward else (B, A)
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:

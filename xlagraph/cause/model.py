@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +107,7 @@ class Context:
     """Tensors that sat in buckets as the sync began."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
+
+    def input_name(self, module: Module, parameter: int) -> str:
+        """The tensor that this parameter of the entry computation is; ``""`` if not known."""
+        return self.parameters.get(int(module.payloads[parameter]), "")

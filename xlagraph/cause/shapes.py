@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import Level
 from xlagraph.cause.counts import counting_constants
 from xlagraph.cause.fills import fills
-from xlagraph.cause.finding import Case, Finding, attribute_text, count, join, parameter_name
-from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.finding import (
+    Case,
+    Finding,
+    attribute_text,
+    count,
+    join,
+    parameter_name,
+    short_shape,
+)
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.options import options_above
 from xlagraph.cause.places import at, where
@@ -251,7 +258,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     changed = f" ({changed})" if changed else ""
     lines = where(b, origins.starts.values())
     lines = lines or where(b, [u for y in origins.starts.values() for u in b.users[y]])
-    new = join(shape_of(b, origins.starts[x]) for x in starts)
+    new = join(short_shape(b, origins.starts[x]) for x in starts)
 
     def undo(draft_a: Draft, draft_b: Draft) -> None:
         for x, y in claimed.items():
@@ -299,7 +306,7 @@ def _named(case: Case, origins: Origins) -> tuple[str, str]:
     if origins.kind == "input-shape":
         names = join(parameter_name(a, case.context_a, x) for x in sorted(origins.starts))
         return names, f"an input has another shape: {names}"
-    names = join(f"{a.opcodes[x]} {shape_of(a, x)}" for x in sorted(origins.starts))
+    names = join(f"{a.opcodes[x]} {short_shape(a, x)}" for x in sorted(origins.starts))
     if origins.options:
         x, y = min(origins.options.items())
         text = attribute_text(a.attributes[x], b.attributes[y])

@@ -7,8 +7,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.draft import exclusive_slice, is_input
-from xlagraph.cause.finding import Case, Finding, count, join, parameter_name, unpaired_outputs
-from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.finding import (
+    Case,
+    Finding,
+    count,
+    join,
+    parameter_name,
+    short_shape,
+    unpaired_outputs,
+)
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, short_line, where
 from xlagraph.cause.sides import A, B
@@ -72,7 +79,7 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
     dropped = frozenset(_lone(case, new_values(module, inputs), forward=forward))
     zeros, left = at_zero(module, inputs)
     claimed = frozenset(exclusive_slice(module, dropped) | zeros | left.keys())
-    names = [context.parameters.get(int(module.payloads[p]), "") for p in inputs]
+    names = [context.input_name(module, p) for p in inputs]
     values = output_values(module)
     lines = where(module, [values[k] for _, k in state]) or where(module, inputs)
     is_state = (
@@ -80,7 +87,7 @@ def _state_finding(case: Case, *, forward: bool) -> list[Finding]:
         if any(names) or lines
         else zeros.issuperset(inputs) and _gives_back(case, inputs, forward=not forward)
     )
-    listed = join(name or shape_of(module, p) for name, p in zip(names, inputs, strict=True))
+    listed = join(name or short_shape(module, p) for name, p in zip(names, inputs, strict=True))
     side, less = (A, B) if forward else (B, A)
     number = count(len(state), "state tensor" if is_state else "tensor")
     nothing: frozenset[int] = frozenset()
@@ -180,8 +187,8 @@ def _gives_back(case: Case, state: Sequence[int], *, forward: bool) -> bool:
     module, other = (case.diff.a, case.diff.b) if forward else (case.diff.b, case.diff.a)
     values = output_values(module)
     own = unpaired_outputs(case, forward=forward, replaced=True)
-    given = Counter(shape_of(module, values[k]) for k in own)
-    return Counter(shape_of(other, p) for p in state) <= given
+    given = Counter(short_shape(module, values[k]) for k in own)
+    return Counter(short_shape(other, p) for p in state) <= given
 
 
 def _lone(case: Case, outputs: Sequence[int], *, forward: bool) -> list[int]:
@@ -194,11 +201,11 @@ def _lone(case: Case, outputs: Sequence[int], *, forward: bool) -> list[int]:
     values, other_values = output_values(module), output_values(other)
     by_name = bool(known.outputs) and all(k in context.outputs for k in outputs)
     keys = [
-        context.outputs.get(k) if by_name else shape_of(module, v) for k, v in enumerate(values)
+        context.outputs.get(k) if by_name else short_shape(module, v) for k, v in enumerate(values)
     ]
     room = Counter(key for k, key in enumerate(keys) if k not in gone)
     room.subtract(
-        known.outputs.get(k) if by_name else shape_of(other, v)
+        known.outputs.get(k) if by_name else short_shape(other, v)
         for k, v in enumerate(other_values)
         if k not in others_gone
     )

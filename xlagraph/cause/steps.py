@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Case, Finding, count
-from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.finding import Case, Finding, count, short_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.places import at, where
 from xlagraph.cause.sides import A, B
@@ -59,7 +58,7 @@ def _finding(case: Case, x: int, y: int) -> Finding:
         title=title + at(lines),
         evidence=(
             Evidence(
-                f"{a.opcodes[x]} {shape_of(a, x)} in {A}, {b.opcodes[y]} in {B}",
+                f"{a.opcodes[x]} {short_shape(a, x)} in {A}, {b.opcodes[y]} in {B}",
                 tuple(sorted(piece_a))[:50],
                 tuple(sorted(piece_b))[:50],
                 lines,
@@ -87,7 +86,7 @@ def _told(
         more = count(len(piece_a) - len(piece_b), "instruction")
         return "extra-subgraph", f"{A} computes {more} more than {B} behind {b.opcodes[y]}"
     return "replaced-subgraph", (
-        f"a value ({shape_of(a, x)}) is computed in another way: "
+        f"a value ({short_shape(a, x)}) is computed in another way: "
         f"{count(len(piece_a), 'instruction')} of {A} against {len(piece_b)} of {B}"
     )
 

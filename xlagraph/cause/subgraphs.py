@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.live import has_effect
 from xlagraph.cause.draft import called_only_by, is_input
-from xlagraph.cause.finding import Case, Finding, count
-from xlagraph.cause.finding import short_shape as shape_of
+from xlagraph.cause.finding import Case, Finding, count, short_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.pieces import OUTPUT, Edge, open_edges, piece_of, pieces
 from xlagraph.cause.places import at, operations, where
@@ -148,7 +147,7 @@ def _replaced_finding(case: Case, edges: Sequence[Edge]) -> Finding:
             draft_a.become_undone(p, [x for x, _ in inputs])
             draft_b.become_undone(q, [y for _, y in inputs])
 
-    shape = shape_of(a, pairs[0][0])
+    shape = short_shape(a, pairs[0][0])
     number = count(len(pairs), "value")
     sizes = f"{count(len(piece_a), 'instruction')} of {A} against {len(piece_b)} of {B}"
     return Finding(

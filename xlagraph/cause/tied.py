@@ -81,7 +81,7 @@ def _split(case: Case, *, forward: bool) -> list[tuple[int, int, int]]:
             and to_one[q] < 0
             and "[]" not in one.shapes[p]
         ):
-            names = (context.parameters.get(int(two.payloads[k]), "") for k in (q, to_two[p]))
+            names = (context.input_name(two, k) for k in (q, to_two[p]))
             if not any(OPTIMIZER_NAME.search(name) for name in names) and _is_shared(
                 one, p, two, (to_two[p], q)
             ):

@@ -74,7 +74,7 @@ def made_anew(case: Case, *, forward: bool) -> list[tuple[int, int, str]]:
             and made.closed[value]
             and made.module.shapes[value] == module.shapes[parameter]
         ):
-            name = context.parameters.get(int(module.payloads[parameter]), "")
+            name = context.input_name(module, parameter)
             if name or not module.shapes[parameter].endswith("[]") or _is_sum(module, parameter):
                 found.setdefault(parameter, (value, parameter, name))
     return sorted(found.values())
