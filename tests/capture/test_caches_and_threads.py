@@ -1,4 +1,4 @@
-"""torch_xla's persistent cache, and several device threads in one process."""
+"""torch_xla's persistent cache, and programs with several threads."""
 
 import json
 
@@ -103,3 +103,31 @@ def test_two_device_threads_in_one_process(run_program, tmp_path):
     compiles = outcomes(process, "compile")
     unknown = outcomes(process, "unknown")
     assert len(compiles) <= 4 <= len(compiles) + len(unknown)
+
+
+# Closures that log run in a thread of torch_xla's own, while the next step is traced and synced.
+LOGGING = """
+import torch, torch_xla
+import torch_xla.core.xla_model as xm
+w = torch.ones(64, 64, device="xla")
+torch_xla.sync()
+logged = []
+def log(step, loss):
+    for _ in range(20):
+        logged.append((step, loss.item()))
+for step in range(120):
+    x = torch.ones(90 if step == 80 else 32, 64, device="xla")
+    for _ in range(24):
+        x = torch.tanh(x @ w)
+    xm.add_step_closure(log, args=(step, x.sum()), run_async=True)
+    torch_xla.sync()  # step
+"""
+
+
+def test_a_thread_that_logs_computed_losses_runs_nothing(run_program, tmp_path):
+    run_program(LOGGING, XLAGRAPH="1")
+    (process,) = read_run(tmp_path / "xlagraph-run").processes
+    assert {(one.kind, one.entry) for one in process.syncs} == {("step", "sync")}
+    assert [one.step for one in process.syncs] == list(range(121))
+    assert [one.step for one in outcomes(process, "compile")] == [0, 1, 81]
+    assert len(outcomes(process, "hit")) == 118

@@ -2,12 +2,17 @@
 
 import importlib
 import sys
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xlagraph.capture.counters import COMPILES, HITS, TENSORS_MADE, Counters
 from xlagraph.capture.dump import Dump, parse_analyses, prepare_dump
+from xlagraph.capture.events import Repeat
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.imports import when_imported
 from xlagraph.capture.live import align, parse_frames
@@ -15,6 +20,9 @@ from xlagraph.capture.names import clean_name
 from xlagraph.capture.options import Numbers, OptionError, Options, options_from, parse_bytes
 from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.shapes import entry_shapes
+from xlagraph.capture.sites import SiteReader
+from xlagraph.capture.steady import SteadySteps
+from xlagraph.run.journal import FIRST, STEPS, new_cells
 
 ANALYSIS = """
 Compilation Analysis: ====
@@ -200,3 +208,89 @@ def test_when_imported(tmp_path, monkeypatch):
     assert sys.meta_path == finders
     when_imported("watched_module", lambda: said.append("at once"))
     assert said[-1] == "at once"
+
+
+class SlowSink:
+    """Is told of stable steps, and lets other threads run meanwhile, as writing a file does."""
+
+    name = "slow"
+
+    def __init__(self):
+        self.cells = new_cells()
+        self.starts = []
+        self.is_interrupted = False
+
+    def repeater(self, _event):
+        return Repeat(1, self.tell)
+
+    def tell(self, starts, _ends):
+        self.starts += starts
+        time.sleep(1e-4)
+        if self.is_interrupted:
+            self.is_interrupted = False
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def steady():
+    """Stable steps without torch_xla: the steps, their sink, and the hooked step marker."""
+    counts = dict.fromkeys((COMPILES, HITS, TENSORS_MADE), 0)
+    counters = Counters(SimpleNamespace(_xla_counter_value=counts.get, _xla_metric_data=None))
+    steps = SteadySteps(
+        counters, SiteReader(), SimpleNamespace(alive=False), Guard(lambda *_: None)
+    )
+    sink = SlowSink()
+
+    def sync():
+        time.sleep(0)  # torch_xla lets other threads run too
+        counts[HITS] += 1
+
+    def told(start, _end, frame):
+        counters.seen.hits = counts[HITS]
+        steps.drain()  # as the hub does before it tells of anything else
+        sink.starts.append(start)
+        steps.learn((0, frame), SimpleNamespace(buckets=()), [sink])
+
+    def long_way():
+        start = time.time_ns()
+        sync()
+        told(start, start, sys._getframe(2))
+
+    marker = steps.short_way(sync, long_way, told)
+
+    def run(number):
+        for _ in range(number):
+            marker()
+
+    return steps, sink, run
+
+
+def test_each_step_is_told_once_while_another_thread_tells(steady):
+    steps, sink, run = steady
+    stop = threading.Event()
+
+    def tell():
+        while not stop.is_set():
+            steps.drain()
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    run(5000)
+    stop.set()
+    thread.join()
+    steps.drain()
+    assert len(sink.starts) == 5000
+    assert sink.starts == sorted(sink.starts)
+    assert not any(sink.cells[FIRST:])
+
+
+@pytest.mark.parametrize("waiting", [3, 100, STEPS - 1])
+def test_after_an_interrupt_the_other_steps_are_told(steady, waiting):
+    steps, sink, run = steady
+    run(1 + waiting)
+    sink.is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        steps.drain()
+    run(10)
+    steps.drain()
+    assert len(set(sink.starts)) == 1 + waiting + 10

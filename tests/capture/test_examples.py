@@ -26,6 +26,7 @@ def run_examples(run_program, programs, tmp_path, names, level):
         NAMES=",".join(names),
         STEPS="5",
         PYTHONHASHSEED="0",
+        XLA_FLAGS="--xla_backend_optimization_level=0",  # most of the time goes into compiling
         PT_XLA_DEBUG_LEVEL="1",
         PT_XLA_DEBUG_FILE=str(analysis),
         XLAGRAPH=level,

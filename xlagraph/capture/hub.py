@@ -53,8 +53,8 @@ class _Call:
     """One hooked call, from its start to its end."""
 
     __slots__ = (
-        "buckets", "compiles", "entry", "frame", "graph_hash", "hits", "is_first", "kind",
-        "pending", "shared", "time", "watch",
+        "buckets", "entry", "found", "frame", "graph_hash", "inside", "is_first", "is_newest",
+        "kind", "new", "pending", "shared", "time", "watch",
     )  # fmt: skip
 
     def __init__(self, kind: str, entry: str, frame: FrameType | None) -> None:
@@ -63,17 +63,15 @@ class _Call:
         self.frame = frame
         self.time = time.time()
         self.watch = time.perf_counter()
-        self.compiles = 0
-        self.hits = 0
+        self.new = 0  # graphs that it compiled
+        self.found = 0  # and those that it had from the compile cache
+        self.inside = 0  # 1 while it is among the hub's calls in flight
         self.buckets: tuple[BucketState, ...] = ()
         self.pending: Pending | None = None
-        self.shared = False
+        self.shared = False  # another thread's call was in flight with it
         self.is_first = True  # nothing ran unseen since the call before
+        self.is_newest = True  # the graph that ran last is its own
         self.graph_hash: object = None
-
-    def moved(self, ran: Ran) -> tuple[int, int]:
-        """Graphs compiled and found since it began, when all this had run."""
-        return max(ran.compiles - self.compiles, 0), max(ran.hits - self.hits, 0)
 
 
 class Hub:
@@ -133,7 +131,7 @@ class Hub:
     def settle(self) -> None:
         """Tell of what ran since the last hook: a sink is about to leave."""
         self._steady.let_go()
-        if not self._inside:
+        if not self._in_flight():
             self._unseen(self.counters.now())
 
     def arm(self) -> None:
@@ -186,11 +184,12 @@ class Hub:
         call.time = start / NANOSECONDS
         self._local.busy = True
         try:
+            call.shared = self._in_flight()
             ran = self.counters.now()
             new, found = ran.compiles - self._seen.compiles, ran.hits - self._seen.hits
             if raised or (new == 0 and 0 <= found <= 1):
                 # It alone can have run something; one that raised may have left no samples.
-                self._find(call, self._seen.compiles, self._seen.hits)
+                self._find(call)
             else:
                 self._begin(call, self.counters.before(call.time))
             call.watch = time.perf_counter() - (end - start) / NANOSECONDS
@@ -200,13 +199,12 @@ class Hub:
 
     def _begin(self, call: _Call, ran: Ran) -> None:
         """Tell of what ran unseen before ``call``, and what it finds."""
-        if not self._inside and self._unseen(ran):
+        if not call.shared and self._unseen(ran):
             self._steady.forget()  # so that the next step is looked at before it runs
             call.is_first = False
-        self._find(call, ran.compiles, ran.hits)
+        self._find(call)
 
-    def _find(self, call: _Call, compiles: int, hits: int) -> None:
-        call.compiles, call.hits = compiles, hits
+    def _find(self, call: _Call) -> None:
         if call.kind != "value" and self.buckets.alive:
             call.buckets = self.guard.run("fsdp", self.buckets.waiting) or ()
 
@@ -215,11 +213,12 @@ class Hub:
         if getattr(self._local, "busy", False) or not (self.sinks or self.evidence.dump):
             return None
         call = _Call(kind, entry, caller)
+        call.shared = self._in_flight()
         self._begin(call, self.counters.now())
         self._local.busy = True
         with self._lock:
-            call.shared = self._inside > 0
             self._inside += 1
+        call.inside = 1
         if kind == "step" and self._close and self._looks_closely():
             waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
             call.pending = self.guard.run("live", self.evidence.look, waiting)
@@ -253,10 +252,11 @@ class Hub:
         """The torch_xla function has returned or raised."""
         seconds = time.perf_counter() - call.watch
         frame, call.frame = call.frame, None
+        call.shared = call.shared or self._in_flight(beside=call.inside)
         ran = self.counters.now()
-        self._seen.compiles, self._seen.hits = ran.compiles, ran.hits
-        if call.kind == "value" and not any(call.moved(ran)):
-            return  # the value was there already
+        self._take(call, ran)
+        if call.kind == "value" and not call.new and not call.found:
+            return  # another thread's sync had it computed meanwhile
         site, entry = self._sites.read(frame)
         if call.kind == "step" and entry in ("compile", "compile_begin"):
             call.kind = "compile"
@@ -265,7 +265,6 @@ class Hub:
             entry = call.entry if call.entry in _DYNAMO_ENTRIES else entry
         elif entry in _VALUE_ENTRIES:
             call.kind = "value"
-        call.shared = call.shared or self._inside > 1
         call.entry = entry or call.entry
         event = self._emit(call, ran, site, seconds)
         if event is not None and event.kind == "step":
@@ -284,24 +283,24 @@ class Hub:
     def _emit(
         self, call: _Call, ran: Ran, site: tuple[Frame, ...], seconds: float
     ) -> SyncEvent | None:
-        new, found = call.moved(ran)
+        new, found = call.new, call.found
         compiled: tuple[CompiledGraph, ...] = ()
         compile_seconds = 0.0
-        if new > 0:
+        if new:
             with self._lock:
                 compile_seconds = self.evidence.compile_seconds(ran)
                 compiled = self.guard.run("dump", self.evidence.take, call.pending, new, ran) or ()
         digests = tuple(one.digest for one in compiled)
         if not self.sinks:
-            if new > 0:  # a later hit may run it
+            if new:  # a later hit may run it
                 self._running.of((0, ""), digests, "compile", ran)
             return None
-        outcome = "compile" if new > 0 else "hit" if found > 0 else "empty"
-        if found > 0 and self._running.knows_all and self.counters.loaded():
+        outcome = "compile" if new else "hit" if found else "empty"
+        if found and self._running.knows_all and self.counters.loaded():
             self._running.knows_all = False
             self._note(PERSISTENT_CACHE, _LOADED)
-        if call.shared and new + found > 1:
-            outcome = "unknown"  # another thread's sync moved the same counters
+        if call.shared and new + found != 1:
+            outcome = "unknown"  # another thread's call moved the same counters
         if not site and compiled:
             site = self._sites.from_analysis(compiled[0].analysis)
         graphs, fingerprint, is_inferred = self._graphs(call, ran, site, digests, outcome)
@@ -344,9 +343,9 @@ class Hub:
         if call.entry == "warm_up":
             self._dynamo.warmed(digests)
         graph_hash = call.pending.key.graph if call.pending is not None else ""
-        place = id(site), call.entry
+        ran_what = outcome if call.is_newest else "empty"
         graphs, fingerprint = self._running.of(
-            place, digests, outcome, ran, graph_hash, is_first=call.is_first
+            (id(site), call.entry), digests, ran_what, ran, graph_hash, is_first=call.is_first
         )
         return graphs, fingerprint, bool(graphs) and outcome == "hit"
 
@@ -356,8 +355,9 @@ class Hub:
             self._steady.forget()
         elif event.ends_step and self._armed:
             self._armed -= 1
-        if event.ends_step and self._asked:
-            self._asked -= 1
+        if event.ends_step:
+            self._asked -= self._asked > 0
+            self._threads.add(threading.get_ident())
         self._close = self.buckets.armed = self._armed + self._asked > 0 or self._wants_deep()
         self._steady.allow(
             may=not self._close
@@ -365,18 +365,33 @@ class Hub:
             and not any(sink.may_want_deep for sink in self.sinks)
         )
 
+    def _take(self, call: _Call, ran: Ran) -> None:
+        """Take for ``call`` what ran that nobody was told of yet."""
+        seen = self._seen
+        call.new, call.found = max(ran.compiles - seen.compiles, 0), max(ran.hits - seen.hits, 0)
+        seen.compiles, seen.hits = ran.compiles, ran.hits
+        if call.shared and not call.new and call.found > 1:
+            # A call runs one graph: the others are those of the calls that are still in flight.
+            seen.hits -= call.found - 1
+            call.found = 1
+            call.is_newest = False
+
     def _unseen(self, ran: Ran) -> bool:
         """Tell of what ran between two hooks: through C++ alone, such as ``.to("cpu")``.
 
         True where the counters say something else than the last time, cleared ones too.
         """
+        before = self._seen.compiles, self._seen.hits
         call = _Call("value", "unseen", None)
         call.time = min(call.time, ran.until)
-        call.compiles, call.hits = self._seen.compiles, self._seen.hits
-        self._seen.compiles, self._seen.hits = ran.compiles, ran.hits
-        if any(call.moved(ran)):
+        self._take(call, ran)
+        if call.new or call.found:
             self._emit(call, ran, (), 0.0)
-        return (call.compiles, call.hits) != (ran.compiles, ran.hits)
+        return before != (ran.compiles, ran.hits)
+
+    def _in_flight(self, *, beside: int = 0) -> bool:
+        """Whether hooked calls have begun and not ended, other than ``beside`` so many."""
+        return self._inside > beside or self._steady.is_stepping
 
     def _rank(self) -> int:
         rank: int | None = getattr(self._local, "rank", None)
@@ -384,7 +399,6 @@ class Hub:
             import torch_xla.runtime
 
             rank = self._local.rank = int(torch_xla.runtime.global_ordinal())
-            self._threads.add(threading.get_ident())
         return rank
 
     def _listeners(self) -> list[Sink]:

@@ -13,6 +13,7 @@ or after ``PATIENCE_NS``. Of anything else the hub finds out after the fact.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -73,7 +74,8 @@ class SteadySteps:
 
     __slots__ = (
         "_at", "_buckets", "_call_sites", "_cells", "_counters", "_depth", "_due", "_guard",
-        "_known", "_left", "_numbers", "_own_cells", "_patience", "_sites", "_tellers", "open",
+        "_is_telling", "_known", "_left", "_lock", "_numbers", "_own_cells", "_patience", "_sites",
+        "_tellers", "is_stepping", "open",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +83,8 @@ class SteadySteps:
     ) -> None:
         self.open = False
         """Whether steps may go the short way."""
+        self.is_stepping = False
+        """Whether a step that goes the short way is in flight."""
         self._counters = counters
         self._sites = sites
         self._buckets = buckets
@@ -102,6 +106,8 @@ class SteadySteps:
         self._numbers = count(1)
         self._left = REPEATS
         """Steps until one goes the long way again."""
+        self._lock = threading.RLock()  # another thread's reads of values are told of too
+        self._is_telling = False
 
     def allow(self, *, may: bool) -> None:
         """Open the short way, or close it."""
@@ -148,24 +154,32 @@ class SteadySteps:
 
     def drain(self) -> None:
         """Tell the sinks of the steps that they are not yet told of."""
-        end, self._at = self._at, FIRST
-        if end == FIRST:
+        if self._at == FIRST:
             return
-        cells = self._cells
-        self._due = cells[end - 1] + self._patience
-        self._left -= (end - FIRST) // PER_STEP
+        with self._lock:
+            if self._is_telling:  # a sink failed meanwhile, or a signal's handler asks
+                return
+            self._is_telling = True
+            try:
+                self._tell_all()
+            finally:
+                self._is_telling = False
+                if self._at == CELLS:  # Ctrl-C: the rest was to be told the next time, but
+                    self._at = FIRST  # there is no room for another step
+
+    def _tell_all(self) -> None:
+        cells, first = self._cells, FIRST
+        while first < self._at:  # more steps may end meanwhile
+            last = min(first + _AT_ONCE, self._at)
+            self._due = cells[last - 1] + self._patience
+            self._tell(cells[first:last].tolist())
+            cells[first:last] = _NOTHING[: last - first]
+            first = last
+        # No other thread comes between, for nothing was called since they were compared.
+        self._at = FIRST
+        self._left -= (first - FIRST) // PER_STEP
         if self._left <= 0:
             self._known.clear()
-        first = FIRST
-        try:
-            while first < end:
-                last = min(first + _AT_ONCE, end)
-                self._tell(cells[first:last].tolist())
-                cells[first:last] = _NOTHING[: last - first]
-                first = last
-        finally:
-            if first < end < CELLS:  # Ctrl-C: the rest is told the next time
-                self._at = end
 
     def _tell(self, numbers: list[int]) -> None:
         first = 0
@@ -189,7 +203,9 @@ class SteadySteps:
         self._cells = self._own_cells
 
     def abandon(self) -> None:
-        """In a forked child: what waits is the parent's to tell."""
+        """In a forked child: what waits is the parent's to tell, and so are its threads."""
+        self._lock = threading.RLock()
+        self._is_telling = self.is_stepping = False
         self._at = FIRST
         self._cells = self._own_cells
         self._known.clear()
@@ -214,12 +230,15 @@ class SteadySteps:
             except ValueError:  # not that many frames: called from somewhere else
                 return long_way(*arguments, **options)
             start = time_ns()
+            self.is_stepping = True
             try:
                 result = original(*arguments, **options)
             except BaseException:
+                self.is_stepping = False
                 guard.run("sync", ended, start, time_ns(), frame_at(1), raised=True)
                 raise
             end = time_ns()
+            self.is_stepping = False
             hits = value(HITS)
             made = value(TENSORS_MADE) or 0
             kind = made - seen.made

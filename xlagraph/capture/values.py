@@ -1,8 +1,10 @@
 """See the reads of a tensor's value that run its graph: ``.item()``, printing, ``if``.
 
-These reach torch_xla through C++ alone, so the Python methods of ``torch.Tensor`` that lead
-there are hooked. ``.to()`` is not: a model calls it at every cast. A read that no hook saw
-shows as counters that moved between two hooks, and is recorded as ``unseen``.
+A tensor that was computed already, such as the last step's loss that a logging thread reads
+while the next step runs, is read without further ado. The others reach torch_xla through C++
+alone, so the Python methods of ``torch.Tensor`` that lead there are hooked. ``.to()`` is not: a
+model calls it at every cast. A read that no hook saw shows as counters that moved between two
+hooks, and is recorded as ``unseen``.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from xlagraph.capture.names import is_plain
 from xlagraph.capture.patches import Patches
 
 if TYPE_CHECKING:
@@ -34,10 +37,14 @@ def install_values(hub: Hub) -> Patches:
 
 def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
     before, after, left, guard = hub.before, hub.after, hub.left, hub.guard
+    needs = sys.modules["_XLAC"]._check_tensor_need_materialization  # noqa: SLF001
+
+    def is_computed(tensor: Any) -> bool:
+        return is_plain(tensor) and not needs([tensor])[0]
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def hooked(tensor: Any, *arguments: Any, **options: Any) -> Any:
-            if not tensor.is_xla:
+            if not tensor.is_xla or guard.run("value", is_computed, tensor):
                 return original(tensor, *arguments, **options)
             call = guard.run("value", before, "value", name, sys._getframe(1))  # noqa: SLF001
             if call is None:
