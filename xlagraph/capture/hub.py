@@ -132,7 +132,7 @@ class Hub:
         """Tell of what ran since the last hook: a sink is about to leave."""
         self._steady.let_go()
         if not self._in_flight():
-            self._unseen(self.counters.now())
+            self._unseen()
 
     def arm(self) -> None:
         """Look closely at the next steps."""
@@ -197,7 +197,7 @@ class Hub:
         finally:
             self._local.busy = False
 
-    def _begin(self, call: _Call, ran: Ran) -> None:
+    def _begin(self, call: _Call, ran: Ran | None = None) -> None:
         """Tell of what ran unseen before ``call``, and what it finds."""
         if not call.shared and self._unseen(ran):
             self._steady.forget()  # so that the next step is looked at before it runs
@@ -214,7 +214,7 @@ class Hub:
             return None
         call = _Call(kind, entry, caller)
         call.shared = self._in_flight()
-        self._begin(call, self.counters.now())
+        self._begin(call)
         self._local.busy = True
         with self._lock:
             self._inside += 1
@@ -253,8 +253,7 @@ class Hub:
         seconds = time.perf_counter() - call.watch
         frame, call.frame = call.frame, None
         call.shared = call.shared or self._in_flight(beside=call.inside)
-        ran = self.counters.now()
-        self._take(call, ran)
+        ran = self._take(call)
         if call.kind == "value" and not call.new and not call.found:
             return  # another thread's sync had it computed meanwhile
         site, entry = self._sites.read(frame)
@@ -365,26 +364,30 @@ class Hub:
             and not any(sink.may_want_deep for sink in self.sinks)
         )
 
-    def _take(self, call: _Call, ran: Ran) -> None:
-        """Take for ``call`` what ran that nobody was told of yet."""
+    def _take(self, call: _Call, ran: Ran | None = None) -> Ran:
+        """Take for ``call`` what ran, by now or by then, and is not told of yet."""
         seen = self._seen
-        call.new, call.found = max(ran.compiles - seen.compiles, 0), max(ran.hits - seen.hits, 0)
-        seen.compiles, seen.hits = ran.compiles, ran.hits
-        if call.shared and not call.new and call.found > 1:
-            # A call runs one graph: the others are those of the calls that are still in flight.
-            seen.hits -= call.found - 1
-            call.found = 1
-            call.is_newest = False
+        with self._lock:
+            ran = ran or self.counters.now()
+            call.new = max(ran.compiles - seen.compiles, 0)
+            call.found = max(ran.hits - seen.hits, 0)
+            seen.compiles, seen.hits = ran.compiles, ran.hits
+            if call.shared and not call.new and call.found > 1:
+                # A call runs one graph: the others are those of the calls still in flight.
+                seen.hits -= call.found - 1
+                call.found = 1
+                call.is_newest = False
+        return ran
 
-    def _unseen(self, ran: Ran) -> bool:
+    def _unseen(self, ran: Ran | None = None) -> bool:
         """Tell of what ran between two hooks: through C++ alone, such as ``.to("cpu")``.
 
         True where the counters say something else than the last time, cleared ones too.
         """
         before = self._seen.compiles, self._seen.hits
         call = _Call("value", "unseen", None)
+        ran = self._take(call, ran)
         call.time = min(call.time, ran.until)
-        self._take(call, ran)
         if call.new or call.found:
             self._emit(call, ran, (), 0.0)
         return before != (ran.compiles, ran.hits)

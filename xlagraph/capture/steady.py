@@ -237,8 +237,8 @@ class SteadySteps:
                 self.is_stepping = False
                 guard.run("sync", ended, start, time_ns(), frame_at(1), raised=True)
                 raise
-            end = time_ns()
             self.is_stepping = False
+            end = time_ns()
             hits = value(HITS)
             made = value(TENSORS_MADE) or 0
             kind = made - seen.made
