@@ -92,6 +92,45 @@ def test_hits_of_graphs_of_one_size_are_told_apart_while_armed(run_program, tmp_
     assert all(step.graph_is_inferred for step in steps[2:])
 
 
+# The first step of this program has a node less than later ones, though its hash is the same.
+TRAINING = """
+import torch, torch_xla
+torch.manual_seed(0)
+nn = torch.nn
+model = nn.Sequential(nn.Linear(8, 9), nn.ReLU(), nn.Linear(9, 4)).to("xla")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(30):
+    x = torch.ones(SIZE, 8).to("xla")
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+"""
+
+
+@pytest.mark.torch_xla
+def test_hits_of_a_graph_whose_size_changes_are_named(run_program, tmp_path):
+    run_program(TRAINING.replace("SIZE", "32"), XLAGRAPH="1")
+    (process,) = read_run(tmp_path / "xlagraph-run").processes
+    graph, *hits = [sync for sync in process.syncs if sync.entry == "sync"][-30:]
+    assert graph.outcome == "compile"
+    assert graph.fingerprint != hits[0].fingerprint
+    assert {hit.graphs for hit in hits} == {graph.graphs}
+
+
+@pytest.mark.torch_xla
+def test_hits_of_graphs_of_one_size_are_not_guessed(run_program, tmp_path):
+    run_program(TRAINING.replace("SIZE", "8 if step % 5 == 4 else 32"), XLAGRAPH="1")
+    (process,) = read_run(tmp_path / "xlagraph-run").processes
+    steps = [sync for sync in process.syncs if sync.entry == "sync"][-30:]
+    full, short = steps[0].graphs, steps[4].graphs
+    assert len({step.fingerprint for step in steps[5:]}) == 1
+    assert full != short
+    for number, step in enumerate(steps):
+        right = short if number % 5 == 4 else full
+        assert step.graphs == right if number < 9 else step.graphs in ((), right), number
+
+
 HEADER = (
     b"HloModule m.1, input_output_alias={ {0}: (1, {}, may-alias) }, buffer_donor={ (2, {}) }, "
     b"entry_computation_layout={(f32[8]{0}, f32[4]{0}, f32[])->(f32[4]{0})}\n\nENTRY e {\n}\n"

@@ -12,13 +12,14 @@ RECHECK = 64
 """Every so many hits that look alike, the graph's size is read again."""
 
 Place = tuple[int, str]
+Graph = tuple[str, ...]
+"""The digests of the modules that a sync compiled."""
 
 
 @dataclass(slots=True)
 class _Habit:
     """What the hits at one place, with one count of tensors made, have been."""
 
-    digests: tuple[str, ...]
     size: int
     readings: int = 1
     """Equal ones so far; none counts any more once two differed, as where graphs alternate."""
@@ -38,32 +39,42 @@ class _Habit:
 
 
 class RunningGraphs:
-    """The graphs compiled so far, by size, and the habits of each place that syncs.
+    """The graphs compiled so far, and the habits of each place that syncs.
 
-    A hit's graph is concluded when exactly one known graph has its size, and none was compiled
-    while nobody listened. Where several have, the hash of the pending tensors decides, on steps
-    where these are looked at. Between two reads of the size, equal place and equal count of
-    tensors made since the last sync stand for equal size, where they always did.
+    Which graph a hit ran is known where the tensors that were pending had the hash of one that
+    compiled, and where only one has compiled. From there on its size at this place is known, by
+    which later hits are named if they can be no other graph. The size as it compiled says less:
+    with two nodes for the same data a graph has the same hash, and often the first step has one
+    and all others two. So a graph that compiled at the place and had no such hit can be any.
+    Between two reads of the size, equal place and equal count of tensors
+    made since the last sync stand for equal size, where they always did.
     """
 
     def __init__(self) -> None:
         self.knows_all = True
         """No graph was compiled that is not known here."""
-        self._by_size: dict[int, set[tuple[str, ...]]] = {}
-        self._by_hash: dict[tuple[str, int], tuple[str, ...]] = {}
+        self._compiled: dict[Graph, tuple[Place, int]] = {}
+        """Where, and the size."""
+        self._by_hash: dict[str, set[Graph]] = {}
+        self._by_size: dict[int, set[Graph]] = {}
+        """Graphs that had it as they compiled, or in a hit that was known for sure."""
+        self._hits: dict[tuple[Place, int], set[Graph]] = {}
+        """Graphs of which a hit there, of that size, was known for sure."""
+        self._open: dict[Place, set[Graph]] = {}
+        """By where they compiled, those without such a hit: they can have any size."""
         self._habits: dict[tuple[Place, int], _Habit] = {}
         self._last: _Habit | None = None
 
     def of(
         self,
         place: Place,
-        compiled: tuple[str, ...],
+        compiled: Graph,
         outcome: str,
         ran: Ran,
         graph_hash: str = "",
         *,
         is_first: bool = True,
-    ) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    ) -> tuple[Graph, tuple[int, ...]]:
         """Digests that the sync ran, as far as known, and its fingerprint.
 
         ``ran``: what had run when it ended. ``graph_hash``: of the tensors seen pending, on
@@ -77,24 +88,24 @@ class RunningGraphs:
         self._last = None
         if outcome == "empty":
             return (), ()
-        habit = self._habits.get(key) if is_first and seen.made_between >= 0 else None
-        if outcome == "hit" and habit is not None and habit.is_trusted and habit.uses < RECHECK:
-            habit.uses += 1
-            self._last = habit
-            return habit.digests or self._of_hash(graph_hash, habit.size), (habit.size,)
-        size = ran.last_graph_size()
         if outcome == "compile":
+            size = ran.last_graph_size()
+            self._compiled[compiled] = place, size
             self._by_size.setdefault(size, set()).add(compiled)
-            self._by_hash[graph_hash, size] = compiled
-            # A new graph of a known size makes what was concluded from that size unsure.
-            self._habits = {one: held for one, held in self._habits.items() if held.size != size}
+            self._open.setdefault(place, set()).add(compiled)
+            if graph_hash:
+                self._by_hash.setdefault(graph_hash, set()).add(compiled)
             return compiled, (size,)
-        known = self._by_size.get(size, set())
-        digests = next(iter(known)) if len(known) == 1 and self.knows_all else ()
+        habit = self._habits.get(key) if is_first and seen.made_between >= 0 else None
+        if habit is None or not habit.is_trusted or habit.uses >= RECHECK:
+            before, habit = habit, _Habit(ran.last_graph_size())
+            habit.follow(before)
+            if is_first:
+                self._habits[key] = habit
+        habit.uses += 1
         if is_first:
-            self._last = self._habits[key] = _Habit(digests, size)
-            self._last.follow(habit)
-        return digests or self._of_hash(graph_hash, size), (size,)
+            self._last = habit
+        return self._hit(place, habit.size, graph_hash), (habit.size,)
 
     def may_repeat(self) -> bool:
         """Whether the last hit may stand for those to come; the next one told of is read anew."""
@@ -103,8 +114,24 @@ class RunningGraphs:
         self._last.uses = RECHECK
         return True
 
-    def _of_hash(self, graph_hash: str, size: int) -> tuple[str, ...]:
-        return self._by_hash.get((graph_hash, size), ()) if graph_hash else ()
+    def _hit(self, place: Place, size: int, graph_hash: str) -> Graph:
+        sure = self._by_hash.get(graph_hash, set()) if graph_hash else set()
+        if not sure and self.knows_all and len(self._compiled) == 1:
+            sure = set(self._compiled)
+        if len(sure) == 1:
+            (graph,) = sure
+            self._by_size.setdefault(size, set()).add(graph)
+            self._hits.setdefault((place, size), set()).add(graph)
+            self._open[self._compiled[graph][0]].discard(graph)
+            return graph
+        known, unsettled = self._hits.get((place, size), set()), self._open.get(place, set())
+        if not self.knows_all or len(unsettled) > 1:
+            return ()
+        possible = known | unsettled or self._by_size.get(size, set())
+        if len(possible) == 1 and possible <= self._by_size.get(size, set()):
+            (graph,) = possible
+            return graph
+        return ()
 
 
 class DynamoGraphs:
