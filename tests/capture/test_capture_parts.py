@@ -4,6 +4,7 @@ import importlib
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from xlagraph.capture.counters import COMPILES, HITS, TENSORS_MADE, Counters
 from xlagraph.capture.dump import Dump, parse_analyses, prepare_dump
 from xlagraph.capture.events import Repeat
 from xlagraph.capture.folder import choose_folder
+from xlagraph.capture.hub import Hub
 from xlagraph.capture.imports import when_imported
 from xlagraph.capture.live import align, parse_frames
 from xlagraph.capture.names import clean_name
@@ -293,4 +295,90 @@ def test_after_an_interrupt_the_other_steps_are_told(steady, waiting):
         steps.drain()
     run(10)
     steps.drain()
-    assert len(set(sink.starts)) == 1 + waiting + 10
+    assert len(sink.starts) == len(set(sink.starts)) == 1 + waiting + 10
+
+
+class Calls:
+    """The hub beside a torch_xla of counters only, with calls from several threads at once."""
+
+    def __init__(self):
+        self.counts = dict.fromkeys((COMPILES, HITS, TENSORS_MADE), 0)
+        self.events = []
+        xlac = SimpleNamespace(
+            _xla_counter_value=self.counts.get,
+            _xla_metric_data=lambda _: None,
+            _get_graph_hash=None,
+            _get_xla_sharding_specs=None,
+            _xla_get_default_device=None,
+        )
+        self.hub = Hub(xlac, None, 0)
+        self.hub._close = False
+        self.hub.sinks.append(self)
+        self.name, self.cells, self.may_want_deep = "calls", None, False
+
+    def wants_deep(self):
+        return False
+
+    def on_sync(self, event):
+        self.events.append((event.entry, event.outcome))
+
+    def begin(self, kind, entry):
+        """A call in a thread of its own; the result ends it."""
+        thread = ThreadPoolExecutor(1)
+
+        def before():
+            self.hub._local.rank = 0
+            return self.hub.before(kind, entry, sys._getframe())
+
+        def after():
+            self.hub.after(call)
+            self.hub.left()
+
+        call = thread.submit(before).result()
+        return lambda: (thread.submit(after).result(), thread.shutdown())
+
+
+def test_one_call_after_another():
+    calls = Calls()
+    for outcome in (HITS, COMPILES):
+        end = calls.begin("step", "sync")
+        calls.counts[outcome] += 1
+        end()
+    assert calls.events == [("sync", "hit"), ("sync", "compile")]
+
+
+def test_what_ran_while_no_call_was_in_flight_is_unseen():
+    calls = Calls()
+    for _ in range(2):
+        calls.counts[HITS] += 2
+        calls.begin("step", "sync")()
+    assert calls.events == [("unseen", "hit"), ("sync", "empty")] * 2
+
+
+def test_overlapping_calls_are_told_once_and_not_guessed():
+    calls = Calls()
+    first, second = calls.begin("step", "sync"), calls.begin("value", "item")
+    calls.counts[HITS] += 1
+    calls.counts[COMPILES] += 1
+    second()
+    first()
+    calls.begin("step", "sync")()
+    assert calls.events == [("item", "unknown"), ("sync", "unknown"), ("sync", "empty")]
+
+
+def test_the_only_graph_that_ran_is_the_calls():
+    calls = Calls()
+    step, read = calls.begin("step", "sync"), calls.begin("value", "item")
+    calls.counts[HITS] += 1
+    step()
+    read()
+    assert calls.events == [("sync", "hit")]
+
+
+def test_a_graph_that_runs_by_its_hash_takes_no_count():
+    calls = Calls()
+    read, cached = calls.begin("value", "item"), calls.begin("dynamo", "run_cached")
+    calls.counts[COMPILES] += 1
+    cached()
+    read()
+    assert calls.events == [("run_cached", "hit"), ("item", "compile")]

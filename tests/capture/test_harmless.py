@@ -117,3 +117,56 @@ assert torch_xla._XLAC._xla_step_marker.__class__.__name__ == "builtin_function_
 print("out")
 """
     assert run_program(code).stdout == "out\n"
+
+
+# A view outlives a sync and its base is changed in place: to ask torch_xla about such a view
+# makes an output of it.
+STALE = """
+import torch, torch_xla
+import torch_xla.debug.metrics as metrics
+flat = torch.zeros(16, device="xla")
+view = flat[:8]
+other = torch.ones(4, 4, device="xla")
+row = other[0]
+torch_xla.sync()
+for step in range(12):
+    flat.add_(1)
+    row.add_(1)
+    torch_xla.sync()
+    print(metrics.counter_value("UncachedCompile"), metrics.counter_value("CachedCompile"))
+"""
+
+
+def test_views_are_not_brought_up_to_date(run_program):
+    plain = run_program(STALE)
+    assert len(plain.stdout.splitlines()) == 12
+    for level in ("1", "2"):
+        assert run_program(STALE, XLAGRAPH=level, XLAGRAPH_HOLDERS="1").stdout == plain.stdout
+
+
+INTERRUPTED = """
+import os, signal, torch, torch_xla
+import xlagraph.capture.live as live
+read = live.LiveReader.read
+def interrupted(*arguments):
+    live.LiveReader.read = read
+    os.kill(os.getpid(), signal.SIGINT)
+    return read(*arguments)
+x = torch.ones(4, device="xla")
+torch_xla.sync()
+live.LiveReader.read = interrupted
+for step in range(40):
+    y = (x * (2 + step // 20)).sum()
+    try:
+        torch_xla.sync()
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_capture_goes_on_after_an_interrupt(run_program, tmp_path):
+    assert run_program(INTERRUPTED, XLAGRAPH="1").stdout == "interrupted\n"
+    (process,) = read_run(tmp_path / "xlagraph-run").processes
+    assert not process.notes
+    assert [sync.step for sync in process.syncs] == list(range(40))
+    assert {(sync.kind, sync.entry) for sync in process.syncs} == {("step", "sync")}

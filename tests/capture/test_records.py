@@ -264,3 +264,25 @@ def test_graphs_that_alternate_at_one_line_are_told_apart(run_program, tmp_path)
     assert len(hits) == 38
     assert len({sync.graphs for sync in hits}) == 2
     assert all(one.graphs != other.graphs for one, other in pairwise(hits))
+
+
+UNDER_GRAD = """
+import torch, torch_xla
+x = torch.ones((), device="xla")
+torch_xla.sync()
+def loss(y):
+    z = y * 2
+    return z.sin() if z > 0 else z  # read
+for step in range(3):
+    gradient = torch.func.grad(loss)(x)
+    torch_xla.sync()
+"""
+
+
+def test_reads_under_torch_func_have_their_line(run_program, tmp_path):
+    run_program(UNDER_GRAD, XLAGRAPH="1")
+    reads = [s for s in only_process(tmp_path / "xlagraph-run").syncs if s.kind == "value"]
+    assert [read.entry for read in reads] == ["__bool__"] * 3
+    assert {read.call_site[0].line for read in reads} == {
+        UNDER_GRAD.splitlines().index("    return z.sin() if z > 0 else z  # read") + 1
+    }

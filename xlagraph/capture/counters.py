@@ -84,7 +84,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The graphs that a process had run at a moment."""
+    """The graphs that a process had run at a moment; times and sizes are read when asked for."""
 
     counters: Counters
     compiles: int
@@ -97,6 +97,11 @@ class Ran:
     """Those that ran after the moment and had been counted when this was made."""
     later_compiling: float = 0.0
     """Nanoseconds that compiling them took."""
+
+    @property
+    def graphs(self) -> int:
+        """All of them."""
+        return self.compiles + self.hits
 
     def compile_seconds(self) -> float:
         """Seconds that XLA compiled, all graphs together."""

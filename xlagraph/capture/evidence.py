@@ -36,7 +36,7 @@ class Evidence:
     def compile_seconds(self, ran: Ran) -> float:
         """Seconds of compiling since the last call."""
         before, self._seconds = self._seconds, ran.compile_seconds()
-        return max(self._seconds - before, 0.0)
+        return self._seconds - before if self._seconds >= before else self._seconds  # cleared
 
     def look(self, waiting: dict[int, str]) -> Pending:
         """The pending tensors as a sync begins; lowers them too when there is no dump."""

@@ -16,7 +16,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from xlagraph.capture.names import Names, clean_name
+from xlagraph.capture.names import Names, as_it_is, clean_name
 from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.shapes import tensor_shape
 from xlagraph.run.records import BucketState
@@ -155,7 +155,7 @@ class Buckets:
         """Names of the tensors in buckets by torch_xla id."""
         xla_id = sys.modules["_XLAC"]._xla_get_tensor_id
         return {
-            xla_id(tensor): f"waiting gradient of {name}"
+            xla_id(as_it_is(tensor)): f"waiting gradient of {name}"
             for bucket in self._alive()
             for tensor, name in zip(bucket.bucket, self.describe(bucket).tensors, strict=False)
         }

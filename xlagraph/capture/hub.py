@@ -53,8 +53,8 @@ class _Call:
     """One hooked call, from its start to its end."""
 
     __slots__ = (
-        "buckets", "entry", "found", "frame", "graph_hash", "inside", "is_first", "is_newest",
-        "kind", "new", "pending", "shared", "time", "watch",
+        "began", "buckets", "entry", "found", "frame", "graph_hash", "inside", "is_first", "kind",
+        "new", "pending", "shared", "time", "watch",
     )  # fmt: skip
 
     def __init__(self, kind: str, entry: str, frame: FrameType | None) -> None:
@@ -65,12 +65,12 @@ class _Call:
         self.watch = time.perf_counter()
         self.new = 0  # graphs that it compiled
         self.found = 0  # and those that it had from the compile cache
+        self.began = 0  # graphs that had run before it
         self.inside = 0  # 1 while it is among the hub's calls in flight
         self.buckets: tuple[BucketState, ...] = ()
         self.pending: Pending | None = None
         self.shared = False  # another thread's call was in flight with it
         self.is_first = True  # nothing ran unseen since the call before
-        self.is_newest = True  # the graph that ran last is its own
         self.graph_hash: object = None
 
 
@@ -132,7 +132,7 @@ class Hub:
         """Tell of what ran since the last hook: a sink is about to leave."""
         self._steady.let_go()
         if not self._in_flight():
-            self._unseen()
+            self._unseen(self.counters.now())
 
     def arm(self) -> None:
         """Look closely at the next steps."""
@@ -167,8 +167,10 @@ class Hub:
                 try:
                     return original(*arguments, **options)
                 finally:
-                    self.guard.run("sync", self.after, call)
-                    self.left()
+                    try:
+                        self.guard.run("sync", self.after, call)
+                    finally:
+                        self.left()
 
             if kind != "step":
                 above = 1
@@ -189,6 +191,7 @@ class Hub:
             new, found = ran.compiles - self._seen.compiles, ran.hits - self._seen.hits
             if raised or (new == 0 and 0 <= found <= 1):
                 # It alone can have run something; one that raised may have left no samples.
+                call.began = self._seen.compiles + self._seen.hits
                 self._find(call)
             else:
                 self._begin(call, self.counters.before(call.time))
@@ -197,8 +200,9 @@ class Hub:
         finally:
             self._local.busy = False
 
-    def _begin(self, call: _Call, ran: Ran | None = None) -> None:
+    def _begin(self, call: _Call, ran: Ran) -> None:
         """Tell of what ran unseen before ``call``, and what it finds."""
+        call.began = ran.graphs
         if not call.shared and self._unseen(ran):
             self._steady.forget()  # so that the next step is looked at before it runs
             call.is_first = False
@@ -213,16 +217,21 @@ class Hub:
         if getattr(self._local, "busy", False) or not (self.sinks or self.evidence.dump):
             return None
         call = _Call(kind, entry, caller)
-        call.shared = self._in_flight()
-        self._begin(call)
-        self._local.busy = True
-        with self._lock:
-            self._inside += 1
-        call.inside = 1
-        if kind == "step" and self._close and self._looks_closely():
-            waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
-            call.pending = self.guard.run("live", self.evidence.look, waiting)
-            call.watch = time.perf_counter()
+        try:
+            with self._lock:
+                call.shared = self._in_flight()
+                self._begin(call, self.counters.now())
+                self._inside += 1
+                call.inside = 1
+            self._local.busy = True
+            if kind == "step" and self._close and self._looks_closely():
+                waiting = self.guard.run("fsdp", self.buckets.waiting_tensors) or {}
+                call.pending = self.guard.run("live", self.evidence.look, waiting)
+                call.watch = time.perf_counter()
+        except BaseException:  # Ctrl-C: nobody will tell when the call ends
+            if call.inside:
+                self.left()
+            raise
         return call
 
     def _looks_closely(self) -> bool:
@@ -252,9 +261,12 @@ class Hub:
         """The torch_xla function has returned or raised."""
         seconds = time.perf_counter() - call.watch
         frame, call.frame = call.frame, None
-        call.shared = call.shared or self._in_flight(beside=call.inside)
-        ran = self._take(call)
-        if call.kind == "value" and not call.new and not call.found:
+        with self._lock:
+            call.shared = call.shared or self._in_flight(beside=call.inside)
+            ran = self.counters.now()
+            if call.entry != RUN_CACHED:  # which runs a graph by its hash and counts as neither
+                self._take(call, ran)
+        if call.kind == "value" and not (call.new or call.found) and ran.graphs <= call.began + 1:
             return  # another thread's sync had it computed meanwhile
         site, entry = self._sites.read(frame)
         if call.kind == "step" and entry in ("compile", "compile_begin"):
@@ -298,13 +310,14 @@ class Hub:
         if found and self._running.knows_all and self.counters.loaded():
             self._running.knows_all = False
             self._note(PERSISTENT_CACHE, _LOADED)
-        if call.shared and new + found != 1:
-            outcome = "unknown"  # another thread's call moved the same counters
+        if call.entry == RUN_CACHED:
+            outcome = "hit"
+        elif self._is_unsure(call, ran):
+            outcome = "unknown"
+            self._running.knows_all = self._running.knows_all and not new
         if not site and compiled:
             site = self._sites.from_analysis(compiled[0].analysis)
         graphs, fingerprint, is_inferred = self._graphs(call, ran, site, digests, outcome)
-        if call.entry == RUN_CACHED and outcome == "empty":
-            outcome = "hit"  # it runs a graph by its hash and counts as neither
         event = SyncEvent(
             rank=self._rank(),
             time=call.time,
@@ -342,9 +355,8 @@ class Hub:
         if call.entry == "warm_up":
             self._dynamo.warmed(digests)
         graph_hash = call.pending.key.graph if call.pending is not None else ""
-        ran_what = outcome if call.is_newest else "empty"
         graphs, fingerprint = self._running.of(
-            (id(site), call.entry), digests, ran_what, ran, graph_hash, is_first=call.is_first
+            (id(site), call.entry), digests, outcome, ran, graph_hash, is_first=call.is_first
         )
         return graphs, fingerprint, bool(graphs) and outcome == "hit"
 
@@ -364,29 +376,31 @@ class Hub:
             and not any(sink.may_want_deep for sink in self.sinks)
         )
 
-    def _take(self, call: _Call, ran: Ran | None = None) -> Ran:
-        """Take for ``call`` what ran, by now or by then, and is not told of yet."""
+    def _take(self, call: _Call, ran: Ran) -> None:
+        """Take for ``call`` what had run and is not told of yet."""
         seen = self._seen
-        with self._lock:
-            ran = ran or self.counters.now()
-            call.new = max(ran.compiles - seen.compiles, 0)
-            call.found = max(ran.hits - seen.hits, 0)
-            seen.compiles, seen.hits = ran.compiles, ran.hits
-            if call.shared and not call.new and call.found > 1:
-                # A call runs one graph: the others are those of the calls still in flight.
-                seen.hits -= call.found - 1
-                call.found = 1
-                call.is_newest = False
-        return ran
+        call.new, call.found = max(ran.compiles - seen.compiles, 0), max(ran.hits - seen.hits, 0)
+        seen.compiles, seen.hits = ran.compiles, ran.hits
+        if call.shared and not call.new and call.found > 1:
+            # A sync runs one graph: the others are those of the calls that are still in flight.
+            seen.hits -= call.found - 1
+            call.found = 1
 
-    def _unseen(self, ran: Ran | None = None) -> bool:
+    @staticmethod
+    def _is_unsure(call: _Call, ran: Ran) -> bool:
+        """Whether several graphs ran during the call, and other calls may have run some."""
+        ran_meanwhile = ran.graphs - call.began
+        return ran_meanwhile > 1 and (call.shared or ran_meanwhile != call.new + call.found)
+
+    def _unseen(self, ran: Ran) -> bool:
         """Tell of what ran between two hooks: through C++ alone, such as ``.to("cpu")``.
 
         True where the counters say something else than the last time, cleared ones too.
         """
         before = self._seen.compiles, self._seen.hits
         call = _Call("value", "unseen", None)
-        ran = self._take(call, ran)
+        call.began = sum(before)
+        self._take(call, ran)
         call.time = min(call.time, ran.until)
         if call.new or call.found:
             self._emit(call, ran, (), 0.0)

@@ -22,7 +22,7 @@ from typing import Any
 
 from xlagraph.capture.holders import find_holders
 from xlagraph.capture.keys import UNKNOWN, Key, KeyReader, PendingKey
-from xlagraph.capture.names import Names, is_plain, objects_of
+from xlagraph.capture.names import Names, as_it_is, is_plain, objects_of
 from xlagraph.capture.shapes import entry_shapes, sizes, tensor_shape
 from xlagraph.run.records import Frame, LiveTensor, ParameterName
 
@@ -166,23 +166,24 @@ class LiveReader:
         names.update(waiting)
         tensors = self._pending_of(found)
         holders = find_holders(tensors, names, [found]) if self.with_holders else {}
+        inner = [as_it_is(tensor) for tensor in tensors]
         xla_id = self._xlac._xla_get_tensor_id
         live = tuple(
             LiveTensor(
                 output=output,
-                tensor_id=xla_id(tensor),
+                tensor_id=xla_id(of_xla),
                 shape=tensor_shape(tensor),
                 ir_nodes=0,
                 name=names.get(id(tensor), ""),
                 holder=holders.get(id(tensor), ""),
-                created=self._created(tensor) if self.with_frames else (),
+                created=self._created(of_xla) if self.with_frames else (),
             )
-            for output, tensor in enumerate(tensors)
+            for output, (tensor, of_xla) in enumerate(zip(tensors, inner, strict=True))
         )
         text = b""
         if self.with_text and tensors:
-            text = self._xlac._get_xla_tensors_hlo(tensors).encode()
-        pending = Pending(live, self._inputs_of(tensors), text, self._keys.read(tensors))
+            text = self._xlac._get_xla_tensors_hlo(inner).encode()
+        pending = Pending(live, self._inputs_of(inner), text, self._keys.read(inner))
         self.budget.spent += time.perf_counter() - start
         return pending
 
@@ -195,9 +196,14 @@ class LiveReader:
         plain = [one for one in found if is_plain(one) and one.is_xla and one.device == device]
         if not plain:
             return []
-        needs = self._xlac._check_tensor_need_materialization(plain)
+        inner = [as_it_is(tensor) for tensor in plain]
+        needs = self._xlac._check_tensor_need_materialization(inner)
         xla_id = self._xlac._xla_get_tensor_id
-        by_id = {xla_id(tensor): tensor for tensor, need in zip(plain, needs, strict=True) if need}
+        by_id = {
+            xla_id(of_xla): tensor
+            for tensor, of_xla, need in zip(plain, inner, needs, strict=True)
+            if need
+        }
         return [by_id[number] for number in sorted(by_id)]
 
     def _inputs_of(self, tensors: list[Any]) -> tuple[Input, ...]:

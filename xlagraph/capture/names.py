@@ -111,7 +111,7 @@ class Names:
         names = dict(more)
         for tensor, name in _named_tensors(list(self._modules.items()), list(self._optimizers)):
             if tensor.is_xla and is_plain(tensor):
-                names.setdefault(xla_id(tensor), name)
+                names.setdefault(xla_id(as_it_is(tensor)), name)
         self._by_id = names
 
 
@@ -120,8 +120,20 @@ def _plain_dispatch() -> object:
 
 
 def is_plain(tensor: Any) -> bool:
-    """False for tensor subclasses that stand for others (fake, functional, sharded)."""
-    return getattr(type(tensor), "__torch_dispatch__", None) is _plain_dispatch()
+    """False for tensors that stand for others: subclasses (fake, sharded), torch.func's."""
+    if getattr(type(tensor), "__torch_dispatch__", None) is not _plain_dispatch():
+        return False
+    return not sys.modules["torch"]._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def as_it_is(tensor: Any) -> Any:
+    """What torch_xla has of ``tensor`` now: to be asked about it, and dropped before a sync.
+
+    Asked about ``tensor`` itself, torch_xla first brings a view up to date whose base was
+    changed in place, and so makes an output of it that the program would not have had.
+    """
+    torch = sys.modules["torch"]
+    return torch._from_functional_tensor(tensor) if torch._is_functional_tensor(tensor) else tensor
 
 
 def _named_tensors(

@@ -86,7 +86,7 @@ class RunningGraphs:
         key = (place, seen.made_between)
         seen.made = made
         self._last = None
-        if outcome == "empty":
+        if outcome not in ("compile", "hit"):
             return (), ()
         if outcome == "compile":
             size = ran.last_graph_size()

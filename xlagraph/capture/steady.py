@@ -172,8 +172,10 @@ class SteadySteps:
         while first < self._at:  # more steps may end meanwhile
             last = min(first + _AT_ONCE, self._at)
             self._due = cells[last - 1] + self._patience
-            self._tell(cells[first:last].tolist())
-            cells[first:last] = _NOTHING[: last - first]
+            try:
+                self._tell(cells[first:last].tolist())
+            finally:  # Ctrl-C mostly comes when they are written
+                cells[first:last] = _NOTHING[: last - first]
             first = last
         # No other thread comes between, for nothing was called since they were compared.
         self._at = FIRST

@@ -38,13 +38,14 @@ def install_values(hub: Hub) -> Patches:
 def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
     before, after, left, guard = hub.before, hub.after, hub.left, hub.guard
     needs = sys.modules["_XLAC"]._check_tensor_need_materialization  # noqa: SLF001
+    only_reads = name != "__contains__"  # which compares first
 
     def is_computed(tensor: Any) -> bool:
         return is_plain(tensor) and not needs([tensor])[0]
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def hooked(tensor: Any, *arguments: Any, **options: Any) -> Any:
-            if not tensor.is_xla or guard.run("value", is_computed, tensor):
+            if not tensor.is_xla or (only_reads and guard.run("value", is_computed, tensor)):
                 return original(tensor, *arguments, **options)
             call = guard.run("value", before, "value", name, sys._getframe(1))  # noqa: SLF001
             if call is None:
@@ -52,8 +53,10 @@ def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
             try:
                 return original(tensor, *arguments, **options)
             finally:
-                guard.run("value", after, call)
-                left()
+                try:
+                    guard.run("value", after, call)
+                finally:
+                    left()
 
         return hooked
 
