@@ -29,7 +29,7 @@ from xlagraph.capture.sites import MAX_FRAMES, SiteReader
 from xlagraph.run.journal import CELLS, FIRST, PER_STEP, new_cells
 from xlagraph.run.records import Frame
 
-PATIENCE_NS = 10_000_000_000
+PATIENCE_NS = 30_000_000_000
 """For so long a step may wait in shared memory."""
 REPEATS = 1024
 """Steps after which one goes the long way, where the graph's size is read: 3 ms, see below."""
