@@ -330,12 +330,8 @@ class Calls:
             self.hub._local.rank = 0
             return self.hub.before(kind, entry, sys._getframe())
 
-        def after():
-            self.hub.after(call)
-            self.hub.left()
-
         call = thread.submit(before).result()
-        return lambda: (thread.submit(after).result(), thread.shutdown())
+        return lambda: (thread.submit(self.hub.end, "sync", call).result(), thread.shutdown())
 
 
 def test_one_call_after_another():

@@ -167,10 +167,7 @@ class Hub:
                 try:
                     return original(*arguments, **options)
                 finally:
-                    try:
-                        self.guard.run("sync", self.after, call)
-                    finally:
-                        self.left()
+                    self.end("sync", call)
 
             if kind != "step":
                 above = 1
@@ -196,7 +193,7 @@ class Hub:
             else:
                 self._begin(call, self.counters.before(call.time))
             call.watch = time.perf_counter() - (end - start) / NANOSECONDS
-            self.after(call)
+            self._after(call)
         finally:
             self._local.busy = False
 
@@ -230,7 +227,7 @@ class Hub:
                 call.watch = time.perf_counter()
         except BaseException:  # Ctrl-C: nobody will tell when the call ends
             if call.inside:
-                self.left()
+                self._leave()
             raise
         return call
 
@@ -251,14 +248,19 @@ class Hub:
                 return True
         return False
 
-    def left(self) -> None:
-        """A hooked call has ended, whatever became of its hooks."""
+    def end(self, hook: str, call: _Call) -> None:
+        """The function that ``before`` was told of has returned or raised."""
+        try:
+            self.guard.run(hook, self._after, call)
+        finally:  # also after Ctrl-C
+            self._leave()
+
+    def _leave(self) -> None:
         self._local.busy = False
         with self._lock:
             self._inside -= 1
 
-    def after(self, call: _Call) -> None:
-        """The torch_xla function has returned or raised."""
+    def _after(self, call: _Call) -> None:
         seconds = time.perf_counter() - call.watch
         frame, call.frame = call.frame, None
         with self._lock:

@@ -36,7 +36,7 @@ def install_values(hub: Hub) -> Patches:
 
 
 def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
-    before, after, left, guard = hub.before, hub.after, hub.left, hub.guard
+    before, end, guard = hub.before, hub.end, hub.guard
     needs = sys.modules["_XLAC"]._check_tensor_need_materialization  # noqa: SLF001
     only_reads = name != "__contains__"  # which compares first
 
@@ -53,10 +53,7 @@ def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
             try:
                 return original(tensor, *arguments, **options)
             finally:
-                try:
-                    guard.run("value", after, call)
-                finally:
-                    left()
+                end("value", call)
 
         return hooked
 
