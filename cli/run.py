@@ -39,7 +39,8 @@ def command(
     arguments: tuple[str, ...],
 ) -> None:
     """Run the Python program PROGRAM with capture switched on."""
-    from xlagraph.capture.folder import PROGRAM_VARIABLE, ensure_job, is_taken
+    from xlagraph.capture.folder import is_taken
+    from xlagraph.capture.job import PROGRAM_VARIABLE, ensure_job
     from xlagraph.capture.options import options_from
     from xlagraph.run.remote import is_url
 

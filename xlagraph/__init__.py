@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing's own costs its import, at the start of every captured program
 if TYPE_CHECKING:
     from xlagraph.capture.context import capture
     from xlagraph.watch.guard import assert_stable
@@ -14,8 +12,10 @@ __all__ = ["assert_stable", "capture"]
 
 def __getattr__(name: str) -> object:
     """Load what is public when it is asked for: importing xlagraph stays free."""
-    if name == "capture":
-        return import_module("xlagraph.capture")  # a package that can be called
-    if name == "assert_stable":
+    if name in __all__:
+        from importlib import import_module
+
+        if name == "capture":
+            return import_module("xlagraph.capture")  # a package that can be called
         return import_module("xlagraph.watch.guard").assert_stable
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,5 @@
 """The parts of capture that need no torch."""
 
-import importlib
 import sys
 import threading
 import time
@@ -16,7 +15,6 @@ from xlagraph.capture.dump import Dump, parse_analyses, prepare_dump
 from xlagraph.capture.events import Repeat
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.hub import Hub
-from xlagraph.capture.imports import when_imported
 from xlagraph.capture.live import align, parse_frames
 from xlagraph.capture.names import clean_name
 from xlagraph.capture.options import Numbers, OptionError, Options, options_from, parse_bytes
@@ -195,21 +193,6 @@ def test_guard_tells_once(capsys):
     assert guard.failures["hook"] == 1
     assert len(told) == 1
     assert capsys.readouterr().err.count("planted") == 1
-
-
-def test_when_imported(tmp_path, monkeypatch):
-    (tmp_path / "watched_module.py").write_text("loaded = True\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    finders = list(sys.meta_path)
-    said = []
-    when_imported("watched_module", lambda: said.append("after"), lambda: said.append("before"))
-    module = importlib.import_module("watched_module")
-    assert module.loaded
-    assert said == ["before", "after"]
-    assert type(module.__loader__).__name__ == "SourceFileLoader"
-    assert sys.meta_path == finders
-    when_imported("watched_module", lambda: said.append("at once"))
-    assert said[-1] == "at once"
 
 
 class SlowSink:

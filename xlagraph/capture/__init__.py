@@ -7,11 +7,13 @@ The package can be called: ``with xlagraph.capture(path): ...`` is
 from __future__ import annotations
 
 import sys
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False  # typing's own costs its import, at the start of every captured program
+if TYPE_CHECKING:
+    from typing import Any
 
 
-class _CallablePackage(ModuleType):
+class _CallablePackage(type(sys)):  # type: ignore[misc]  # types costs its import
     """A package that is also the context manager of the same name."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:

@@ -1,7 +1,8 @@
 """Imported by ``xlagraph_autostart.pth`` at interpreter start when ``XLAGRAPH`` is set.
 
-Imports nothing heavy and touches no folder: what follows happens when, and only if, the
-program imports torch_xla. A failure is one line on standard error, never an exception.
+Imports nothing that the interpreter has not loaded by itself and touches no folder: what follows
+happens when, and only if, the program imports torch_xla. A failure is one line on standard error,
+never an exception.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from xlagraph.capture.imports import when_imported
+from xlagraph.capture.job import PROGRAM_VARIABLE, ensure_job
 
+TYPE_CHECKING = False  # typing's own costs its import
 if TYPE_CHECKING:
     from xlagraph.capture.start import Start
 
@@ -24,42 +26,50 @@ class _Autostart:
     """The capture that the environment asks for."""
 
     def __init__(self) -> None:
-        self._begin: Start | None = None
+        self._start: Start | None = None
+        self._was_told = False
+        """Whether it was begun, or why not was said."""
 
     def before(self) -> None:
         """Choose the folder and set the flags that torch_xla is about to read."""
+        self._was_told = True
         from xlagraph.capture.start import Start
 
-        self._begin = Start.from_environment()
+        self._start = Start.from_environment()
 
     def after(self) -> None:
         """Put the hooks in."""
-        if self._begin is not None:
-            self._begin.finish()
+        if self._start is not None:
+            self._start.finish()
+
+    def failed(self) -> None:
+        """torch_xla could not be imported."""
+        if self._start is not None:
+            self._start.give_up()
+
+    def at_exit(self) -> None:
+        """Say so if nothing was captured, where something might have been."""
+        if self._was_told:
+            return
+        if _TARGET in sys.modules:
+            from xlagraph.capture.say import say
+
+            say(
+                f"nothing captured: {_TARGET} was imported past the import hook, by a finder that "
+                "stands before it in sys.meta_path; import it at the program's start"
+            )
+        elif os.environ.get(PROGRAM_VARIABLE) == str(os.getpid()):
+            from xlagraph.capture.folder import tell_if_nothing
+
+            tell_if_nothing(_TARGET)
 
 
 def arm() -> None:
     """Wait for the import of torch_xla."""
-    from xlagraph.capture.folder import PROGRAM_VARIABLE, ensure_job
-
-    job = ensure_job()
-    if os.environ.get(PROGRAM_VARIABLE) == str(os.getpid()):
-        atexit.register(_tell_if_nothing, job)
+    ensure_job()
     autostart = _Autostart()
-    when_imported(_TARGET, autostart.after, autostart.before)
-
-
-def _tell_if_nothing(job: str) -> None:
-    """At the end of what ``xlagraph run`` started: neither it nor its children were captured."""
-    if _TARGET in sys.modules:
-        return
-    from xlagraph.capture.folder import has_recorded
-    from xlagraph.capture.patches import say
-    from xlagraph.run.remote import is_url
-
-    path = os.environ.get("XLAGRAPH_DIR", "")
-    if not is_url(path) and not has_recorded(job, path):
-        say(f"nothing captured: the program never imported {_TARGET}")
+    atexit.register(autostart.at_exit)
+    when_imported(_TARGET, autostart.after, autostart.before, autostart.failed)
 
 
 if os.environ.get("XLAGRAPH", "").strip().lower() not in _OFF:

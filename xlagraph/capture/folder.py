@@ -12,40 +12,19 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-import uuid
 from itertools import count
 from pathlib import Path
 
+from xlagraph.capture.job import ensure_job
 from xlagraph.capture.options import Options
-from xlagraph.capture.patches import say
+from xlagraph.capture.say import say
 from xlagraph.run.ending import goes_on
 from xlagraph.run.remote import is_url
 
-JOB_VARIABLE = "XLAGRAPH_JOB"
-PROGRAM_VARIABLE = "XLAGRAPH_PROGRAM"
-"""The pid of the program that ``xlagraph run`` started: it says so if nothing was captured."""
 DEFAULT_NAME = "xlagraph-run"
-_LAUNCHER_JOBS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 _JOB_FILE = "job"
 _WAIT_SECONDS = 0.02
 _WAITS = 10
-
-
-def ensure_job() -> str:
-    """This job's identifier, made and exported to child processes when there is none."""
-    job = os.environ.get(JOB_VARIABLE)
-    if job:
-        return job
-    for variable in _LAUNCHER_JOBS:
-        launched = os.environ.get(variable)
-        # torchrun's default identifier is the word "none", the same for every job.
-        if launched and launched != "none":
-            job = f"{variable}={launched}"
-            break
-    else:
-        job = uuid.uuid4().hex
-    os.environ[JOB_VARIABLE] = job
-    return job
 
 
 def choose_folder(options: Options) -> Path:
@@ -83,15 +62,20 @@ def is_taken(folder: Path, job: str) -> bool:
     return _has_records(folder) and _job_of(folder) != job and not goes_on(folder)
 
 
-def has_recorded(job: str, path: str) -> bool:
-    """Whether a process of a job has recorded anything for `path`, as ``choose_folder`` has it.
+def tell_if_nothing(target: str) -> None:
+    """At the end of what ``xlagraph run`` started: neither it nor its children were captured.
 
     Raises:
         OSError: a folder cannot be read.
     """
+    path = os.environ.get("XLAGRAPH_DIR", "")
+    if is_url(path):
+        return
+    job = ensure_job()
     first = Path(path or DEFAULT_NAME).absolute()
     folders = [first, *first.parent.glob(f"{first.name}-*")]
-    return any(_has_records(folder) and _job_of(folder) == job for folder in folders)
+    if not any(_has_records(folder) and _job_of(folder) == job for folder in folders):
+        say(f"nothing captured: the program never imported {target}")
 
 
 def _has_records(folder: Path) -> bool:
@@ -115,7 +99,7 @@ def _job_of(folder: Path) -> str:
     """The folder's job, ``""`` if none; waits a moment for a sibling that has just made it."""
     for _ in range(_WAITS):
         try:
-            job = (folder / _JOB_FILE).read_text().strip()
+            job = (folder / _JOB_FILE).read_bytes().decode(errors="replace").strip()
         except FileNotFoundError:
             return ""
         if job:

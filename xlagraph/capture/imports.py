@@ -1,23 +1,44 @@
-"""Run something just before and just after a module is imported."""
+"""Run something just before and just after a module is imported.
+
+Loaded at interpreter start where ``XLAGRAPH`` is set, in programs that may never need it: so
+nothing is imported here that the interpreter has not loaded by itself.
+"""
 
 from __future__ import annotations
 
+import _thread
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
-Action = Callable[[], None]
+TYPE_CHECKING = False  # typing's own costs its import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    Action = Callable[[], None]
 
 
-class _Loader(Loader):
+def _nothing() -> None:
+    """The default."""
+
+
+def _do(action: Action) -> None:
+    """Do it; a failure is one line, and the import goes on."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 - the program must start whatever happens
+        from xlagraph.capture.say import say
+
+        say(f"nothing is captured: {type(error).__name__}: {error}")
+
+
+class _Loader:
     """The module's own loader, with the actions around it."""
 
-    def __init__(self, inner: Loader, before: Action, after: Action) -> None:
+    def __init__(self, inner: Loader, finder: _Finder) -> None:
         self._inner = inner
-        self._before = before
-        self._after = after
+        self._finder = finder
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
@@ -30,47 +51,74 @@ class _Loader(Loader):
         module.__loader__ = self._inner
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
-        self._before()
-        self._inner.exec_module(module)
-        self._after()
+        finder = self._finder
+        if not finder.leave():  # it was imported once already
+            self._inner.exec_module(module)
+            return
+        _do(finder.before)
+        try:
+            self._inner.exec_module(module)
+        except BaseException:
+            _do(finder.failed)
+            finder.wait()  # the program may try again
+            raise
+        _do(finder.after)
 
 
-class _Finder(MetaPathFinder):
-    """Finds one module as the other finders do, once, and leaves."""
+class _Finder:
+    """Finds one module as the other finders do; leaves when it is executed."""
 
-    def __init__(self, name: str, before: Action, after: Action) -> None:
+    def __init__(self, name: str, after: Action, before: Action, failed: Action) -> None:
+        self.after = after
+        self.before = before
+        self.failed = failed
         self._name = name
-        self._before = before
-        self._after = after
+        self._searching: set[int] = set()
+        """Threads: another finder may search with all of them."""
+
+    def wait(self) -> None:
+        """Be asked first. Whoever goes through the finders just now has the list as it was."""
+        sys.meta_path = [self, *sys.meta_path]
+
+    def leave(self) -> bool:
+        """Be asked no more; False when that was so already."""
+        others = [finder for finder in sys.meta_path if finder is not self]
+        was_in = len(others) < len(sys.meta_path)
+        if was_in:
+            sys.meta_path = others
+        return was_in
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._name:
+        me = _thread.get_ident()
+        if fullname != self._name or me in self._searching:
             return None
-        sys.meta_path.remove(self)
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(fullname, path, target) if find else None
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, self._before, self._after)
-                return spec
-        sys.meta_path.insert(0, self)  # absent so far: a later import may find it
-        return None
+        self._searching.add(me)
+        try:
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None) if finder is not self else None
+                spec: ModuleSpec | None = find(fullname, path, target) if find else None
+                if spec is not None:
+                    if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                        spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]
+                    return spec
+            return None
+        finally:
+            self._searching.discard(me)
 
 
-def _nothing() -> None:
-    """The default for ``before``."""
+def when_imported(
+    name: str, after: Action, before: Action = _nothing, failed: Action = _nothing
+) -> None:
+    """Run ``before`` and ``after`` around the first import of ``name``; both now if it is in.
 
-
-def when_imported(name: str, after: Action, before: Action = _nothing) -> None:
-    """Run ``before`` and ``after`` around the first import of ``name``; both now if it is in."""
+    ``failed`` runs in place of ``after`` where the module could not be imported; the next
+    attempt is the first one again. A search for the module is none. No action's exception
+    reaches the program.
+    """
     if name in sys.modules:
-        before()
-        after()
+        _do(before)
+        _do(after)
     else:
-        sys.meta_path.insert(0, _Finder(name, before, after))
+        _Finder(name, after, before, failed).wait()

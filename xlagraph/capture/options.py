@@ -13,6 +13,7 @@ DEFAULT_MAX_BYTES = 1 << 30
 DEFAULT_ARM_STEPS = 4
 MAX_LEVEL = 2
 
+_WHOLE = re.compile(r"[0-9]{1,18}")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -42,7 +43,7 @@ class Numbers:
         """
         ranges: list[tuple[int, int | None]] = []
         for part in filter(None, text.replace(" ", "").split(",")):
-            match = re.fullmatch(r"(\d+)(-(\d*))?", part)
+            match = re.fullmatch(r"([0-9]{1,18})(-([0-9]{0,18}))?", part)
             if match is None:
                 raise OptionError(f"{what}: want numbers such as 0-3,8,100-; got {text!r}")
             low = int(match[1])
@@ -57,7 +58,7 @@ def parse_bytes(text: str, what: str) -> int:
     Raises:
         OptionError: the text is none of these.
     """
-    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]{1,18})\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise OptionError(f"{what}: want bytes such as 512M or 2G; got {text!r}")
     return int(match[1]) * _UNITS[match[2].upper()]
@@ -95,7 +96,7 @@ def _flag(text: str) -> bool:
 def _level(text: str) -> int:
     if text.strip().lower() in ("yes", "true", "on"):
         return 1
-    if not text.strip().isdigit():
+    if not _WHOLE.fullmatch(text.strip()):
         raise OptionError(
             f"XLAGRAPH: want 0 (or no, false, off), 1 (or yes, true, on), or 2; got {text!r}"
         )
@@ -103,7 +104,7 @@ def _level(text: str) -> int:
 
 
 def _whole(text: str, what: str) -> int:
-    if not text.strip().isdigit():
+    if not _WHOLE.fullmatch(text.strip()):
         raise OptionError(f"{what}: want a whole number; got {text!r}")
     return int(text)
 

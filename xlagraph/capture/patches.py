@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from xlagraph.capture.say import say
 
 Result = TypeVar("Result")
 _MISSING = object()
@@ -88,11 +89,3 @@ class Guard:
     def is_off(self, name: str) -> bool:
         """True when the hook has failed."""
         return name in self._off
-
-
-def say(line: str) -> None:
-    """One line on standard error, if there is one."""
-    stream = sys.stderr
-    if stream is not None and not stream.closed:
-        stream.write(f"xlagraph: {line}\n")
-        stream.flush()

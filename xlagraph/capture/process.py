@@ -8,6 +8,7 @@ import atexit
 import os
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 from xlagraph.capture import fsdp
@@ -58,10 +59,15 @@ def ensure_hub(dump: Dump | None, options: Options) -> Hub:
     """The hub, with its hooks in; ``torch_xla`` must have been imported."""
     hub = the_hub()
     if hub is None:
-        hub = _state["hub"] = Hub(sys.modules["_XLAC"], dump, options.arm_steps)
-        hub.install()
-        install_values(hub.hooks)
-        when_imported(fsdp.MODULE, hub.buckets.install)
+        hub = Hub(sys.modules["_XLAC"], dump, options.arm_steps)
+        try:
+            hub.install()
+            install_values(hub.hooks)
+        except BaseException:
+            hub.uninstall()
+            raise
+        _state["hub"] = hub
+        when_imported(fsdp.MODULE, partial(hub.guard.run, "fsdp", hub.buckets.install))
         when_imported(_DYNAMO_RULES, _skip_in_dynamo)
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(close_all)

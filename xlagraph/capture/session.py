@@ -16,7 +16,7 @@ from pathlib import Path
 from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
 from xlagraph.capture.journal import Journal
 from xlagraph.capture.options import Options
-from xlagraph.capture.patches import say
+from xlagraph.capture.say import say
 from xlagraph.run.codec import again
 from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (

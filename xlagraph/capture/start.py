@@ -10,7 +10,7 @@ from xlagraph.capture import process
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.options import Options, options_from
-from xlagraph.capture.patches import say
+from xlagraph.capture.say import say
 from xlagraph.capture.session import Session
 from xlagraph.capture.signals import on_signal
 from xlagraph.errors import XlagraphError
@@ -32,8 +32,8 @@ class Start:
             options = options_from(os.environ)
             folder = choose_folder(options)
             return cls(options, folder, process.make_dump(folder))
-        except (XlagraphError, OSError) as error:
-            say(f"nothing is captured: {error}")
+        except Exception as error:  # noqa: BLE001 - the program must start whatever happens
+            _tell(error)
             return None
 
     def finish(self) -> None:
@@ -46,4 +46,15 @@ class Start:
             if is_url(self.options.path):
                 before_threads_end(process.close_all)
         except Exception as error:  # noqa: BLE001 - the program must start whatever happens
-            say(f"nothing is captured: {type(error).__name__}: {error}")
+            _tell(error)
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Undo the first half."""
+        self.dump.restore(os.environ)
+        self.dump.remove()
+
+
+def _tell(error: Exception) -> None:
+    kind = "" if isinstance(error, (XlagraphError, OSError)) else f"{type(error).__name__}: "
+    say(f"nothing is captured: {kind}{error}")
