@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -306,15 +305,23 @@ class Calls:
         self.events.append((event.entry, event.outcome))
 
     def begin(self, kind, entry):
-        """A call in a thread of its own; the result ends it."""
-        thread = ThreadPoolExecutor(1)
+        """A hooked call in a thread of its own; the result ends it."""
+        began, may_end = threading.Event(), threading.Event()
 
-        def before():
-            self.hub.hooks._flight.local.rank = 0
-            return self.hub.hooks.before(kind, entry, sys._getframe())
+        def function():
+            began.set()
+            may_end.wait()
 
-        call = thread.submit(before).result()
-        return lambda: (thread.submit(self.hub.hooks.end, "sync", call).result(), thread.shutdown())
+        hooked = self.hub.hooks._wrapper(kind, entry)(function)
+
+        def call():
+            self.hub.flight.local.rank = 0
+            hooked()
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        began.wait()
+        return lambda: (may_end.set(), thread.join())
 
 
 def test_one_call_after_another():

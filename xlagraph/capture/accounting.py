@@ -66,9 +66,9 @@ class Accounting:
             self._running.knows_all = False
         seen.compiles, seen.hits = ran.compiles, ran.hits
 
-    def in_flight(self, *, beside: int = 0) -> bool:
-        """Whether hooked calls have begun and not ended, other than ``beside`` so many."""
-        return self._flight.inside > beside or self._steady.is_stepping
+    def in_flight(self) -> bool:
+        """Whether other threads' hooked calls have begun and not ended."""
+        return self._flight.others() or self._steady.is_stepping
 
     def take(self, call: Call, ran: Ran) -> None:
         """Take for ``call`` what had run and is not told of yet."""

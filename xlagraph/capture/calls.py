@@ -1,10 +1,15 @@
 """Hooked calls, and which of them are in flight."""
 
+# ruff: noqa: SLF001 - there is no public way to other threads' stacks
+
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 from xlagraph.capture.live import Pending
 from xlagraph.run.records import BucketState
@@ -14,8 +19,8 @@ class Call:
     """One hooked call, from its start to its end."""
 
     __slots__ = (
-        "began", "buckets", "entry", "found", "frame", "graph_hash", "inside", "is_first", "kind",
-        "new", "pending", "shared", "time", "watch",
+        "began", "buckets", "entry", "found", "frame", "graph_hash", "is_first", "kind", "new",
+        "pending", "shared", "time", "watch",
     )  # fmt: skip
 
     def __init__(self, kind: str, entry: str, frame: FrameType | None) -> None:
@@ -27,7 +32,6 @@ class Call:
         self.new = 0  # graphs that it compiled
         self.found = 0  # and those that it had from the compile cache
         self.began = 0  # graphs that had run before it
-        self.inside = 0  # 1 while it is among the calls in flight
         self.buckets: tuple[BucketState, ...] = ()
         self.pending: Pending | None = None
         self.shared = False  # another thread's call was in flight with it
@@ -36,27 +40,62 @@ class Call:
 
 
 class Flight:
-    """How many hooked calls have begun and not ended, and whether this thread is in one."""
+    """Which threads are in a hooked call that has begun and not ended.
+
+    Ctrl-C may come between any two instructions, also just before the one that would say that
+    a call has ended. So what is noted here is taken for true only as long as one of the hooked
+    functions is on that thread's stack.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held while what ran is read and taken for a call."""
         self.local = threading.local()
-        self.inside = 0
+        self.lost = 0
+        """Calls that were interrupted in a hook: at most so many are not recorded."""
+        self._inside: set[int] = set()
+        self._codes: set[int] = set()
+        """Of the hooked functions, by ``id``: the hash of code goes through its constants."""
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether this thread is in a hooked call: what it calls is part of that."""
-        return getattr(self.local, "busy", False)
+    def watches(self, hooked: Callable[..., Any]) -> None:
+        """A function that calls what it hooks, from ``enter`` to ``leave``."""
+        self._codes.add(id(hooked.__code__))
+
+    def is_busy(self, caller: FrameType) -> bool:
+        """Whether ``caller`` calls as a part of a hooked call, which is told of as a whole."""
+        me = threading.get_ident()
+        return me in self._inside and self._is_in(me, caller)
+
+    def enter(self) -> None:
+        """This thread's call begins."""
+        self._inside.add(threading.get_ident())
 
     def leave(self) -> None:
-        """This thread's call has ended."""
-        self.local.busy = False
-        with self.lock:
-            self.inside -= 1
+        """It has ended."""
+        self._inside.discard(threading.get_ident())
+
+    def others(self) -> bool:
+        """Whether another thread is in a hooked call."""
+        me = threading.get_ident()
+        others = [thread for thread in tuple(self._inside) if thread != me]
+        if not others:
+            return False
+        frames = sys._current_frames()
+        found = [self._is_in(thread, frames.get(thread)) for thread in others]
+        return any(found)
+
+    def _is_in(self, thread: int, frame: FrameType | None) -> bool:
+        while frame is not None:
+            if id(frame.f_code) in self._codes:
+                return True
+            frame = frame.f_back
+        self._inside.discard(thread)
+        self.lost += 1
+        return False
 
     def after_fork(self) -> None:
         """In a forked child: locks and threads of the parent are gone."""
         self.lock = threading.RLock()
         self.local = threading.local()
-        self.inside = 0
+        self._inside.clear()
+        self.lost = 0

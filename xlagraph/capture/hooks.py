@@ -46,6 +46,7 @@ class Hooks:
         self._dispatch = parts.dispatch
         self._arming = arming
         self._accounts = accounts
+        self.watches = parts.flight.watches
         self._patches = Patches()
 
     def install(self, xlac: Any) -> None:
@@ -82,34 +83,34 @@ class Hooks:
                 finally:
                     self.end("sync", call)
 
+            self._flight.watches(hooked)
             if kind != "step":
                 above = 1
                 return hooked
             above = 2
-            return self._steady.short_way(original, hooked, self._ended)
+            outer = self._steady.short_way(original, hooked, self._ended)
+            self._flight.watches(outer)
+            return outer
 
         return make
 
     def before(self, kind: str, entry: str, caller: FrameType) -> Call | None:
         """A hooked function was called by ``caller``; None when it is not to be looked at."""
         flight = self._flight
-        if flight.is_busy or not (self._dispatch.sinks or self._evidence.dump):
+        if flight.is_busy(caller) or not (self._dispatch.sinks or self._evidence.dump):
             return None
         call = Call(kind, entry, caller)
         try:
             with flight.lock:
                 call.shared = self._accounts.in_flight()
                 self._begin(call, self._counters.now())
-                flight.inside += 1
-                call.inside = 1
-            flight.local.busy = True
+                flight.enter()
             if kind == "step" and self._arming.is_close and self._arming.looks_closely():
                 waiting = self.guard.run("fsdp", self._buckets.waiting_tensors) or {}
                 call.pending = self.guard.run("live", self._evidence.look, waiting)
                 call.watch = time.perf_counter()
         except BaseException:  # Ctrl-C: nobody will tell when the call ends
-            if call.inside:
-                flight.leave()
+            flight.leave()
             raise
         return call
 
@@ -117,14 +118,17 @@ class Hooks:
         """The function that ``before`` was told of has returned or raised."""
         try:
             self.guard.run(hook, self._after, call)
-        finally:  # also after Ctrl-C
+        except BaseException:  # Ctrl-C
+            self._flight.lost += 1
+            raise
+        finally:
             self._flight.leave()
 
     def _ended(self, start: int, end: int, frame: FrameType, *, raised: bool = False) -> None:
         """A step marker has ended that went the short way and is no known step."""
         call = Call("step", "sync", frame)
         call.time = start / NANOSECONDS
-        self._flight.local.busy = True
+        self._flight.enter()
         try:
             call.shared = self._accounts.in_flight()
             ran, seen = self._counters.now(), self._counters.seen
@@ -137,8 +141,11 @@ class Hooks:
                 self._begin(call, self._counters.before(call.time))
             call.watch = time.perf_counter() - (end - start) / NANOSECONDS
             self._after(call)
+        except BaseException:
+            self._flight.lost += 1
+            raise
         finally:
-            self._flight.local.busy = False
+            self._flight.leave()
 
     def _begin(self, call: Call, ran: Ran) -> None:
         """Tell of what ran unseen before ``call``, and what it finds."""
@@ -171,7 +178,7 @@ class Hooks:
         seconds = time.perf_counter() - call.watch
         frame, call.frame = call.frame, None
         with self._flight.lock:
-            call.shared = call.shared or self._accounts.in_flight(beside=call.inside)
+            call.shared = call.shared or self._accounts.in_flight()
             ran = self._counters.now()
             if call.entry != RUN_CACHED:  # which runs a graph by its hash and counts as neither
                 self._accounts.take(call, ran)

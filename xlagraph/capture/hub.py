@@ -15,6 +15,11 @@ from xlagraph.capture.events import Sink
 from xlagraph.capture.hooks import Hooks
 from xlagraph.capture.parts import Parts
 
+_LOST = (
+    "{lost} calls were stopped while they were recorded, by Ctrl-C: they are missing here, or told "
+    "as unseen"
+)
+
 
 class Hub:
     """What begins and ends captures, and what they see by."""
@@ -30,6 +35,7 @@ class Hub:
         self.counters = parts.counters
         self.buckets = parts.buckets
         self.evidence = parts.evidence
+        self.flight = parts.flight
 
     def install(self) -> None:
         """Put the hooks in."""
@@ -50,9 +56,12 @@ class Hub:
         self._parts.steady.let_go()
         if not self._accounts.in_flight():
             self.hooks.unseen(self.counters.now())
+        if lost := self.flight.lost + self._parts.steady.lost:
+            self.flight.lost = self._parts.steady.lost = 0
+            self._parts.dispatch.note("interrupted", _LOST.format(lost=lost))
 
     def after_fork(self) -> None:
         """In a forked child: locks and threads of the parent are gone, its dump is not ours."""
-        self._parts.flight.after_fork()
+        self.flight.after_fork()
         self._parts.steady.abandon()
         self.evidence.dump = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
+import weakref
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
 from xlagraph.capture.dump import Analysis
 from xlagraph.run.records import Frame
 
+Site = tuple[Frame, ...]
+"""Innermost first; the user's frames only."""
 MAX_FRAMES = 8
 """User frames kept for a call site, innermost first."""
 FINAL_ENTRY = "compile_begin"
@@ -62,13 +65,35 @@ def _is_inner(file: str) -> bool:
 
 
 class SiteReader:
-    """Reads call sites; remembers those seen, so that a stable step's costs a few lookups."""
+    """Reads call sites; remembers those seen, so that a stable step's costs a few lookups.
+
+    Equal sites are one object. Code is known by its identity, for its hash goes through all its
+    constants and names; what is known of it is forgotten when it is gone.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[tuple[Frame, ...], str]] = {}
-        self._codes: dict[int, tuple[bool, str, CodeType]] = {}
+        self._known: dict[tuple[object, ...], tuple[Site, str]] = {}
+        self._codes: dict[int, tuple[bool, str, object]] = {}
+        """Whether it is the user's, the entry that it is, and what tells when it goes."""
+        self._sites: dict[Site, Site] = {}
+        self._lines: dict[tuple[int, int], Site] = {}
+        """The site of each line, by code and instruction; empty if there are several."""
 
-    def read(self, frame: FrameType | None) -> tuple[tuple[Frame, ...], str]:
+    def _learn(self, code: CodeType) -> tuple[bool, str, object]:
+        number = id(code)
+
+        def forget(_: object) -> None:
+            del self._codes[number]
+            self._known.clear()
+            self._lines.clear()
+
+        known = self._codes[number] = (*_classify(code), weakref.ref(code, forget))
+        return known
+
+    def _one(self, site: Site) -> Site:
+        return self._sites.setdefault(site, site)
+
+    def read(self, frame: FrameType | None) -> tuple[Site, str]:
         """User frames at and above ``frame``, and the outermost torch_xla entry passed."""
         key: list[object] = []
         frames: list[FrameType] = []
@@ -77,10 +102,7 @@ class SiteReader:
         codes = self._codes
         while frame is not None and walked < _MAX_WALK and len(frames) < MAX_FRAMES:
             code = frame.f_code
-            # By identity: hashing a code object hashes its constants and names.
-            known_code = codes.get(id(code))
-            if known_code is None:
-                known_code = codes[id(code)] = (*_classify(code), code)
+            known_code = codes.get(id(code)) or self._learn(code)
             if known_code[0]:
                 frames.append(frame)
                 key.append(id(code))
@@ -90,11 +112,12 @@ class SiteReader:
             frame = frame.f_back
             walked += 1
         if frame is None and threading.get_ident() != threading.main_thread().ident:
-            return (*map(_frame, frames), *_waiting_frames())[:MAX_FRAMES], entry
+            site = (*map(_frame, frames), *_waiting_frames())[:MAX_FRAMES]
+            return self._one(site), entry
         key.append(entry)
         known = self._known.get(tuple(key))
         if known is None:
-            known = (tuple(map(_frame, frames)), entry)
+            known = (self._one(tuple(map(_frame, frames))), entry)
             self._known[tuple(key)] = known
         return known
 
@@ -114,15 +137,25 @@ class SiteReader:
             frame = frame.f_back
         return None
 
-    def from_analysis(self, analysis: Analysis | None) -> tuple[Frame, ...]:
+    def is_shared(self, frame: FrameType, site: Site | None = None) -> bool:
+        """Whether the line of this frame has had several sites: callers that are not the same.
+
+        ``site``: one that it has now.
+        """
+        line = id(frame.f_code), frame.f_lasti
+        if site is not None and self._lines.setdefault(line, site) is not site:
+            self._lines[line] = ()
+        return self._lines.get(line) == ()
+
+    def from_analysis(self, analysis: Analysis | None) -> Site:
         """The user's frames among those that torch_xla printed as it compiled."""
         if analysis is None:
             return ()
         frames = (Frame(file, line, function) for file, line, function in analysis.frames)
-        return tuple(one for one in frames if not _is_inner(one.file))[:MAX_FRAMES]
+        return self._one(tuple(one for one in frames if not _is_inner(one.file))[:MAX_FRAMES])
 
 
-def _waiting_frames() -> tuple[Frame, ...]:
+def _waiting_frames() -> Site:
     """The user's frames of the thread that waits for backward, seen from another thread.
 
     Autograd's own threads start in C++: their Python stack holds the hook's frames only,

@@ -10,6 +10,8 @@ told of it in a bunch with others: when something else is to be told, when the c
 or after ``PATIENCE_NS``. Of anything else the hub finds out after the fact.
 """
 
+# ruff: noqa: SLF001 - locks and frames tell by private names whose they are
+
 from __future__ import annotations
 
 import sys
@@ -17,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from threading import get_ident
 from time import time_ns
 from types import CodeType, FrameType
 from typing import Any
@@ -73,9 +76,9 @@ class SteadySteps:
     """Stable steps, and those of them that the sinks are not yet told of."""
 
     __slots__ = (
-        "_at", "_buckets", "_call_sites", "_cells", "_counters", "_depth", "_due", "_guard",
-        "_is_telling", "_known", "_left", "_lock", "_numbers", "_own_cells", "_patience", "_sites",
-        "_tellers", "is_stepping", "open",
+        "_at", "_buckets", "_cells", "_counters", "_depth", "_due", "_guard",
+        "_known", "_left", "_lock", "_numbers", "_own_cells", "_patience", "_sites",
+        "_tellers", "_thread", "is_stepping", "lost", "open",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +88,8 @@ class SteadySteps:
         """Whether steps may go the short way."""
         self.is_stepping = False
         """Whether a step that goes the short way is in flight."""
+        self.lost = 0
+        """Steps that were interrupted here: at most so many are not recorded."""
         self._counters = counters
         self._sites = sites
         self._buckets = buckets
@@ -94,8 +99,6 @@ class SteadySteps:
         """By number: the names of sinks, and how each is told."""
         self._depth = 1
         """Frames from the hooked function up to the user's line, in the step learned last."""
-        self._call_sites: dict[tuple[int, int], tuple[Frame, ...]] = {}
-        """The call site of each line, by code and instruction; empty if there are several."""
         self._own_cells = new_cells()
         self._cells = self._own_cells
         self._at = FIRST
@@ -106,8 +109,10 @@ class SteadySteps:
         self._numbers = count(1)
         self._left = REPEATS
         """Steps until one goes the long way again."""
-        self._lock = threading.RLock()  # another thread's reads of values are told of too
-        self._is_telling = False
+        self._lock: Any = threading.RLock()
+        """Another thread's reads of values are told of too."""
+        self._thread = 0
+        """The one whose steps are known."""
 
     def allow(self, *, may: bool) -> None:
         """Open the short way, or close it."""
@@ -120,9 +125,7 @@ class SteadySteps:
         place = self._sites.line(frame)
         if place is None:
             return None
-        line = id(place[1].f_code), place[1].f_lasti
-        if self._call_sites.setdefault(line, site) not in (site, ()):
-            self._call_sites[line] = ()
+        if not self._sites.is_shared(place[1]) and self._sites.is_shared(place[1], site):
             self.forget()  # it was known by its line alone
         return place
 
@@ -146,26 +149,22 @@ class SteadySteps:
         kind = (made, fill_of(event.buckets)) if self._buckets.alive else made
         depth, frame = place
         code, instruction = frame.f_code, frame.f_lasti
-        is_shared = self._call_sites.get((id(code), instruction)) == ()
-        callers = _callers_of(frame) if is_shared else ()
+        callers = _callers_of(frame) if self._sites.is_shared(frame) else ()
         self._depth = depth + 1
+        self._thread = get_ident()
         self._tellers[number] = tellers
         self._known[kind] = _Known(code, instruction, callers, number)
 
     def drain(self) -> None:
         """Tell the sinks of the steps that they are not yet told of."""
-        if self._at == FIRST:
-            return
-        with self._lock:
-            if self._is_telling:  # a sink failed meanwhile, or a signal's handler asks
-                return
-            self._is_telling = True
-            try:
+        if self._at == FIRST or self._lock._is_owned():
+            return  # it is being done: a sink failed meanwhile, or a signal's handler asks
+        try:
+            with self._lock:
                 self._tell_all()
-            finally:
-                self._is_telling = False
-                if self._at == CELLS:  # Ctrl-C: the rest was to be told the next time, but
-                    self._at = FIRST  # there is no room for another step
+        finally:
+            if self._at == CELLS:  # Ctrl-C: the rest was to be told the next time, but
+                self._at = FIRST  # there is no room for another step
 
     def _tell_all(self) -> None:
         cells, first = self._cells, FIRST
@@ -207,7 +206,8 @@ class SteadySteps:
     def abandon(self) -> None:
         """In a forked child: what waits is the parent's to tell, and so are its threads."""
         self._lock = threading.RLock()
-        self._is_telling = self.is_stepping = False
+        self.is_stepping = False
+        self.lost = 0
         self._at = FIRST
         self._cells = self._own_cells
         self._known.clear()
@@ -219,11 +219,13 @@ class SteadySteps:
         turn out to be no known ones.
         """
         value, seen, known_steps = self._counters.value, self._counters.seen, self._known
-        buckets, guard, frame_at = self._buckets, self._guard, sys._getframe  # noqa: SLF001
+        buckets, guard, frame_at = self._buckets, self._guard, sys._getframe
         alive = buckets.alive
 
         def hooked(*arguments: Any, **options: Any) -> Any:
             if not known_steps:
+                if self.is_stepping and get_ident() == self._thread:
+                    self.is_stepping = False  # Ctrl-C came just before it was
                 return long_way(*arguments, **options)
             fill = guard.run("fsdp", buckets.fill) if alive else None
             try:
@@ -255,9 +257,9 @@ class SteadySteps:
             ):
                 guard.run("sync", ended, start, end, frame_at(1))
                 return result
-            seen.hits = hits
-            seen.made = made
             try:
+                seen.hits = hits
+                seen.made = made
                 # Nothing is called before the cells are filled: no other thread comes between.
                 at = self._at
                 cells = self._cells
@@ -270,6 +272,9 @@ class SteadySteps:
             except Exception as error:  # noqa: BLE001 - as Guard.run does, without its call
                 guard.fail("sync", error)
                 known_steps.clear()
+            except BaseException:  # Ctrl-C
+                self.lost += 1
+                raise
             return result
 
         return hooked

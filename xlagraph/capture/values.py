@@ -97,4 +97,5 @@ def _watched(hooks: Hooks, name: str, original: Callable[..., Any]) -> Callable[
         finally:
             end("value", call)
 
+    hooks.watches(watched)
     return watched
