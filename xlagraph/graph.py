@@ -130,6 +130,17 @@ class Module:
         return self.computations[self.entry]
 
     @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """The instructions that become outputs, by position: the root tuple's operands, or it."""
+        root = self.entry_computation.root
+        return self.operands[root] if self.opcodes[root] == "tuple" else (root,)
+
+    @property
+    def gives_tuple(self) -> bool:
+        """Whether the outputs are a list: the root is a tuple."""
+        return self.opcodes[self.entry_computation.root] == "tuple"
+
+    @cached_property
     def users(self) -> Sequence[tuple[int, ...]]:
         """For each instruction its users, ascending; an operand used twice counts once."""
         users: list[list[int]] = [[] for _ in self.names]
