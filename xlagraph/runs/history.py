@@ -51,7 +51,7 @@ class History:
         """
         if sync.index != self.turns.first(process, sync).index:
             return False
-        if _ends_step(sync) and sync.index < self.came_again.get(process.file, 0):
+        if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
             return True
         others = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
         return bool(others) and all(site and _is_behind(sync.call_site, site) for site in others)
@@ -65,7 +65,7 @@ def history_of(run: Run) -> History:
     last = -1
     for process in run.processes:
         for sync in process.syncs:
-            if sync.step > last and _ends_step(sync):
+            if sync.step > last and sync.ends_step:
                 last = sync.step
             place = call_place(process, sync)
             if sync.outcome != "empty":
@@ -102,15 +102,11 @@ def training_steps(process: Process) -> list[list[SyncRecord]]:
     """The syncs that end a step of the training loop, those of each call site together."""
     sites: dict[tuple[Frame, ...], list[SyncRecord]] = {}
     for sync in process.syncs:
-        if _ends_step(sync) and sync.outcome != "empty":
+        if sync.ends_step and sync.outcome != "empty":
             sites.setdefault(sync.call_site, []).append(sync)
     work = {site: sum(map(_size, steps)) for site, steps in sites.items()}
     most = max(work.values(), default=0)
     return [steps for site, steps in sites.items() if work[site] >= MAIN * most]
-
-
-def _ends_step(sync: SyncRecord) -> bool:
-    return sync.kind == "step" or sync.entry == "compile"
 
 
 def _size(sync: SyncRecord) -> int:
