@@ -1,7 +1,8 @@
 """Which instruction of A is which of B.
 
-If the modules are the same computation, the exact walk is the pairing; otherwise a `Matcher`
-looks for one. Every pass is linear in instructions plus operands; nothing depends on hash seeds.
+If the modules are the same computation, the exact walk is the pairing; otherwise the passes of
+`xlagraph.diff.matcher` look for one. Every pass is linear in instructions plus operands; nothing
+depends on hash seeds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from xlagraph.canon.structure import (
     number_computations,
     number_expressions,
 )
-from xlagraph.diff.matcher import Matcher
+from xlagraph.diff.matcher import pair_sides
+from xlagraph.diff.pairing import Pass
 from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
@@ -63,6 +65,12 @@ class Match:
     """Pairs decided by text order because nothing else told them apart."""
     exact: bool
     """The modules are the same computation; the pairing is the proof."""
+    passes: bytes
+    """For each instruction of A the number of the `Pass` that found its partner."""
+
+    def made_by(self, a: int) -> Pass:
+        """The pass that found the partner of an instruction of A."""
+        return Pass(self.passes[a])
 
 
 def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_ORDER) -> Side:
@@ -92,10 +100,7 @@ def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) ->
     """
     if _rank(b) < _rank(a):
         match = match_modules(b, a, level)
-        swapped = {y: x for x, y in match.computations.items()}
-        return Match(
-            match.b, match.a, match.to_a, match.to_b, swapped, match.ambiguous, match.exact
-        )
+        return _mirrored(match)
     interner = Interner()
     sides = prepare(a, interner), prepare(b, interner)
     if level <= Level.PARAMETER_ORDER:
@@ -115,7 +120,23 @@ def _match_exactly(a: Side, b: Side) -> Match | None:
         if y >= 0 and to_a[y] < 0:
             to_b[x] = y
             to_a[y] = x
-    return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True)
+    passes = bytes([Pass.SAME if y >= 0 else Pass.NONE for y in to_b])
+    return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True, passes=passes)
+
+
+def _mirrored(match: Match) -> Match:
+    """The same pairing, seen from the other side."""
+    made_by = match.passes
+    return Match(
+        match.b,
+        match.a,
+        match.to_a,
+        match.to_b,
+        {y: x for x, y in match.computations.items()},
+        match.ambiguous,
+        match.exact,
+        bytes([made_by[x] if x >= 0 else Pass.NONE for x in match.to_a]),
+    )
 
 
 def _rank(module: Module) -> tuple[object, ...]:
@@ -125,8 +146,14 @@ def _rank(module: Module) -> tuple[object, ...]:
 
 def match_sides(a: Side, b: Side, interner: Interner) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
-    matcher = Matcher(a, b, interner)
-    matcher.match_computation(a.module.entry_computation, b.module.entry_computation)
+    pairing, computations = pair_sides(a, b, interner)
     return Match(
-        a, b, matcher.to_b, matcher.to_a, matcher.computations, matcher.ambiguous, exact=False
+        a,
+        b,
+        pairing.to_b,
+        pairing.to_a,
+        computations,
+        pairing.ambiguous,
+        exact=False,
+        passes=bytes(pairing.made_by),
     )
