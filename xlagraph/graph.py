@@ -141,6 +141,13 @@ class Module:
         return [tuple(known) for known in users]
 
     @cached_property
+    def effects(self) -> tuple[int, ...]:
+        """Instructions that XLA runs although nobody uses their result, ascending."""
+        from xlagraph.hlo.effects import find_effects
+
+        return find_effects(self)
+
+    @cached_property
     def header_fields(self) -> Mapping[str, str]:
         """Header fields by name."""
         return dict(self.header)
