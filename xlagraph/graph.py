@@ -9,6 +9,7 @@ objects.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import networkx as nx
+
+MAIN_THREAD = "main"
+_THREAD = re.compile(r"""execution_thread\s*=\s*["']([^"']*)["']""")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +83,12 @@ class Computation:
     lines: tuple[int, ...] = ()
     """Line of each instruction; empty where the text has one instruction a line."""
 
+    @property
+    def execution_thread(self) -> str:
+        """The thread that it runs on, ``main`` where none is named."""
+        named = _THREAD.search(self.suffix)
+        return named[1] if named else MAIN_THREAD
+
     def line_of(self, instruction: int) -> int:
         """Line number in the file of one of its instructions."""
         offset = instruction - self.start
@@ -128,6 +138,12 @@ class Module:
     def entry_computation(self) -> Computation:
         """The computation that runs when the module does."""
         return self.computations[self.entry]
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The instructions that become outputs: the root tuple's operands, or the root."""
+        root = self.entry_computation.root
+        return self.operands[root] if self.opcodes[root] == "tuple" else (root,)
 
     @cached_property
     def users(self) -> Sequence[tuple[int, ...]]:

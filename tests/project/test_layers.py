@@ -15,7 +15,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "graph": {"hlo"},  # metadata is read when it is asked for
     "hlo": {"errors", "graph"},
-    "canon": {"graph", "errors"},
+    "canon": {"hlo", "graph", "errors"},
     "diff": {"canon", "graph", "errors", "hlo"},
     "run": {"errors"},
     "capture": {"run", "errors"},

@@ -21,11 +21,16 @@ def has_effect(module: Module, i: int) -> bool:
     return at < len(effects) and effects[at] == i
 
 
-def roots(module: Module, computation: Computation) -> list[int]:
-    """The root and the instructions with effects, in text order, root first."""
-    effects, root = module.effects, computation.root
+def acting(module: Module, computation: Computation) -> tuple[int, ...]:
+    """The instructions of a computation with effects, in text order."""
+    effects = module.effects
     first, behind = (bisect_left(effects, i) for i in (computation.start, computation.stop))
-    return [root, *(i for i in effects[first:behind] if i != root)]
+    return effects[first:behind]
+
+
+def roots(module: Module, computation: Computation) -> list[int]:
+    """The root, and what acts on the world in text order, maybe the root once more."""
+    return [computation.root, *acting(module, computation)]
 
 
 def live_instructions(module: Module) -> bytearray:

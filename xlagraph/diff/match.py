@@ -22,7 +22,8 @@ from xlagraph.diff.pairing import Pass
 from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from xlagraph.graph import Module
 
@@ -88,8 +89,7 @@ def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_O
 
 def output_values(module: Module) -> tuple[int, ...]:
     """The instructions that become outputs: the root tuple's operands, or the root."""
-    root = module.entry_computation.root
-    return module.operands[root] if module.opcodes[root] == "tuple" else (root,)
+    return module.outputs
 
 
 def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Match:
@@ -98,7 +98,7 @@ def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) ->
     A coarser `level` looks for the pairing as if constants (or shapes) were all alike: it
     finds what stands in the same place where the default finds what has the same value.
     """
-    if _rank(b) < _rank(a):
+    if _comes_first(b, a):
         match = match_modules(b, a, level)
         return _mirrored(match)
     interner = Interner()
@@ -139,9 +139,25 @@ def _mirrored(match: Match) -> Match:
     )
 
 
-def _rank(module: Module) -> tuple[object, ...]:
+def _comes_first(a: Module, b: Module) -> bool:
     """An order of modules, so that (A, B) and (B, A) are matched as the same pair."""
-    return (len(module), list(module.opcodes), list(module.shapes), list(module.operands))
+    for column in _COLUMNS:
+        first, second = column(a), column(b)
+        if first != second:
+            return bool(first < second)
+    return False
+
+
+_COLUMNS: tuple[Callable[[Module], Any], ...] = (
+    len,
+    lambda module: list(module.opcodes),
+    lambda module: list(module.shapes),
+    lambda module: list(module.operands),
+    lambda module: sorted(module.callees.items()),
+    lambda module: sorted(module.payloads.items()),
+    lambda module: [attributes.text for attributes in module.attributes],
+)
+"""What decides, one after another."""
 
 
 def match_sides(a: Side, b: Side, interner: Interner) -> Match:

@@ -36,12 +36,12 @@ ACTING = frozenset(
     }
 )
 """Opcodes that act whatever their attributes are."""
-WITH_CHANNEL = frozenset(
-    {"all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter"}
-)
-"""Opcodes that act where they have a channel."""
-WITH_LAYOUT = WITH_CHANNEL - {"collective-permute"}
+WITH_LAYOUT = frozenset({"all-gather", "all-reduce", "all-to-all", "reduce-scatter"})
 """Opcodes that act where their layout is constrained."""
+WITH_CHANNEL = WITH_LAYOUT | {"collective-permute", "ragged-all-to-all"}
+"""Opcodes that act where they have a channel; the reference leaves the last one out."""
+SHARES_CHANNELS = ACTING | WITH_CHANNEL
+"""Opcodes whose channel's number says only which of them share one."""
 _MAYBE = ACTING | WITH_CHANNEL | {"custom-call"}
 _STEPS = ("-start", "-update", "-done")
 """Endings of asynchronous opcodes: ``custom-call-start`` is ``async-start`` of a custom call."""
