@@ -9,6 +9,7 @@ objects.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import networkx as nx
+
+MAIN_THREAD = "main"
+_THREAD = re.compile(r"""execution_thread\s*=\s*["']([^"']*)["']""")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +83,12 @@ class Computation:
     lines: tuple[int, ...] = ()
     """Line of each instruction; empty where the text has one instruction a line."""
 
+    @property
+    def execution_thread(self) -> str:
+        """The thread that it runs on, ``main`` where none is named."""
+        named = _THREAD.search(self.suffix)
+        return named[1] if named else MAIN_THREAD
+
     def line_of(self, instruction: int) -> int:
         """Line number in the file of one of its instructions."""
         offset = instruction - self.start
@@ -129,6 +139,12 @@ class Module:
         """The computation that runs when the module does."""
         return self.computations[self.entry]
 
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The instructions that become outputs: the root tuple's operands, or the root."""
+        root = self.entry_computation.root
+        return self.operands[root] if self.opcodes[root] == "tuple" else (root,)
+
     @cached_property
     def outputs(self) -> tuple[int, ...]:
         """The instructions that become outputs, by position: the root tuple's operands, or it."""
@@ -150,6 +166,13 @@ class Module:
                 if not known or known[-1] != user:
                     known.append(user)
         return [tuple(known) for known in users]
+
+    @cached_property
+    def effects(self) -> tuple[int, ...]:
+        """Instructions that XLA runs although nobody uses their result, ascending."""
+        from xlagraph.hlo.effects import find_effects
+
+        return find_effects(self)
 
     @cached_property
     def header_fields(self) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "message": {"tensors"},
     "graph": {"hlo"},  # metadata is read when it is asked for
     "hlo": {"errors", "graph"},
-    "canon": {"graph", "errors"},
+    "canon": {"hlo", "graph", "errors"},
     "diff": {"canon", "graph", "errors", "hlo"},
     "run": {"errors", "tensors"},
     "capture": {"run", "errors", "tensors"},
