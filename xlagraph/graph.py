@@ -139,12 +139,6 @@ class Module:
         """The computation that runs when the module does."""
         return self.computations[self.entry]
 
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        """The instructions that become outputs: the root tuple's operands, or the root."""
-        root = self.entry_computation.root
-        return self.operands[root] if self.opcodes[root] == "tuple" else (root,)
-
     @cached_property
     def outputs(self) -> tuple[int, ...]:
         """The instructions that become outputs, by position: the root tuple's operands, or it."""
