@@ -13,6 +13,7 @@ from xlagraph.errors import XlagraphError
 
 COMMANDS = {
     "canon": "Print a module's canonical text, or its ladder of digests.",
+    "cause": "Explain a kind of cause, or list all kinds.",
     "diff": "Say what differs between two modules, and why.",
     "list": "List the modules that a file or folder holds.",
     "explain": "Say why a captured run compiled as often as it did.",

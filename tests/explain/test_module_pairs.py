@@ -13,6 +13,7 @@ import pytest
 from xlagraph.cause.model import Context
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
+from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
 from xlagraph.runs.context import context_of
 
@@ -46,10 +47,11 @@ PROVED = {
     "concatenated_axis": Truth("attribute", "jnp.concatenate", r"dimensions: \{0\} -> \{1\}"),
     "cond_branch": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
     "cond_branch.after": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
-    "cond_swapped": Truth("replaced-subgraph constant-value constant-value"),
+    "cond_swapped": Truth("reordered-operands", "lax.cond", "branches .* changed places"),
     "constant_below_activation": Truth("replaced-subgraph constant-value", "jax.nn.gelu"),
     "custom_call_option": Truth("attribute", "call(jnp.tanh(x)", "eps = "),
     "custom_call_target": Truth("attribute", "call(jnp.tanh(x)", "rms_norm_v1.*rms_norm_v2"),
+    "difference_turned": Truth("reordered-operands", "jnp.cos(h) - jnp.sin(h)", "subtract"),
     "donated": Truth("alias", "0.1 * g", r"parameter 0 \(f32\[16,4\]\) in B only"),
     "donated.after": Truth("alias", "0.1 * g"),
     "donor_without_output": Truth("donors", "(x * 2)", r"parameter 0 \(f32\[8,8\]\) in B only"),
@@ -75,7 +77,10 @@ PROVED = {
     "partitions": Truth("mesh", "", r"\(x=2\) became \(x=4\)"),
     "partitions.after": Truth("input-shape sharding replica-groups partitions"),
     "partitions_one.after": Truth("partitions"),
+    "parts_of_other_widths_reordered": Truth("reordered-operands", "jnp.concatenate"),
+    "parts_reordered": Truth("reordered-operands", "jnp.concatenate", "concatenate takes"),
     "permute_pairs": Truth("attribute", "lax.ppermute", "source_target_pairs"),
+    "product_turned": Truth("reordered-operands", "jnp.cos(w) @ jnp.sin(h)", "dot takes"),
     "reducer": Truth("replaced-subgraph", ".max(0)", "add became maximum"),
     "remat": Truth("rematerialization", "deep = lambda", "B computes 3 values again"),
     "remat.after": Truth("extra-subgraph"),
@@ -95,6 +100,7 @@ PROVED = {
     "scan_more_carried": Truth("loop-carry", "lax.scan(step", r"1 value more in B \(f32"),
     "scan_trip_count": Truth("input-shape", "", r"parameter 2 \(f32\[5,8\]\) became f32\[7,8\]"),
     "seed": Truth("constant-value constant-value", "", "0 became 1"),
+    "selection_turned": Truth("reordered-operands", "jnp.where", "call takes"),
     "sharded_and_donated": Truth("sharding donors", "", r"parameter 1 \(f32\[8,16\]\)"),
     "sharding_constraint": Truth("sharding", "with_sharding_constraint", r"\{x\}, \{y\}\] -> "),
     "sharding_dropped": Truth("sharding", "with_sharding_constraint", "1 sharding constraint in A"),
@@ -109,6 +115,8 @@ PROVED = {
     "target_of_its_own": Truth("second-input", "p: ((mlp(p, x) - y)", "A uses one for both"),
     "softmax_axis": Truth("attribute attribute", "softmax(", r"reduce .*: \{1\} -> \{0\}"),
     "triangular_solve": Truth("attribute", "", r"uplo = 76 .* -> \.\.\.uplo = 85"),
+    "transposed_otherwise": Truth("attribute", "jnp.transpose", r"\{1,0,2\} -> \{1,2,0\}"),
+    "transposed_to_other_sizes": Truth("attribute", "jnp.transpose", "became f32"),
     "two_dtypes": Truth("dtype dtype", "jnp.sin(y) * b", r"parameter 3 \(f16\[2,16\]\)"),
     "type_and_decay": Truth("dtype constant-value", "", r"f32 -> bf16"),
     "two_shapes": Truth("input-shape input-shape", "jnp.sin(y) * b", "16 -> 24"),
@@ -339,7 +347,7 @@ def test_what_is_computed_with_new_state_is_compared():
 
 def test_an_evaluation_is_a_graph_of_its_own_and_no_step_that_updates_less():
     step, evaluation = modules("evaluation")
-    lines = (Context(call_site="train.py:8"), Context(call_site="train.py:20"))
+    lines = [Context(call_site=SourceLine("train.py", n)) for n in (8, 20)]
     for forward in (True, False):
         pair = (step, evaluation, *lines) if forward else (evaluation, step, *lines[::-1])
         (own,) = explain_modules(*pair).causes

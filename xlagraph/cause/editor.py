@@ -34,7 +34,7 @@ class ModuleEditor:
     """A copy of a module's columns, edited in place and turned back by `build`.
 
     An edit costs as much as the instructions that it touches have users. `opcodes`, `shapes`,
-    `attributes` and `payloads` may be written directly, operands through `set_operands`.
+    `attributes`, `payloads` and `callees` may be written directly, operands through `set_operands`.
     """
 
     def __init__(self, module: Module):
@@ -43,6 +43,7 @@ class ModuleEditor:
         self.shapes = list(module.shapes)
         self.attributes: list[Attributes] = list(module.attributes)
         self.payloads = dict(module.payloads)
+        self.callees = dict(module.callees)
         self.outputs: list[int] = list(module.outputs)
         self._operands = list(module.operands)
         self._new_users: dict[int, list[int]] = {}
@@ -172,7 +173,7 @@ class ModuleEditor:
             payloads=self.payloads,
             callees={
                 i: called
-                for i, called in module.callees.items()
+                for i, called in self.callees.items()
                 if self.opcodes[i] not in ("parameter", UNDONE)
             },
         )

@@ -50,7 +50,7 @@ def find(case: Case) -> list[Finding]:
     a, b = case.diff.a, case.diff.b
     groups: dict[tuple[str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
     for x, y, fields in case.open_changes():
-        if set(fields) <= {"attributes", "shape"} and "attributes" in fields:
+        if "attributes" in fields and set(fields) <= {"attributes", "shape", "layout"}:
             groups[a.opcodes[x], where(b, [y])].append((x, y))
     return [
         _finding(case, opcode, lines, pairs) for (opcode, lines), pairs in sorted(groups.items())

@@ -79,7 +79,7 @@ model = FSDP(
     "and barriers are taken away, and outputs of what only one side reduces are set aside. Where "
     "one module has none, outputs that pass through a bucket, or wait for one, are set aside, "
     "not compared.",
-    examples=("bucket_carry",),
+    examples=("carry",),
     anywhere=True,
     consequences=("output-order", "bucket-carry", "live-tensor"),
 )

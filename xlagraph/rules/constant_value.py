@@ -47,7 +47,7 @@ for step, (x, y) in enumerate(loader):
         "focal_exponent",
         "scan_constant",
         "fori_trip_count",
-        "fusion_constant",
+        "fusion_constant.after",
         "seed",
         "number_of_its_own",
     ),

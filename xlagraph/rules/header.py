@@ -114,7 +114,7 @@ MESH = jax.make_mesh((4,), ("x",))
     evidence="Both numbers.",
     fix="Keep the mesh the same in every step.",
     proof=_PROOF,
-    examples=("partitions_one",),
+    examples=("partitions_one.after",),
 )
 FRONTEND_ATTRIBUTES = Kind(
     id="frontend-attributes",

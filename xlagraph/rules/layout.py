@@ -39,7 +39,7 @@ for x, y in loader:
     evidence="Both layouts, and the copies that one side alone makes.",
     fix="Send inputs in one memory format (contiguous or channels_last) in every step.",
     proof="A's values get B's layouts, and copies are bypassed.",
-    examples=("layout_of_input",),
+    examples=("layout_of_input.after",),
 )
 
 

@@ -41,9 +41,12 @@ LOOP_CARRY = Kind(
     before="""\
 def body(i, state):
     w, trace = state
-    return update(w), trace.at[i].set(norm(w))
+    return update(i, w), trace.at[i].set(norm(w))
 
-w, trace = lax.fori_loop(0, n, body, (w, trace)) if log else (lax.fori_loop(0, n, plain, w), None)
+if log:
+    w, trace = lax.fori_loop(0, n, body, (w, trace))
+else:
+    w = lax.fori_loop(0, n, update, w)
 """,
     after="""\
 w, trace = lax.fori_loop(0, n, body, (w, trace))  # always carried, read only when logged

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xlagraph.message import say, words
 
 if TYPE_CHECKING:
+    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import BucketRow, Cause, Explanation
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
@@ -73,6 +74,21 @@ def cause_json(cause: Cause, diff: Diff) -> Json:
         ],
         "a": [diff.a.names[i] for i in sorted(cause.a)],
         "b": [diff.b.names[i] for i in sorted(cause.b)],
+    }
+
+
+def kind_json(kind: Kind) -> Json:
+    """A kind of cause as the catalogue has it."""
+    return {
+        "kind": kind.id,
+        "title": kind.title,
+        "section": kind.section.value,
+        "meaning": kind.meaning,
+        "before": kind.before,
+        "after": kind.after,
+        "evidence": kind.evidence,
+        "fix": kind.fix,
+        "proof": kind.proof,
     }
 
 
