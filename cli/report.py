@@ -35,9 +35,9 @@ def command(inputs: tuple[str, ...], *, output: Path, max_mb: float, redact: boo
     """Write a captured run, or two modules side by side, as one HTML page."""
     if len(inputs) > 2:
         raise click.UsageError("expected a run folder, or two modules")
+    from xlagraph.output import write_whole
     from xlagraph.report.model import ReportOptions
     from xlagraph.report.render import plain, render
-    from xlagraph.report.write import write_whole
 
     report = _report(inputs, ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000)))
     text = render(report)

@@ -205,8 +205,8 @@ class Module:
     def to_networkx(self) -> nx.MultiDiGraph[int]:
         """The graph as ``networkx.MultiDiGraph``: operand -> user edges with ``position``.
 
-        Nodes carry ``name, opcode, shape, computation, source``; control edges have
-        ``position=-1``.
+        Nodes carry ``name, opcode, shape, computation, source`` (``file:line`` or ``""``);
+        control edges have ``position=-1``.
         """
         import networkx as nx
 
@@ -219,7 +219,7 @@ class Module:
                     opcode=self.opcodes[i],
                     shape=self.shapes[i],
                     computation=computation.name,
-                    source=self.source(i),
+                    source=_place(self.source(i)),
                 )
         for user, operands in enumerate(self.operands):
             for position, operand in enumerate(operands):
@@ -228,3 +228,7 @@ class Module:
             for predecessor in predecessors:
                 graph.add_edge(predecessor, user, position=-1)
         return graph
+
+
+def _place(source: SourceFrame | None) -> str:
+    return f"{source.file}:{source.line}" if source else ""

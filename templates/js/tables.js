@@ -83,7 +83,8 @@ function causesPanel(pair) {
         sources.map((source) => h("span", { class: "code source" }, source)),
         links.map(([label, href]) => h("a", { class: "cite", href }, label)),
         more ? h("span", { class: "meta" }, ` and ${more.toLocaleString("en")} more`) : "")),
-      h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: `, said(cause.proof), "."))));
+      h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: `, said(cause.proof), ".")),
+    byId(`about-${cause.kind}`)?.content.cloneNode(true)));
   const left = pair.data.unexplainedA.length + pair.data.unexplainedB.length;
   return h("div", { class: "panel" }, h("div", { class: "inner" },
     cards.length ? cards : h("p", { class: "empty" }, pair.data.same ? "Nothing to explain: the same computation." : "No known cause fits."),

@@ -29,24 +29,15 @@ ALLOWED: dict[str, set[str]] = {
     "explain": CAUSES | {"facts", "rules"},
     "runs": CAUSES | {"facts", "rules", "explain", "run"},
     "catalogue": {"cause", "errors", "explain", "runs"},
+    "export": {"graph", "errors"},
+    "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
     "terminal": CAUSES | {"explain", "runs"},
     "report": CAUSES | {"explain", "facts", "run", "runs"},
     "cli": {
-        *(
-            "canon",
-            "capture",
-            "catalogue",
-            "diff",
-            "errors",
-            "explain",
-            "hlo",
-            "inputs",
-            "report",
-            "run",
-        ),
-        *("runs", "terminal"),
+        *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
+        *("inputs", "output", "report", "run", "runs", "terminal"),
     },
 }
 

@@ -17,8 +17,9 @@ from xlagraph.report.wording import ShownPair
 from xlagraph.runs.context import context_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Run
@@ -64,6 +65,7 @@ def pair_report(
         run=None,
         pairs=(PairHead("B", pair.title, pair.verdict),),
         blobs=blobs,
+        kinds=_kinds([explanation]),
         cuts=(),
         redacted=options.redact,
     )
@@ -106,6 +108,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
         run=data,
         pairs=tuple(heads),
         blobs=blobs,
+        kinds=_kinds(_explanations(explained)),
         cuts=tuple(cuts),
         redacted=options.redact,
     )
@@ -113,6 +116,11 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
 
 def _explanations(explained: RunExplanation) -> Iterator[Explanation]:
     return (node.explanation for node in explained.graphs if node.explanation)
+
+
+def _kinds(explanations: Iterable[Explanation]) -> tuple[Kind, ...]:
+    """The kinds of their causes, each once."""
+    return tuple(dict.fromkeys(c.kind for e in explanations for c in e.causes))
 
 
 def _command(run: Run, names: Names) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlagraph.cause.kinds import Kind
+
 Json = dict[str, object]
 Ints = tuple[int, ...]
 Spans = tuple[tuple[str, str], ...]
@@ -53,7 +55,7 @@ class CauseCard:
     """A cause with what it cost and why it is believed."""
 
     anchor: str
-    kind: str
+    kind: Kind
     title: Spans
     evidence: tuple[EvidenceLine, ...]
     fix: Spans
@@ -349,7 +351,7 @@ class PairData:
 def _cause_json(cause: PairCause) -> Json:
     card = cause.card
     return {
-        "kind": card.kind,
+        "kind": card.kind.id,
         "title": said_json(card.title),
         "fix": said_json(card.fix),
         "share": card.share,
@@ -409,6 +411,8 @@ class Report:
     pairs: tuple[PairHead, ...]
     blobs: Mapping[str, str]
     """Packed JSON by name: ``timeline``, ``pair-<identifier>``, ``module-<key>``."""
+    kinds: tuple[Kind, ...]
+    """The kinds of causes that pair views have cards for."""
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool

@@ -89,7 +89,7 @@ def cause_card(
     """A cause under the report's names; evidence links into the pair, if it is shown."""
     return CauseCard(
         anchor=anchor,
-        kind=cause.kind.id,
+        kind=cause.kind,
         title=view.said(cause.title.sentence),
         evidence=tuple(_evidence(e, view) for e in cause.evidence),
         fix=view.said(cause.fix.sentence),

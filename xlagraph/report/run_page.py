@@ -168,7 +168,7 @@ def _group_card(
     shown = [letter for letter, _ in graphs if letter in pairs]
     return CauseCard(
         anchor=anchor,
-        kind=group.kind.id,
+        kind=group.kind,
         title=spans(group.title.sentence, names),
         evidence=(),
         fix=(),

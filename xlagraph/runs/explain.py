@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
+from xlagraph.runs.alternation import alternating
 from xlagraph.runs.context import context_of, own_frame
 from xlagraph.runs.groups import group_nodes
-from xlagraph.runs.history import history_of, training_steps
+from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
 from xlagraph.runs.nearest import container, nearest, opcode_histogram
 from xlagraph.runs.rekeyed import with_rekeyed
@@ -70,7 +70,7 @@ def explain_run(run: Run) -> RunExplanation:
         compile_seconds=sum(s.compile_seconds for s in syncs),
         first_step=history.first_step,
         stable_after=stable,
-        alternating=_alternating(run, nodes),
+        alternating=alternating(run, {node.digest: node.letter for node in nodes}),
         unnamed_hits=history.turns.unnamed,
     )
 
@@ -264,33 +264,6 @@ def _letter(number: int) -> str:
         number, digit = divmod(number - 1, 26)
         letters = chr(ord("A") + digit) + letters
     return letters
-
-
-def _alternating(run: Run, nodes: list[GraphNode]) -> tuple[str, ...]:
-    """Letters of the graphs to which the training steps return again and again.
-
-    Steps are told apart by fingerprint, for a hit does not always say which graph it ran.
-    """
-    letters = {node.digest: node.letter for node in nodes}
-    for steps in (steps for process in run.processes for steps in training_steps(process)):
-        returns: list[tuple[int, ...]] = []
-        seen: set[tuple[int, ...]] = set()
-        for before, now in pairwise(sync.fingerprint for sync in steps):
-            seen.add(before)
-            if now != before and now in seen:
-                returns.append(now)
-        turning = {*returns, steps[-1].fingerprint}
-        latest = {
-            sync.fingerprint: letters[digest]
-            for sync in steps
-            if sync.fingerprint in turning
-            for digest in sync.graphs
-            if digest in letters
-        }
-        found = set(latest.values())
-        if len(returns) >= 2 and len(found) >= 2:
-            return tuple(sorted(found))
-    return ()
 
 
 def _unseen(syncs: Sequence[SyncRecord], nodes: Sequence[GraphNode]) -> int:
