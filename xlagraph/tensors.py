@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 
 
-class Role(StrEnum):
+class Role(str, Enum):
     """What a tensor is to the training program."""
+
+    __str__ = str.__str__
 
     TENSOR = "tensor"
     """Something with a name, no more is known."""

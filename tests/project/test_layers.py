@@ -15,11 +15,12 @@ MODULES = {"errors", "graph", "hlo", "canon", "diff"}
 CAUSES = MODULES | {"tensors", "message", "cause"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "patterns": set(),
     "tensors": set(),
     "message": {"tensors"},
     "graph": {"hlo"},  # metadata is read when it is asked for
-    "hlo": {"errors", "graph"},
-    "canon": {"hlo", "graph", "errors"},
+    "hlo": {"errors", "graph", "patterns"},
+    "canon": {"hlo", "graph", "errors", "patterns"},
     "diff": {"canon", "graph", "errors", "hlo"},
     "run": {"errors", "tensors"},
     "capture": {"run", "errors", "tensors"},

@@ -7,7 +7,6 @@ equal and is not among these stays different here, and is reported as a differen
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError
 from xlagraph.hlo.shapes import Shape, read_shape
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.graph import Attributes
@@ -15,6 +14,7 @@ from xlagraph.hlo.scan import (
     string_end,
 )
 from xlagraph.hlo.shapes import parse_shape
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,6 @@ written inside operand lists and computations inside attributes. Depth is bounde
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from xlagraph.hlo.infer import infer_shape, tuple_part
 from xlagraph.hlo.literals import check_literal
 from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, name_at, skip_space
 from xlagraph.hlo.shapes import are_compatible, parse_shape, signature_end, tidy_shape
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from xlagraph.hlo.columns import Columns

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError, Location
 from xlagraph.graph import StackTables
 from xlagraph.hlo.attributes import parse_fields
 from xlagraph.hlo.scan import MalformedError, name_at, skip_space
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from xlagraph.errors import Source

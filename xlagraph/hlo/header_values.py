@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from xlagraph.errors import InputError, Location, Source
 from xlagraph.hlo.scan import MalformedError, skip_space
 from xlagraph.hlo.shapes import Shape, parse_shape
+from xlagraph.patterns import re
 
 _INDEX = r"\{([\d,\s]*+)\}"
 _INPUT = rf"\(\s*+(\d{{1,9}})\s*+,\s*+{_INDEX}\s*+(?:,\s*+([\w\-]++)\s*+)?+\)"

@@ -7,7 +7,6 @@ The operations are the framework's (``aten::addmm``), one a line, and outputs ar
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from xlagraph.hlo.attributes import make_attributes, read_attributes
 from xlagraph.hlo.infer import tuple_part
 from xlagraph.hlo.scan import MalformedError
 from xlagraph.hlo.shapes import parse_shape
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from xlagraph.errors import Source

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError
 from xlagraph.hlo.scan import MalformedError, bracket_end, skip_space
 from xlagraph.hlo.shapes import read_shape
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from xlagraph.hlo.shapes import Shape

@@ -10,7 +10,6 @@ literal is read once. Whatever does not fit is left to the general way.
 
 from __future__ import annotations
 
-import re
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from xlagraph.hlo.attributes import read_attributes
 from xlagraph.hlo.literals import check_literal
 from xlagraph.hlo.scan import MalformedError, bracket_end, skip_space
 from xlagraph.hlo.shapes import PLAIN_SHAPE, check_shape, signature_end
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,7 +5,7 @@ All of them work on a text and offsets, copy nothing, and take time linear in wh
 
 from __future__ import annotations
 
-import re
+from xlagraph.patterns import re
 
 MAX_DEPTH = 100
 """Nesting that the readers follow; XLA's own output stays far below it."""

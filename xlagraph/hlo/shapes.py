@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 from xlagraph.errors import InputError, Location, Source
 from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, skip_space
+from xlagraph.patterns import re
 
 UNBOUNDED = -1
 """Stands in `Shape.dimensions` for a dimension that is printed ``?``."""
