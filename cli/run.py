@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Run the Python program PROGRAM with capture switched on."""
     from xlagraph.capture.folder import is_taken
-    from xlagraph.capture.job import PROGRAM_VARIABLE, ensure_job
+    from xlagraph.capture.inherited import PROGRAM_VARIABLE, ensure_job
     from xlagraph.capture.options import options_from
     from xlagraph.run.remote import is_url
 

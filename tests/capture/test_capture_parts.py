@@ -1,5 +1,6 @@
 """The parts of capture that need no torch."""
 
+import os
 import sys
 import threading
 import time
@@ -9,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xlagraph.capture.arguments import masked
 from xlagraph.capture.counters import COMPILES, HITS, TENSORS_MADE, Counters
-from xlagraph.capture.dump import Dump, parse_analyses, prepare_dump
 from xlagraph.capture.events import Repeat
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.hub import Hub
@@ -22,70 +23,6 @@ from xlagraph.capture.shapes import entry_shapes
 from xlagraph.capture.sites import SiteReader
 from xlagraph.capture.steady import SteadySteps
 from xlagraph.run.journal import FIRST, STEPS, new_cells
-
-ANALYSIS = """
-Compilation Analysis: ====
-Compilation Analysis: Compilation Cause
-Compilation Analysis:   user torch_xla.sync
-Compilation Analysis: Graph Info: 
-Compilation Analysis:   Graph Hash: 1962d32668f886e1f831675433f27ec4
-Compilation Analysis:   Number of Graph Inputs: 13
-Compilation Analysis:   Number of Graph Outputs: 9
-Compilation Analysis: Python Frame Triggered Execution: 
-Compilation Analysis:   sync (/site-packages/torch_xla/torch_xla.py:87)
-Compilation Analysis:   <module> (/home/me/a (b)/train.py:11)
-Compilation Analysis: ----
-
-Computation hash: e4e2ca0705dd43aa5aa97d6c950f4fb9
-
-Post Compilation Analysis: Graph input size: 0.0 GB
-"""  # noqa: W291 - as torch_xla writes it
-
-
-def test_analysis():
-    (one, two) = parse_analyses(ANALYSIS * 2)
-    assert one == two
-    assert one.graph_hash == "1962d32668f886e1f831675433f27ec4"
-    assert one.computation_hash == "e4e2ca0705dd43aa5aa97d6c950f4fb9"
-    assert (one.inputs, one.outputs, one.cause) == (13, 9, "user torch_xla.sync")
-    assert one.frames[1] == ("/home/me/a (b)/train.py", 11, "<module>")
-
-
-def test_half_written_analysis_waits(tmp_path):
-    file = tmp_path / "analysis.txt"
-    dump = Dump(tmp_path, is_private=True, analysis_file=file)
-    file.write_text(ANALYSIS + ANALYSIS[:200])
-    assert len(dump.take_analyses()) == 1
-    file.write_text(ANALYSIS * 2)
-    assert len(dump.take_analyses()) == 1
-    assert dump.take_analyses() == []
-
-
-def test_private_dump_is_emptied(tmp_path):
-    env = {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}
-    dump = prepare_dump(tmp_path, "h-1", env)
-    assert env["XLA_FLAGS"].startswith("--xla_cpu_enable_fast_math=false --xla_dump_to=")
-    for name in ("module_0001.m.before_optimizations.txt", "module_0001.m.ir.ll"):
-        (dump.folder / name).write_text("HloModule m\n\n}\n")
-    (dump.folder / "module_0002.n.before_optimizations.txt").write_text("HloModule n\n half")
-    (module,) = dump.take_modules()
-    assert module.name == "m"
-    left = [path.name for path in dump.folder.iterdir()]
-    assert left == ["module_0002.n.before_optimizations.txt"]
-    dump.restore(env)
-    assert env == {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}
-    dump.remove()
-    assert not dump.folder.exists()
-
-
-def test_a_childs_dump_is_not_its_parents(tmp_path):
-    env = {}
-    first = prepare_dump(tmp_path, "parent", env)
-    second = prepare_dump(tmp_path, "child", env)
-    assert env["XLA_FLAGS"] == f"--xla_dump_to={second.folder}"
-    assert env["PT_XLA_DEBUG_FILE"] == str(second.analysis_file)
-    assert first.folder != second.folder
-
 
 SHAPES = st.lists(st.sampled_from(["[2]", "[3]", "[]"]), max_size=8)
 
@@ -152,6 +89,46 @@ def test_options_from_environment():
     for bad in ({"XLAGRAPH": "3"}, {"XLAGRAPH": "deep"}, {"XLAGRAPH_ARM_STEPS": "-1"}):
         with pytest.raises(OptionError):
             options_from(bad)
+
+
+@pytest.mark.parametrize(
+    ("given", "recorded"),
+    [
+        ("train.py --lr 0.1 data", "train.py --lr 0.1 data"),
+        ("a.py --api-key XYZ --steps 3", "a.py --api-key *** --steps 3"),
+        ("a.py --hf_token=XYZ rest", "a.py --hf_token=*** rest"),
+        (
+            "a.py -password -XYZ --client-secret --verbose",
+            "a.py -password *** --client-secret --verbose",
+        ),
+        ("a.py wandb.API_KEY=XYZ", "a.py wandb.API_KEY=***"),
+        ("a.py s3://me:XYZ@host/run", "a.py s3://***@host/run"),
+        ("key.py --keys", "key.py --keys"),
+    ],
+)
+def test_secrets_among_the_arguments(given, recorded):
+    assert " ".join(masked(given.split())) == recorded
+
+
+def test_a_link_named_job_keeps_its_target(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLAGRAPH_JOB", "mine")
+    (tmp_path / "target").write_text("precious")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "job").symlink_to(tmp_path / "target")
+    assert choose_folder(Options(path=str(folder))) == folder
+    assert (tmp_path / "target").read_text() == "precious"
+    assert (folder / "job").read_text() == "mine\n"
+    assert not (folder / "job").is_symlink()
+
+
+def test_pipes_in_a_run_folder_block_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLAGRAPH_JOB", "mine")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    os.mkfifo(folder / "records-0-h-1.jsonl")
+    os.mkfifo(folder / "job")
+    assert choose_folder(Options(path=str(folder))) == tmp_path / "run-2"
 
 
 def test_folders_of_jobs(tmp_path, monkeypatch):
@@ -303,6 +280,9 @@ class Calls:
 
     def on_sync(self, event):
         self.events.append((event.entry, event.outcome))
+
+    def on_note(self, what, _detail):
+        assert what == "no graph"
 
     def begin(self, kind, entry):
         """A hooked call in a thread of its own; the result ends it."""

@@ -182,7 +182,7 @@ module.{name} = bad
     [
         ("start", "options_from"),
         ("start", "choose_folder"),
-        ("process", "make_dump"),
+        ("process", "prepare_dump"),
         ("process", "ensure_hub"),
         ("process", "add_sink"),
         ("start", "Session"),

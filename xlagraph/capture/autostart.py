@@ -12,7 +12,7 @@ import os
 import sys
 
 from xlagraph.capture.imports import when_imported
-from xlagraph.capture.job import PROGRAM_VARIABLE, ensure_job
+from xlagraph.capture.inherited import PROGRAM_VARIABLE, drop_dump, ensure_job
 
 TYPE_CHECKING = False  # typing's own costs its import
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _Autostart:
         """Whether it was begun, or why not was said."""
 
     def before(self) -> None:
-        """Choose the folder and set the flags that torch_xla is about to read."""
+        """Choose the folder."""
         self._was_told = True
         from xlagraph.capture.start import Start
 
@@ -41,11 +41,6 @@ class _Autostart:
         """Put the hooks in."""
         if self._start is not None:
             self._start.finish()
-
-    def failed(self) -> None:
-        """torch_xla could not be imported."""
-        if self._start is not None:
-            self._start.give_up()
 
     def at_exit(self) -> None:
         """Say so if nothing was captured, where something might have been."""
@@ -69,8 +64,9 @@ def arm() -> None:
     ensure_job()
     autostart = _Autostart()
     atexit.register(autostart.at_exit)
-    when_imported(_TARGET, autostart.after, autostart.before, autostart.failed)
+    when_imported(_TARGET, autostart.after, autostart.before)
 
 
+drop_dump()
 if os.environ.get("XLAGRAPH", "").strip().lower() not in _OFF:
     arm()

@@ -1,16 +1,12 @@
 """``with xlagraph.capture(...)``."""
 
-# ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
-
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from xlagraph.capture import process
-from xlagraph.capture.dump import Dump
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.hub import Hub
 from xlagraph.capture.options import DEFAULT_ARM_STEPS, Numbers, Options, parse_bytes
@@ -55,8 +51,9 @@ def capture(
         holders=holders,
         summary=summary,
     )
-    session = Session(options, choose_folder(options))
+    folder = choose_folder(options)
     hub, is_late = _the_hub(options)
+    session = Session(options, folder, hub.evidence.dump)
     process.add_sink(hub, session)
     if is_late:
         session.on_note("late", _LATE)
@@ -77,15 +74,7 @@ def _the_hub(options: Options) -> tuple[Hub, bool]:
     """The process's hub, and whether it came too late for XLA's dump."""
     hub = process.the_hub()
     if hub is None:
-        dump = _early_dump()
         import torch_xla  # noqa: F401 - the hub patches what this import defines
 
-        hub = process.ensure_hub(dump, options)
+        hub = process.ensure_hub(options)
     return hub, hub.evidence.dump is None
-
-
-def _early_dump() -> Dump | None:
-    xlac = sys.modules.get("_XLAC")
-    if xlac is not None and xlac._xla_runtime_is_initialized():
-        return None
-    return process.make_temporary_dump()

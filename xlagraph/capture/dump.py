@@ -1,237 +1,143 @@
-"""Get each compiled module's text from XLA's own dump, at no cost to steps that hit.
+"""Get each compiled module from XLA's own dump, at no cost to steps that hit.
 
 XLA writes ``module_NNNN.NAME.before_optimizations.txt`` into ``--xla_dump_to`` only when it
 really compiles; torch_xla appends to ``PT_XLA_DEBUG_FILE`` an analysis (graph hash, Python
-frames) only when it really compiles. Both are switched on through the environment before
-torch_xla starts, into a private folder that is emptied after each compile. A user's own
-settings are respected: their folder is read and nothing in it is deleted.
+frames) only when it really compiles. Both are asked for in the environment once torch_xla is
+imported (it rewrites ``XLA_FLAGS`` then) and before a device is used (XLA reads it then), into a
+private folder that is emptied after each compile. A user's own settings are respected: their
+folder is read and nothing in it is deleted.
 """
+
+# ruff: noqa: SLF001 - what capture reads of torch_xla has private names
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import MutableMapping
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-PRIVATE_PREFIX = ".dump-"
-MODULE_SUFFIX = ".before_optimizations.txt"
-_DUMP_FLAG = re.compile(r"(?:^|\s)--?xla_dump_to=(\S+)")
+from xlagraph.capture.analysis import AnalysisFile
+from xlagraph.capture.inherited import MARK, OVERRIDES
+from xlagraph.capture.modules import Modules, NoModules, PrivateModules, TheirModules
+from xlagraph.capture.private import PrivateFolder
+from xlagraph.capture.variables import Variables
+
+_FLAG = re.compile(r"(?:^|\s)--?(xla_dump_\w+)(?:=(\S*))?")
+_FORMS = ("text", "proto", "dot", "html")
+_NO = ("false", "0")
 _ANALYSIS = "analysis.txt"
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """One module as XLA was given it."""
-
-    file: str
-    name: str
-    text: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """One ``Compilation Analysis`` of torch_xla: what it knew as it compiled."""
-
-    cause: str
-    graph_hash: str
-    computation_hash: str
-    inputs: int
-    outputs: int
-    frames: tuple[tuple[str, int, str], ...]
-    """File, line and function, innermost first."""
-
-
-def user_dump_folder(flags: str) -> str:
-    """The folder of the last ``--xla_dump_to`` in ``flags``, or ``""``."""
-    found = _DUMP_FLAG.findall(flags)
-    return str(found[-1]) if found else ""
+_SET_SINCE = (
+    "the program has set XLA_FLAGS after it imported torch_xla, and so switched off the dump that "
+    "graphs are read from; set it before, and every graph is stored"
+)
 
 
 @dataclass(slots=True)
 class Dump:
-    """The dump folder of this process and how far it has been read."""
+    """What XLA and torch_xla write for this process."""
 
-    folder: Path
-    is_private: bool
-    analysis_file: Path | None
-    owned: Path | None = None
-    """What ``remove`` deletes; None: the user's own folder."""
-    variables: dict[str, tuple[str | None, str]] = field(default_factory=dict)
-    """Environment variables set: the value before and the value put."""
-    seen: set[str] = field(default_factory=set)
-    offset: int = 0
+    modules: Modules
+    analyses: AnalysisFile | None
+    private: PrivateFolder
+    variables: Variables
+    flags: str | None
+    """``XLA_FLAGS`` as the program has it."""
+    is_new: bool = True
+    """Nothing has been compiled since the process began, or was forked."""
+    is_parents: bool = False
 
-    def take_modules(self) -> list[Module]:
-        """Modules complete since the last call, in the order they were compiled.
+    @property
+    def gives_modules(self) -> bool:
+        """Whether modules are to be expected here."""
+        return not isinstance(self.modules, NoModules)
 
-        A private folder is emptied, save for a module that another thread still writes.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
-        found: list[Module] = []
-        if not self.folder.is_dir():
-            return found  # deleted by the user: XLA makes it anew when it next compiles
-        names = sorted(entry.name for entry in os.scandir(self.folder))
-        for name in names:
-            path = self.folder / name
-            if not name.endswith(MODULE_SUFFIX) or not name.startswith("module_"):
-                self._discard(path)
-                continue
-            if name in self.seen:
-                continue
-            text = path.read_bytes()
-            if not text.rstrip().endswith(b"}"):
-                continue  # another thread is writing it; it is read after that sync
-            self.seen.add(name)
-            found.append(Module(name, module_name(text), text))
-            self._discard(path)
-        return found
-
-    def _discard(self, path: Path) -> None:
-        if self.is_private and path.name != _ANALYSIS:
-            path.unlink(missing_ok=True)
-            self.seen.discard(path.name)
-
-    def take_analyses(self) -> list[Analysis]:
-        """Analyses appended since the last call.
+    def begin(self) -> None:
+        """A hooked call begins, one of the first.
 
         Raises:
-            OSError: the file cannot be read.
+            OSError: there is no room for a forked child's own folder.
         """
-        if self.analysis_file is None or not self.analysis_file.exists():
-            return []
-        with self.analysis_file.open("rb") as stream:
-            stream.seek(self.offset)
-            data = stream.read()
-        end = data.rfind(b"Computation hash: ")
-        if end < 0:
-            return []
-        end = data.find(b"\n", end) + 1
-        if end == 0:
-            return []
-        self.offset += end
-        return parse_analyses(data[:end].decode(errors="replace"))
+        if self.is_parents:
+            self.private.move(keep=True)
+            self.is_parents = False
+        if not sys.modules["_XLAC"]._xla_runtime_is_initialized():
+            return
+        # XLA has read its flags: children are to see them no more.
+        if self.variables.restore("XLA_FLAGS") and os.environ.get("XLA_FLAGS") != self.flags:
+            self.modules = NoModules(_SET_SINCE)
+        self.is_new = False
+
+    def end(self) -> None:
+        """Something was compiled: torch_xla has read its variables, too."""
+        self.variables.restore()
+
+    def after_fork(self) -> None:
+        """In a forked child: what XLA writes here goes elsewhere than the parent's.
+
+        Raises:
+            OSError: the parent's folder is gone.
+        """
+        self.is_parents = self.is_new = True
+        self.private.step_aside()
 
     def remove(self) -> None:
         """Delete what was made for the dump."""
-        if self.owned is not None:
-            shutil.rmtree(self.owned, ignore_errors=True)
-
-    def restore(self, env: MutableMapping[str, str]) -> None:
-        """Put back the variables, those that nobody changed since."""
-        for name, (before, put) in self.variables.items():
-            if put not in env.get(name, ""):
-                continue
-            if before is None:
-                rest = env[name].replace(put, "").strip()
-                if rest:
-                    env[name] = rest
-                else:
-                    del env[name]
-            else:
-                env[name] = env[name].replace(put, before)
-        self.variables.clear()
+        self.variables.restore()
+        if not self.is_parents:
+            self.private.remove()
 
 
-def module_name(text: bytes) -> str:
-    """The name in a module text's header line, or ``""``."""
-    match = re.match(rb"HloModule ([^\s,]+)", text)
-    return match[1].decode(errors="replace") if match else ""
+def prepare_dump() -> Dump:
+    """Ask XLA and torch_xla to write what they compile.
 
-
-def _drop_inherited(flags: str) -> str:
-    """``flags`` without a parent process's private dump folder."""
-    kept = [
-        flag
-        for flag in flags.split(" ")
-        if not (flag.lstrip("-").startswith("xla_dump_to=") and f"/{PRIVATE_PREFIX}" in flag)
-    ]
-    return " ".join(kept)
-
-
-def prepare_dump(run_folder: Path, tag: str, env: MutableMapping[str, str]) -> Dump:
-    """Ask XLA and torch_xla, through ``env``, to write what they compile.
-
-    To be called before torch_xla reads ``env``: XLA parses its flags once a process.
+    To be called with torch_xla imported, and before a device is used.
 
     Raises:
         OSError: the private folder cannot be made.
     """
-    private = run_folder / f"{PRIVATE_PREFIX}{tag}"
-    flags = _drop_inherited(env.get("XLA_FLAGS", ""))
-    variables: dict[str, tuple[str | None, str]] = {}
-    theirs = user_dump_folder(flags)
+    private, variables = PrivateFolder(), Variables()
+    flags = os.environ.get("XLA_FLAGS")
+    modules = _ask_modules(flags or "", private, variables)
+    return Dump(modules, _ask_analyses(private, variables), private, variables, flags)
+
+
+def _ask_modules(flags: str, private: PrivateFolder, variables: Variables) -> Modules:
+    found = dict(_FLAG.findall(flags))
+    forms = [one for one in _FORMS if found.get(f"xla_dump_hlo_as_{one}", "false") not in _NO]
+    theirs = found.get("xla_dump_to", "")
+    if theirs == "-" or (forms and not theirs):
+        return NoModules(f"XLA dumps to standard output, as XLA_FLAGS asks: {flags.strip()}")
+    if "://" in theirs:
+        return NoModules(f"XLA dumps to {theirs}, as XLA_FLAGS asks, which is not read")
     if theirs:
-        dump = Dump(Path(theirs), is_private=False, analysis_file=None)
-        if dump.folder.is_dir():
-            dump.seen.update(entry.name for entry in os.scandir(dump.folder))
-        else:
-            dump.folder.mkdir(parents=True, exist_ok=True)
-    else:
-        dump = Dump(private, is_private=True, analysis_file=None)
-        put = f"--xla_dump_to={private}"
-        env["XLA_FLAGS"] = f"{flags} {put}".strip()
-        variables["XLA_FLAGS"] = (None, put)
-    _ask_analysis(dump, private, env, variables)
-    private.mkdir(parents=True, exist_ok=True)
-    dump.owned = private
-    dump.variables = variables
-    return dump
+        return TheirModules(Path(theirs), _what_leaves_out(theirs, forms, found))
+    # Without a folder the user's other flags have no effect.
+    put = [flags, *(OVERRIDES if found else ()), f"--xla_dump_to={private.visible}{MARK}"]
+    variables.put("XLA_FLAGS", " ".join(filter(None, put)))
+    return PrivateModules(private)
 
 
-def _ask_analysis(
-    dump: Dump,
-    private: Path,
-    env: MutableMapping[str, str],
-    variables: dict[str, tuple[str | None, str]],
-) -> None:
-    theirs = env.get("PT_XLA_DEBUG_FILE", "")
-    if theirs and f"/{PRIVATE_PREFIX}" not in theirs:
-        dump.analysis_file = Path(theirs)
-        dump.offset = dump.analysis_file.stat().st_size if dump.analysis_file.exists() else 0
-        return
-    if env.get("PT_XLA_DEBUG_LEVEL", "") and not theirs:
-        return  # the user reads it on their terminal
-    dump.analysis_file = private / _ANALYSIS
-    if "PT_XLA_DEBUG_LEVEL" not in env:
-        variables["PT_XLA_DEBUG_LEVEL"] = (None, "1")
-        env["PT_XLA_DEBUG_LEVEL"] = "1"
-    put = str(dump.analysis_file)
-    variables["PT_XLA_DEBUG_FILE"] = (None, put)
-    env["PT_XLA_DEBUG_FILE"] = put
+def _what_leaves_out(folder: str, forms: list[str], found: dict[str, str]) -> str:
+    """Why a module may be missing in the user's own folder."""
+    if "xla_dump_hlo_module_re" in found:
+        wanted = found["xla_dump_hlo_module_re"]
+        return f"--xla_dump_hlo_module_re={wanted} in XLA_FLAGS leaves it out of {folder}"
+    if forms and not {"text", "proto"} & set(forms):
+        return f"XLA_FLAGS asks for {' and '.join(forms)} in {folder}, not for text or proto"
+    return f"XLA has written no complete module into {folder}"
 
 
-_LINE = re.compile(r"^Compilation Analysis: (.*)$", re.MULTILINE)
-_FRAME = re.compile(r"\s*(\S+) \((.*):(\d+)\)$")
-
-
-def parse_analyses(text: str) -> list[Analysis]:
-    """Read torch_xla 2.9's ``Compilation Analysis`` blocks."""
-    found: list[Analysis] = []
-    for block in text.split("Compilation Analysis: Compilation Cause\n")[1:]:
-        computation = re.search(r"^Computation hash: (\w+)", block, re.MULTILINE)
-        lines = [line.strip() for line in _LINE.findall(block)]
-        frames = [
-            (match[2], int(match[3]), match[1])
-            for line in lines
-            if (match := _FRAME.match(line)) is not None
-        ]
-        found.append(
-            Analysis(
-                cause=lines[0] if lines else "",
-                graph_hash=_value(lines, "Graph Hash: "),
-                computation_hash=computation[1] if computation else "",
-                inputs=int(_value(lines, "Number of Graph Inputs: ") or 0),
-                outputs=int(_value(lines, "Number of Graph Outputs: ") or 0),
-                frames=tuple(frames),
-            )
-        )
-    return found
-
-
-def _value(lines: list[str], key: str) -> str:
-    return next((line.removeprefix(key) for line in lines if line.startswith(key)), "")
+def _ask_analyses(private: PrivateFolder, variables: Variables) -> AnalysisFile | None:
+    theirs = os.environ.get("PT_XLA_DEBUG_FILE", "")
+    if theirs:
+        file = AnalysisFile(Path(theirs))
+        file.skip()
+        return file
+    if os.environ.get("PT_XLA_DEBUG_LEVEL", ""):
+        return None  # the user reads it on their terminal
+    ours = f"{private.visible}{MARK}-{_ANALYSIS}"
+    variables.put("PT_XLA_DEBUG_LEVEL", "1")
+    variables.put("PT_XLA_DEBUG_FILE", ours)
+    return AnalysisFile(Path(ours))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from xlagraph.capture.dump import Analysis
+from xlagraph.capture.analysis import Analysis
 from xlagraph.run.records import BucketState, Frame, LiveTensor, ParameterName
 
 

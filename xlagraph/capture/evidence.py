@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-import os
 from math import inf
 from typing import Any
 
+from xlagraph.capture.analysis import Analysis
 from xlagraph.capture.counters import Ran
-from xlagraph.capture.dump import Analysis, Dump, Module, module_name
+from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph
 from xlagraph.capture.keys import Key, module_key, process_key
 from xlagraph.capture.live import LiveReader, Pending
+from xlagraph.capture.modules import Module, module_name
 from xlagraph.capture.names import Names
 from xlagraph.run.writer import digest_text
+
+_LATE = "XLA's dump could not be switched on any more, and the step was not looked at closely"
 
 
 class Evidence:
@@ -39,8 +42,8 @@ class Evidence:
         return self._seconds - before if self._seconds >= before else self._seconds  # cleared
 
     def look(self, waiting: dict[int, str]) -> Pending:
-        """The pending tensors as a sync begins; lowers them too when there is no dump."""
-        self.live.with_text = self.dump is None
+        """The pending tensors as a sync begins; lowers them too when there is no dump to read."""
+        self.live.with_text = self.dump is None or not self.dump.gives_modules
         self.live.with_frames = bool(self._xlac._get_ir_debug())
         return self.live.read(waiting)
 
@@ -54,36 +57,50 @@ class Evidence:
         Raises:
             OSError: the dump folder cannot be read.
         """
-        if self.dump is None:
-            if pending is None or not pending.text:
-                return ()
-            modules = [Module("", module_name(pending.text), pending.text)]
-            analyses: list[Analysis] = []
-        else:
-            self._modules += self.dump.take_modules()
-            self._analyses += self.dump.take_analyses()
-            number = None if ran.until == inf else new
-            modules, analyses = self._modules[:number], self._analyses[:number]
-            del self._modules[:number], self._analyses[:number]
-            if modules:  # XLA and torch_xla have read their variables: no child is to dump here
-                self.dump.restore(os.environ)
+        dump = self.dump
+        if dump is not None:
+            self._modules += dump.modules.take()
+            self._analyses += dump.analyses.take() if dump.analyses is not None else []
+            dump.end()
+        if (dump is None or not dump.gives_modules) and pending is not None and pending.text:
+            self._modules.append(Module("", pending.text))
+        number = None if ran.until == inf else new
+        modules, analyses = self._modules[:number], self._analyses[:number]
+        del self._modules[:number], self._analyses[:number]
+        if not modules:
+            return ()
         # torch_xla compiles one module an analysis; other modules (transfers) have none.
         padded = [*analyses, *[None] * (len(modules) - len(analyses))]
         key = process_key(self._xlac)
         return tuple(
-            _graph(module, analysis, pending, key)
+            _graph(self._text(module), analysis, pending, key)
             for module, analysis in zip(modules, padded, strict=False)
         )
 
+    def why_none(self, missing: int) -> str:
+        """Why so many compiles have left no module; mends what can be mended.
+
+        Raises:
+            OSError: there is no room for temporary files.
+        """
+        why = _LATE if self.dump is None else self.dump.modules.why_none()
+        return f"{missing} compiled without a stored graph: {why}"
+
+    def _text(self, module: Module) -> bytes:
+        if not module.is_proto:
+            return module.data
+        computation = self._xlac._xla_op_computation_from_module_proto("", module.data)
+        text: str = self._xlac._xla_computation_text(computation)
+        return text.encode()
+
 
 def _graph(
-    module: Module, analysis: Analysis | None, pending: Pending | None, key: Key
+    text: bytes, analysis: Analysis | None, pending: Pending | None, key: Key
 ) -> CompiledGraph:
-    text = module.text
     placed, agree = pending.placed_in(text) if pending is not None else (None, False)
     return CompiledGraph(
         digest=digest_text(text),
-        module=module.name,
+        module=module_name(text),
         text=text,
         analysis=analysis,
         key=module_key(text) + key + (placed.output_key(text) if placed is not None else ()),

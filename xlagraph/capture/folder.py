@@ -15,14 +15,16 @@ import time
 from itertools import count
 from pathlib import Path
 
-from xlagraph.capture.job import ensure_job
+from xlagraph.capture.inherited import ensure_job
 from xlagraph.capture.options import Options
 from xlagraph.capture.say import say
 from xlagraph.run.ending import goes_on
+from xlagraph.run.files import FOLDER_MODE, open_regular, write_new
 from xlagraph.run.remote import is_url
 
 DEFAULT_NAME = "xlagraph-run"
 _JOB_FILE = "job"
+_MAX_JOB = 4096
 _WAIT_SECONDS = 0.02
 _WAITS = 10
 
@@ -41,7 +43,7 @@ def choose_folder(options: Options) -> Path:
     first = Path(options.path or DEFAULT_NAME).absolute()
     for number in count(1):
         folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         if _job_of(folder) == job:
             return folder
         if options.path and _has_records(folder) and goes_on(folder):
@@ -87,11 +89,17 @@ def _claim(folder: Path, job: str, *, new: bool) -> bool:
     there = {path.name for path in folder.iterdir()}
     if _has_records(folder) or (new and there and _JOB_FILE not in there):
         return False
+    file = folder / _JOB_FILE
+    data = f"{job}\n".encode(errors="replace")
     try:
-        with (folder / _JOB_FILE).open("x" if new else "w") as file:
-            file.write(job + "\n")
+        write_new(file, data)
     except FileExistsError:
-        return _job_of(folder) == job
+        if new:
+            return _job_of(folder) == job
+        # In the folder that was asked for: what another job, or a link, says there goes.
+        mine = file.with_name(f".{_JOB_FILE}-{os.getpid()}")
+        write_new(mine, data)
+        mine.replace(file)
     return True
 
 
@@ -99,8 +107,9 @@ def _job_of(folder: Path) -> str:
     """The folder's job, ``""`` if none; waits a moment for a sibling that has just made it."""
     for _ in range(_WAITS):
         try:
-            job = (folder / _JOB_FILE).read_bytes().decode(errors="replace").strip()
-        except FileNotFoundError:
+            with open_regular(folder / _JOB_FILE, follow=False) as file:
+                job = file.read(_MAX_JOB).decode(errors="replace").strip()
+        except OSError:
             return ""
         if job:
             return job

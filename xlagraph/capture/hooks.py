@@ -19,7 +19,7 @@ from xlagraph.capture.events import SyncEvent
 from xlagraph.capture.parts import Parts
 from xlagraph.capture.patches import Patches
 from xlagraph.run.codec import NANOSECONDS
-from xlagraph.run.records import Frame, LiveTensor, ends_step
+from xlagraph.run.records import NO_GRAPH, Frame, LiveTensor, ends_step
 
 _WAYS_IN = (
     ("_xla_step_marker", "step", "sync"),
@@ -99,6 +99,9 @@ class Hooks:
         flight = self._flight
         if flight.is_busy(caller) or not (self._dispatch.sinks or self._evidence.dump):
             return None
+        dump = self._evidence.dump
+        if dump is not None and dump.is_new:
+            self.guard.run("dump", dump.begin)
         call = Call(kind, entry, caller)
         try:
             with flight.lock:
@@ -216,6 +219,9 @@ class Hooks:
         self, call: Call, ran: Ran, site: tuple[Frame, ...], seconds: float
     ) -> SyncEvent | None:
         compiled = self._accounts.compiled(call, ran)
+        if (missing := call.new - len(compiled.graphs)) > 0:
+            why = self.guard.run("dump", self._evidence.why_none, missing)
+            self._dispatch.note(NO_GRAPH, why or f"{missing} compiled without a stored graph")
         if not self._dispatch.sinks:
             if call.new:
                 self._accounts.learn(compiled, ran)

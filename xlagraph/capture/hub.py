@@ -61,7 +61,12 @@ class Hub:
             self._parts.dispatch.note("interrupted", _LOST.format(lost=lost))
 
     def after_fork(self) -> None:
-        """In a forked child: locks and threads of the parent are gone, its dump is not ours."""
+        """In a forked child: locks and threads of the parent are gone, its dump is not ours.
+
+        Raises:
+            OSError: the parent's dump is gone.
+        """
         self.flight.after_fork()
         self._parts.steady.abandon()
-        self.evidence.dump = None
+        if self.evidence.dump is not None:
+            self.evidence.dump.after_fork()

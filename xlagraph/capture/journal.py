@@ -30,7 +30,7 @@ class Journal:
         self.token = secrets.token_hex(16)
         self._path = journal_path(self.token)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(self._path, flags, 0o644)
+        self._descriptor = os.open(self._path, flags, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
             # All of it is there from now on: later stores cannot fail for want of room.

@@ -5,49 +5,22 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing.util
 import os
-import socket
 import sys
 from functools import partial
-from pathlib import Path
 
 from xlagraph.capture import fsdp
-from xlagraph.capture.dump import Dump, prepare_dump
+from xlagraph.capture.dump import prepare_dump
 from xlagraph.capture.events import Sink
 from xlagraph.capture.hub import Hub
 from xlagraph.capture.imports import when_imported
 from xlagraph.capture.options import Options
 from xlagraph.capture.values import install_values
-from xlagraph.run.scratch import scratch_folder
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"
+_LAST = -100
 _state: dict[str, Hub] = {}
-
-
-def dump_tag() -> str:
-    """A name for this process's private dump folder, unlike any other's in the run."""
-    return f"{socket.gethostname()}-{os.getpid()}"
-
-
-def make_dump(folder: Path) -> Dump:
-    """Switch XLA's dump on, into the run folder.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    return prepare_dump(folder, dump_tag(), os.environ)
-
-
-def make_temporary_dump() -> Dump:
-    """Switch XLA's dump on, into a temporary folder.
-
-    Raises:
-        OSError: there is no room for temporary files.
-    """
-    folder = scratch_folder()
-    dump = prepare_dump(folder, dump_tag(), os.environ)
-    dump.owned = folder
-    return dump
 
 
 def the_hub() -> Hub | None:
@@ -55,21 +28,31 @@ def the_hub() -> Hub | None:
     return _state.get("hub")
 
 
-def ensure_hub(dump: Dump | None, options: Options) -> Hub:
-    """The hub, with its hooks in; ``torch_xla`` must have been imported."""
+def ensure_hub(options: Options) -> Hub:
+    """The hub, with its hooks in; ``torch_xla`` must have been imported.
+
+    Raises:
+        OSError: there is no room for temporary files.
+    """
     hub = the_hub()
     if hub is None:
-        hub = Hub(sys.modules["_XLAC"], dump, options.arm_steps)
+        xlac = sys.modules["_XLAC"]
+        dump = None if xlac._xla_runtime_is_initialized() else prepare_dump()
         try:
+            hub = Hub(xlac, dump, options.arm_steps)
             hub.install()
             install_values(hub.hooks)
         except BaseException:
-            hub.uninstall()
+            if hub is not None:
+                hub.uninstall()
+            if dump is not None:
+                dump.remove()
             raise
         _state["hub"] = hub
         when_imported(fsdp.MODULE, partial(hub.guard.run, "fsdp", hub.buckets.install))
         when_imported(_DYNAMO_RULES, _skip_in_dynamo)
         os.register_at_fork(after_in_child=_after_fork)
+        multiprocessing.util.register_after_fork(hub, _end_with_multiprocessing)
         atexit.register(close_all)
     hub.evidence.live.with_holders |= options.holders
     return hub
@@ -101,11 +84,14 @@ def _after_fork() -> None:
     hub = the_hub()
     if hub is None:
         return
-    hub.after_fork()
+    hub.guard.run("fork", hub.after_fork)
     for sink in hub.sinks:
         hub.guard.run("fork", sink.forget)
-    if hub.sinks and not sys.modules["_XLAC"]._xla_runtime_is_initialized():
-        hub.evidence.dump = hub.guard.run("fork", make_temporary_dump)
+
+
+def _end_with_multiprocessing(_hub: Hub) -> None:
+    """In a child of ``multiprocessing``, which ends without the functions of ``atexit``."""
+    multiprocessing.util.Finalize(None, close_all, exitpriority=_LAST)
 
 
 def close_all() -> None:

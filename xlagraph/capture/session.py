@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from xlagraph.capture.arguments import masked
+from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
 from xlagraph.capture.journal import Journal
 from xlagraph.capture.options import Options
@@ -47,8 +49,9 @@ class Totals:
 class Session:
     """Numbers what the hub sees and writes it; the file opens with the first thing to say."""
 
-    def __init__(self, options: Options, folder: Path) -> None:
+    def __init__(self, options: Options, folder: Path, dump: Dump | None) -> None:
         self.options = options
+        self._dump = dump
         self.folder = folder
         self.name = f"{folder} ({id(self):x})"
         self.may_want_deep = options.level > 1
@@ -159,10 +162,11 @@ class Session:
             host=socket.gethostname(),
             pid=os.getpid(),
             started=self._started,
-            argv=tuple(sys.argv),
+            argv=masked(sys.argv),
             level=self.options.level,
             versions=(("python", platform.python_version()), *_versions()),
             journal="" if self._journal is None else self._journal.token,
+            dump="" if self._dump is None else str(self._dump.private.modules),
         )
 
     def forget(self) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlagraph.capture import process
-from xlagraph.capture.dump import Dump
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.options import Options, options_from
 from xlagraph.capture.say import say
@@ -19,19 +18,17 @@ from xlagraph.run.remote import before_threads_end, is_url
 
 @dataclass(slots=True)
 class Start:
-    """The first half: the folder is chosen and the flags are set."""
+    """The first half: the folder is chosen."""
 
     options: Options
     folder: Path
-    dump: Dump
 
     @classmethod
     def from_environment(cls) -> Start | None:
         """Read ``XLAGRAPH*``; None, with a line on standard error, when it cannot be done."""
         try:
             options = options_from(os.environ)
-            folder = choose_folder(options)
-            return cls(options, folder, process.make_dump(folder))
+            return cls(options, choose_folder(options))
         except Exception as error:  # noqa: BLE001 - the program must start whatever happens
             _tell(error)
             return None
@@ -39,20 +36,14 @@ class Start:
     def finish(self) -> None:
         """The second half: hooks in, session listening."""
         try:
-            hub = process.ensure_hub(self.dump, self.options)
-            process.add_sink(hub, Session(self.options, self.folder))
+            hub = process.ensure_hub(self.options)
+            process.add_sink(hub, Session(self.options, self.folder, hub.evidence.dump))
             if self.options.signal is not None:
                 on_signal(self.options.signal, hub.arming.ask)
             if is_url(self.options.path):
                 before_threads_end(process.close_all)
         except Exception as error:  # noqa: BLE001 - the program must start whatever happens
             _tell(error)
-            self.give_up()
-
-    def give_up(self) -> None:
-        """Undo the first half."""
-        self.dump.restore(os.environ)
-        self.dump.remove()
 
 
 def _tell(error: Exception) -> None:

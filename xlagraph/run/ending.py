@@ -12,6 +12,8 @@ import socket
 import time
 from pathlib import Path
 
+from xlagraph.run.files import open_regular
+
 END_LINE = '{"record":"end"}'
 """Readers skip it, as they do any record type that they do not know."""
 QUIET_SECONDS = 3600.0
@@ -29,11 +31,12 @@ def goes_on(folder: Path) -> bool:
     Raises:
         OSError: a record file cannot be read.
     """
-    return any(_goes_on(file) for file in folder.glob("records-*.jsonl"))
+    files = folder.glob("records-*.jsonl")
+    return any(_goes_on(file) for file in files if file.is_file())  # no pipe, for one
 
 
 def _goes_on(file: Path) -> bool:
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - len(END_LINE) - 1))
         if stream.read().strip() == END_LINE.encode():

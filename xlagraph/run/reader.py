@@ -30,6 +30,7 @@ from xlagraph.run.records import (
     SyncRecord,
 )
 from xlagraph.run.remote import fetch, is_url
+from xlagraph.run.unfinished import unfinished
 from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS
 
 RecordType = TypeVar("RecordType", bound=Record)
@@ -97,7 +98,10 @@ class Run:
 
         Also those of processes that still run: what is compiling now.
         """
-        return tuple(sorted(self.path.glob(".dump-*/module_*.before_optimizations.txt")))
+        records = [process.record for process in self.processes]
+        found = [path for record in records for path in unfinished(record.dump, record.host)]
+        earlier = self.path.glob(".dump-*/module_*.before_optimizations.txt")  # as once was
+        return (*found, *sorted(earlier))
 
     def digests(self) -> tuple[str, ...]:
         """Digests of every graph in the folder, sorted."""

@@ -48,6 +48,8 @@ class ProcessRecord:
     """Package name and version: python, torch, torch_xla, xlagraph."""
     journal: str = ""
     """Token of the shared memory that has the newest steps; see ``xlagraph.run.journal``."""
+    dump: str = ""
+    """Folder on that host that XLA dumps into as it compiles; see ``xlagraph.run.unfinished``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
 LIMIT = "limit"
 """What the note is called that says: the bound on bytes is near, hits are recorded no more."""
+NO_GRAPH = "no graph"
+"""What the note is called that says why a compile has left no module."""
 PERSISTENT_CACHE = "persistent cache"
 """What the note is called that says: graphs came from torch_xla's own cache on disk."""
 

@@ -18,6 +18,7 @@ import zstandard
 
 from xlagraph.run.codec import SyncEncoder, SyncFacts, encode
 from xlagraph.run.ending import END_LINE, file_name_part
+from xlagraph.run.files import FOLDER_MODE, create, write_new
 from xlagraph.run.records import LIMIT, NoteRecord, ProcessRecord, Record, SyncRecord
 
 GRAPHS = "graphs"
@@ -66,10 +67,9 @@ class RunWriter:
         self._full_noted = False
         self._encoder = SyncEncoder()
         self._compressor = zstandard.ZstdCompressor(level=3)
-        (folder / GRAPHS).mkdir(parents=True, exist_ok=True)
+        (folder / GRAPHS).mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         self.file = self._fresh_name()
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor: int | None = os.open(self.file, flags, 0o644)
+        self._descriptor: int | None = create(self.file, os.O_APPEND)
         self._append_text(encode(process))
 
     def _fresh_name(self) -> Path:
@@ -185,7 +185,7 @@ class RunWriter:
             return digest
         partial = path.with_name(f".{digest}.{os.getpid()}.{id(self):x}")
         try:
-            partial.write_bytes(packed)
+            write_new(partial, packed)
             partial.replace(path)
         except OSError:
             partial.unlink(missing_ok=True)
