@@ -99,3 +99,35 @@ def test_a_sync_after_the_loop_is_not_taken_for_training(run_program, tmp_path):
     run_program(AFTER_THE_LOOP, XLAGRAPH="1")
     explained = explain_run(read_run(tmp_path / "xlagraph-run"))
     assert str(explained.verdict).startswith("5 compiles beyond warm-up")
+
+
+BUSY = """
+import time
+import xlagraph.capture.heap as heap, xlagraph.capture.live as live, xlagraph.capture.keys as keys
+live._FREE_SECONDS, live._COMPILE_SHARE, keys.MAX_SECONDS = 0.3, 0.0, 0.05
+find = heap.find
+def slow(*kinds):
+    time.sleep(0.1)  # other processes have the machine
+    return find(*kinds)
+heap.find = slow
+read = keys.KeyReader.read
+def slow_read(self, tensors):
+    original = self._hash
+    self._hash = lambda one: time.sleep(0.03) or original(one)
+    try:
+        return read(self, tensors)
+    finally:
+        self._hash = original
+keys.KeyReader.read = slow_read
+"""
+
+
+def test_a_busy_machine_changes_nothing(run_program, tmp_path):
+    """What is looked at is bounded by the work that it takes, not by the time that passes."""
+    run_program(BUSY + LATE, "3 + k")
+    explained = explain_run(read_run(tmp_path / "run"))
+    (problem,) = [group for group in explained.groups if not group.expected]
+    assert (problem.kind.id, problem.compiles) == ("input-shape", 9)
+    (process,) = explained.run.processes
+    assert {note.what for note in process.notes} == {"late", "earlier compiles"}
+    assert all("-" not in dict(graph.key)["root_hashes"].split() for graph in process.graphs)

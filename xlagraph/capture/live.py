@@ -126,7 +126,10 @@ def _embed(part: list[str], whole: list[str]) -> list[int]:
 
 
 class Budget:
-    """Bounds the time spent searching the heap: some seconds, and a share of compiling."""
+    """Bounds what searching the heap may cost: some seconds, and a share of compiling.
+
+    In the thread's own time, so that what is recorded does not depend on how busy the machine is.
+    """
 
     def __init__(self) -> None:
         self.spent = 0.0
@@ -153,13 +156,13 @@ class LiveReader:
 
         ``waiting`` names bucket contents by torch_xla id.
         """
-        start = time.perf_counter()
+        start = time.thread_time()
         self._names.remember(waiting)
-        self.budget.spent += time.perf_counter() - start
+        self.budget.spent += time.thread_time() - start
 
     def read(self, waiting: dict[int, str]) -> Pending:
         """The pending tensors now; ``waiting`` names bucket contents by Python ``id``."""
-        start = time.perf_counter()
+        start = time.thread_time()
         torch = sys.modules["torch"]
         kinds = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
         modules, optimizers, found = heap.find(*kinds)
@@ -185,7 +188,7 @@ class LiveReader:
         if self.with_text and tensors:
             text = self._xlac._get_xla_tensors_hlo(inner).encode()
         pending = Pending(live, self._inputs_of(inner), text, self._keys.read(inner))
-        self.budget.spent += time.perf_counter() - start
+        self.budget.spent += time.thread_time() - start
         return pending
 
     def _pending_of(self, found: list[Any]) -> list[Any]:

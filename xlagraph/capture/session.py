@@ -257,12 +257,13 @@ def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRec
 def _graph_record(graph: CompiledGraph, sync: int) -> GraphRecord:
     key: tuple[tuple[str, str], ...] = ()
     if graph.analysis is not None:
-        key = (
+        named = (
             ("graph_hash", graph.analysis.graph_hash),
             ("computation_hash", graph.analysis.computation_hash),
             ("inputs", str(graph.analysis.inputs)),
             ("outputs", str(graph.analysis.outputs)),
         )
+        key = tuple((name, value) for name, value in named if value)
     if graph.live_tensors:
         ids = " ".join(str(tensor.tensor_id) for tensor in graph.live_tensors)
         key += (("live_tensors", ids), ("live_tensors_agree", str(graph.tensors_agree)))
