@@ -13,6 +13,7 @@ from xlagraph.hlo import read_module
 from xlagraph.run.reader import Run, read_run
 from xlagraph.run.records import Frame, NoteRecord
 from xlagraph.runs.explain import explain_run
+from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Explanation
@@ -101,7 +102,8 @@ def hostile_run() -> RunExplanation:
         record=replace(process.record, argv=(SCRIPT,)),
         syncs=tuple(replace(sync, call_site=(frame,)) for sync in process.syncs),
         graphs=tuple(
-            replace(g, outputs=tuple(IMAGE + BIDI for _ in g.outputs)) for g in process.graphs
+            replace(g, outputs=(Tensor(SCRIPT, IMAGE + BIDI),) * len(g.outputs))
+            for g in process.graphs
         ),
         notes=(NoteRecord(0, SCRIPT, IMAGE + BIDI),),
     )
