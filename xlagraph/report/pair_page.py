@@ -54,6 +54,7 @@ def pair_data(
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),
+        passes=tuple(diff.match.passes),
         changes=tuple((c.a, c.b, c.fields) for c in diff.changes),
         removed=diff.removed,
         added=diff.added,
