@@ -16,6 +16,7 @@ from xlagraph.capture.live import LiveReader, Pending
 from xlagraph.capture.modules import Module, module_name
 from xlagraph.capture.names import Names
 from xlagraph.run.writer import digest_text
+from xlagraph.tensors import Tensor
 
 _LATE = "XLA's dump could not be switched on any more, and the step was not looked at closely"
 
@@ -41,13 +42,13 @@ class Evidence:
         before, self._seconds = self._seconds, ran.compile_seconds()
         return self._seconds - before if self._seconds >= before else self._seconds  # cleared
 
-    def look(self, waiting: dict[int, str]) -> Pending:
+    def look(self, waiting: dict[int, Tensor]) -> Pending:
         """The pending tensors as a sync begins; lowers them too when there is no dump to read."""
         self.live.with_text = self.dump is None or not self.dump.gives_modules
         self.live.with_frames = bool(self._xlac._get_ir_debug())
         return self.live.read(waiting)
 
-    def remember(self, waiting: dict[int, str]) -> None:
+    def remember(self, waiting: dict[int, Tensor]) -> None:
         """After a sync: what tensors are called now; ``waiting`` names buckets' by id."""
         self.live.remember(waiting)
 
@@ -104,8 +105,8 @@ def _graph(
         text=text,
         analysis=analysis,
         key=module_key(text) + key + (placed.output_key(text) if placed is not None else ()),
-        parameters=placed.parameter_names(text) if placed is not None else (),
-        outputs=placed.output_names(text) if placed is not None else (),
+        parameters=placed.parameter_tensors(text) if placed is not None else (),
+        outputs=placed.output_tensors(text) if placed is not None else (),
         live_tensors=placed.tensors if placed is not None else (),
         tensors_agree=agree,
     )
