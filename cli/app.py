@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 from xlagraph.errors import XlagraphError
+from xlagraph.limits import DEFAULT_MAX_INPUT, bytes_from, set_max_input
 
 COMMANDS = {
     "canon": "Print a module's canonical text, or its ladder of digests.",
@@ -24,6 +25,29 @@ COMMANDS = {
 }
 
 
+_NO_INPUT = ("cause", "run")
+"""Commands that read no file of which they do not know how large it is."""
+
+
+def _limit(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> None:
+    if text is None:
+        return
+    size = bytes_from(text)
+    if size is None:
+        raise click.BadParameter(f"want bytes such as 512M or 8G; got {text!r}")
+    set_max_input(size)
+
+
+_MAX_INPUT = click.Option(
+    ["--max-input"],
+    metavar="BYTES",
+    expose_value=False,
+    is_eager=True,
+    callback=_limit,
+    help=f"Refuse inputs larger than this, unpacked, such as 8G.  [default: {DEFAULT_MAX_INPUT}]",
+)
+
+
 class _LazyGroup(click.Group):
     """Knows its subcommands by name, so that ``--help`` imports none of them."""
 
@@ -34,6 +58,8 @@ class _LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(f"xlagraph.cli.{name}").command
+        if name not in _NO_INPUT and _MAX_INPUT not in command.params:
+            command.params.append(_MAX_INPUT)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -22,9 +22,11 @@ def command(run: str, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from xlagraph.terminal.style import printable
+
     table = Table("rank", "host", "pid", "steps", "compiles", "graphs", "compile s", "unread lines")
     for row in counted.processes:
-        table.add_row(*map(str, row.cells()))
+        table.add_row(*(printable(str(cell)) for cell in row.cells()))
     console = Console(highlight=False, markup=False)
     console.print(table)
     console.print(
@@ -32,4 +34,4 @@ def command(run: str, *, as_json: bool) -> None:
         f"{counted.compile_seconds:.1f} s compiling over all processes"
     )
     for note in counted.notes:
-        console.print(f"note: {note}")
+        console.print(printable(f"note: {note}"))

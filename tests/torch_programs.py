@@ -129,7 +129,9 @@ def _start_server(seed):
     env = {
         k: v for k, v in os.environ.items() if not k.startswith(("XLAGRAPH", "XLA_", "PYTHONHASH"))
     }
-    env |= {"PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"}  # its threads end in forks
+    # Threads, those of torch 2.6 for the compiler's workers too, would end in forks.
+    threads = ("OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
+    env |= {"PYTHONUNBUFFERED": "1", **dict.fromkeys(threads, "1")}
     env |= {"PYTHONHASHSEED": seed} if seed else {}
     server = subprocess.Popen(
         [sys.executable, program, str(path)],

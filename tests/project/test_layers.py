@@ -19,11 +19,12 @@ ALLOWED: dict[str, set[str]] = {
     "tensors": set(),
     "message": {"tensors"},
     "graph": {"hlo"},  # metadata is read when it is asked for
-    "hlo": {"errors", "graph", "patterns"},
+    "limits": {"errors"},
+    "hlo": {"errors", "graph", "limits", "patterns"},
     "canon": {"hlo", "graph", "errors", "patterns"},
     "diff": {"canon", "graph", "errors", "hlo"},
-    "run": {"errors", "tensors"},
-    "capture": {"run", "errors", "tensors"},
+    "run": {"errors", "limits", "tensors"},
+    "capture": {"run", "errors", "limits", "tensors"},
     "cause": CAUSES,
     "facts": CAUSES,
     "rules": CAUSES | {"facts"},
@@ -38,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": CAUSES | {"explain", "facts", "run", "runs"},
     "cli": {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
-        *("inputs", "output", "report", "run", "runs", "terminal"),
+        *("inputs", "limits", "output", "report", "run", "runs", "terminal"),
     },
 }
 

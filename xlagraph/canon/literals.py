@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 FEW = 64
 """Values up to which single precision is written as short as it can be."""
+MANY = 1 << 20
+"""Values above which an array is read piece by piece, and kept no longer than needed."""
+_PIECE = 1 << 20
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _SEPARATORS = str.maketrans("{},", "   ")
 _COMPLEX = re.compile(r"\(([^(),]*(?:\([^()]*\))?),([^(),]*(?:\([^()]*\))?)\)")
@@ -55,11 +58,41 @@ def _literal(shape: Shape, text: str) -> str:
         pieces = split_tuple(text)
         parts = zip(shape.parts, pieces, strict=True)
         return "(" + ", ".join(_literal(part, text[i:k]) for part, (i, k) in parts) + ")"
+    if min(shape.elements, len(text)) > MANY and shape.element_type not in ("c64", "c128"):
+        return _flat(shape, text)
     values = _values(shape, text)
     if len(values) != shape.elements:
         # A number alone is the first value of an array: XLA's parser lets the others be zeros.
         return f"{values[0]}, 0..." if len(values) == 1 else one_spelling(text)
     return _nested(values, shape.dimensions)
+
+
+def _flat(shape: Shape, text: str) -> str:
+    """A large array's values without the braces of its rows, which its shape tells.
+
+    Read piece by piece: a list of all words would take 40 times the text.
+    """
+    found = []
+    start = count = 0
+    while start < len(text):
+        end = text.find(",", start + _PIECE)
+        end = len(text) if end < 0 else end
+        words = text[start:end].translate(_SEPARATORS).split()
+        count += len(words)
+        found.append(", ".join(_each(shape.element_type, words)))
+        start = end
+    if count != shape.elements:
+        return one_spelling(text)
+    return "{" + ", ".join(filter(None, found)) + "}"
+
+
+def _each(kind: str, words: Sequence[str]) -> Sequence[str]:
+    """As `_numbers` of an array, but how a number is written depends on itself alone."""
+    if kind != "f32":
+        return _numbers(kind, words, is_scalar=False)
+    numbers = _rounded([0.0 if "nan" in word else float(word) for word in words])
+    pairs = zip(words, numbers, strict=True)
+    return [word if "nan" in word else f"{number:.9g}" for word, number in pairs]
 
 
 def _nested(values: Sequence[str], dimensions: Sequence[int]) -> str:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from signal import Signals
 
 from xlagraph.errors import XlagraphError
+from xlagraph.limits import bytes_from
 
 DEFAULT_MAX_BYTES = 1 << 30
 DEFAULT_ARM_STEPS = 4
 MAX_LEVEL = 2
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class OptionError(XlagraphError, ValueError):
@@ -58,10 +58,10 @@ def parse_bytes(text: str, what: str) -> int:
     Raises:
         OptionError: the text is none of these.
     """
-    match = re.fullmatch(r"([0-9]{1,18})\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
-    if match is None:
+    size = bytes_from(text)
+    if size is None:
         raise OptionError(f"{what}: want bytes such as 512M or 2G; got {text!r}")
-    return int(match[1]) * _UNITS[match[2].upper()]
+    return size
 
 
 @dataclass(frozen=True, slots=True)

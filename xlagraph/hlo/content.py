@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import mmap
+import os
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from xlagraph.errors import SpecError
+from xlagraph.limits import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Buffer
-
-MAX_DECOMPRESSED = 1 << 36
-"""Bytes that a compressed input may unfold to (on disk, in the folder for temporary files)."""
 
 _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 12
@@ -25,6 +26,9 @@ _ZSTD_CHUNK = 1 << 12
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
+_PIPE_SECONDS = 5.0
+"""So long a named pipe is waited for that nobody writes to."""
+_POLL_SECONDS = 0.05
 
 
 class _DamagedError(Exception):
@@ -51,6 +55,7 @@ class Content:
 
         Raises:
             SpecError: the file cannot be read.
+            TooLargeError: it holds, or unfolds to, more than the limit.
         """
         if self._map is None:
             try:
@@ -62,10 +67,10 @@ class Content:
 
     def text(self, start: int, stop: int) -> str:
         """A slice as text; bytes that are not UTF-8 become U+FFFD."""
-        piece = self.data[start:stop]
-        if not start and piece.startswith(_BOM):
-            piece = piece[len(_BOM) :]
-        return piece.decode("utf-8", "replace")
+        if not start and self.data[: len(_BOM)] == _BOM:
+            start = len(_BOM)
+        with memoryview(self.data) as whole, whole[start:stop] as piece:  # no copy: it may be large
+            return str(piece, "utf-8", "replace")
 
     def lines_between(self, start: int, stop: int) -> int:
         """Number of line feeds in a slice, counted chunk by chunk."""
@@ -76,8 +81,13 @@ class Content:
     def _open(self) -> mmap.mmap | bytes:
         if self._stream is not None:
             return self._spool(self._stream)
-        with Path(self.name).open("rb") as file:
+        path = Path(self.name)
+        if path.is_fifo():
+            with io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as pipe:
+                return self._spool(io.BufferedReader(_Prefixed(_first_byte(pipe), pipe)))
+        with path.open("rb") as file:
             if file.seekable():
+                check_size(self.name, os.fstat(file.fileno()).st_size)
                 magic = file.read(4)
                 file.seek(0)
                 if magic[:2] != _GZIP_MAGIC and magic != _ZSTD_MAGIC:
@@ -91,8 +101,7 @@ class Content:
             size = 0
             for chunk in self._decompressed(stream):
                 size += len(chunk)
-                if size > MAX_DECOMPRESSED:
-                    raise SpecError(f"{self.name}: unfolds to more than {MAX_DECOMPRESSED} bytes")
+                check_size(self.name, size)
                 spool.write(chunk)
             spool.flush()
             return _mapped(spool)
@@ -109,6 +118,23 @@ class Content:
             yield from chunks
         except _DamagedError as error:
             self.damage = f"compressed data is damaged or cut off: {error}"
+
+
+def _first_byte(pipe: io.FileIO) -> bytes:
+    """Waits for the first byte in a pipe that was opened without blocking; it blocks from then on.
+
+    Raises:
+        OSError: nobody writes to it.
+    """
+    until = time.monotonic() + _PIPE_SECONDS
+    while True:
+        first = pipe.read(1)  # None: there is a writer, who has not written yet
+        if first:
+            os.set_blocking(pipe.fileno(), True)
+            return first
+        if first is not None and time.monotonic() > until:
+            raise OSError(errno.EPIPE, "a pipe that nobody writes to")
+        time.sleep(_POLL_SECONDS)
 
 
 def _chunks(stream: io.BufferedIOBase) -> Iterator[bytes]:

@@ -52,7 +52,7 @@ def _check(shape: Shape, text: str, offset: int) -> None:
     wanted, braces = shape.elements, text.count("{")
     if not wanted or (_is_counted(shape, text, wanted) and braces == _braces(shape.dimensions)):
         return
-    found = len(_VALUE.findall(text))
+    found = sum(1 for _ in _VALUE.finditer(text))
     if found == 1 and not braces:
         return  # XLA's parser takes it for the first value, and zeros for the others
     if found != wanted:

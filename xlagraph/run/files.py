@@ -8,9 +8,15 @@ import stat
 from pathlib import Path
 from typing import IO
 
+import zstandard
+
+from xlagraph.limits import check_size
+
 FOLDER_MODE = 0o700
 """What is recorded shows arguments, paths and names of a program: to its user only."""
 _FILE_MODE = 0o600
+_CHUNK = 1 << 12
+"""Compressed bytes unfolded at once: zstd gives all that they hold, at most 32 kB for each."""
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | _CLOSED
 _ITSELF = getattr(os, "O_NOFOLLOW", 0)
@@ -28,6 +34,29 @@ def open_regular(path: Path, *, follow: bool = True) -> IO[bytes]:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def unfold(path: Path) -> bytes:
+    """What a zstd file holds, if that is no more than one input may.
+
+    Raises:
+        OSError: as `open_regular`.
+        TooLargeError: it is more; known before the memory is taken.
+        zstandard.ZstdError: it is damaged.
+    """
+    with open_regular(path) as file:
+        check_size(str(path), os.fstat(file.fileno()).st_size)
+        packed = file.read()
+    check_size(str(path), zstandard.frame_content_size(packed))  # -1 where it is not said
+    unfolder = zstandard.ZstdDecompressor().decompressobj()
+    pieces, size = [], 0
+    for at in range(0, len(packed), _CHUNK):
+        pieces.append(unfolder.decompress(packed[at : at + _CHUNK]))
+        size += len(pieces[-1])
+        check_size(str(path), size)
+        if unfolder.eof:
+            return b"".join(pieces)
+    raise zstandard.ZstdError("the end is missing")
 
 
 def create(path: Path, flags: int = 0) -> int:

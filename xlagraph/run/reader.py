@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import zstandard
 
 from xlagraph.errors import XlagraphError
+from xlagraph.limits import check_size
 from xlagraph.run.codec import NANOSECONDS, LineDecoder, RecordError
+from xlagraph.run.files import open_regular, unfold
 from xlagraph.run.journal import Repeated, read_journal
 from xlagraph.run.records import (
     FORMAT_VERSION,
@@ -83,14 +85,14 @@ class Run:
         Raises:
             RunError: the graph is not in the folder (a size limit, a killed process), or
                 its file is damaged.
+            TooLargeError: it unfolds to more than the limit.
         """
         path = self.path / GRAPHS / (digest + GRAPH_SUFFIX)
         try:
-            packed = path.read_bytes()
-            return zstandard.ZstdDecompressor().decompress(packed).decode()
+            return unfold(path).decode()
         except FileNotFoundError as error:
             raise RunError(f"{self.path}: graph {digest} is not in the run folder") from error
-        except (zstandard.ZstdError, UnicodeDecodeError) as error:
+        except (zstandard.ZstdError, UnicodeDecodeError, OSError) as error:
             raise RunError(f"{path}: damaged graph: {error}") from error
 
     def unfinished(self) -> tuple[Path, ...]:
@@ -114,7 +116,8 @@ def read_run(path: str | Path) -> Run:
 
     Raises:
         RemoteError: a URL that cannot be read.
-        RunError: no such folder, no record file in it, or a newer format.
+        RunError: no such folder, no record file in it, one that cannot be read, or a newer format.
+        TooLargeError: a record file holds more than the limit.
     """
     folder = fetch(str(path)) if is_url(str(path)) else Path(path)
     if folder.is_file():
@@ -139,7 +142,7 @@ def _read_process(file: Path) -> Process | None:
     records: list[Record] = []
     waiting: tuple[Repeated, ...] = ()
     unread = 0
-    with file.open("rb") as stream:
+    with _opened(file) as stream:
         for raw in stream:
             try:
                 record = decoder.decode(raw.decode())
@@ -171,6 +174,15 @@ def _read_process(file: Path) -> Process | None:
         notes=notes,
         unread_lines=unread,
     )
+
+
+def _opened(file: Path) -> IO[bytes]:
+    try:
+        stream = open_regular(file)
+    except OSError as error:
+        raise RunError(f"{file}: cannot be read: {error.strerror or error}") from None
+    check_size(str(file), file.stat().st_size)
+    return stream
 
 
 def _still_waiting(
