@@ -139,11 +139,16 @@ class Module:
         """The computation that runs when the module does."""
         return self.computations[self.entry]
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """The instructions that become outputs: the root tuple's operands, or the root."""
+        """The instructions that become outputs, by position: the root tuple's operands, or it."""
         root = self.entry_computation.root
         return self.operands[root] if self.opcodes[root] == "tuple" else (root,)
+
+    @property
+    def gives_tuple(self) -> bool:
+        """Whether the outputs are a list: the root is a tuple."""
+        return self.opcodes[self.entry_computation.root] == "tuple"
 
     @cached_property
     def users(self) -> Sequence[tuple[int, ...]]:
@@ -200,8 +205,8 @@ class Module:
     def to_networkx(self) -> nx.MultiDiGraph[int]:
         """The graph as ``networkx.MultiDiGraph``: operand -> user edges with ``position``.
 
-        Nodes carry ``name, opcode, shape, computation, source``; control edges have
-        ``position=-1``.
+        Nodes carry ``name, opcode, shape, computation, source`` (``file:line`` or ``""``);
+        control edges have ``position=-1``.
         """
         import networkx as nx
 
@@ -214,7 +219,7 @@ class Module:
                     opcode=self.opcodes[i],
                     shape=self.shapes[i],
                     computation=computation.name,
-                    source=self.source(i),
+                    source=_place(self.source(i)),
                 )
         for user, operands in enumerate(self.operands):
             for position, operand in enumerate(operands):
@@ -223,3 +228,7 @@ class Module:
             for predecessor in predecessors:
                 graph.add_edge(predecessor, user, position=-1)
         return graph
+
+
+def _place(source: SourceFrame | None) -> str:
+    return f"{source.file}:{source.line}" if source else ""

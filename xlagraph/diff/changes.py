@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import Level, clean, instruction_text, without_layout
 from xlagraph.diff.acting import ThreadChange, moved_effects, other_channels, other_threads
 from xlagraph.diff.align import longest_rise
-from xlagraph.diff.match import Match, match_modules, output_values
+from xlagraph.diff.match import Match, match_modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ def diff_match(match: Match) -> Diff:
     removed, constants_a = finder.unpaired(match.to_b, forward=True)
     added, constants_b = finder.unpaired(match.to_a, forward=False)
     parameters = _slots(a.entry_computation.parameters, b.entry_computation.parameters, finder)
-    outputs = _slots(output_values(a), output_values(b), finder)
+    outputs = _slots(a.outputs, b.outputs, finder)
     header = tuple(_header_changes(a, b, parameters, outputs))
     same = match.exact and not header
     return Diff(

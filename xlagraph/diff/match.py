@@ -81,15 +81,10 @@ def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_O
     computations = number_computations(module, labels, interner)
     expressions = number_expressions(module, labels, live, computations, interner)
     outputs: dict[int, int] = {}
-    for position, value in enumerate(output_values(module)):
+    for position, value in enumerate(module.outputs):
         outputs.setdefault(value, position)
     closed = closed_instructions(module)
     return Side(module, labels, expressions, live, closed, computations, outputs, interner)
-
-
-def output_values(module: Module) -> tuple[int, ...]:
-    """The instructions that become outputs: the root tuple's operands, or the root."""
-    return module.outputs
 
 
 def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Match:
