@@ -26,8 +26,8 @@ from xlagraph.canon.spelling import (
     split_list,
     unquoted,
 )
-from xlagraph.cause import explain_modules
 from xlagraph.diff import diff_modules
+from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
 SUM = "s {\n  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n  ROOT z = f32[] add(x, y)\n}\n"
