@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from random_edits import HARMLESS, OTHERS, edited_text, renamed  # noqa: E402
+from random_edits import changed  # noqa: E402
 from xla_oracle import NoAnswerError, Oracle  # noqa: E402
 
 from xlagraph.diff import diff_modules  # noqa: E402
@@ -33,7 +33,6 @@ from xlagraph.errors import InputError  # noqa: E402
 from xlagraph.explain import explain_modules  # noqa: E402
 from xlagraph.graph import Module  # noqa: E402
 from xlagraph.hlo import open_entries, read_module  # noqa: E402
-from xlagraph.hlo.printer import print_module  # noqa: E402
 from xlagraph.run.reader import read_run  # noqa: E402
 
 FIXTURES = ROOT / "fixtures"
@@ -71,23 +70,6 @@ def usable(texts: dict[str, str], oracle: Oracle) -> dict[str, str]:
             continue
         found[name] = text
     return found
-
-
-def changed(module: Module, text: str, chance: random.Random) -> tuple[str, str]:
-    """A changed text, and what was done to it."""
-    if chance.random() < 0.4:
-        return edited_text(text, chance), "text"
-    number = chance.choice((1, 1, 2, 3))
-    edits = [chance.choice(HARMLESS if chance.random() < 0.5 else OTHERS) for _ in range(number)]
-    if chance.random() < 0.5:
-        edits.append(renamed)
-    done = []
-    for edit in edits:
-        edited = edit(module, chance)
-        if edited is not None:
-            module = edited
-            done.append(edit.__name__)
-    return print_module(module), " ".join(done)
 
 
 class Trials:
@@ -170,7 +152,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print why what was not run was not")
     parser.add_argument("--explain", action="store_true", help="explain each pair, too")
     arguments = parser.parse_args()
-    with Oracle() as oracle:
+    with Oracle(seconds=15) as oracle:
         texts = usable(real_texts(), oracle)
         print(f"{len(texts)} real modules that XLA's CPU runs", flush=True)
         trials = Trials(oracle, explain=arguments.explain)
@@ -200,6 +182,8 @@ def _run(trials: Trials, texts: dict[str, str], number: int, seed: int) -> int:
         module = read_module(text, name)
         chance = random.Random(seed * 1_000_003 + k)
         share = number * (k + 1) // len(texts) - number * k // len(texts)
+        if sys.stderr.isatty():
+            print(f"\r{k} of {len(texts)} modules, {done} changes", end="", file=sys.stderr)
         for _ in range(share):
             done += trials.one(name, text, module, chance)
     return done

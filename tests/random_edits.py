@@ -23,6 +23,7 @@ from module_edits import (
 from xlagraph.graph import Attributes, Module
 from xlagraph.hlo.attributes import make_attributes
 from xlagraph.hlo.header_values import read_entry_layout
+from xlagraph.hlo.printer import print_module
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
@@ -497,6 +498,23 @@ OTHERS: tuple[Edit, ...] = (
     effect_inside,
     outputs_permuted,
 )
+
+
+def changed(module: Module, text: str, chance: random.Random) -> tuple[str, str]:
+    """A changed text, and what was done to it."""
+    if chance.random() < 0.4:
+        return edited_text(text, chance), "text"
+    number = chance.choice((1, 1, 2, 3))
+    edits = [chance.choice(HARMLESS if chance.random() < 0.5 else OTHERS) for _ in range(number)]
+    if chance.random() < 0.5:
+        edits.append(renamed)
+    done = []
+    for edit in edits:
+        edited = edit(module, chance)
+        if edited is not None:
+            module = edited
+            done.append(edit.__name__)
+    return print_module(module), " ".join(done)
 
 
 def edited_text(text: str, chance: random.Random) -> str:
