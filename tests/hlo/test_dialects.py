@@ -107,7 +107,6 @@ def test_shapes_left_out_follow_from_the_operands():
         ("while(p), condition=g, body=h", "f32[4,2]{1,0}"),
         ("after-all()", "token[]"),
         ("partition-id()", "u32[]"),
-        ("opt-barrier(p)", "f32[4,2]{1,0}"),
         ("dot(p, p), lhs_contracting_dims={0}, rhs_contracting_dims={0}", ""),
     ],
 )
