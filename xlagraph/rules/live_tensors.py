@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import output_name
+from xlagraph.cause.names import holder_name, output_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
-from xlagraph.message import Code, Message, count, join, say
+from xlagraph.message import Message, count, join, say
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
 
 if TYPE_CHECKING:
@@ -32,22 +33,18 @@ LIVE_TENSOR = Kind(
 history = []
 for step, (x, y) in enumerate(loader):
     out = model(x)
-    if step % 10 == 0:
+    if step % 3 == 2:
         history.append((out.argmax(1) == y).float().mean())
-    loss_fn(out, y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(out, y))
 """,
     after="""\
 history = []
 for step, (x, y) in enumerate(loader):
     out = model(x)
     accuracy = (out.argmax(1) == y).float().mean()  # computed in every step
-    loss_fn(out, y).backward()
-    optimizer.step()
-    torch_xla.sync()
-    if step % 10 == 0:
-        history.append(accuracy.item())
+    update(loss_fn(out, y))
+    if step % 3 == 2:
+        history.append(accuracy.item())  # behind the sync: it is there already
 """,
     evidence="The output, its line, what holds it (XLAGRAPH_HOLDERS=1), and whether it is a copy.",
     fix="If the tensor is logged, keep it every step, or detach it and move it to the host with "
@@ -165,8 +162,8 @@ def _lines(
 def _held(view: SideView, places: Sequence[int]) -> Message:
     """What keeps the tensors alive in Python, where the capture looked."""
     holders = view.context.holders
-    held = sorted({holders[k] for k in places if k in holders})
-    return say(", kept alive by ", join(map(Code, held))) if held else say()
+    held = sorted({one for k in places for one in holders.get(k, ())}, key=astuple)
+    return say(", kept alive by ", join(map(holder_name, held))) if held else say()
 
 
 def _copied(view: SideView, places: Sequence[int]) -> Message:
