@@ -432,7 +432,7 @@ def effect_inside(module: Module, chance: random.Random) -> Module | None:
 
 def dead_code(module: Module, chance: random.Random) -> Module | None:
     """Copies that nobody uses."""
-    if module.entry != len(module.computations) - 1:
+    if module.entry != len(module.computations) - 1 or module.controls:
         return None
     return with_dead_code(module, chance.getrandbits(32))
 
