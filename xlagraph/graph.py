@@ -129,6 +129,9 @@ class Module:
     tables: StackTables
     file: str
     """Where the text came from."""
+    effect_order: Mapping[int, int] = field(default_factory=dict)
+    """In an edited module the places of instructions with effects among each other, where these
+    are not their numbers."""
 
     def __len__(self) -> int:
         """Number of instructions in all computations."""

@@ -226,3 +226,24 @@ def test_many_computations_in_a_row():
     read = read_module(text)
     assert len(read.effects) == 20_001
     assert read.names[read.effects[-1]] == "v"
+
+
+NOTE = 'custom-call({}), custom_call_target="xla.sdy.FuncResultSharding", '
+NOTE += "custom_call_has_side_effect=true"
+
+
+def test_notes_to_the_partitioner_have_no_order():
+    """They act for XLA, so that it keeps them; where they are needed that says enough."""
+    lines = [f"  x = f32[4] {NOTE.format('p')}", f"  y = f32[4] {NOTE.format('q')}"]
+    text = (
+        "HloModule m\nENTRY e {{\n  p = f32[4] parameter(0)\n  q = f32[4] parameter(1)\n{}\n{}\n"
+        "  ROOT t = (f32[4], f32[4]) tuple({})\n}}\n"
+    )
+    one, other = (
+        read_module(text.format(*order, "x, y")) for order in (lines, list(reversed(lines)))
+    )
+    assert one.effects == other.effects == ()
+    assert diff_modules(one, other).same
+    dead = read_module(text.format(*lines, "p, q"))
+    assert len(dead.effects) == 2
+    assert sum(live_instructions(dead)) == 5
