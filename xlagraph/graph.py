@@ -172,6 +172,15 @@ class Module:
         return find_effects(self)
 
     @cached_property
+    def callers(self) -> Mapping[int, tuple[int, ...]]:
+        """Instructions that call a computation, ascending, by computation."""
+        found: dict[int, list[int]] = {}
+        for i, callees in sorted(self.callees.items()):
+            for computation in dict.fromkeys(callees):
+                found.setdefault(computation, []).append(i)
+        return {computation: tuple(calls) for computation, calls in found.items()}
+
+    @cached_property
     def header_fields(self) -> Mapping[str, str]:
         """Header fields by name."""
         return dict(self.header)
