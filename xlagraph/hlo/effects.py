@@ -100,17 +100,13 @@ def _callers(module: Module, instructions: Collection[int]) -> set[int]:
     found: set[int] = set()
     if not instructions:
         return found
-    calling: dict[int, list[int]] = {}
-    for i, callees in module.callees.items():
-        for callee in callees:
-            calling.setdefault(callee, []).append(i)
     pending = list(instructions)
     reached: set[int] = set()
     while pending:
         here = module.computation_of(pending.pop()).index
         if here not in reached:
             reached.add(here)
-            for caller in calling.get(here, ()):
+            for caller in module.callers.get(here, ()):
                 chain = _with_later_steps(module, caller)
                 pending += chain
                 found.update(chain)

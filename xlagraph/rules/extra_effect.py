@@ -11,6 +11,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.pieces import computed, piece_of
+from xlagraph.hlo.effects import is_note
 from xlagraph.message import HloName, count, join, say
 
 if TYPE_CHECKING:
@@ -55,8 +56,13 @@ def find(case: Case) -> list[Finding]:
     return [
         _finding(more, less, acting)
         for more, less in reversed(case.both_ways)
-        if (acting := [i for i in more.open_lone() if has_effect(more.module, i)])
+        if (acting := [i for i in more.open_lone() if _acts(more.module, i)])
     ]
+
+
+def _acts(module: Module, i: int) -> bool:
+    """Whether XLA keeps an instruction for what it does, not for what it tells the partitioner."""
+    return has_effect(module, i) and not is_note(module.attributes[i])
 
 
 def _finding(more: SideView, less: SideView, acting: Sequence[int]) -> Finding:
