@@ -28,6 +28,7 @@ from xlagraph.facts.buckets import (
     origin,
     reach,
 )
+from xlagraph.facts.kept_parameters import kept_evidence
 from xlagraph.message import EMPTY, A, B, Message, count, grouped, join, say
 from xlagraph.tensors import Tensor
 
@@ -138,10 +139,8 @@ def find_by_tensor(case: Case) -> list[Finding]:
     opcodes = {row.opcode for row in (*rows_a, *rows_b)}
     one_by_one_a = rows_a or lone_rows(case.diff.a, case.a.context, opcodes)
     one_by_one_b = rows_b or lone_rows(case.diff.b, case.b.context, opcodes)
-    if not (one_by_one_a and one_by_one_b):
-        return []
     told = _Told.of(case, rows_a, rows_b)
-    if not (rows_a and rows_b):
+    if one_by_one_a and one_by_one_b and not (rows_a and rows_b):
         told = told.with_lone(one_by_one_a, one_by_one_b, alone=B if rows_a else A)
     return [_undone_singly(case, told, one_by_one_a, one_by_one_b)]
 
@@ -288,11 +287,11 @@ def _undone_singly(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Findi
     return Finding(
         kind=told.kind,
         title=told.title,
-        evidence=told.evidence,
+        evidence=(*told.evidence, *kept_evidence(case, tensors.kept)),
         fix=told.fix,
         proof=tensors.proof(),
-        a=tensors.a.claimed,
-        b=tensors.b.claimed,
+        a=tensors.claimed(A),
+        b=tensors.claimed(B),
         dropped_a=tensors.a.dropped,
         dropped_b=tensors.b.dropped,
         undo=tensors.undo,
