@@ -25,10 +25,6 @@ from xlagraph.hlo.columns import part_count, part_message
 from xlagraph.hlo.infer import infer_shape, tuple_part
 from xlagraph.hlo.literals import check_literal
 from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, name_at, skip_space
-<<<<<<< HEAD
-from xlagraph.hlo.shapes import are_compatible, parse_shape, signature_end, tidy_shape
-from xlagraph.patterns import re
-=======
 from xlagraph.hlo.shapes import (
     are_compatible,
     begins_shape,
@@ -36,7 +32,7 @@ from xlagraph.hlo.shapes import (
     signature_end,
     tidy_shape,
 )
->>>>>>> main
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from xlagraph.hlo.columns import Columns
