@@ -70,7 +70,8 @@ def test_a_view_changes_one_outputs_hash_and_no_instruction(run_program, tmp_pat
     roots = [key["root_hashes"].split() for key in keys]
     assert [a == b for a, b in zip(*roots, strict=True)] == [True, False]
     differing = {name for name in keys[0] if keys[0][name] != keys[1][name]}
-    assert differing == {"graph_hash", "computation_hash", "live_tensors", "root_hashes"}
+    hashes = {"graph_hash", "computation_hash", "root_hashes"} & set(keys[0])  # one is new in 2.7
+    assert differing == {*hashes, "live_tensors"}
     explained = explain_run(run)
     (problem,) = [group for group in explained.groups if not group.expected]
     assert (problem.kind.id, problem.compiles) == ("same-graph", 1)

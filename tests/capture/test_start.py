@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from xlagraph.capture.imports import when_imported
+from xlagraph.capture.versions import said_of
 from xlagraph.run.reader import read_run
 
 STEPS = """
@@ -221,3 +222,34 @@ def test_a_job_file_that_is_no_text(run_program, tmp_path):
     done = run_program(STEPS, XLAGRAPH="1", XLAGRAPH_DIR="run")
     assert done.stdout == "trained\n"
     assert recorded(tmp_path / "run") == 6
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("2.5.1", "under torch_xla 2.5.1 these are not recorded: computation hashes"),
+        ("2.6.1+libtpu", "under torch_xla 2.6.1+libtpu these are not recorded: computation hashes"),
+        ("2.7.0", ""),
+        ("2.9.0", ""),
+        ("2.4.0", "capture is tested with torch_xla 2.5 to 2.9; with 2.4.0 something may be"),
+        ("2.10.0+git", "capture is tested with torch_xla 2.5 to 2.9; with 2.10.0+git something"),
+        ("", "capture is tested with torch_xla 2.5 to 2.9; with an unknown version something"),
+    ],
+)
+def test_what_a_version_cannot_give(version, said):
+    assert said_of(version).startswith(said)
+    assert bool(said_of(version)) == bool(said)
+
+
+@pytest.mark.torch_xla
+def test_another_version_is_one_line_at_the_start(run_program, tmp_path):
+    other = "import sys, types\nold = types.ModuleType('torch_xla.version')\n"
+    other += "old.__version__, old.__torch_gitrev__, old.__xla_gitrev__ = '2.4.0', '', ''\n"
+    other += "sys.modules['torch_xla.version'] = old\n"
+    done = run_program(other + STEPS, XLAGRAPH="1")
+    first, last = done.stderr.splitlines()
+    assert first == (
+        "xlagraph: capture is tested with torch_xla 2.5 to 2.9; with 2.4.0 something may be missing"
+    )
+    assert "6 steps" in last
+    assert recorded(tmp_path / "xlagraph-run") == 6

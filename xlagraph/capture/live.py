@@ -213,7 +213,10 @@ class LiveReader:
         if not tensors or sys.modules["torch_xla.runtime"].is_spmd():
             return ()
         # The second list holds the inputs' data, so it must not outlive this function.
-        numbers, values = self._xlac._get_tensors_xla_device_data_node(tensors)
+        try:
+            numbers, values = self._xlac._get_tensors_xla_device_data_node(tensors)
+        except RuntimeError:  # torch_xla 2.5: of data that the device is still computing
+            return ()
         return tuple(
             Input(self._names.of_id(int(number)), tensor_shape(value))
             for number, value in zip(numbers, values, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from xlagraph.capture.options import Options, options_from
 from xlagraph.capture.say import say
 from xlagraph.capture.session import Session
 from xlagraph.capture.signals import on_signal
+from xlagraph.capture.versions import said_of
 from xlagraph.errors import XlagraphError
 from xlagraph.run.remote import before_threads_end, is_url
 
@@ -37,6 +39,9 @@ class Start:
         """The second half: hooks in, session listening."""
         try:
             hub = process.ensure_hub(self.options)
+            lacks = said_of(str(getattr(sys.modules["torch_xla"], "__version__", "")))
+            if lacks:
+                say(lacks)
             process.add_sink(hub, Session(self.options, self.folder, hub.evidence.dump))
             if self.options.signal is not None:
                 on_signal(self.options.signal, hub.arming.ask)
