@@ -26,34 +26,19 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from random_edits import changed  # noqa: E402
+from real_modules import real_texts  # noqa: E402
 from xla_oracle import NoAnswerError, Oracle  # noqa: E402
 
 from xlagraph.diff import diff_modules  # noqa: E402
 from xlagraph.errors import InputError  # noqa: E402
 from xlagraph.explain import explain_modules  # noqa: E402
 from xlagraph.graph import Module  # noqa: E402
-from xlagraph.hlo import open_entries, read_module  # noqa: E402
-from xlagraph.run.reader import read_run  # noqa: E402
+from xlagraph.hlo import read_module  # noqa: E402
 
-FIXTURES = ROOT / "fixtures"
 LARGEST = 2_500
 """Instructions of a module up to which it takes part: XLA has to compile each change of it."""
 MAX_TRIES = 40
 """Changes tried for one trial until XLA reads one."""
-
-
-def real_texts() -> dict[str, str]:
-    """Every committed real module, by the name of its file and its place in it."""
-    found = {}
-    for folder in sorted((*(FIXTURES / "pairs").iterdir(), *(FIXTURES / "runs").iterdir())):
-        run = read_run(folder)
-        found.update({f"{folder.name}:{d[:6]}": run.graph_text(d) for d in run.digests()})
-    files = [*(FIXTURES / "module_pairs").glob("*.hlo.gz"), *(FIXTURES / "corpus").glob("*hlo*.gz")]
-    for path in sorted(files):
-        for entry in open_entries(str(path)).entries:
-            if entry.kind == "hlo":
-                found[f"{path.name}:{entry.ordinal}"] = entry.source().text
-    return found
 
 
 def usable(texts: dict[str, str], oracle: Oracle) -> dict[str, str]:
