@@ -6,11 +6,11 @@ says *same*, both are compiled and run by XLA on the CPU with the same random ar
 the comparison says; XLA must give the same results, and keep the same instructions with effects. A
 trial counts if XLA's parser reads the changed text.
 
-    python benchmarks/same.py [--trials 10000] [--seed 1] [--show] [--explain]
+    python benchmarks/same.py [--trials 10000] [--seed 1] [--seconds S] [--show] [--explain]
 
 The exit code is 1 if XLA disagrees with one *same*, or if anything crashed. ``--explain`` also
-explains each pair in both directions, for crashes only. Needs jaxlib (``pip install
-xlagraph[test]``).
+explains each pair in both directions, for crashes only; ``--seconds`` ends it early. Needs jaxlib
+(``pip install xlagraph[test]``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import time
 import traceback
 from collections import Counter
 from pathlib import Path
@@ -134,6 +135,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
     parser.add_argument("--show", action="store_true", help="print why what was not run was not")
     parser.add_argument("--explain", action="store_true", help="explain each pair, too")
     arguments = parser.parse_args()
@@ -141,7 +143,8 @@ def main() -> int:
         texts = usable(real_texts(), oracle)
         print(f"{len(texts)} real modules that XLA's CPU runs", flush=True)
         trials = Trials(oracle, explain=arguments.explain)
-        done = _run(trials, texts, arguments.trials, arguments.seed)
+        last = time.monotonic() + arguments.seconds
+        done = _run(trials, texts, arguments.trials, arguments.seed, last)
     print(f"{done} changed modules, seed {arguments.seed}\n")
     for what, number in sorted(trials.counts.items()):
         print(f"{number:>8,}  {what}")
@@ -160,10 +163,13 @@ def main() -> int:
     return 1 if trials.wrong else 0
 
 
-def _run(trials: Trials, texts: dict[str, str], number: int, seed: int) -> int:
-    """Equally many trials for each module, module by module."""
+def _run(trials: Trials, texts: dict[str, str], number: int, seed: int, last: float) -> int:
+    """Equally many trials for each module, module by module in random order, until `last`."""
     done = 0
-    for k, (name, text) in enumerate(texts.items()):
+    order = random.Random(seed).sample(list(texts.items()), len(texts))
+    for k, (name, text) in enumerate(order):
+        if time.monotonic() > last:
+            break
         module = read_module(text, name)
         chance = random.Random(seed * 1_000_003 + k)
         share = number * (k + 1) // len(texts) - number * k // len(texts)
