@@ -1,5 +1,6 @@
 """The search for a pairing of two modules' instructions: which pass runs when.
 
+Recorded names hold throughout: an input that both sides know by name pairs with itself alone.
 Exact first: expressions that occur once in each module are anchors, and everything below
 an anchor pairs off by operand position. Then outwards from what is paired: users and
 operands that are the only candidates of their kind. Similar pieces are distinguished by the
@@ -17,6 +18,7 @@ from xlagraph.diff.passes.anchors import pair_anchors
 from xlagraph.diff.passes.bridges import pair_across
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
+from xlagraph.diff.passes.names import pair_by_name
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
 from xlagraph.diff.passes.outputs import pair_outputs_by_place
 from xlagraph.diff.passes.votes import pair_by_vote
@@ -66,6 +68,7 @@ def _callee_pairs(
 def _pair_entry(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     pairing.pair(ca.root, cb.root, Pass.ROOT)
     pair_anchors(pairing, ca, cb)
+    pair_by_name(pairing)
     pairing.queue = frontier(pairing, ca, cb)
     pair_neighbours(pairing)
     _refine(pairing, ca, cb)

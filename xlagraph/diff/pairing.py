@@ -23,16 +23,17 @@ class Pass(IntEnum):
 
     NONE = 0
     SAME = 1
-    ROOT = 2
-    PARAMETER = 3
-    ANCHOR = 4
-    NEIGHBOUR = 5
-    CONTEXT = 6
-    EXPRESSION = 7
-    OUTPUT = 8
-    TEXT_ORDER = 9
-    BRIDGE = 10
-    VOTE = 11
+    NAME = 2
+    ROOT = 3
+    PARAMETER = 4
+    ANCHOR = 5
+    NEIGHBOUR = 6
+    CONTEXT = 7
+    EXPRESSION = 8
+    OUTPUT = 9
+    TEXT_ORDER = 10
+    BRIDGE = 11
+    VOTE = 12
 
     @property
     def meaning(self) -> str:
@@ -43,6 +44,7 @@ class Pass(IntEnum):
 _MEANINGS = {
     Pass.NONE: "have no partner",
     Pass.SAME: "stand at the same place of modules that are the same computation",
+    Pass.NAME: "are the same tensor by its recorded name",
     Pass.ROOT: "are the roots of computations that are paired",
     Pass.PARAMETER: "are the same parameter of computations that are paired",
     Pass.ANCHOR: "are, or belong to, an expression that stands once in each module",
@@ -72,14 +74,22 @@ class Pairing:
         """Pairs whose neighbours have not been looked at."""
 
     def pair(self, x: int, y: int, by: Pass) -> bool:
-        """Pairs two instructions unless one has a partner already."""
-        if self.to_b[x] >= 0 or self.to_a[y] >= 0:
+        """Pairs two instructions unless one has a partner already, or their names say no."""
+        if self.to_b[x] >= 0 or self.to_a[y] >= 0 or not self._may_be(x, y):
             return False
         self.to_b[x] = y
         self.to_a[y] = x
         self.made_by[x] = by
         self.queue.append((x, y))
         return True
+
+    def _may_be(self, x: int, y: int) -> bool:
+        """Whether recorded names allow a pair: an input is itself, an output no other output."""
+        one, other = self.a.identities, self.b.identities
+        if one.inputs.get(x) != other.inputs.get(y):
+            return False
+        name, others = one.outputs.get(x), other.outputs.get(y)
+        return name is None or others is None or name == others
 
     def part(self, x: int) -> None:
         """Takes the partner from a paired instruction of A."""
