@@ -91,10 +91,14 @@ class ProofState:
         state.now = diff_modules(a, b, known=known)
         return state, False
 
-    def left(self) -> int:
-        """How much still differs: instructions, and outputs without a partner."""
+    def left(self) -> tuple[int, int]:
+        """How much still differs: instructions and outputs without a partner; then in how much.
+
+        The second tells that one of several causes that meet in one instruction is undone.
+        """
         unpaired = sum(1 for s in self.now.outputs if s.a is None or s.b is None)
-        return self.now.differing + unpaired
+        fields = sum(len(change.fields) for change in self.now.changes)
+        return self.now.differing + unpaired, fields
 
     def _kept(self, findings: Sequence[Finding], *, reordered: bool) -> tuple[list[int], list[int]]:
         """The positions of outputs that findings do not set aside, pairs at equal places."""
