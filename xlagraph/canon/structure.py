@@ -41,7 +41,7 @@ def call_order(module: Module) -> list[int]:
 
 
 def number_computations(module: Module, labels: Sequence[int], interner: Interner) -> list[int]:
-    """The number of each computation: of its root's expression and of its effects."""
+    """The number of each computation: of its root's expression, its effects and its parameters."""
     numbers = [-1] * len(module.computations)
     for c in call_order(module):
         if c == module.entry:
@@ -50,7 +50,7 @@ def number_computations(module: Module, labels: Sequence[int], interner: Interne
         expressions = defaultdict[int, int](_nowhere)
         for i in range(computation.start, computation.stop):
             expressions[i] = expression_number(module, i, labels[i], expressions, numbers, interner)
-        starts = [expressions[i] for i in roots(module, computation)]
+        starts = [expressions[i] for i in (*roots(module, computation), *computation.parameters)]
         numbers[c] = interner.number(("computation", computation.execution_thread, *starts))
     return numbers
 
