@@ -56,8 +56,6 @@ class Kind:
     """A piece of graph that is there or not: over a run, a loop of changing length."""
     may_grow: bool = False
     """Over a run it may be something that grows from step to step."""
-    in_warm_up: bool = False
-    """It may be a normal part of a program's first steps."""
     anywhere: bool = False
     """Over a run it is one reason wherever it shows: its lines are those of a library's hooks."""
     only_proved: bool = False
