@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.barriers import BARRIER, without_barriers
 from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
 from xlagraph.canon.structure import (
@@ -193,7 +194,10 @@ _COLUMNS: tuple[Callable[[Module], Any], ...] = (
 
 def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
-    pairing, computations = pair_sides(a, b, a.interner)
+    past = None
+    if BARRIER in a.module.opcodes or BARRIER in b.module.opcodes:
+        past, _ = pair_sides(_past_barriers(a), _past_barriers(b), a.interner)
+    pairing, computations = pair_sides(a, b, a.interner, past)
     return Match(
         a,
         b,
@@ -205,3 +209,12 @@ def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
         passes=bytes(pairing.made_by),
         known=known,
     )
+
+
+def _past_barriers(side: Side) -> Side:
+    """The side as if there were no optimization barriers."""
+    module = without_barriers(side.module)
+    known = side.identities
+    outputs = dict(zip(side.module.outputs, module.outputs, strict=True))
+    named = {outputs[i]: name for i, name in known.outputs.items() if i in outputs}
+    return prepare(module, side.interner, side.plain, replace(known, outputs=named))

@@ -24,16 +24,17 @@ class Pass(IntEnum):
     NONE = 0
     SAME = 1
     NAME = 2
-    ROOT = 3
-    PARAMETER = 4
-    ANCHOR = 5
-    NEIGHBOUR = 6
-    CONTEXT = 7
-    EXPRESSION = 8
-    OUTPUT = 9
-    TEXT_ORDER = 10
-    BRIDGE = 11
-    VOTE = 12
+    BARRIER = 3
+    ROOT = 4
+    PARAMETER = 5
+    ANCHOR = 6
+    NEIGHBOUR = 7
+    CONTEXT = 8
+    EXPRESSION = 9
+    OUTPUT = 10
+    TEXT_ORDER = 11
+    BRIDGE = 12
+    VOTE = 13
 
     @property
     def meaning(self) -> str:
@@ -45,6 +46,7 @@ _MEANINGS = {
     Pass.NONE: "have no partner",
     Pass.SAME: "stand at the same place of modules that are the same computation",
     Pass.NAME: "are the same tensor by its recorded name",
+    Pass.BARRIER: "let the same value pass an optimization barrier",
     Pass.ROOT: "are the roots of computations that are paired",
     Pass.PARAMETER: "are the same parameter of computations that are paired",
     Pass.ANCHOR: "are, or belong to, an expression that stands once in each module",
@@ -82,6 +84,10 @@ class Pairing:
         self.made_by[x] = by
         self.queue.append((x, y))
         return True
+
+    def take_over(self, other: Pairing) -> None:
+        """Starts from the pairs of another pairing of the same instructions."""
+        self.to_b, self.to_a, self.made_by = other.to_b, other.to_a, other.made_by
 
     def _may_be(self, x: int, y: int) -> bool:
         """Whether recorded names allow a pair: an input is itself, an output no other output."""
