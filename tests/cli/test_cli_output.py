@@ -35,6 +35,22 @@ def xlagraph(
 
 
 @pytest.mark.parametrize(
+    "arguments", [("cause", "dtype"), ("diff", f"{RUN}:D", f"{RUN}:F"), ("diff",), ("--help",)]
+)
+def test_the_package_run_as_a_module_is_the_command(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "xlagraph", *arguments],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    command = xlagraph(*arguments)
+    assert (done.stdout.decode(), done.stderr.decode()) == (command.stdout, command.stderr)
+    assert done.returncode == command.returncode
+    assert done.stdout or done.stderr
+
+
+@pytest.mark.parametrize(
     ("name", "arguments", "code"),
     [
         ("diff_carry", ("diff", f"{RUN}:E", f"{RUN}:G"), 1),

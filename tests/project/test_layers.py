@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
         *("inputs", "output", "report", "run", "runs", "terminal"),
     },
+    "__main__": {"cli"},
 }
 
 

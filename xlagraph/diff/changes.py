@@ -24,9 +24,18 @@ class Change(NamedTuple):
     a: int
     b: int
     fields: tuple[str, ...]
-    """Of ``shape, layout, attributes, payload, opcode, operands, callees, controls``: callees
-    where the computations called are not paired with each other, controls where it waits for
-    other instructions."""
+    """What differs between the two, one or more of
+
+    - ``opcode``; ``shape``: sizes or type; ``layout``: nothing but the layout of the shape
+    - ``payload``: the value of a constant, the number of a parameter
+    - ``attributes``: all others, such as ``dimensions``; also which collectives share a channel
+    - ``operands``: at some place they are neither partners nor equal constants
+    - ``callees``: the computations called are neither paired with each other nor equal. A pair of
+      calls pairs what they call, and what differs in there has changes of its own. So this is left
+      to calls that share a computation with others, which was paired otherwise there, and to calls
+      of another number of computations.
+    - ``controls``: it waits for other instructions
+    """
 
 
 class HeaderChange(NamedTuple):
