@@ -73,14 +73,16 @@ class Computation:
     parameters: tuple[int, ...]
     """Instruction numbers in order of parameter number."""
     first_line: int
-    """Line of the first instruction in the file (1-based)."""
+    """Line of the first instruction in the file (1-based); 0 where it came from no text."""
     suffix: str = ""
     """Text after the closing brace, such as ``execution_thread="main"``."""
     lines: tuple[int, ...] = ()
     """Line of each instruction; empty where the text has one instruction a line."""
 
     def line_of(self, instruction: int) -> int:
-        """Line number in the file of one of its instructions."""
+        """Line number in the file of one of its instructions; 0 where it came from no text."""
+        if not self.first_line:
+            return 0
         offset = instruction - self.start
         return self.lines[offset] if self.lines else self.first_line + offset
 
@@ -118,7 +120,9 @@ class Module:
     """Control predecessors; sparse."""
     tables: StackTables
     file: str
-    """Where the text came from."""
+    """Where the module came from."""
+    unstated: frozenset[str] = frozenset()
+    """Header fields that its source has no place for; that they are missing says nothing."""
 
     def __len__(self) -> int:
         """Number of instructions in all computations."""

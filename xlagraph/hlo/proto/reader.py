@@ -1,0 +1,180 @@
+"""From a protobuf to `Module`: the same value as the text of the same module gives.
+
+Computations are parsed one by one. Of each instruction the library hands over name, id, shape,
+metadata and operands; the rest stays as bytes, and equal bytes are read once (`kinds`).
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from xlagraph.errors import BytesError
+from xlagraph.graph import Module
+from xlagraph.hlo.collector import without_collector
+from xlagraph.hlo.proto.body import Body
+from xlagraph.hlo.proto.header import UNSTATED, header_fields, schedule_of, stack_tables
+from xlagraph.hlo.proto.kinds import Kind, read_kind
+from xlagraph.hlo.proto.link import link
+from xlagraph.hlo.proto.schema import CLASSES, Message, unknown_fields
+from xlagraph.hlo.proto.shapes import read_shape
+from xlagraph.hlo.proto.sharding import metadata_text
+from xlagraph.hlo.proto.wire import module_span, wire_fields
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Sequence
+
+_COMPUTATIONS = 3
+_OWN = ("name", "shape", "metadata", "id", "operand_ids")
+_INSTRUCTIONS = 2
+_LARGE = 1 << 20
+_SMALLEST = 8
+"""Bytes that an instruction has at least: name, opcode and shape, each with tag and length."""
+
+
+def read_proto(data: bytes | mmap.mmap, name: str = "<protobuf>") -> Module:
+    """Reads an HloModuleProto, or an HloProto or HloSnapshot around one.
+
+    Time and memory are linear in the size of the module.
+
+    Raises:
+        BytesError: the bytes are cut off, are another message, or are no sound module.
+    """
+    with without_collector():
+        return _read(data, name)
+
+
+class _Distinct(NamedTuple):
+    """What occurs many times and is read once, by its bytes."""
+
+    kinds: dict[bytes, Kind]
+    shapes: dict[bytes, str]
+    metadata: dict[bytes, str]
+
+
+def _read(data: bytes | mmap.mmap, name: str) -> Module:
+    start, stop = module_span(data, name)
+    spans: list[tuple[int, int]] = []
+    others: list[bytes] = []
+    for field in wire_fields(data, start, stop, name):
+        if field.number == _COMPUTATIONS:
+            spans.append((field.start, field.stop))
+        else:
+            others.append(data[field.tag : field.stop])
+    if not spans:
+        raise BytesError("a module without a computation", name, start)
+    head_bytes = b"".join(others)
+    head = _parsed("HloModuleProto", head_bytes, name, start, "the module's header")
+    unknown = unknown_fields("HloModuleProto", head_bytes)
+    schedule = schedule_of(head)
+    reader = _Reader(data, name, head.payloads[:])
+    bodies = [reader.body(begin, end) for begin, end in spans]
+    columns = link(bodies, head, schedule, name)
+    return Module(
+        name=head.name or columns.computations[columns.entry].name,
+        header=header_fields(head, unknown, is_scheduled=bool(schedule)),
+        computations=tuple(columns.computations),
+        entry=columns.entry,
+        names=columns.names,
+        opcodes=columns.opcodes,
+        shapes=columns.shapes,
+        operands=columns.operands,
+        attributes=columns.attributes,
+        payloads=columns.payloads,
+        callees=columns.callees,
+        controls=columns.controls,
+        tables=stack_tables(head.stack_frame_index),
+        file=name,
+        unstated=UNSTATED,
+    )
+
+
+def _parsed(kind: str, data: bytes, name: str, offset: int, what: str) -> Message:
+    try:
+        return CLASSES[kind].FromString(data)
+    except DecodeError as error:
+        raise BytesError(f"{what} cannot be parsed: {error}", name, offset) from None
+
+
+class _Reader:
+    """Reads computations; what they share is read once for the whole module."""
+
+    def __init__(self, data: bytes | mmap.mmap, name: str, payloads: Sequence[bytes]):
+        self.data = data
+        self.name = name
+        self.payloads = payloads
+        self.distinct = _Distinct({}, {}, {b"": ""})
+
+    def body(self, start: int, stop: int) -> Body:
+        """The computation between two offsets, its instructions in the order of the file."""
+        piece = self.data[start:stop]
+        if len(piece) > _LARGE:
+            self._check_count(piece, start, stop)
+        try:
+            view = CLASSES["ComputationView"].FromString(piece)
+        except DecodeError:
+            raise self._broken(start, stop) from None
+        body = Body(view.name, view.id, view.root_id, view.execution_thread, start)
+        try:
+            self._fill(body, list(view.instructions))
+        except DecodeError as error:
+            message = f"instruction {len(body.names)} of {body.name!r} cannot be parsed: {error}"
+            raise BytesError(message, self.name, start) from None
+        except ValueError as error:
+            message = f"instruction {len(body.names)} of {body.name!r}: {error}"
+            raise BytesError(message, self.name, start) from None
+        return body
+
+    def _fill(self, body: Body, rows: Sequence[Message]) -> None:
+        kinds, shapes, metadata = self.distinct
+        own = attrgetter(*_OWN)
+        for row in rows:
+            name, shape, source, number, operands = own(row)
+            body.names.append(name)
+            body.ids.append(number)
+            body.operands.append(operands[:])
+            clear = row.ClearField
+            clear("name")
+            clear("shape")
+            clear("metadata")
+            clear("id")
+            clear("operand_ids")
+            rest = row.SerializePartialToString()
+            kind = kinds.get(rest)
+            if kind is None:
+                kind = kinds[rest] = read_kind(rest, self.payloads)
+            text = shapes.get(shape)
+            if text is None:
+                text = shapes[shape] = read_shape(shape)
+            note = metadata.get(source)
+            if note is None:
+                note = metadata[source] = metadata_text(CLASSES["OpMetadata"].FromString(source))
+            body.kinds.append(kind)
+            body.shapes.append(text)
+            body.metadata.append(note)
+
+    def _check_count(self, piece: bytes, start: int, stop: int) -> None:
+        """Refuses very many empty instructions before each takes memory."""
+        rows = _parsed("Instructions", piece, self.name, start, "a computation").instructions
+        if len(rows) * _SMALLEST > len(piece):
+            raise self._broken(start, stop)
+
+    def _broken(self, start: int, stop: int) -> BytesError:
+        """The error for the first instruction of a computation that cannot be parsed."""
+        count = 0
+        for field in wire_fields(self.data, start, stop, self.name):
+            if field.number != _INSTRUCTIONS:
+                continue
+            count += 1
+            try:
+                row = CLASSES["InstructionView"].FromString(self.data[field.start : field.stop])
+            except DecodeError as error:
+                message = f"instruction {count} of a computation cannot be parsed: {error}"
+                return BytesError(message, self.name, field.tag)
+            if not row.name:
+                message = f"instruction {count} of a computation has no name"
+                return BytesError(message, self.name, field.tag)
+        return BytesError("a computation cannot be parsed", self.name, start)
