@@ -89,12 +89,21 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class StackTables:
-    """The numbered tables that newer XLA prints after the header (``StackFrames`` etc.)."""
+    """Numbered tables of source positions; numbers begin at 1, and 0 means none.
+
+    Newer XLA prints them after the header (``StackFrames`` etc.), protobufs have them as
+    ``stack_frame_index``.
+    """
 
     files: Mapping[int, str] = field(default_factory=dict)
     functions: Mapping[int, str] = field(default_factory=dict)
     locations: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     frames: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """``file_location_id`` and ``parent_frame_id`` of each frame."""
+    stacks: dict[int, tuple[SourceFrame, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Stacks that were asked for, innermost frame first, by their frame's number."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from xlagraph.cause.callers import placed
 from xlagraph.cause.calls import inlined_calls
 from xlagraph.cause.draft import called_only_by
 from xlagraph.cause.dtypes import dtype_change
-from xlagraph.cause.elided import elided_constants
+from xlagraph.cause.elided import not_compared
 from xlagraph.cause.finding import Case, Finding, count, sentence
 from xlagraph.cause.headers import header_change
 from xlagraph.cause.initial import initial_state
@@ -160,7 +160,7 @@ def _explain(
     return Explanation(
         diff=diff,
         verdict=_verdict(diff, causes, len(left_a) + len(left_b), context_a, context_b)
-        + elided_constants(diff),
+        + not_compared(diff),
         causes=causes,
         unexplained_a=left_a,
         unexplained_b=left_b,

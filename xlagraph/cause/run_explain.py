@@ -15,7 +15,7 @@ from xlagraph.cause.places import own_frame
 from xlagraph.cause.rekeyed import with_rekeyed
 from xlagraph.cause.run_model import GraphNode, RunExplanation
 from xlagraph.cause.run_verdict import run_verdict, stable_after
-from xlagraph.hlo import read_module
+from xlagraph.hlo import read_stored
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -94,7 +94,7 @@ def _graphs(run: Run) -> list[_Graph]:
     graphs = []
     for letter, record, process in graph_order(run):
         sync = process.sync_at(record.sync)
-        module = read_module(run.graph_text(record.digest), f"{run.name}:{letter}")
+        module = read_stored(*run.graph(record.digest), f"{run.name}:{letter}")
         context = context_of(process, record)
         graphs.append(_Graph(record, process, sync, module, sketch(module), context))
     return graphs

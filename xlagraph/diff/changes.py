@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import Level, clean, signature, without_layout
 from xlagraph.diff.align import longest_rise
 from xlagraph.diff.match import Match, match_modules, output_values
+from xlagraph.diff.stated import stated_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.graph import Module
+    from xlagraph.graph import Metadata, Module
 
 HEADER_NOISE = frozenset({"entry_computation_layout"})
 """Header fields that repeat what the parameters and the root say."""
@@ -96,8 +97,11 @@ class Diff:
 
 
 def diff_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Diff:
-    """Compares two modules, paired at `level`; linear in instructions plus operands."""
-    return diff_match(match_modules(a, b, level))
+    """Compares two modules, paired at `level`; linear in instructions plus operands.
+
+    What only one of them can state, such as large constants, is not compared (`stated_alike`).
+    """
+    return diff_match(match_modules(*stated_alike(a, b), level))
 
 
 def diff_match(match: Match) -> Diff:
@@ -288,10 +292,27 @@ class _Finder:
         return len(side.live) - sum(side.live)
 
     def metadata_changes(self) -> int:
-        """Paired instructions whose metadata differs."""
-        a, b = self.a.attributes, self.b.attributes
-        return sum(
-            1
-            for x, y in enumerate(self.match.to_b)
-            if y >= 0 and a[x].metadata != b[y].metadata and a[x].metadata and b[y].metadata
-        )
+        """Paired instructions that come from another line or framework op."""
+        known: dict[tuple[str, str], bool] = {}
+        count = 0
+        for x, y in enumerate(self.match.to_b):
+            if y < 0:
+                continue
+            texts = self.a.attributes[x].metadata, self.b.attributes[y].metadata
+            if texts not in known:
+                known[texts] = _come_from_elsewhere(self.a.metadata(x), self.b.metadata(y))
+            count += known[texts]
+        return count
+
+
+def _come_from_elsewhere(one: Metadata | None, other: Metadata | None) -> bool:
+    """Whether two instructions come from different places, as far as both say where.
+
+    Numbers of stack frames are a module's own, so that the frames themselves are compared: the
+    innermost one where one side has no other.
+    """
+    if one is None or other is None:
+        return False
+    depth = None if min(len(one.frames), len(other.frames)) > 1 else 1
+    places = ([frame[:2] for frame in side.frames[:depth]] for side in (one, other))
+    return one[:2] != other[:2] or next(places) != next(places)

@@ -1,9 +1,10 @@
 """Which fields of XLA's protobufs are read, and which are set aside, and why.
 
 Messages, field numbers and names are the public ones of ``xla/service/hlo.proto`` and
-``xla/xla_data.proto``; a dot in a nested message's name is an underscore here. Enums are read
-as numbers (``int32``), strings that need not be UTF-8 as ``bytes``, and so are shapes within
-shapes, which are read by their bytes (`shapes.read_shape`): the encoding is the same. ``*`` marks repeated fields, ``?`` those whose presence tells something.
+``xla/xla_data.proto``; a dot in a nested message's name is an underscore here. ``*`` marks
+repeated fields, ``?`` those whose presence tells something. Some types are others of the same
+encoding: enums are ``int32``; strings that need not be UTF-8 are ``bytes``, and so are packed
+floats (no bit of a NaN is lost) and shapes within shapes (`shapes.read_shape`).
 
 A field that stands nowhere here is *unknown*: its bytes are kept (`schema.unknown_fields`), so
 that two modules that differ in it never count as the same.
@@ -96,8 +97,8 @@ SplitConfigProto
   1 dimension int64, 2 split_indices int64*
 LiteralProto
   1 shape ShapeProto, 2 preds bool*, 3 u8s bytes, 4 s32s int32*, 5 s64s int64*, 6 u32s uint32*,
-  7 u64s uint64*, 8 f32s float*, 9 f64s double*, 10 tuple_literals LiteralProto*, 11 f16s bytes,
-  12 c64s float*, 13 bf16s bytes, 15 s8s bytes, 16 u16s bytes, 17 s16s bytes, 18 c128s double*,
+  7 u64s uint64*, 8 f32s bytes, 9 f64s bytes, 10 tuple_literals LiteralProto*, 11 f16s bytes,
+  12 c64s bytes, 13 bf16s bytes, 15 s8s bytes, 16 u16s bytes, 17 s16s bytes, 18 c128s bytes,
   19 f8e5m2s bytes, 20 f8e4m3fns bytes, 21 s4s bytes, 22 u4s bytes, 23 f8e4m3b11fnuzs bytes,
   24 f8e5m2fnuzs bytes, 25 f8e4m3fnuzs bytes, 26 s2s bytes, 27 u2s bytes, 28 f8e4m3s bytes,
   29 f8e3m4s bytes, 30 s1s bytes, 31 u1s bytes, 32 f4e2m1fns bytes, 33 f8e8m0fnus bytes,

@@ -77,9 +77,19 @@ def _read(data: bytes, depth: int) -> str:
     shape = CLASSES["ShapeProto"].FromString(data)
     text = _text(shape, depth)
     if has_unknown(shape):
-        # Braces are part of the shape wherever it is compared, whatever stands in them.
-        text += f"{{{unknown_text(unknown_fields('ShapeProto', data))}}}"
+        unknown = unknown_text(unknown_fields("ShapeProto", data))
+        text = _with_unknown(text, unknown) if unknown else text
     return text
+
+
+def _with_unknown(text: str, unknown: str) -> str:
+    """An array's text with more in its layout."""
+    if not text.endswith(("}", "]")):
+        raise ValueError(f"a shape with fields that this version does not know: {unknown}")
+    if text.endswith("]"):
+        return f"{text}{{:{unknown}}}"
+    colon = "" if ":" in text.partition("{")[2] else ":"
+    return f"{text[:-1]}{colon}{unknown}}}"
 
 
 def unknown_text(unknown: Iterable[Unknown]) -> str:
