@@ -7,15 +7,18 @@ anew and puts the computation's id in the upper 32 bits; references may lack the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import compress, count
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from xlagraph.hlo.proto.kinds import Row
 from xlagraph.hlo.proto.order import needed_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xlagraph.hlo.proto.kinds import Kind
 
+_IS_SPECIAL = attrgetter("is_special")
 LOCAL = (1 << 32) - 1
 """The bits of an id that tell an instruction within its computation."""
 
@@ -40,13 +43,18 @@ class Body:
     ids: list[int] = field(default_factory=list)
     operands: list[list[int]] = field(default_factory=list)
     """Ids of the operands."""
-    kinds: list[Kind] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
-    metadata: list[str] = field(default_factory=list)
+    special: list[int] = field(default_factory=list)
+    """Positions of the rows that call, wait, have a payload, or depend on their operands."""
+
+    def find_special(self) -> None:
+        """Notes which rows need a closer look; call it when `rows` has changed."""
+        self.special = list(compress(count(), map(_IS_SPECIAL, self.rows)))
 
     def callees(self) -> list[int]:
         """The ids of the computations that its instructions call."""
-        return [callee for kind in self.kinds if kind.callees for callee in kind.callees]
+        return [callee for at in self.special for callee in self.rows[at].kind.callees]
 
     def place(
         self, start: int, schedule: Sequence[int] | None
@@ -77,12 +85,14 @@ class Body:
         made: list[tuple[int, ...]] = []
         try:
             for number, (own, ids) in enumerate(zip(self.ids, self.operands, strict=True), start):
-                made.append(tuple(map(place_of, ids)))
+                # Most have one operand, and a map costs as much as two look-ups.
+                made.append((place_of(ids[0]),) if len(ids) == 1 else tuple(map(place_of, ids)))
                 places[own] = number
         except KeyError:
             return None
-        for number, kind in enumerate(self.kinds, start):
-            if kind.controls and any(places.get(c, number) >= number for c in kind.controls):
+        for at in self.special:
+            number = start + at
+            if any(places.get(c, number) >= number for c in self.rows[at].kind.controls):
                 return None
         return (made, places) if len(places) == len(made) else None
 
@@ -98,9 +108,11 @@ class Body:
         self.ids = [number & LOCAL for number in self.ids]
         self.operands = [[number & LOCAL for number in ids] for ids in self.operands]
         self.root &= LOCAL
-        self.kinds = [_local(kind) if kind.controls else kind for kind in self.kinds]
+        self.rows = [_local(row) if row.kind.controls else row for row in self.rows]
         places = {number: at for at, number in enumerate(self.ids)}
-        below = [[*ids, *kind.controls] for ids, kind in zip(self.operands, self.kinds, strict=True)]
+        below = [
+            [*ids, *row.kind.controls] for ids, row in zip(self.operands, self.rows, strict=True)
+        ]
         for at, ids in enumerate(below):
             for number in ids:
                 if number not in places:
@@ -112,10 +124,11 @@ class Body:
         self.names = [self.names[at] for at in order]
         self.ids = [self.ids[at] for at in order]
         self.operands = [self.operands[at] for at in order]
-        self.kinds = [self.kinds[at] for at in order]
+        self.rows = [self.rows[at] for at in order]
         self.shapes = [self.shapes[at] for at in order]
-        self.metadata = [self.metadata[at] for at in order]
+        self.find_special()
 
 
-def _local(kind: Kind) -> Kind:
-    return kind._replace(controls=tuple(number & LOCAL for number in kind.controls))
+def _local(row: Row) -> Row:
+    controls = tuple(number & LOCAL for number in row.kind.controls)
+    return Row(row.kind._replace(controls=controls), row.metadata)

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from xlagraph.hlo.proto.writers import Fields, Pair
 
 Calls = tuple[tuple[str, tuple[str, ...]], ...]
+Pairs = tuple[tuple[str, str], ...]
+Further = tuple[Pairs, Pairs, Pairs]
+"""See `Kind.shared`, `Kind.notes` and `Kind.backend_config`."""
+NO_ATTRIBUTES = Attributes("", (), "", (), ())
+_NOTHING: Further = ((), (), ())
 
 _TO_APPLY = frozenset(
     {
@@ -46,7 +51,7 @@ _TO_APPLY = frozenset(
     }
 )
 _LISTS = frozenset({"branch_computations", "called_computations"})
-_MODES = {1: "highest"}
+MODES = {1: "highest"}
 _DEFAULT_COMPARISONS = {"p": "UNSIGNED", "u": "UNSIGNED", "s": "SIGNED"}
 """The comparison that is meant where none is printed, by the first letter of the type."""
 
@@ -55,23 +60,70 @@ class Kind(NamedTuple):
     """All that equal kinds have in common."""
 
     opcode: str
-    own: tuple[Pair, ...]
+    own: Pairs
     """Attributes of the opcode, printed before what is called."""
-    shared: tuple[Pair, ...]
+    shared: Pairs
     """Sharding and frontend attributes, printed behind what is called."""
-    notes: tuple[Pair, ...]
+    notes: Pairs
     """Printed behind the control predecessors."""
-    backend_config: tuple[Pair, ...]
+    backend_config: Pairs
     payload: str | None
     """Literal of a constant, number of a parameter."""
     callees: tuple[int, ...]
     """Ids of computations, in XLA's order."""
     controls: tuple[int, ...]
     """Ids of control predecessors."""
+    plain: Attributes
+    """The attribute list without metadata and without what it links to."""
     is_linked: bool
-    """Whether the attribute list names computations or instructions, or depends on operands."""
+    """Whether the attribute list names others, or depends on the operands' types."""
     calls_as: str = ""
     """The opcode under whose keys callees are printed, where that is another one."""
+
+
+    def with_metadata(self, metadata: str) -> Attributes:
+        """The attribute list of a kind that links to nothing."""
+        if not metadata:
+            return self.plain
+        text, rest = self.plain.text, ""
+        if self.backend_config:
+            rest = _listed(self.backend_config)
+            text = text.removesuffix(rest)
+        text = f"{text}, metadata={{{metadata}}}{rest}"
+        return Attributes(text, self.plain.items, metadata, (), ())
+
+
+def make_kind(
+    opcode: str,
+    own: Pairs,
+    further: Further,
+    payload: str | None = None,
+    callees: tuple[int, ...] = (),
+    controls: tuple[int, ...] = (),
+    calls_as: str = "",
+) -> Kind:
+    """A kind of its parts."""
+    shared, notes, backend = further
+    items = own + shared + notes + backend
+    plain = Attributes(_listed(items), items, "", (), ())
+    is_linked = bool(callees or controls or opcode == "compare")
+    return Kind(
+        opcode, own, shared, notes, backend, payload, callees, controls, plain, is_linked, calls_as
+    )
+
+
+class Row:
+    """A kind with its metadata: all instructions that agree in both share one."""
+
+    __slots__ = ("attributes", "is_special", "kind", "metadata", "opcode")
+
+    def __init__(self, kind: Kind, metadata: str):
+        self.kind = kind
+        self.metadata = metadata
+        self.opcode = kind.opcode
+        self.attributes = NO_ATTRIBUTES if kind.is_linked else kind.with_metadata(metadata)
+        """Those that do not depend on where the instruction stands."""
+        self.is_special = kind.is_linked or kind.payload is not None
 
 
 def read_kind(data: bytes, payloads: Sequence[bytes]) -> Kind:
@@ -89,30 +141,27 @@ def read_kind(data: bytes, payloads: Sequence[bytes]) -> Kind:
     payload = _payload(opcode, fields)
     callees = tuple(fields.pop("called_computation_ids", ()))
     controls = tuple(fields.pop("control_predecessor_ids", ()))
-    own = [pair for write in WRITERS.get(opcode, ()) for pair in write(fields)]
+    own = tuple(pair for write in WRITERS.get(opcode, ()) for pair in write(fields))
+    further = _further(fields, opcode, message, payloads) if fields else _NOTHING
+    if has_unknown(message):
+        more = tuple(
+            (f"field.{field.path}", unknown_value(field.value))
+            for field in unknown_fields("HloInstructionProto", data)
+        )
+        further = further[0], further[1] + more, further[2]
+    return make_kind(opcode, own, further, payload, callees, controls)
+
+
+def _further(
+    fields: Fields, opcode: str, message: Message, payloads: Sequence[bytes]
+) -> Further:
+    """What is not the opcode's own: see `Kind.shared`, `Kind.notes` and `Kind.backend_config`."""
     shared = _shared(fields)
     if opcode == "call" and fields.pop("is_composite", False):
         shared.insert(0, ("is_composite", "true"))
     notes = _notes(fields)
     backend = _backend_config(fields, payloads)
-    notes += _left_over(message, fields)
-    if has_unknown(message):
-        notes += [
-            (f"field.{field.path}", unknown_value(field.value))
-            for field in unknown_fields("HloInstructionProto", data)
-        ]
-    is_linked = bool(callees or controls or opcode == "compare")
-    return Kind(
-        opcode,
-        tuple(own),
-        tuple(shared),
-        tuple(notes),
-        backend,
-        payload,
-        callees,
-        controls,
-        is_linked,
-    )
+    return tuple(shared), (*notes, *_left_over(message, fields)), backend
 
 
 def _payload(opcode: str, fields: Fields) -> str | None:
@@ -153,7 +202,7 @@ def _notes(fields: Fields) -> list[Pair]:
         pairs.append(("statistics", f"{{{','.join((index, *values))}}}"))
     accuracy: Message = fields.pop("result_accuracy", None)
     if accuracy is not None and accuracy.mode:
-        mode = _MODES.get(accuracy.mode) or str(accuracy.mode)
+        mode = MODES.get(accuracy.mode) or str(accuracy.mode)
         pairs.append(("result_accuracy", f"{{mode={mode}}}"))
     elif accuracy is not None and accuracy.HasField("tolerance"):
         allowed = accuracy.tolerance
@@ -162,7 +211,7 @@ def _notes(fields: Fields) -> list[Pair]:
     return pairs
 
 
-def _backend_config(fields: Fields, payloads: Sequence[bytes]) -> tuple[Pair, ...]:
+def _backend_config(fields: Fields, payloads: Sequence[bytes]) -> Pairs:
     """The config, which newer XLA may keep in a list of the module."""
     config: bytes = fields.pop("backend_config", b"")
     payload: Message = fields.pop("backend_config_payload", None)
@@ -232,16 +281,23 @@ def make_attributes(
     if kind.opcode == "compare":
         usual = _DEFAULT_COMPARISONS.get(operand_type[:1], "FLOAT")
         own = tuple(pair for pair in own if pair != ("type", usual))
-    parts = [f", {key}={value}" for key, value in own]
+    parts = [_listed(own)]
     for key, names in calls:
         called = ", ".join(f"%{name}" for name in names)
         parts.append(f", {key}={{{called}}}" if key in _LISTS else f", {key}={called}")
-    parts += [f", {key}={value}" for key, value in kind.shared]
+    if kind.shared:
+        parts.append(_listed(kind.shared))
     if controls:
         parts.append(f", control-predecessors={{{', '.join(f'%{name}' for name in controls)}}}")
-    parts += [f", {key}={value}" for key, value in kind.notes]
+    if kind.notes:
+        parts.append(_listed(kind.notes))
     if metadata:
         parts.append(f", metadata={{{metadata}}}")
-    parts += [f", {key}={value}" for key, value in kind.backend_config]
+    if kind.backend_config:
+        parts.append(_listed(kind.backend_config))
     items = own + kind.shared + kind.notes + kind.backend_config
     return Attributes("".join(parts), items, metadata, calls, controls)
+
+
+def _listed(pairs: Sequence[Pair]) -> str:
+    return "".join([f", {key}={value}" for key, value in pairs])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import BytesError
 from xlagraph.graph import Attributes, Computation
 from xlagraph.hlo.proto.body import LOCAL, MissingError
-from xlagraph.hlo.proto.kinds import calls_of, make_attributes
+from xlagraph.hlo.proto.kinds import NO_ATTRIBUTES, calls_of, make_attributes
 from xlagraph.hlo.proto.order import CircleError, needed_first
 from xlagraph.hlo.proto.sugar import expand
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xlagraph.hlo.proto.body import Body
-    from xlagraph.hlo.proto.kinds import Kind
+    from xlagraph.hlo.proto.kinds import Row
     from xlagraph.hlo.proto.schema import Message
+
+_OPCODE, _ATTRIBUTES = attrgetter("opcode"), attrgetter("attributes")
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class _Linker:
     def __init__(self, bodies: Sequence[Body], file: str):
         self.file = file
         self.columns = Columns()
-        self._known: dict[tuple[int, str, str], tuple[Attributes, tuple[int, ...]]] = {}
+        self._known: dict[int, dict[str, tuple[Attributes, tuple[int, ...]]]] = {}
         self._check_names(bodies)
         kept = expand(bodies, self._positions(bodies))
         self.bodies = self._callees_first(kept)
@@ -78,7 +81,8 @@ class _Linker:
             if not body.name or body.name in known:
                 raise self.error(f"a computation without a name of its own: {body.name!r}", body)
             known.add(body.name)
-            if len(set(body.names)) != len(body.names) or not all(body.names):
+            own = set(body.names)
+            if len(own) != len(body.names) or "" in own:
                 raise self.error(f"{body.name!r} has instructions without a name of their own", body)
             if not body.names:
                 raise self.error(f"computation {body.name!r} is empty", body)
@@ -123,7 +127,7 @@ class _Linker:
         columns.names += body.names
         columns.shapes += body.shapes
         columns.operands += operands
-        parameters = self._append_kinds(body, start, places)
+        parameters = self._append_rows(body, start, places)
         root = places.get(body.root, places.get(body.root & LOCAL))
         if root is None:
             raise MissingError(f"the root of {body.name!r}, {body.root}, is missing")
@@ -142,52 +146,51 @@ class _Linker:
             )
         )
 
-    def _append_kinds(self, body: Body, start: int, places: Mapping[int, int]) -> dict[int, int]:
+    def _append_rows(self, body: Body, start: int, places: Mapping[int, int]) -> dict[int, int]:
         """Opcodes, attributes and payloads; returns parameters by their numbers."""
-        columns, known = self.columns, self._known
+        columns = self.columns
+        columns.opcodes += map(_OPCODE, body.rows)
+        columns.attributes += map(_ATTRIBUTES, body.rows)
         parameters: dict[int, int] = {}
-        for number, (kind, note) in enumerate(zip(body.kinds, body.metadata, strict=True), start):
-            columns.opcodes.append(kind.opcode)
-            if kind.payload is not None:
-                columns.payloads[number] = kind.payload
-                if kind.opcode == "parameter":
-                    if int(kind.payload) in parameters:
-                        raise MissingError(f"{body.name!r} has two parameters {kind.payload}")
-                    parameters[int(kind.payload)] = number
-            if kind.is_linked:
-                columns.attributes.append(self._linked(number, kind, note, body, places))
-                continue
-            found = known.get((id(kind), note, ""))
-            if found is None:
-                found = known[id(kind), note, ""] = make_attributes(kind, note), ()
-            columns.attributes.append(found[0])
+        for at in body.special:
+            number, row = start + at, body.rows[at]
+            payload = row.kind.payload
+            if payload is not None:
+                columns.payloads[number] = payload
+                if row.opcode == "parameter":
+                    if int(payload) in parameters:
+                        raise MissingError(f"{body.name!r} has two parameters {payload}")
+                    parameters[int(payload)] = number
+            if row.attributes is NO_ATTRIBUTES:
+                columns.attributes[number] = self._linked(number, row, body, places)
         return parameters
 
     def _linked(
-        self, number: int, kind: Kind, note: str, body: Body, places: Mapping[int, int]
+        self, number: int, row: Row, body: Body, places: Mapping[int, int]
     ) -> Attributes:
         """The attributes of an instruction that calls, waits, or depends on its operand's type."""
-        columns = self.columns
+        columns, kind = self.columns, row.kind
         operands = columns.operands[number]
         operand_type = columns.shapes[operands[0]].partition("[")[0] if operands else ""
         if kind.controls:
             before = columns.controls[number] = tuple(places[c] for c in kind.controls)
             names = tuple(columns.names[place] for place in before)
-            attributes, callees = self._make(kind, note, operand_type, body, names)
+            attributes, callees = self._make(row, operand_type, body, names)
         else:
-            key = (id(kind), note, operand_type)
-            if key not in self._known:
-                self._known[key] = self._make(kind, note, operand_type, body, ())
-            attributes, callees = self._known[key]
+            known = self._known.setdefault(id(row), {})
+            if operand_type not in known:
+                known[operand_type] = self._make(row, operand_type, body, ())
+            attributes, callees = known[operand_type]
         if callees:
             columns.callees[number] = callees
         return attributes
 
     def _make(
-        self, kind: Kind, note: str, operand_type: str, body: Body, controls: tuple[str, ...]
+        self, row: Row, operand_type: str, body: Body, controls: tuple[str, ...]
     ) -> tuple[Attributes, tuple[int, ...]]:
+        kind = row.kind
         indices = (self._callee(callee, self._indices, body) for callee in kind.callees)
         names = [self.bodies[index].name for index in indices]
         calls = calls_of(kind.calls_as or kind.opcode, names, operand_type)
-        attributes = make_attributes(kind, note, calls, controls, operand_type)
+        attributes = make_attributes(kind, row.metadata, calls, controls, operand_type)
         return attributes, tuple(self._numbers[name] for _, group in calls for name in group)

@@ -7,7 +7,7 @@ metadata and operands; the rest stays as bytes, and equal bytes are read once (`
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
@@ -16,7 +16,7 @@ from xlagraph.graph import Module
 from xlagraph.hlo.collector import without_collector
 from xlagraph.hlo.proto.body import Body
 from xlagraph.hlo.proto.header import UNSTATED, header_fields, schedule_of, stack_tables
-from xlagraph.hlo.proto.kinds import Kind, read_kind
+from xlagraph.hlo.proto.kinds import Kind, Row, read_kind
 from xlagraph.hlo.proto.link import link
 from xlagraph.hlo.proto.schema import CLASSES, Message, unknown_fields
 from xlagraph.hlo.proto.shapes import read_shape
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _COMPUTATIONS = 3
-_OWN = ("name", "shape", "metadata", "id", "operand_ids")
 _INSTRUCTIONS = 2
 _LARGE = 1 << 20
 _SMALLEST = 8
@@ -47,14 +46,6 @@ def read_proto(data: bytes | mmap.mmap, name: str = "<protobuf>") -> Module:
         return _read(data, name)
 
 
-class _Distinct(NamedTuple):
-    """What occurs many times and is read once, by its bytes."""
-
-    kinds: dict[bytes, Kind]
-    shapes: dict[bytes, str]
-    metadata: dict[bytes, str]
-
-
 def _read(data: bytes | mmap.mmap, name: str) -> Module:
     start, stop = module_span(data, name)
     spans: list[tuple[int, int]] = []
@@ -65,7 +56,7 @@ def _read(data: bytes | mmap.mmap, name: str) -> Module:
         else:
             others.append(data[field.tag : field.stop])
     if not spans:
-        raise BytesError("a module without a computation", name, start)
+        raise BytesError("there is no computation in it; this is no HLO module", name, start)
     head_bytes = b"".join(others)
     head = _parsed("HloModuleProto", head_bytes, name, start, "the module's header")
     unknown = unknown_fields("HloModuleProto", head_bytes)
@@ -106,7 +97,10 @@ class _Reader:
         self.data = data
         self.name = name
         self.payloads = payloads
-        self.distinct = _Distinct({}, {}, {b"": ""})
+        self._kinds: dict[bytes, Kind] = {}
+        self._metadata: dict[bytes, str] = {b"": ""}
+        self._rows: dict[tuple[bytes, bytes], Row] = {}
+        self._shapes: dict[bytes, str] = {}
 
     def body(self, start: int, stop: int) -> Body:
         """The computation between two offsets, its instructions in the order of the file."""
@@ -128,33 +122,43 @@ class _Reader:
             raise BytesError(message, self.name, start) from None
         return body
 
-    def _fill(self, body: Body, rows: Sequence[Message]) -> None:
-        kinds, shapes, metadata = self.distinct
-        own = attrgetter(*_OWN)
-        for row in rows:
-            name, shape, source, number, operands = own(row)
-            body.names.append(name)
-            body.ids.append(number)
-            body.operands.append(operands[:])
-            clear = row.ClearField
+    def _fill(self, body: Body, messages: Sequence[Message]) -> None:
+        """Takes each instruction apart; the loop that all the time goes into."""
+        rows, shapes = self._rows, self._shapes
+        add_name, add_id, add_operands = (
+            column.append for column in (body.names, body.ids, body.operands)
+        )
+        add_row, add_shape = body.rows.append, body.shapes.append
+        own = attrgetter("name", "shape", "metadata", "id", "operand_ids")
+        for message in messages:
+            name, shape, metadata, number, operands = own(message)
+            add_name(name)
+            add_id(number)
+            add_operands(operands[:])
+            clear = message.ClearField
             clear("name")
             clear("shape")
             clear("metadata")
             clear("id")
             clear("operand_ids")
-            rest = row.SerializePartialToString()
-            kind = kinds.get(rest)
-            if kind is None:
-                kind = kinds[rest] = read_kind(rest, self.payloads)
+            key = message.SerializePartialToString(), metadata
+            row = rows.get(key)
+            if row is None:
+                row = rows[key] = self._row(*key)
+            add_row(row)
             text = shapes.get(shape)
             if text is None:
                 text = shapes[shape] = read_shape(shape)
-            note = metadata.get(source)
-            if note is None:
-                note = metadata[source] = metadata_text(CLASSES["OpMetadata"].FromString(source))
-            body.kinds.append(kind)
-            body.shapes.append(text)
-            body.metadata.append(note)
+            add_shape(text)
+        body.find_special()
+
+    def _row(self, kind: bytes, metadata: bytes) -> Row:
+        if kind not in self._kinds:
+            self._kinds[kind] = read_kind(kind, self.payloads)
+        if metadata not in self._metadata:
+            message = CLASSES["OpMetadata"].FromString(metadata)
+            self._metadata[metadata] = metadata_text(message)
+        return Row(self._kinds[kind], self._metadata[metadata])
 
     def _check_count(self, piece: bytes, start: int, stop: int) -> None:
         """Refuses very many empty instructions before each takes memory."""

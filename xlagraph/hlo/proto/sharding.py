@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xlagraph.hlo.proto.schema import Message
 
 _REPLICATED, _MAXIMAL, _TUPLE, _OTHER = 0, 1, 2, 3
-_TYPES = {0: "replicated", 1: "maximal", 4: "manual", 5: "unknown", 6: "unreduced"}
+TYPES = {0: "replicated", 1: "maximal", 4: "manual", 5: "unknown", 6: "unreduced"}
 _REDUCTIONS = {0: "", 1: "max", 2: "min"}
 
 
@@ -47,9 +47,9 @@ def _assignment(sharding: Message) -> str:
     if sharding.type == _MAXIMAL:
         return f"maximal device={','.join(map(str, devices))}"
     if sharding.type != _OTHER:
-        return _TYPES.get(sharding.type) or f"type{sharding.type}"
+        return TYPES.get(sharding.type) or f"type{sharding.type}"
     if _on_one_device(sharding):
-        return _TYPES[_REPLICATED]
+        return TYPES[_REPLICATED]
     sizes = ",".join(map(str, sharding.tile_assignment_dimensions))
     if sharding.iota_reshape_dims:
         order = iota_text(sharding.iota_reshape_dims[:], sharding.iota_transpose_perm[:])
@@ -59,7 +59,7 @@ def _assignment(sharding: Message) -> str:
     if sharding.replicate_on_last_tile_dim:
         text += " last_tile_dim_replicate"
     if sharding.last_tile_dims:
-        kinds = ", ".join(_TYPES.get(kind) or f"type{kind}" for kind in sharding.last_tile_dims)
+        kinds = ", ".join(TYPES.get(kind) or f"type{kind}" for kind in sharding.last_tile_dims)
         text += f" last_tile_dims={{{kinds}}}"
     return text
 

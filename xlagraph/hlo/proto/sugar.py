@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.hlo.proto.kinds import Row, make_kind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -25,7 +27,7 @@ def expand(bodies: Sequence[Body], indices: Mapping[int, int]) -> list[Body]:
     if not wrapped:
         return list(bodies)
     for body in bodies:
-        if any(kind.opcode == "async-start" for kind in body.kinds):
+        if any(row.opcode == "async-start" for row in body.rows):
             _rename(body, wrapped, indices)
     return [body for index, body in enumerate(bodies) if index not in wrapped]
 
@@ -34,7 +36,10 @@ def _wrapped(bodies: Sequence[Body], indices: Mapping[int, int]) -> dict[int, Ki
     """Computations of one instruction that only asynchronous calls use, with its kind."""
     found: dict[int, Kind] = {}
     others: set[int] = set()
-    for kind in {id(kind): kind for body in bodies for kind in body.kinds}.values():
+    calling = {id(row): row.kind for body in bodies for row in map(body.rows.__getitem__, body.special)}
+    if not any(kind.opcode == "async-start" for kind in calling.values()):
+        return {}
+    for kind in calling.values():
         called = [indices[number] for number in kind.callees if number in indices]
         if kind.opcode not in _ASYNC:
             others.update(called)
@@ -48,25 +53,28 @@ def _wrapped(bodies: Sequence[Body], indices: Mapping[int, int]) -> dict[int, Ki
 def _single(body: Body) -> Kind | None:
     """The root's kind, where all other instructions are parameters."""
     rest = [
-        kind
-        for number, kind in zip(body.ids, body.kinds, strict=True)
-        if kind.opcode != "parameter" or number == body.root
+        row.kind
+        for number, row in zip(body.ids, body.rows, strict=True)
+        if row.opcode != "parameter" or number == body.root
     ]
     return rest[0] if len(rest) == 1 else None
 
 
 def _rename(body: Body, wrapped: Mapping[int, Kind], indices: Mapping[int, int]) -> None:
     inner: dict[int, Kind] = {}
-    for at, (number, kind) in enumerate(zip(body.ids, body.kinds, strict=True)):
+    for at, (number, row) in enumerate(zip(body.ids, body.rows, strict=True)):
+        kind = row.kind
         if kind.opcode == "async-start" and kind.callees:
             found = wrapped.get(indices.get(kind.callees[0], -1))
             if found is not None:
                 inner[number] = found
-                body.kinds[at] = _started(kind, found)
+                body.rows[at] = Row(_started(kind, found), row.metadata)
         elif kind.opcode in _SUFFIXES and body.operands[at] and body.operands[at][0] in inner:
             found = inner[number] = inner[body.operands[at][0]]
             opcode = found.opcode + _SUFFIXES[kind.opcode]
-            body.kinds[at] = kind._replace(opcode=opcode, callees=())
+            later = kind._replace(opcode=opcode, callees=(), is_linked=bool(kind.controls))
+            body.rows[at] = Row(later, row.metadata)
+    body.find_special()
 
 
 def _started(kind: Kind, inner: Kind) -> Kind:
@@ -75,11 +83,11 @@ def _started(kind: Kind, inner: Kind) -> Kind:
     shared = tuple(p for p in inner.shared if not (has_own and p[0] == "frontend_attributes"))
     threads = tuple(pair for pair in kind.own if pair[0] == "async_execution_thread")
     rest = tuple(pair for pair in kind.own if pair[0] != "async_execution_thread")
-    return kind._replace(
-        opcode=f"{inner.opcode}-start",
-        own=threads + inner.own,
-        shared=shared + inner.notes + rest + kind.shared,
+    return make_kind(
+        f"{inner.opcode}-start",
+        threads + inner.own,
+        (shared + inner.notes + rest + kind.shared, kind.notes, kind.backend_config),
         callees=inner.callees,
+        controls=kind.controls,
         calls_as=inner.opcode,
-        is_linked=kind.is_linked,
     )

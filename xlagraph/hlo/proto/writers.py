@@ -31,17 +31,17 @@ Writer = Callable[[Fields], Iterable[Pair]]
 FFT = {0: "FFT", 1: "IFFT", 2: "RFFT", 3: "IRFFT"}
 DISTRIBUTIONS = {0: "rng_invalid", 1: "rng_uniform", 2: "rng_normal"}
 ALGORITHMS = {0: "rng_default", 1: "rng_three_fry", 2: "rng_philox"}
-_TRANSPOSES = {1: "NO_TRANSPOSE", 2: "TRANSPOSE", 3: "ADJOINT"}
-_PADDINGS = {1: "PADDING_VALID", 2: "PADDING_SAME"}
-_SCHEDULES = {1: "SCHEDULE_LATEST", 2: "SCHEDULE_EARLIEST"}
-_VERSIONS = {
+TRANSPOSES = {1: "NO_TRANSPOSE", 2: "TRANSPOSE", 3: "ADJOINT"}
+PADDINGS = {1: "PADDING_VALID", 2: "PADDING_SAME"}
+SCHEDULES = {1: "SCHEDULE_LATEST", 2: "SCHEDULE_EARLIEST"}
+VERSIONS = {
     0: "API_VERSION_UNSPECIFIED",
     2: "API_VERSION_STATUS_RETURNING",
     3: "API_VERSION_STATUS_RETURNING_UNIFIED",
     4: "API_VERSION_TYPED_FFI",
 }
-_PRECISIONS = {0: "default", 1: "high", 2: "highest"}
-_DOT_ALGORITHMS = {
+PRECISIONS = {0: "default", 1: "high", 2: "highest"}
+DOT_ALGORITHMS = {
     1: "dot_any_f8_any_f8_f32",
     2: "dot_any_f8_any_f8_f32_fast_accum",
     3: "dot_f16_f16_f16",
@@ -56,7 +56,7 @@ _DOT_ALGORITHMS = {
     12: "dot_f64_f64_f64",
     13: "dot_bf16_bf16_f32_x9",
 }
-_CONVOLUTIONS = {1: "fprop", 2: "dgrad", 3: "wgrad"}
+CONVOLUTIONS = {1: "fprop", 2: "dgrad", 3: "wgrad"}
 MAX_LABELS = 64
 """Dimensions of a convolution that are labelled."""
 
@@ -219,10 +219,10 @@ def precision(fields: Fields) -> Iterator[Pair]:
     if config is None:
         return
     if any(config.operand_precision):
-        names = ",".join(_named(_PRECISIONS, number) for number in config.operand_precision)
+        names = ",".join(_named(PRECISIONS, number) for number in config.operand_precision)
         yield "operand_precision", f"{{{names}}}"
     if config.algorithm:
-        yield "algorithm", _named(_DOT_ALGORITHMS, config.algorithm)
+        yield "algorithm", _named(DOT_ALGORITHMS, config.algorithm)
 
 
 def sparsity(fields: Fields) -> list[Pair]:
@@ -285,7 +285,7 @@ def options(field: str) -> Writer:
         options: Message = fields.pop(field, None)
         for descriptor, value in options.ListFields() if options is not None else ():
             name = descriptor.name
-            yield name, _named(_TRANSPOSES, value) if name == "transpose_a" else flag(value=value)
+            yield name, _named(TRANSPOSES, value) if name == "transpose_a" else flag(value=value)
 
     return write
 
@@ -314,15 +314,15 @@ def target(fields: Fields) -> Iterator[Pair]:
 
 def custom_call_kind(fields: Fields) -> Iterator[Pair]:
     if schedule := fields.pop("custom_call_schedule", 0):
-        yield "schedule", _named(_SCHEDULES, schedule)
+        yield "schedule", _named(SCHEDULES, schedule)
     version = fields.pop("custom_call_api_version", 0)
     if version != 1:
-        yield "api_version", _named(_VERSIONS, version)
+        yield "api_version", _named(VERSIONS, version)
 
 
 def padding_type(fields: Fields) -> list[Pair]:
     kind = fields.pop("padding_type", 0)
-    return [("padding_type", _named(_PADDINGS, kind))] if kind else []
+    return [("padding_type", _named(PADDINGS, kind))] if kind else []
 
 
 def associative(fields: Fields) -> list[Pair]:
@@ -332,7 +332,7 @@ def associative(fields: Fields) -> list[Pair]:
 
 def convolution_kind(fields: Fields) -> list[Pair]:
     kind = fields.pop("conv_kind", 0)
-    return [("convolution_kind", _CONVOLUTIONS.get(kind) or f"unknown({kind})")] if kind else []
+    return [("convolution_kind", CONVOLUTIONS.get(kind) or f"unknown({kind})")] if kind else []
 
 
 def domain(fields: Fields) -> Iterator[Pair]:
