@@ -63,18 +63,14 @@ def message(kind: str, **fields: Any) -> Any:
 def scalar(element_type: int = 11, dimensions: tuple[int, ...] = ()) -> Any:
     """A shape: ``f32[]`` unless something else is asked for."""
     layout = message("LayoutProto", minor_to_major=range(len(dimensions) - 1, -1, -1))
-    return message(
-        "ShapeProto", element_type=element_type, dimensions=dimensions, layout=layout
-    )
+    return message("ShapeProto", element_type=element_type, dimensions=dimensions, layout=layout)
 
 
 def row(number: int, opcode: str, operands: tuple[int, ...] = (), **fields: Any) -> Any:
     """An instruction of shape ``f32[]``, called after its id."""
     fields.setdefault("name", f"{opcode}.{number}")
     fields.setdefault("shape", scalar())
-    return message(
-        "HloInstructionProto", id=number, opcode=opcode, operand_ids=operands, **fields
-    )
+    return message("HloInstructionProto", id=number, opcode=opcode, operand_ids=operands, **fields)
 
 
 def module(*rows: Any, root: int | None = None, **fields: Any) -> Any:

@@ -211,7 +211,10 @@ def test_run_folders_open_protobufs_instead_of_text(run_folder):
 
 def test_run_folders_with_both_have_one_entry_with_the_texts_configuration(run_folder):
     digest = read_run(run_folder).digests()[0]
-    text, proto = unpacked(PROTOS / "jax_sharded", "txt"), unpacked(PROTOS / "jax_sharded", "hlo.pb")
+    text, proto = (
+        unpacked(PROTOS / "jax_sharded", "txt"),
+        unpacked(PROTOS / "jax_sharded", "hlo.pb"),
+    )
     store_proto(run_folder, digest, proto)
     packed = zstandard.ZstdCompressor().compress(text)
     (run_folder / "graphs" / (digest + GRAPH_SUFFIX)).write_bytes(packed)

@@ -7,7 +7,16 @@ import pytest
 from hlo_helpers import FIXTURES, xla_module
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from proto_helpers import canonical, message, module, printed, proto_and_text, row, scalar, xla_proto
+from proto_helpers import (
+    canonical,
+    message,
+    module,
+    printed,
+    proto_and_text,
+    row,
+    scalar,
+    xla_proto,
+)
 
 from xlagraph.canon.labels import Level
 from xlagraph.hlo import open_entries, read_module
@@ -110,7 +119,9 @@ INTEGERS = {"s32s": 32, "s64s": 64, "u32s": 32, "u64s": 64}
 @st.composite
 def literals(draw: st.DrawFn):
     """A LiteralProto of any type, shape and layout, with any bits; as XLA would write it."""
-    kind = draw(st.sampled_from(sorted(kind for kind in TYPES if ELEMENT_TYPES[kind] not in UNSUPPORTED)))
+    kind = draw(
+        st.sampled_from(sorted(kind for kind in TYPES if ELEMENT_TYPES[kind] not in UNSUPPORTED))
+    )
     name, field = ELEMENT_TYPES[kind], TYPES[kind].field
     dimensions = draw(st.lists(st.integers(0, 4), max_size=4))
     order = draw(st.permutations(range(len(dimensions))))
@@ -181,6 +192,18 @@ def test_any_string_is_printed_as_xla_prints_it(config, target, attribute, op_na
     ).SerializeToString()
     theirs = printed(_hlo.HloModule.from_serialized_hlo_module_proto(made))
     assert read_proto(made).attributes[0].text in theirs
+
+
+def test_stacks_are_those_of_the_protobuf():
+    """In its text XLA adds one to the number of a parent frame."""
+    text = (FIXTURES / "dialects" / "stack_frames.hlo").read_text()
+    proto, theirs = proto_and_text(text)
+    expected = ["model.py", 'train "final".py']
+    for read in (read_proto(proto), read_module(theirs), read_module(text)):
+        metadata = read.metadata(read.entry_computation.root)
+        assert metadata
+        assert [frame.file for frame in metadata.frames] == expected
+        assert read_module(print_module(read)).metadata(1) == metadata
 
 
 def test_parameters_and_shapes_of_the_entry_come_from_the_program_shape():

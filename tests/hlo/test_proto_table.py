@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from proto_helpers import LIBRARIES, xla_definitions
 
-from xlagraph.hlo.proto import kinds, sharding, shapes, writers
+from xlagraph.hlo.proto import kinds, shapes, sharding, writers
 from xlagraph.hlo.proto.fields import SET_ASIDE
 from xlagraph.hlo.proto.schema import TABLE
 

@@ -79,6 +79,10 @@ class Entry:
         """The name by which `load` opens this entry."""
         return self.file if self.stop < 0 else f"{self.file}:{self.ordinal}"
 
+    def with_text(self, text: Entry) -> Entry:
+        """This entry, a protobuf, with the text of the same module beside it."""
+        return replace(self, _text=text._content)
+
     @property
     def text_beside(self) -> str:
         """The text of the same module beside a protobuf, or ``""``."""
@@ -243,7 +247,7 @@ def _joined(one: Entry, other: Entry) -> Entry:
     proto, text = (one, other) if one.kind == "proto" else (other, one)
     if proto.kind == text.kind:  # the same twice, such as .txt and .txt.gz
         return one
-    return replace(proto, _text=text._content)
+    return proto.with_text(text)
 
 
 def _list_files(folder: Path) -> Listing:

@@ -66,7 +66,9 @@ def with_configuration(module: Module, text: str) -> Module:
     if name != module.name:
         return module
     own = dict(module.header)
-    stated = [(key, own.pop(key, value)) for key, value in fields if key in own or key in module.unstated]
+    stated = [
+        (key, own.pop(key, value)) for key, value in fields if key in own or key in module.unstated
+    ]
     return replace(module, header=(*stated, *own.items()), unstated=frozenset())
 
 

@@ -170,9 +170,10 @@ class _Search:
         step, users = self.step, self.module.users
         for i in self.backward:
             operands = self.module.operands[i]
-            if i not in self.found and self._is_helper(i) and operands[0] in self.found:
-                if step.names.get(operands[0]) == step.names[i]:
-                    self.found[i], self.rules[i] = self.found[operands[0]], "part"
+            if i in self.found or not self._is_helper(i) or operands[0] not in self.found:
+                continue
+            if step.names[operands[0]] == step.names[i]:
+                self.found[i], self.rules[i] = self.found[operands[0]], "part"
         for i in reversed(self.backward):
             if i in self.found or not users[i] or not all(u in self.found for u in users[i]):
                 continue

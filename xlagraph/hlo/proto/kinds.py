@@ -80,7 +80,6 @@ class Kind(NamedTuple):
     calls_as: str = ""
     """The opcode under whose keys callees are printed, where that is another one."""
 
-
     def with_metadata(self, metadata: str) -> Attributes:
         """The attribute list of a kind that links to nothing."""
         if not metadata:
@@ -152,9 +151,7 @@ def read_kind(data: bytes, payloads: Sequence[bytes]) -> Kind:
     return make_kind(opcode, own, further, payload, callees, controls)
 
 
-def _further(
-    fields: Fields, opcode: str, message: Message, payloads: Sequence[bytes]
-) -> Further:
+def _further(fields: Fields, opcode: str, message: Message, payloads: Sequence[bytes]) -> Further:
     """What is not the opcode's own: see `Kind.shared`, `Kind.notes` and `Kind.backend_config`."""
     shared = _shared(fields)
     if opcode == "call" and fields.pop("is_composite", False):

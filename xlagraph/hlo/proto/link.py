@@ -83,7 +83,9 @@ class _Linker:
             known.add(body.name)
             own = set(body.names)
             if len(own) != len(body.names) or "" in own:
-                raise self.error(f"{body.name!r} has instructions without a name of their own", body)
+                raise self.error(
+                    f"{body.name!r} has instructions without a name of their own", body
+                )
             if not body.names:
                 raise self.error(f"computation {body.name!r} is empty", body)
 
@@ -165,9 +167,7 @@ class _Linker:
                 columns.attributes[number] = self._linked(number, row, body, places)
         return parameters
 
-    def _linked(
-        self, number: int, row: Row, body: Body, places: Mapping[int, int]
-    ) -> Attributes:
+    def _linked(self, number: int, row: Row, body: Body, places: Mapping[int, int]) -> Attributes:
         """The attributes of an instruction that calls, waits, or depends on its operand's type."""
         columns, kind = self.columns, row.kind
         operands = columns.operands[number]

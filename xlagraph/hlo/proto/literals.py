@@ -69,15 +69,18 @@ def _array_text(literal: Message) -> str:
     kind = TYPES.get(literal.shape.element_type)
     if kind is None:
         return ELIDED
-    bounds: list[int] = literal.shape.dimensions[:]
-    sizes: list[int] = literal.dynamic_sizes[:] or bounds
-    if len(sizes) != len(bounds) or any(not 0 <= s <= b for s, b in zip(sizes, bounds, strict=True)):
+    bounds: Sequence[int] = literal.shape.dimensions[:]
+    sizes: Sequence[int] = literal.dynamic_sizes[:] or bounds
+    if len(sizes) != len(bounds) or any(
+        not 0 <= s <= b for s, b in zip(sizes, bounds, strict=True)
+    ):
         raise LiteralError(f"a literal of {sizes} for a shape of {bounds}")
     numbers = kind.decode(getattr(literal, kind.field))
-    if not numbers and prod(bounds):
+    count: int = prod(bounds)
+    if not numbers and count:
         return ELIDED
-    if len(numbers) != prod(bounds) * kind.width:
-        raise LiteralError(f"a literal of {len(numbers)} values for a shape of {prod(bounds)}")
+    if len(numbers) != count * kind.width:
+        raise LiteralError(f"a literal of {len(numbers)} values for a shape of {count}")
     places = _places(bounds, sizes, literal.shape.layout.minor_to_major[:])
     if not bounds:
         scalar = kind.texts(numbers)[0]
@@ -89,9 +92,7 @@ def _is_pred(literal: Message) -> bool:
     return bool(literal.shape.element_type == _PRED)
 
 
-def _places(
-    bounds: Sequence[int], sizes: Sequence[int], order: Sequence[int]
-) -> Sequence[int]:
+def _places(bounds: Sequence[int], sizes: Sequence[int], order: Sequence[int]) -> Sequence[int]:
     """Where the elements are stored, in the order in which they are printed.
 
     Values lie as the layout of the literal's shape says, up to the bounds of dynamic dimensions.
@@ -126,7 +127,11 @@ def _rows(
     for start in range(0, len(places), step):
         if size > _CHUNK:
             parts = (
-                ", ".join(kind.texts(numbers[at * kind.width : min(at + _CHUNK, start + size) * kind.width]))
+                ", ".join(
+                    kind.texts(
+                        numbers[at * kind.width : min(at + _CHUNK, start + size) * kind.width]
+                    )
+                )
                 for at in range(start, start + size, _CHUNK)
             )
             yield ", ".join(parts)
@@ -154,10 +159,8 @@ def _nested(rows: Iterator[str], sizes: Sequence[int]) -> str:
     if sum(prod(sizes[:axis]) for axis in range(rank)) > MAX_BRACES and not prod(sizes):
         return ELIDED
     opening, closing = ("{", "}") if inner <= 1 else ("{ ", " }")
-    if inner:
-        items = [f"{opening}{row}{closing}" for row in rows]
-    else:
-        items = ["{}"] * prod(sizes[:-1])
+    made = rows if inner else iter([""] * prod(sizes[:-1]))
+    items = [f"{opening}{row}{closing}" for row in made]
     for axis in range(rank - 2, -1, -1):
         size = sizes[axis]
         groups = [items[at * size : (at + 1) * size] for at in range(prod(sizes[:axis]))]

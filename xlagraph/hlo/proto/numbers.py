@@ -57,9 +57,7 @@ def _integers(numbers: Numbers) -> list[str]:
 def _small_integers(bits: int, *, is_signed: bool) -> Callable[[Numbers], list[str]]:
     """Integers of less than a byte, each in a byte of its own."""
     half, mask = 1 << (bits - 1), (1 << bits) - 1
-    table = [
-        str((n & mask) - mask - 1 if is_signed and n & half else n & mask) for n in range(256)
-    ]
+    table = [str((n & mask) - mask - 1 if is_signed and n & half else n & mask) for n in range(256)]
     return lambda numbers: [table[number] for number in numbers]
 
 
@@ -82,7 +80,7 @@ def _floats(code: str, mantissa: int, digits: int, more: int) -> Callable[[Numbe
     return texts
 
 
-def _raw(numbers: Any) -> int:  # noqa: ANN401
+def _raw(numbers: Any) -> int:
     """The bits of an array of one number."""
     return int.from_bytes(numbers.tobytes(), sys.byteorder)
 

@@ -34,16 +34,34 @@ WRITERS: dict[str, tuple[Writer, ...]] = {
     "collective-permute-start": _PERMUTE,
     "compare": (writers.comparison,),
     "concatenate": _DIMENSIONS,
-    "convolution": (writers.window, writers.labels, writers.group_counts, writers.convolution_kind, writers.precision, writers.sparsity),
+    "convolution": (
+        writers.window,
+        writers.labels,
+        writers.group_counts,
+        writers.convolution_kind,
+        writers.precision,
+        writers.sparsity,
+    ),
     "copy-start": (writers.prefetch,),
     "custom-call": (
-        *(writers.window, writers.labels, writers.group_counts, writers.precision, writers.padding_type, writers.target, writers.aliasing),
+        *(
+            writers.window,
+            writers.labels,
+            writers.group_counts,
+            writers.precision,
+            writers.padding_type,
+            writers.target,
+            writers.aliasing,
+        ),
         writers.custom_call_kind,
     ),
     "domain": (writers.domain,),
     "dot": (writers.dot, writers.precision),
     "dynamic-slice": (writers.numbers("dynamic_slice_sizes", "dynamic_slice_sizes"),),
-    "fft": (writers.named("fft_type", "fft_type", writers.FFT), writers.numbers("fft_length", "fft_length")),
+    "fft": (
+        writers.named("fft_type", "fft_type", writers.FFT),
+        writers.numbers("fft_length", "fft_length"),
+    ),
     "fusion": (lambda fields: [("kind", fields.pop("fusion_kind", ""))], writers.aliasing),
     "gather": (
         writers.dimension_lists(

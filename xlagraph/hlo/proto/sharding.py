@@ -6,18 +6,32 @@ Sources: ``hlo_sharding.cc``, ``named_sharding.cc``, ``mesh_and_axis.cc``, ``rep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlagraph.hlo.proto.shapes import indexed
 from xlagraph.hlo.proto.text import braced, decoded, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xlagraph.hlo.proto.schema import Message
 
 _REPLICATED, _MAXIMAL, _TUPLE, _OTHER = 0, 1, 2, 3
 TYPES = {0: "replicated", 1: "maximal", 4: "manual", 5: "unknown", 6: "unreduced"}
+_METADATA: dict[str, Callable[[Any], str]] = {
+    "op_type": quoted,
+    "op_name": quoted,
+    "source_file": quoted,
+    "source_line": str,
+    "source_end_line": str,
+    "source_column": str,
+    "source_end_column": str,
+    "profile_type": braced,
+    "deduplicated_name": quoted,
+    "scheduling_name": quoted,
+    "stack_frame_id": str,
+}
+"""Fields in the order in which they are printed, where they are set."""
 _REDUCTIONS = {0: "", 1: "max", 2: "min"}
 
 
@@ -79,20 +93,11 @@ def iota_text(reshape: Sequence[int], transpose: Sequence[int]) -> str:
 
 def metadata_text(metadata: Message) -> str:
     """What stands in the braces of ``metadata={...}``."""
-    parts = []
-    for key in ("op_type", "op_name", "source_file"):
-        if value := getattr(metadata, key):
-            parts.append(f"{key}={quoted(value)}")
-    for key in ("source_line", "source_end_line", "source_column", "source_end_column"):
-        if value := getattr(metadata, key):
-            parts.append(f"{key}={value}")
-    if metadata.profile_type:
-        parts.append(f"profile_type={braced(metadata.profile_type)}")
-    for key in ("deduplicated_name", "scheduling_name"):
-        if value := getattr(metadata, key):
-            parts.append(f"{key}={quoted(value)}")
-    if metadata.stack_frame_id:
-        parts.append(f"stack_frame_id={metadata.stack_frame_id}")
+    parts = [
+        f"{key}={show(value)}"
+        for key, show in _METADATA.items()
+        if (value := getattr(metadata, key))
+    ]
     if metadata.HasField("metadata_payload") and metadata.metadata_payload.HasField("value"):
         parts.append(f"metadata_payload={quoted(metadata.metadata_payload.value)}")
     return " ".join(parts)

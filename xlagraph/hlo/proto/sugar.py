@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xlagraph.hlo.proto.kinds import Kind
-    from xlagraph.hlo.proto.link import Body
+    from xlagraph.hlo.proto.body import Body
 
 _SUFFIXES = {"async-update": "-update", "async-done": "-done"}
 _ASYNC = frozenset({"async-start", *_SUFFIXES})
@@ -36,7 +36,9 @@ def _wrapped(bodies: Sequence[Body], indices: Mapping[int, int]) -> dict[int, Ki
     """Computations of one instruction that only asynchronous calls use, with its kind."""
     found: dict[int, Kind] = {}
     others: set[int] = set()
-    calling = {id(row): row.kind for body in bodies for row in map(body.rows.__getitem__, body.special)}
+    calling = {
+        id(row): row.kind for body in bodies for row in map(body.rows.__getitem__, body.special)
+    }
     if not any(kind.opcode == "async-start" for kind in calling.values()):
         return {}
     for kind in calling.values():

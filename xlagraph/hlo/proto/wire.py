@@ -40,9 +40,7 @@ class WireField(NamedTuple):
     stop: int
 
 
-def wire_fields(
-    data: bytes | mmap.mmap, start: int, stop: int, name: str
-) -> Iterator[WireField]:
+def wire_fields(data: bytes | mmap.mmap, start: int, stop: int, name: str) -> Iterator[WireField]:
     """The fields between two offsets, in order; groups are not known to XLA's messages.
 
     Raises:

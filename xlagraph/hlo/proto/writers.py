@@ -65,27 +65,36 @@ def _named(names: dict[int, str], number: int) -> str:
     return names.get(number) or str(number)
 
 
+# --- made for a field --------------------------------------------------------------------------
+
+
 def numbers(field: str, key: str) -> Writer:
+    """A list of numbers, also where it is empty."""
     return lambda fields: [(key, braced(fields.pop(field, ())))]
 
 
 def number(field: str, key: str) -> Writer:
+    """A number, also where it is 0."""
     return lambda fields: [(key, str(fields.pop(field, 0)))]
 
 
 def named(field: str, key: str, names: dict[int, str]) -> Writer:
+    """The name of an enum's value."""
     return lambda fields: [(key, _named(names, fields.pop(field, 0)))]
 
 
 def if_true(field: str, key: str) -> Writer:
+    """A flag that is printed where it is set."""
     return lambda fields: [(key, "true")] if fields.pop(field, False) else []
 
 
 def either(field: str) -> Writer:
+    """A flag that is printed in both cases."""
     return lambda fields: [(field, flag(value=fields.pop(field, False)))]
 
 
 def if_set(field: str, key: str) -> Writer:
+    """A string that is printed where it is not empty."""
     return lambda fields: [(key, quoted(fields.pop(field)))] if fields.get(field) else []
 
 
@@ -99,23 +108,29 @@ def one_dimension(key: str) -> Writer:
     return write
 
 
+# --- for what some opcodes have ----------------------------------------------------------------
+
+
 def some_dimensions(fields: Fields) -> list[Pair]:
+    """The dimensions, where there are any."""
     dimensions = fields.pop("dimensions", ())
     return [("dimensions", braced(dimensions))] if dimensions else []
 
 
 def epsilon(fields: Fields) -> list[Pair]:
+    """The small number of a batch norm."""
     return [("epsilon", short_float(fields.pop("epsilon", 0.0)))]
 
 
 def channel(fields: Fields) -> Iterator[Pair]:
-    channel = fields.pop("channel_id", 0)
-    older = fields.pop("all_reduce_id", 0)
-    if channel > 0 or older > 0:
-        yield "channel_id", str(channel if channel > 0 else older)
+    """The channel of a collective; older XLA called it all_reduce_id."""
+    own, older = fields.pop("channel_id", 0), fields.pop("all_reduce_id", 0)
+    if own > 0 or older > 0:
+        yield "channel_id", str(own if own > 0 else older)
 
 
 def groups(fields: Fields) -> Iterator[Pair]:
+    """The devices that take part, in whichever of four forms, and constrain_layout."""
     old = fields.pop("replica_groups", ())
     listed: Message = fields.pop("collective_device_list", None)
     iota: Message = fields.pop("iota_collective_device_list", None)
@@ -132,13 +147,15 @@ def groups(fields: Fields) -> Iterator[Pair]:
 
 
 def pairs(fields: Fields) -> Iterator[Pair]:
-    pairs = (f"{{{p.source},{p.target}}}" for p in fields.pop("source_target_pairs", ()))
-    yield "source_target_pairs", f"{{{','.join(pairs)}}}"
+    """Who sends to whom in a permute."""
+    texts = (f"{{{p.source},{p.target}}}" for p in fields.pop("source_target_pairs", ()))
+    yield "source_target_pairs", f"{{{','.join(texts)}}}"
     if sizes := fields.pop("dynamic_slice_sizes", ()):
         yield "slice_sizes", f"{{{braced(sizes)}}}"
 
 
 def slices(fields: Fields) -> list[Pair]:
+    """Starts, limits, and strides where one is not 1."""
     rows = fields.pop("slice_dimensions", ())
     steps = any(row.stride != 1 for row in rows)
     texts = (f"[{r.start}:{r.limit}{f':{r.stride}' if steps else ''}]" for r in rows)
@@ -146,8 +163,9 @@ def slices(fields: Fields) -> list[Pair]:
 
 
 def padding(fields: Fields) -> list[Pair]:
+    """Low, high and inner padding of each dimension."""
     config: Message = fields.pop("padding_config", None)
-    rows = config.dimensions if config else ()
+    rows = config.dimensions if config is not None else ()
     inner = any(row.interior_padding for row in rows)
     texts = (
         f"{row.edge_padding_low}_{row.edge_padding_high}"
@@ -158,8 +176,9 @@ def padding(fields: Fields) -> list[Pair]:
 
 
 def window(fields: Fields) -> list[Pair]:
-    window: Message = fields.pop("window", None)
-    rows = window.dimensions if window else ()
+    """The window of a convolution or reduction (``window_util.cc``)."""
+    found: Message = fields.pop("window", None)
+    rows = found.dimensions if found is not None else ()
     return [("window", f"{{{_window_text(rows)}}}")] if rows else []
 
 
@@ -179,20 +198,30 @@ def _window_text(rows: Iterable[Message]) -> str:
 
 
 def labels(fields: Fields) -> list[Pair]:
-    numbers: Message = fields.pop("convolution_dimension_numbers", None)
-    if numbers is None:
+    """Which dimensions of a convolution are batch, feature, input, output or spatial."""
+    found: Message = fields.pop("convolution_dimension_numbers", None)
+    if found is None:
         return []
-    sides = (
-        (("b", numbers.input_batch_dimension), ("f", numbers.input_feature_dimension)),
-        (("i", numbers.kernel_input_feature_dimension), ("o", numbers.kernel_output_feature_dimension)),
-        (("b", numbers.output_batch_dimension), ("f", numbers.output_feature_dimension)),
+    left, kernel, result = (
+        _side([(first, one), (second, other)], spatial)
+        for first, one, second, other, spatial in (
+            (
+                *("b", found.input_batch_dimension),
+                *("f", found.input_feature_dimension),
+                found.input_spatial_dimensions,
+            ),
+            (
+                *("i", found.kernel_input_feature_dimension),
+                *("o", found.kernel_output_feature_dimension),
+                found.kernel_spatial_dimensions,
+            ),
+            (
+                *("b", found.output_batch_dimension),
+                *("f", found.output_feature_dimension),
+                found.output_spatial_dimensions,
+            ),
+        )
     )
-    spatial = (
-        numbers.input_spatial_dimensions,
-        numbers.kernel_spatial_dimensions,
-        numbers.output_spatial_dimensions,
-    )
-    left, kernel, result = (_side(*side) for side in zip(sides, spatial, strict=True))
     return [("dim_labels", f"{left}_{kernel}->{result}")]
 
 
@@ -208,6 +237,7 @@ def _side(letters: Iterable[tuple[str, int]], spatial: Iterable[int]) -> str:
 
 
 def group_counts(fields: Fields) -> Iterator[Pair]:
+    """Groups of a convolution, where there are several."""
     for key in ("feature_group_count", "batch_group_count"):
         count = fields.pop(key, 1)
         if count != 1:
@@ -215,6 +245,7 @@ def group_counts(fields: Fields) -> Iterator[Pair]:
 
 
 def precision(fields: Fields) -> Iterator[Pair]:
+    """Precision of operands and algorithm, where they are not the default."""
     config: Message = fields.pop("precision_config", None)
     if config is None:
         return
@@ -226,6 +257,7 @@ def precision(fields: Fields) -> Iterator[Pair]:
 
 
 def sparsity(fields: Fields) -> list[Pair]:
+    """Which operand of a convolution is sparse, and how."""
     config: Message = fields.pop("sparsity_config", None)
     if config is None:
         return []
@@ -246,34 +278,36 @@ def _dot_numbers(numbers: Message) -> Iterator[Pair]:
 
 
 def dot(fields: Fields) -> Iterator[Pair]:
-    numbers: Message = fields.pop("dot_dimension_numbers", None)
-    if numbers is not None:
-        yield from _dot_numbers(numbers)
+    """Contracting and batch dimensions of a dot."""
+    found: Message = fields.pop("dot_dimension_numbers", None)
+    if found is not None:
+        yield from _dot_numbers(found)
 
 
 def ragged_dot(fields: Fields) -> Iterator[Pair]:
-    numbers: Message = fields.pop("ragged_dot_dimension_numbers", None)
-    if numbers is None:
+    """Dimensions of a dot whose rows come in groups of different size."""
+    found: Message = fields.pop("ragged_dot_dimension_numbers", None)
+    if found is None:
         return
-    yield from _dot_numbers(numbers.dot_dimension_numbers)
-    if numbers.lhs_ragged_dimensions:
-        yield "lhs_ragged_dims", braced(numbers.lhs_ragged_dimensions)
-    if numbers.rhs_group_dimensions:
-        yield "rhs_group_dims", braced(numbers.rhs_group_dimensions)
+    yield from _dot_numbers(found.dot_dimension_numbers)
+    if found.lhs_ragged_dimensions:
+        yield "lhs_ragged_dims", braced(found.lhs_ragged_dimensions)
+    if found.rhs_group_dimensions:
+        yield "rhs_group_dims", braced(found.rhs_group_dimensions)
 
 
 def dimension_lists(field: str, always: tuple[str, ...], some: tuple[str, ...]) -> Writer:
     """The lists of a gather or scatter: some only where they are not empty."""
 
     def write(fields: Fields) -> Iterator[Pair]:
-        numbers: Message = fields.pop(field, None)
-        if numbers is None:
+        found: Message = fields.pop(field, None)
+        if found is None:
             return
         for key in (*always, *some):
-            values = getattr(numbers, key)
+            values = getattr(found, key)
             if values or key in always:
                 yield key, braced(values)
-        yield "index_vector_dim", str(numbers.index_vector_dim)
+        yield "index_vector_dim", str(found.index_vector_dim)
 
     return write
 
@@ -282,8 +316,8 @@ def options(field: str) -> Writer:
     """Options that XLA prints under the names of their fields, where they are set."""
 
     def write(fields: Fields) -> Iterator[Pair]:
-        options: Message = fields.pop(field, None)
-        for descriptor, value in options.ListFields() if options is not None else ():
+        found: Message = fields.pop(field, None)
+        for descriptor, value in found.ListFields() if found is not None else ():
             name = descriptor.name
             yield name, _named(TRANSPOSES, value) if name == "transpose_a" else flag(value=value)
 
@@ -291,6 +325,7 @@ def options(field: str) -> Writer:
 
 
 def aliasing(fields: Fields) -> list[Pair]:
+    """Outputs that share a buffer with an operand."""
     entries = fields.pop("output_operand_aliasing", ())
     texts = (
         f"{spaced(e.output_shape_index)}: ({e.operand_index}, {spaced(e.operand_shape_index)})"
@@ -300,6 +335,7 @@ def aliasing(fields: Fields) -> list[Pair]:
 
 
 def target(fields: Fields) -> Iterator[Pair]:
+    """What a custom call calls, and what it knows about its operands."""
     yield "custom_call_target", quoted(fields.pop("custom_call_target", b""))
     shapes = fields.pop("operand_shapes_with_layout", ())
     if fields.pop("constrain_layout", False):
@@ -313,6 +349,7 @@ def target(fields: Fields) -> Iterator[Pair]:
 
 
 def custom_call_kind(fields: Fields) -> Iterator[Pair]:
+    """Schedule and version of a custom call, where they are not the usual ones."""
     if schedule := fields.pop("custom_call_schedule", 0):
         yield "schedule", _named(SCHEDULES, schedule)
     version = fields.pop("custom_call_api_version", 0)
@@ -321,21 +358,25 @@ def custom_call_kind(fields: Fields) -> Iterator[Pair]:
 
 
 def padding_type(fields: Fields) -> list[Pair]:
+    """How a convolution of dynamic shape is padded."""
     kind = fields.pop("padding_type", 0)
     return [("padding_type", _named(PADDINGS, kind))] if kind else []
 
 
 def associative(fields: Fields) -> list[Pair]:
+    """Whether a scan may be reordered, where that is known."""
     state = fields.pop("is_associative", 0)
     return [("is_associative", {1: "true", 2: "false"}.get(state, str(state)))] if state else []
 
 
 def convolution_kind(fields: Fields) -> list[Pair]:
+    """Whether a convolution is a forward one or a gradient."""
     kind = fields.pop("conv_kind", 0)
     return [("convolution_kind", CONVOLUTIONS.get(kind) or f"unknown({kind})")] if kind else []
 
 
 def domain(fields: Fields) -> Iterator[Pair]:
+    """The shardings on both sides of a domain."""
     entry: Message = fields.pop("domain_entry_sharding", None)
     leaving: Message = fields.pop("domain_exit_sharding", None)
     if entry is not None or leaving is not None:
@@ -344,6 +385,7 @@ def domain(fields: Fields) -> Iterator[Pair]:
 
 
 def replication(fields: Fields) -> list[Pair]:
+    """Which leaves of a parameter are equal on all replicas."""
     replication: Message = fields.pop("parameter_replication", None)
     flags = replication.replicated_at_leaf_buffers if replication is not None else ()
     texts = ",".join(flag(value=value) for value in flags)
@@ -351,11 +393,13 @@ def replication(fields: Fields) -> list[Pair]:
 
 
 def outfeed(fields: Fields) -> Iterator[Pair]:
+    """The shape that is sent out."""
     if shape := fields.pop("outfeed_shape", b""):
         yield "outfeed_shape", read_shape(shape)
 
 
 def prefetch(fields: Fields) -> Iterator[Pair]:
+    """The number of a prefetch across programs."""
     older = fields.pop("is_cross_program_prefetch", False)
     index = fields.pop("cross_program_prefetch_index", 0 if older else None)
     if index is not None:
@@ -363,11 +407,13 @@ def prefetch(fields: Fields) -> Iterator[Pair]:
 
 
 def comparison(fields: Fields) -> Iterator[Pair]:
+    """Direction and type of a comparison."""
     yield "direction", fields.pop("comparison_direction", "")
     if kind := fields.pop("comparison_type", ""):
         yield "type", kind
 
 
 def asynchronous(fields: Fields) -> Iterator[Pair]:
+    """The thread of an asynchronous call, where it is not the main one."""
     if thread := fields.pop("async_execution_thread", ""):
         yield "async_execution_thread", f'"{thread}"'
