@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from real_modules import RUNS, graph
 
-from xlagraph.cause import explain_modules
-from xlagraph.cause.run_explain import explain_run
+from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 from xlagraph.run.reader import Run, read_run
 from xlagraph.run.records import Frame, NoteRecord
+from xlagraph.runs.explain import explain_run
+from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Explanation
-    from xlagraph.cause.run_model import RunExplanation
     from xlagraph.graph import Module
+    from xlagraph.runs.model import RunExplanation
 
 BIDI = "\u202egnol\u2066"
 SCRIPT = "</script><script>window.owned = 1</script>"
@@ -96,13 +97,12 @@ def hostile_run() -> RunExplanation:
     run = read_run(RUNS / "carry")
     (process,) = run.processes
     frame = Frame(f"{SCRIPT}/{IMAGE}.py", 3, QUOTES)
+    tensor = Tensor(SCRIPT, IMAGE + BIDI)
     hostile = replace(
         process,
         record=replace(process.record, argv=(SCRIPT,)),
         syncs=tuple(replace(sync, call_site=(frame,)) for sync in process.syncs),
-        graphs=tuple(
-            replace(g, outputs=tuple(IMAGE + BIDI for _ in g.outputs)) for g in process.graphs
-        ),
+        graphs=tuple(replace(g, outputs=(tensor,) * len(g.outputs)) for g in process.graphs),
         notes=(NoteRecord(0, SCRIPT, IMAGE + BIDI),),
     )
     return explain_run(Run(run.name, run.path, (hostile,)))

@@ -14,8 +14,8 @@ from xlagraph.hlo.proto.kinds import Row, make_kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xlagraph.hlo.proto.kinds import Kind
     from xlagraph.hlo.proto.body import Body
+    from xlagraph.hlo.proto.kinds import Kind
 
 _SUFFIXES = {"async-update": "-update", "async-done": "-done"}
 _ASYNC = frozenset({"async-start", *_SUFFIXES})

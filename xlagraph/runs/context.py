@@ -1,0 +1,57 @@
+"""What a capture knows of a module, put into the form that rules ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.model import Context
+from xlagraph.message import SourceLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.cause.model import Member
+    from xlagraph.run.reader import Process
+    from xlagraph.run.records import BucketState, Frame, GraphRecord, SyncRecord
+    from xlagraph.tensors import Tensor
+
+
+def context_of(process: Process, graph: GraphRecord) -> Context:
+    """The context of a graph: of the sync that compiled it, in its process."""
+    sync = process.sync_at(graph.sync)
+    if sync is None:
+        return Context(key=dict(graph.key))
+    live = sync.live_tensors
+    created = {t.output: own_frame(t.created) for t in live}
+    return Context(
+        parameters={p.index: p.tensor for p in graph.parameters},
+        outputs=_known((*enumerate(graph.outputs), *((t.output, t.tensor) for t in live))),
+        created={output: line for output, line in created.items() if line},
+        holders={t.output: t.holders for t in live if t.holders},
+        sync_kind=sync.kind,
+        call_site=own_frame(sync.call_site),
+        flushed=_flushed(process, sync),
+        waiting=tuple(one for bucket in sync.buckets for one in _members(bucket)),
+        key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
+    )
+
+
+def own_frame(frames: Sequence[Frame]) -> SourceLine | None:
+    """The innermost frame of the program itself, else the innermost."""
+    lines = [SourceLine(frame.file, frame.line) for frame in frames]
+    return next((line for line in lines if not line.is_library), next(iter(lines), None))
+
+
+def _known(tensors: Iterable[tuple[int, Tensor | None]]) -> dict[int, Tensor]:
+    return {k: tensor for k, tensor in tensors if tensor}
+
+
+def _members(bucket: BucketState) -> tuple[Member, ...]:
+    """The tensors in a bucket; by their shapes where they are not known."""
+    pairs = zip(bucket.tensors, bucket.shapes, strict=False)
+    return tuple(tensor or shape for tensor, shape in pairs)
+
+
+def _flushed(process: Process, sync: SyncRecord) -> tuple[tuple[Member, ...], ...]:
+    """The tensors of the buckets that were emptied for this sync."""
+    return tuple(_members(f.before) for f in process.flushes if f.sync == sync.index and f.emptied)
