@@ -318,11 +318,10 @@ class _Finder:
 def _come_from_elsewhere(one: Metadata | None, other: Metadata | None) -> bool:
     """Whether two instructions come from different places, as far as both say where.
 
-    Numbers of stack frames are a module's own, so that the frames themselves are compared: the
-    innermost one where one side has no other.
+    Numbers of stack frames are a module's own, so that not texts but lines are compared: the
+    innermost ones, since the text of torch_xla has no others.
     """
     if one is None or other is None:
         return False
-    depth = None if min(len(one.frames), len(other.frames)) > 1 else 1
-    places = ([frame[:2] for frame in side.frames[:depth]] for side in (one, other))
-    return one[:2] != other[:2] or next(places) != next(places)
+    lines = ([frame[:2] for frame in side.frames[:1]] for side in (one, other))
+    return one[:2] != other[:2] or next(lines) != next(lines)
