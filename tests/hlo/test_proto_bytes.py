@@ -110,6 +110,14 @@ def test_callees_behind_their_caller_are_brought_before_it():
         ([row(1, "call", called_computation_ids=[5])], "calls computation 5, which is missing"),
         ([row(1, "parameter", parameter_number=1)], "not numbered 0, 1, 2"),
         ([row(1, "parameter"), row(2, "parameter")], "has two parameters 0"),
+        ([row(1, "parameter"), row(2, "get-tuple-element", (1,))], "to take a part of"),
+        (
+            [
+                row(1, "tuple", shape=message("ShapeProto", element_type=13)),
+                row(2, "get-tuple-element", (1,), tuple_index=3, name="part"),
+            ],
+            "'part' takes part 3: expected",
+        ),
         ([row(1, "")], "without an opcode"),
         ([row(1, "parameter", name="")], "without a name"),
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import BytesError
 from xlagraph.graph import Attributes, Computation
+from xlagraph.hlo.columns import wrong_parts
 from xlagraph.hlo.proto.body import LOCAL, MissingError
 from xlagraph.hlo.proto.kinds import NO_ATTRIBUTES, calls_of, make_attributes
 from xlagraph.hlo.proto.order import CircleError, needed_first
@@ -56,6 +58,7 @@ def link(
             raise linker.error(f"{name!r} in {body.name!r} needs itself", body) from None
         except MissingError as error:
             raise linker.error(str(error), body) from None
+    linker.check_parts()
     linker.columns.entry = linker.entry(head)
     return linker.columns
 
@@ -120,6 +123,15 @@ class _Linker:
         if index is None:
             index = self._numbers.get(head.entry_computation_name, len(self.bodies) - 1)
         return index
+
+    def check_parts(self) -> None:
+        """Makes sure that every get-tuple-element takes a part that its tuple has."""
+        columns = self.columns
+        parts = wrong_parts(columns.opcodes, columns.shapes, columns.operands, columns.attributes)
+        for number, index, message in parts:
+            name = columns.names[number]
+            place = bisect_right(columns.computations, number, key=attrgetter("start")) - 1
+            raise self.error(f"{name!r} takes part {index}: {message}", self.bodies[place])
 
     def append(self, body: Body, index: int, schedule: Sequence[int] | None) -> None:
         """Moves a body into the columns."""
