@@ -8,6 +8,8 @@ from xlagraph.errors import BytesError, InputError, Source, SpecError
 from xlagraph.hlo.reader import read_module
 
 if TYPE_CHECKING:
+    import mmap
+
     from xlagraph.graph import Module
     from xlagraph.hlo.containers import Entry
 
@@ -30,26 +32,13 @@ def read_entry(entry: Entry) -> Module:
     if conversion:
         raise SpecError(f"{entry.file}: entry {entry.ordinal} is {conversion}")
     if entry.kind == "proto":
-        return _read_proto(entry)
+        return read_stored(entry.text_beside, entry.data(), entry.file)
     source = entry.source()
     if entry.kind == "lazy-ir":
         from xlagraph.hlo.lazy_ir import read_lazy_ir
 
         return read_lazy_ir(source)
     return read_module(source.text, source.name, source.first_line)
-
-
-def _read_proto(entry: Entry) -> Module:
-    from xlagraph.hlo.proto.reader import read_proto
-
-    beside = entry.text_beside
-    try:
-        module = read_proto(entry.data(), entry.file)
-    except BytesError:
-        if not beside:  # else the process may have been killed as it wrote the protobuf
-            raise
-        return read_module(beside, entry.file)
-    return with_configuration(module, beside) if beside else module
 
 
 def with_configuration(module: Module, text: str) -> Module:
@@ -72,8 +61,10 @@ def with_configuration(module: Module, text: str) -> Module:
     return replace(module, header=(*stated, *own.items()), unstated=frozenset())
 
 
-def read_stored(text: str | None, proto: bytes | None, name: str) -> Module:
-    """Reads a graph that is stored as text, as a protobuf, or as both.
+def read_stored(text: str | None, proto: bytes | mmap.mmap | None, name: str) -> Module:
+    """Reads a module that is stored as text, as a protobuf, or as both.
+
+    Of both the protobuf is read, and the header fields that only the text states.
 
     Raises:
         InputError: what is stored is not what it should be.
@@ -82,5 +73,10 @@ def read_stored(text: str | None, proto: bytes | None, name: str) -> Module:
         return read_module(text or "", name)
     from xlagraph.hlo.proto.reader import read_proto
 
-    module = read_proto(proto, name)
+    try:
+        module = read_proto(proto, name)
+    except BytesError:
+        if not text:  # else the process may have been killed as it wrote the protobuf
+            raise
+        return read_module(text, name)
     return with_configuration(module, text) if text else module
