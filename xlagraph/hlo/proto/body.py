@@ -131,4 +131,4 @@ class Body:
 
 def _local(row: Row) -> Row:
     controls = tuple(number & LOCAL for number in row.kind.controls)
-    return Row(row.kind._replace(controls=controls), row.metadata)
+    return Row(row.kind._replace(controls=controls), row.shape, row.metadata)

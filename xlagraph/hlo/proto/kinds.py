@@ -112,12 +112,13 @@ def make_kind(
 
 
 class Row:
-    """A kind with its metadata: all instructions that agree in both share one."""
+    """A kind with shape and metadata: all instructions that agree in these share one."""
 
-    __slots__ = ("attributes", "is_special", "kind", "metadata", "opcode")
+    __slots__ = ("attributes", "is_special", "kind", "metadata", "opcode", "shape")
 
-    def __init__(self, kind: Kind, metadata: str):
+    def __init__(self, kind: Kind, shape: str, metadata: str):
         self.kind = kind
+        self.shape = shape
         self.metadata = metadata
         self.opcode = kind.opcode
         self.attributes = NO_ATTRIBUTES if kind.is_linked else kind.with_metadata(metadata)

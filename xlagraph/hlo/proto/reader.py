@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _COMPUTATIONS = 3
 _INSTRUCTIONS = 2
+_SHAPE = attrgetter("shape")
 _LARGE = 1 << 20
 _SMALLEST = 8
 """Bytes that an instruction has at least: name, opcode and shape, each with tag and length."""
@@ -99,7 +100,7 @@ class _Reader:
         self.payloads = payloads
         self._kinds: dict[bytes, Kind] = {}
         self._metadata: dict[bytes, str] = {b"": ""}
-        self._rows: dict[tuple[bytes, bytes], Row] = {}
+        self._rows: dict[bytes, Row] = {}
         self._shapes: dict[bytes, str] = {}
 
     def body(self, start: int, stop: int) -> Body:
@@ -123,42 +124,41 @@ class _Reader:
         return body
 
     def _fill(self, body: Body, messages: Sequence[Message]) -> None:
-        """Takes each instruction apart; the loop that all the time goes into."""
-        rows, shapes = self._rows, self._shapes
-        add_name, add_id, add_operands = (
-            column.append for column in (body.names, body.ids, body.operands)
-        )
-        add_row, add_shape = body.rows.append, body.shapes.append
-        own = attrgetter("name", "shape", "metadata", "id", "operand_ids")
+        """Takes each instruction apart; the loop that most of the time goes into."""
+        rows = self._rows
+        add_name, add_id = body.names.append, body.ids.append
+        add_operands, add_row = body.operands.append, body.rows.append
+        own = attrgetter("name", "id", "operand_ids")
         for message in messages:
-            name, shape, metadata, number, operands = own(message)
+            name, number, operands = own(message)
             add_name(name)
             add_id(number)
             add_operands(operands[:])
             clear = message.ClearField
             clear("name")
-            clear("shape")
-            clear("metadata")
             clear("id")
             clear("operand_ids")
-            key = message.SerializePartialToString(), metadata
-            row = rows.get(key)
+            rest = message.SerializePartialToString()
+            row = rows.get(rest)
             if row is None:
-                row = rows[key] = self._row(*key)
+                row = rows[rest] = self._row(rest)
             add_row(row)
-            text = shapes.get(shape)
-            if text is None:
-                text = shapes[shape] = read_shape(shape)
-            add_shape(text)
+        body.shapes += map(_SHAPE, body.rows)
         body.find_special()
 
-    def _row(self, kind: bytes, metadata: bytes) -> Row:
+    def _row(self, rest: bytes) -> Row:
+        message = CLASSES["RestView"].FromString(rest)
+        shape, metadata = message.shape, message.metadata
+        message.ClearField("shape")
+        message.ClearField("metadata")
+        kind = message.SerializePartialToString()
         if kind not in self._kinds:
             self._kinds[kind] = read_kind(kind, self.payloads)
         if metadata not in self._metadata:
-            message = CLASSES["OpMetadata"].FromString(metadata)
-            self._metadata[metadata] = metadata_text(message)
-        return Row(self._kinds[kind], self._metadata[metadata])
+            self._metadata[metadata] = metadata_text(CLASSES["OpMetadata"].FromString(metadata))
+        if shape not in self._shapes:
+            self._shapes[shape] = read_shape(shape)
+        return Row(self._kinds[kind], self._shapes[shape], self._metadata[metadata])
 
     def _check_count(self, piece: bytes, start: int, stop: int) -> None:
         """Refuses very many empty instructions before each takes memory."""

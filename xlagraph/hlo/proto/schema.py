@@ -21,10 +21,10 @@ Message = Any
 """A protobuf message; the library's classes are made at run time and have no static type."""
 
 _PACKAGE = "xlagraph_hlo"
-_VIEWED = frozenset({"shape", "metadata"})
-"""Fields of an instruction that the view leaves as bytes: equal bytes are read once."""
-_OWN = frozenset({"name", "shape", "metadata", "id", "operand_ids"})
-"""Fields in which an instruction differs from others of its kind."""
+_SHARED = frozenset({"shape", "metadata"})
+"""Fields of an instruction that many have in common; left as bytes, and equal ones read once."""
+_OWN = frozenset({"name", "id", "operand_ids"})
+"""Fields in which an instruction differs from others like it."""
 
 
 class Field(NamedTuple):
@@ -59,18 +59,18 @@ TABLE = read_table(MESSAGES)
 
 
 def _views() -> dict[str, dict[int, Field]]:
-    """An instruction with the fields of its own; all others are unknown, and so stay as bytes."""
-    instruction = {
-        number: field._replace(kind="bytes") if field.name in _VIEWED else field
-        for number, field in TABLE["HloInstructionProto"].items()
-        if field.name in _OWN
-    }
+    """Messages of which few fields are known; all others are unknown, and so stay as bytes."""
+    instruction = TABLE["HloInstructionProto"].items()
     computation = {
         number: field._replace(kind="InstructionView") if field.name == "instructions" else field
         for number, field in TABLE["HloComputationProto"].items()
     }
-    whole = {2: Field(2, "instructions", "bytes", "*")}
-    return {"InstructionView": instruction, "ComputationView": computation, "Instructions": whole}
+    return {
+        "InstructionView": {n: field for n, field in instruction if field.name in _OWN},
+        "RestView": {n: f._replace(kind="bytes") for n, f in instruction if f.name in _SHARED},
+        "ComputationView": computation,
+        "Instructions": {2: Field(2, "instructions", "bytes", "*")},
+    }
 
 
 def _classes(table: dict[str, dict[int, Field]]) -> dict[str, Message]:

@@ -70,12 +70,12 @@ def _rename(body: Body, wrapped: Mapping[int, Kind], indices: Mapping[int, int])
             found = wrapped.get(indices.get(kind.callees[0], -1))
             if found is not None:
                 inner[number] = found
-                body.rows[at] = Row(_started(kind, found), row.metadata)
+                body.rows[at] = Row(_started(kind, found), row.shape, row.metadata)
         elif kind.opcode in _SUFFIXES and body.operands[at] and body.operands[at][0] in inner:
             found = inner[number] = inner[body.operands[at][0]]
             opcode = found.opcode + _SUFFIXES[kind.opcode]
             later = kind._replace(opcode=opcode, callees=(), is_linked=bool(kind.controls))
-            body.rows[at] = Row(later, row.metadata)
+            body.rows[at] = Row(later, row.shape, row.metadata)
     body.find_special()
 
 
