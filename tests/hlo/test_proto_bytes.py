@@ -263,6 +263,23 @@ def test_other_messages_are_refused_by_what_was_expected():
     assert looks_like_module(b"") is None
 
 
+def test_a_damaged_shape_in_the_header_is_refused():
+    host = message("ProgramShapeProto", result=b"\xff")
+    made = module(row(1, "parameter"), host_program_shape=host)
+    assert "the module's header cannot be read" in refused(made.SerializeToString())
+
+
+@pytest.mark.parametrize("size", [-3, 10**18])
+def test_a_dimension_that_no_text_has_is_refused(size):
+    made = module(row(1, "parameter", shape=scalar(dimensions=(size,))))
+    assert f"no shape: f32[{size}]" in refused(made.SerializeToString())
+
+
+def test_a_second_module_is_refused():
+    one = field(1, module(row(1, "parameter")).SerializeToString())
+    assert "a second module" in refused(one + one)
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

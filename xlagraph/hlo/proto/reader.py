@@ -65,9 +65,13 @@ def _read(data: bytes | mmap.mmap, name: str) -> Module:
     reader = _Reader(data, name, head.payloads[:])
     bodies = [reader.body(begin, end) for begin, end in spans]
     columns = link(bodies, head, schedule, name)
+    try:
+        header = header_fields(head, unknown, is_scheduled=bool(schedule))
+    except (DecodeError, ValueError) as error:
+        raise BytesError(f"the module's header cannot be read: {error}", name, start) from None
     return Module(
         name=head.name or columns.computations[columns.entry].name,
-        header=header_fields(head, unknown, is_scheduled=bool(schedule)),
+        header=header,
         computations=tuple(columns.computations),
         entry=columns.entry,
         names=columns.names,

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from xlagraph.hlo.proto.schema import CLASSES, Unknown, has_unknown, unknown_fields
-from xlagraph.hlo.scan import MAX_DEPTH
+from xlagraph.hlo.scan import MAX_DEPTH, MalformedError
+from xlagraph.hlo.shapes import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,6 +61,8 @@ _COMBINED = -(1 << 63)
 """A tile's dimension that joins the next one, printed as ``*``."""
 _LEVELS = {0: "D", 1: "C", 2: "S", 3: "H"}
 _INDEX_INTERVAL = 5
+_SHOWN = 80
+"""Characters of a wrong shape that its error shows."""
 
 
 def read_shape(data: bytes) -> str:
@@ -67,9 +70,15 @@ def read_shape(data: bytes) -> str:
 
     Raises:
         DecodeError: the bytes are no message.
-        ValueError: tuples nest deeper than `MAX_DEPTH`.
+        ValueError: it is no shape that a text could state: tuples nest deeper than `MAX_DEPTH`,
+            a dimension is negative.
     """
-    return _read(data, 0)
+    text = _read(data, 0)
+    try:
+        check_shape(text)
+    except MalformedError as error:
+        raise ValueError(f"no shape: {text[:_SHOWN]}: {error}") from None
+    return text
 
 
 @lru_cache(maxsize=65536)

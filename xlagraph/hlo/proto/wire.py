@@ -105,8 +105,9 @@ def module_span(data: bytes | mmap.mmap, name: str) -> tuple[int, int]:
             return start, stop
         if first.number != _NAME or first.wire != _BYTES:
             break
-        for _ in wire_fields(data, first.stop, stop, name):
-            pass
+        for field in wire_fields(data, first.stop, stop, name):
+            if field.number == _NAME:
+                raise BytesError("a second module; one was expected", name, field.tag)
         start, stop = first.start, first.stop
     message = "expected an HloProto, HloModuleProto or HloSnapshot; this is another message"
     raise BytesError(message, name, start)
