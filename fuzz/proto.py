@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import atheris
 
 with atheris.instrument_imports(include=["xlagraph"]):
+    from xlagraph.canon.form import canonical_lines
+    from xlagraph.canon.labels import Level
     from xlagraph.errors import BytesError, GraphError, InputError
     from xlagraph.hlo import open_entries, read_module
     from xlagraph.hlo.origin import find_origins
@@ -47,6 +49,8 @@ def check(data: bytes) -> None:
     find_origins(module)
     with contextlib.suppress(GraphError):  # operands that do not fit the opcode are no syntax
         verify(module)
+    with contextlib.suppress(GraphError):
+        list(canonical_lines(module, Level.NAMES))
     text = print_module(module)
     with contextlib.suppress(InputError):  # names and opcodes can be what no text can say
         read_module(text)
