@@ -14,7 +14,7 @@ import zstandard
 from click.testing import CliRunner
 from proto_helpers import PROTOS, canonical, field, message, module, row
 
-from xlagraph.canon.form import ladder
+from xlagraph.canon.form import level_digests
 from xlagraph.cli.app import cli
 from xlagraph.diff.changes import diff_modules
 from xlagraph.errors import BytesError, SpecError
@@ -53,7 +53,7 @@ def test_text_and_protobuf_of_one_compile_are_the_same(folder, stage):
     assert entry.kind == "proto"
     made, text = entry.load(), read_module(entry.text_beside)
     verify(made)
-    assert [r.digest for r in ladder(made)] == [r.digest for r in ladder(text)]
+    assert [r.digest for r in level_digests(made)] == [r.digest for r in level_digests(text)]
     assert made.header == text.header
     assert not made.unstated
     difference = diff_modules(made, text)

@@ -40,20 +40,23 @@ DONORS = Kind(
     "same and the donors are not; torch_xla makes them part of the cache key.",
     before="""\
 seen = torch.zeros(4, device="xla")
+torch_xla.sync()
 for step, (x, y) in enumerate(loader):
     out = model(x)
+    old = seen
     if step % 4 == 3:
         seen = seen + out.detach().sum(0)  # a new tensor
     else:
         seen += out.detach().sum(0)  # the same one, updated in place
-    loss_fn(out, y).backward()
+    update(loss_fn(out, y))
 """,
     after="""\
 seen = torch.zeros(4, device="xla")
-for step, (x, y) in enumerate(loader):
+torch_xla.sync()
+for x, y in loader:
     out = model(x)
     seen += out.detach().sum(0)
-    loss_fn(out, y).backward()
+    update(loss_fn(out, y))
 """,
     evidence="The parameters, by tensor whatever their numbers are, and the copies that keep what "
     "would be overwritten.",

@@ -1,11 +1,11 @@
-"""The ladder of digests on real graphs whose difference is known."""
+"""The digests of all levels on real graphs whose difference is known."""
 
 from __future__ import annotations
 
 import pytest
 from real_modules import graph
 
-from xlagraph.canon.form import canonical_lines, digest, ladder
+from xlagraph.canon.form import canonical_lines, digest, level_digests
 from xlagraph.canon.labels import Level
 from xlagraph.diff.same import same_computation
 from xlagraph.hlo import read_module
@@ -13,7 +13,7 @@ from xlagraph.hlo import read_module
 
 def first_agreement(a: str, b: str) -> Level | None:
     """The strictest level on which two graphs agree."""
-    for first, second in zip(ladder(graph(a)), ladder(graph(b)), strict=True):
+    for first, second in zip(level_digests(graph(a)), level_digests(graph(b)), strict=True):
         if first.digest == second.digest:
             return first.level
     return None
@@ -91,7 +91,7 @@ ENTRY e {
     assert not same_computation(one, shared)
 
 
-def test_an_entry_that_is_called_by_others_has_a_ladder() -> None:
+def test_an_entry_that_is_called_by_others_has_digests() -> None:
     text = """HloModule m
 ENTRY a {
   p = f32[] parameter(0)
@@ -102,6 +102,6 @@ b {
   ROOT c = f32[] call(q), to_apply=a
 }
 """
-    one, other = (ladder(read_module(text % opcode)) for opcode in ("negate", "abs"))
+    one, other = (level_digests(read_module(text % opcode)) for opcode in ("negate", "abs"))
     assert len(one) == len(other) == len(Level) - 1
-    assert not {rung.digest for rung in one} & {rung.digest for rung in other}
+    assert not {level.digest for level in one} & {level.digest for level in other}
