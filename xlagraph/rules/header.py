@@ -14,7 +14,7 @@ from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.changes import positions
-from xlagraph.diff.header import aliases
+from xlagraph.diff.header import ENTRY_LAYOUT, aliases
 from xlagraph.facts.copies import lone_copies
 from xlagraph.facts.shardings import mesh_of, without_shardy
 from xlagraph.message import A, B, Quoted, count, join, say
@@ -172,7 +172,7 @@ def find(case: Case) -> list[Finding]:
     for change in case.diff.header:
         if change.field in BUFFER_FIELDS:
             findings += _buffer_findings(case, change) if len(kinds) < 2 else []
-        elif not _follows_mesh(case, change):
+        elif change.field != ENTRY_LAYOUT and not _follows_mesh(case, change):
             findings.append(_field_finding(change))
     return findings
 

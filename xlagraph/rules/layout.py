@@ -38,8 +38,9 @@ step(x)
 """,
     evidence="Both layouts, and the copies that one side alone makes.",
     fix="Send inputs in one memory format (contiguous or channels_last) in every step.",
-    proof="A's values get B's layouts, and copies are bypassed.",
-    examples=("layout_of_input.after",),
+    proof="A's values get B's layouts, and copies are bypassed; what the header alone asks for "
+    "is left out of the comparison.",
+    examples=("layout_of_input", "layout_of_input.after"),
 )
 
 
