@@ -41,6 +41,8 @@ XLA_REFUSES = {
 XLA_CHANGES = {
     "every_opcode": "prints asynchronous calls of one instruction under its name",
     "execution_thread": "prints asynchronous calls of one instruction under its name",
+    "instruction_alone": "calls the module of a lone instruction scheduled",
+    "instruction_of_named_types": "calls the module of a lone instruction scheduled",
     "layouts_newer": "has no sparse layouts any more",
     "literals": "reads -0 in a complex number as 0",
     "strings": "escapes line ends in strings",
