@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
+    from xlagraph.hlo.origin import Origin
+
 MAIN_THREAD = "main"
 _THREAD = re.compile(r"""execution_thread\s*=\s*["']([^"']*)["']""")
 
@@ -221,6 +223,13 @@ class Module:
         from xlagraph.hlo.metadata import read_metadata
 
         return read_metadata(text, self.tables)
+
+    @cached_property
+    def origins(self) -> Mapping[int, Origin]:
+        """The forward operation of instructions of the backward pass that have no frames."""
+        from xlagraph.hlo.origin import find_origins
+
+        return find_origins(self)
 
     def source(self, instruction: int) -> SourceFrame | None:
         """The innermost source frame of an instruction, or None."""
