@@ -58,6 +58,14 @@ def test_the_program_s_own_line_stands_beside_the_library_s():
     assert not line.backward_of
 
 
+def test_an_operation_and_its_derivative_are_one_cause():
+    explained = explain_modules(side("forward", "a"), side("forward", "b"))
+    kinds = [cause.kind.id for cause in explained.causes]
+    assert kinds.count("extra-subgraph") == 1
+    module, cited = explained.diff.b, explained.causes[0].b
+    assert {bool(line.backward_of) for i in cited for line in where(module, [i])} == {False, True}
+
+
 def test_what_only_the_derivative_computes_is_the_forward_operation_s():
     line = first_cause("backward").lines[0]
     assert line[:3] == (PROGRAM, line_of("h = stem + F.silu(h) * torch.tanh(stem)"), "forward")
