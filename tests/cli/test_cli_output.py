@@ -123,7 +123,7 @@ def test_lines_keep_to_the_width(width: str) -> None:
         (("canon", "-"), b"", "holds no module"),
         (("canon", "-"), b"\x00\x01\x02\x80" * 50, "neither text nor an HLO protobuf"),
         (("canon", "-"), b"\x01" + bytes(range(128, 256)) * 30, "neither text nor an HLO protobuf"),
-        (("canon", "fixtures/corpus/jax_scan.hlo.pb"), None, "is an HLO protobuf; dump text"),
+        (("canon", "-"), b"\n\x20\n\x06jit_me\x12\x04", "cut off: field 1 reaches to byte 34"),
         (("explain", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
         (("report", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
         (("stats", "README.md"), None, "a file, not a run folder"),

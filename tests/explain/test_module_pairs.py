@@ -136,7 +136,7 @@ SAME = {
     "compile_options": "",
     "compile_options.after": "",
     "jit_inline.after": "metadata",
-    "parameter_order": "parameter-order",
+    "parameter_order": "parameter-order metadata",
 }
 OPEN = (
     "evaluation",

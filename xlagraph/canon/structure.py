@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 
 def call_order(module: Module) -> list[int]:
-    """Computation numbers, callees before callers; unreachable ones included."""
+    """Computation numbers, callees before callers, by a walk from the entry; the rest behind.
+
+    The order in which the module lists its computations plays no part.
+    """
     calls: dict[int, list[int]] = {}
     for i, callees in module.callees.items():
         calls.setdefault(module.computation_of(i).index, []).extend(callees)
     done: set[int] = set()
     order: list[int] = []
-    for start in range(len(module.computations)):
+    for start in (module.entry, *range(len(module.computations))):
         stack = [(start, False)]
         while stack:
             number, expanded = stack.pop()
