@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
         *("inputs", "limits", "output", "report", "run", "runs", "terminal"),
     },
+    "__main__": {"cli"},
 }
 
 
