@@ -46,5 +46,5 @@ def test_same_values_hashes_and_counters(programs, run_program, tmp_path, names)
     assert hashes == plain_hashes
     processes = read_run(tmp_path / "run-1").processes
     compiled = [s for p in processes for s in p.syncs if s.outcome == "compile"]
-    assert len(compiled) == sum(one["UncachedCompile"] for one in plain)
+    assert len(compiled) == len(plain_hashes)  # counters are cleared by dynamo of torch_xla 2.6
     assert {note.what for p in processes for note in p.notes} <= {"looked away"}

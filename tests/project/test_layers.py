@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,22 @@ def test_a_file_stays_readable() -> None:
         if (lines := len(path.read_text().splitlines())) > 500
     }
     assert not long
+
+
+def test_patterns_of_python_3_11_are_left_to_a_library_before() -> None:
+    """``re`` of Python 3.10 refuses possessive quantifiers, which no other version tells."""
+    possessive = re.compile(r"(?<!\\)[*+?}]\+(?!\])")
+    for _, path in _files():
+        tree = ast.parse(path.read_text())
+        if not any(
+            isinstance(node, ast.Import) and node.names[0].name == "re" for node in tree.body
+        ):
+            continue
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re."):
+                for node in ast.walk(call):
+                    text = node.value if isinstance(node, ast.Constant) else ""
+                    text = text.decode() if isinstance(text, bytes) else text
+                    assert not (isinstance(text, str) and possessive.search(text)), (
+                        f"{path}:{node.lineno}: from xlagraph.patterns import re"
+                    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from typing import TYPE_CHECKING
+
+from xlagraph.patterns import re
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
