@@ -91,6 +91,7 @@ class Memory:
             and cell.stream == block.stream
             and cell.others is None
             and cell.end == start + block.size
+            and not _has_moved(cell, block)
         ):
             cell.freed = freed
             done = thread.clock[cell.stream]
@@ -111,11 +112,13 @@ class Memory:
         done = self._done(block, recorded, thread)
         owner = self.clocks.by_index[block.stream - 1].clock
         waiting: list[tuple[int, int, Record]] = []
-        for cell in self.shadow.overlapping(block.start, block.start + block.size):
+        for cell in self.shadow.within(block.start, block.start + block.size):
+            if _has_moved(cell, block):
+                drop_before(cell, block.line)
+            _drop_done(cell, done)
             if not _used_since(cell, block.line):
                 continue
             cell.freed = freed
-            _drop_done(cell, done)
             waiting += [
                 (stream, clock, by)
                 for stream, clock, by, _, _ in history(cell)
@@ -160,6 +163,23 @@ class Memory:
             stream.pending = []
 
 
+def _has_moved(cell: Cell, block: Block) -> bool:
+    """Whether the memory was another stream's before: the driver had it in between."""
+    freed = cell.freed
+    return freed is not None and freed.block is not None and freed.block.stream != block.stream
+
+
+def drop_before(cell: Cell, line: int) -> None:
+    """Forgets the accesses that stand before a line."""
+    if cell.read and cell.read_by["line"] < line:
+        cell.read = 0
+    if cell.write and cell.write_by["line"] < line:
+        cell.write = 0
+    if cell.others is not None:
+        cell.others.drop_before(line)
+        cell.settle()
+
+
 def _used_since(cell: Cell, line: int) -> bool:
     """Whether a cell has an access after the allocation at a line."""
     return any(by["line"] > line for _, _, by, _, _ in history(cell))
@@ -172,5 +192,4 @@ def _drop_done(cell: Cell, done: Clock) -> None:
         cell.write = 0
     if cell.others is not None:
         cell.others.forget(done, writes=True)
-        if not (cell.others.full or cell.others.strided):
-            cell.others = None
+        cell.settle()

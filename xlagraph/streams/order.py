@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from xlagraph.streams.backward import Backwards, known_to
 from xlagraph.streams.clocks import UNKNOWN, Clocks
 from xlagraph.streams.format import CREATIONS, without_unseen
-from xlagraph.streams.memory import Memory
+from xlagraph.streams.memory import Memory, drop_before
 from xlagraph.streams.shadow import Others, Shadow, Strided, history
 from xlagraph.streams.spans import Name, Spans
 from xlagraph.streams.strided import Pattern, may_meet, pattern_of, surely_meets
@@ -332,7 +332,7 @@ class Order:
         """An access to some of the bytes within its bounds."""
         exact = surely_meets(pattern, None, *bounds)
         self.approximate += not exact
-        for cell in self.shadow.around(*bounds, stream.index):
+        for cell in self.shadow.cover(*bounds, stream.index):
             if not may_meet(pattern, None, cell.start, cell.end):
                 continue
             self._check(cell, pattern, stream, record, writes=writes)
@@ -347,7 +347,7 @@ class Order:
     ) -> None:
         """Reports what an access to a cell is not in order with."""
         clock, index = stream.clock, stream.index
-        latest: dict[int, tuple[Record, int, bool, str]] = {}
+        latest: dict[tuple[int, Pattern | None], tuple[Record, int, bool, str]] = {}
         for of, then, by, wrote, where in history(cell):
             if of == index or then <= clock[of] or not (writes or wrote):
                 continue
@@ -357,10 +357,10 @@ class Order:
                     continue
                 if not surely_meets(pattern, where, cell.start, cell.end):
                     doubt = "approximate"
-            known = latest.get(of)
-            if known is None or (bool(doubt), -by["line"]) < (bool(known[3]), -known[0]["line"]):
-                latest[of] = by, then, wrote, doubt
-        for of, (by, then, wrote, doubt) in latest.items():
+            known = latest.get((of, where))
+            if known is None or known[0]["line"] < by["line"]:
+                latest[of, where] = by, then, wrote, doubt
+        for (of, _), (by, then, wrote, doubt) in latest.items():
             earlier = self.clocks.by_index[of - 1]
             self._report(cell, (by, earlier, wrote, then), (record, stream, writes), doubt)
 
@@ -379,7 +379,8 @@ class Order:
             if freed.block is None:
                 doubt = doubt or "allocation"
             elif block is not None and block.stream != freed.block.stream:
-                return  # the driver had the memory in between, which waits for the device
+                drop_before(cell, block.line)  # the driver had it in between, and waits for all
+                return
         if not self.edges_known:
             doubt = doubt or "edges"
         if not doubt and stream.clock[UNKNOWN] > by["line"]:

@@ -105,6 +105,20 @@ class Others:
             if (writes or not key[1]) and one.clock <= done[key[0]]:
                 del self.strided[key]
 
+    def drop_before(self, line: int) -> None:
+        """Drops accesses that stand before a line."""
+        for stream in list(self.full):
+            last = self.full[stream]
+            if last.read and last.read_by["line"] < line:
+                last.read = 0
+            if last.write and last.write_by["line"] < line:
+                last.write = 0
+            if not (last.read or last.write):
+                del self.full[stream]
+        for key, one in list(self.strided.items()):
+            if one.record["line"] < line:
+                del self.strided[key]
+
     def copy(self) -> Others:
         """The same, to be changed apart."""
         made = Others()
@@ -188,7 +202,11 @@ class Cell:
             self.read = 0
         if writes and self.write <= done[self.stream]:
             self.write = 0
-        if not (self.others.full or self.others.strided):
+        self.settle()
+
+    def settle(self) -> None:
+        """Lets go of `others` where nothing is left there."""
+        if self.others is not None and not (self.others.full or self.others.strided):
             self.others = None
 
 
@@ -226,19 +244,27 @@ class Shadow:
             found.append(cells[key])
         return found
 
-    def cover(self, start: int, end: int, stream: int) -> list[Cell]:
-        """Cells that together are [start, end): others are cut at its ends, gaps are filled."""
+    def within(self, start: int, end: int) -> list[Cell]:
+        """The cells in [start, end); those that reach beyond are cut."""
         cells = self.cells
         found = self.overlapping(start, end)
         if found and found[0].start < start:
             found[0] = cells[start] = found[0].cut(start)
         if found and found[-1].end > end:
             cells[end] = found[-1].cut(end)
-        return self._filled(found, start, end, stream)
+        return found
 
-    def around(self, start: int, end: int, stream: int) -> list[Cell]:
-        """Cells that together hold [start, end): gaps are filled, none is cut."""
-        return self._filled(self.overlapping(start, end), start, end, stream)
+    def cover(self, start: int, end: int, stream: int) -> list[Cell]:
+        """Cells that together are [start, end): others are cut at its ends, gaps are filled."""
+        at, whole = start, []
+        for cell in self.within(start, end):
+            if at < cell.start:
+                whole.append(self._new(at, cell.start, stream))
+            whole.append(cell)
+            at = cell.end
+        if at < end:
+            whole.append(self._new(at, end, stream))
+        return whole
 
     def join(self, cells: list[Cell], start: int, end: int) -> None:
         """Makes one of cells that are [start, end), which a write has made alike."""
@@ -248,17 +274,6 @@ class Shadow:
             if cell.freed and (first.freed is None or first.freed.line < cell.freed.line):
                 first.freed = cell.freed
         first.start, first.end = start, end
-
-    def _filled(self, found: list[Cell], start: int, end: int, stream: int) -> list[Cell]:
-        at, whole = start, []
-        for cell in found:
-            if at < cell.start:
-                whole.append(self._new(at, cell.start, stream))
-            whole.append(cell)
-            at = cell.end
-        if at < end:
-            whole.append(self._new(at, end, stream))
-        return whole
 
     def _new(self, start: int, end: int, stream: int) -> Cell:
         cell = self.cells[start] = Cell(start, end, stream)
