@@ -36,8 +36,7 @@ def analyze(log: Log) -> Analysis:
     proved = prove(findings, groups, lambda edits: follow(log, edits, edges_known=known)[1])
     coverage = coverage_of(log, order)
     streams = tuple(
-        Stream(one.index, one.raw, one.device, one.first[1], one.first[0].get("at") or "")
-        for one in order.clocks.by_index
+        Stream(one.index, one.raw, one.device, one.line, one.site) for one in order.clocks.by_index
     )
     return Analysis(log.name, _verdict(proved, order), proved, coverage, streams)
 

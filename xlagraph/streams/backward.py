@@ -59,7 +59,7 @@ class Backwards:
     def begin(self, record: Record, line: int) -> Backward:
         """A ``backward_begin`` mark."""
         thread = self.clocks.thread(record["t"])
-        stream = self.clocks.stream(record["s"], record, line)
+        stream = self.clocks.stream(record["s"], line)
         stream.launched_by(thread)
         self._count += 1
         self.latest = self._count
@@ -91,7 +91,7 @@ class Backwards:
             self._join(thread)
         stream = self.clocks.streams.get(record["s"])
         if stream is None:
-            stream = self.clocks.stream(record["s"], record, line)
+            stream = self.clocks.stream(record["s"], line)
         index, cells = stream.index, self.shadow.cells
         for item in record["r"]:
             cell = cells.get(item[1])

@@ -71,9 +71,9 @@ class Thread:
 class Stream:
     """A stream of a device: what is done before its next operator."""
 
-    __slots__ = ("clock", "device", "first", "heard", "index", "pending", "raw", "thread")
+    __slots__ = ("clock", "device", "heard", "index", "line", "pending", "raw", "site", "thread")
 
-    def __init__(self, raw: int, index: int, first: Record, line: int):
+    def __init__(self, raw: int, index: int, line: int):
         self.raw = raw
         self.index = index
         self.clock: Clock = [0] * (index + 1)
@@ -81,8 +81,10 @@ class Stream:
         self.thread: Thread | None = None
         self.heard = -1
         """The version of `thread` at its last launch here."""
-        self.first = first, line
-        """The record that named it first, and its line."""
+        self.line = line
+        """The line that names it first."""
+        self.site = ""
+        """Where its first operator was called."""
         self.pending: list[object] = []
         """Frees of its memory that it is not known to be done with."""
         self.device = -raw if raw <= 0 else None
@@ -110,7 +112,7 @@ class Clocks:
         """What some thread or other has waited for."""
         self.unknown_events = 0
 
-    def stream(self, raw: int, record: Record, line: int) -> Stream:
+    def stream(self, raw: int, line: int) -> Stream:
         """The stream with this number, new if it was not named before.
 
         Raises:
@@ -120,7 +122,7 @@ class Clocks:
         found = self.streams.get(raw)
         if found is None:
             _check(raw, len(self.streams), MOST_STREAMS, "streams")
-            found = self.streams[raw] = Stream(raw, len(self.by_index) + 1, record, line)
+            found = self.streams[raw] = Stream(raw, len(self.by_index) + 1, line)
             for other in self.by_index:
                 other.clock.append(0)
             for thread in self.threads.values():
@@ -144,7 +146,7 @@ class Clocks:
 
     def on_record(self, record: Record, line: int) -> None:
         """An event takes down what its stream has done so far."""
-        stream = self.stream(record["s"], record, line)
+        stream = self.stream(record["s"], line)
         stream.launched_by(self.thread(record["t"]))
         clock = stream.clock
         self.events[record["e"]] = Event(clock[:], stream.index)
@@ -152,7 +154,7 @@ class Clocks:
 
     def on_wait(self, record: Record, line: int) -> None:
         """A stream goes on when an event is done."""
-        stream = self.stream(record["s"], record, line)
+        stream = self.stream(record["s"], line)
         stream.launched_by(self.thread(record["t"]))
         event = self.events.get(record["e"])
         if event is not None:
@@ -179,7 +181,7 @@ class Clocks:
 
     def on_sync_stream(self, record: Record, line: int) -> None:
         """A thread goes on when a stream is done."""
-        self._wait_for(self.thread(record["t"]), self.stream(record["s"], record, line))
+        self._wait_for(self.thread(record["t"]), self.stream(record["s"], line))
 
     def on_sync_device(self, record: Record, line: int) -> None:  # noqa: ARG002 - a handler
         """A thread goes on when every stream of the device is done."""
@@ -191,7 +193,7 @@ class Clocks:
 
     def on_stream(self, record: Record, line: int) -> None:
         """A stream is named with its device."""
-        self.stream(record["s"], record, line).device = record["d"]
+        self.stream(record["s"], line).device = record["d"]
 
     def on_tell(self, record: Record, line: int) -> None:  # noqa: ARG002 - a handler
         """A thread hands on what it knows, as by starting another one."""

@@ -128,6 +128,7 @@ class Collector:
         self._reused: set[int] = set()
         """Lines of frees whose memory was handed out while it was in use."""
         self._gradients: dict[Key, list[_Gradient]] = {}
+        self._unfilled: set[tuple[int, int]] = set()
         self._raced: set[tuple[int, int]] = set()
         """Backward passes, by number, and lines of what filled their gradients too late."""
 
@@ -135,8 +136,8 @@ class Collector:
         """Adds two accesses without order to the mistake that they are part of."""
         if found.freed is not None or _is_new(found.block, found.earlier):
             self._reuse(found)
-        elif found.backward is not None and "node" in operator_of(found.later):
-            self._initial(found, found.backward)
+        elif (backward := self._unfilled_for(found)) is not None:
+            self._initial(found, backward)
         elif (bucket := self._bucket(found)) is not None:
             self._bucket_race(found, bucket)
         else:
@@ -156,7 +157,9 @@ class Collector:
         start, end = backward.gradients[0]
         assert self.order is not None
         data = self._bytes(start, end, self.order.memory.blocks.holding(start))
-        self._gradients.setdefault(key, []).append(_Gradient(backward, by, stream, data))
+        gradient = _Gradient(backward, by, stream, data)
+        self._gradients.setdefault(key, []).append(gradient)
+        self._unfilled.add(gradient.occurrence)
 
     def finish(self) -> list[tuple[Key, Group]]:
         """All mistakes, in the order in which the log has them."""
@@ -210,6 +213,13 @@ class Collector:
                 self._add(group, found, self._record(freed, freed.block, found.earlier_stream))
                 return
         self._add(group, found, _wait(found.earlier_stream, found.later_stream, found.later))
+
+    def _unfilled_for(self, found: Conflict) -> Backward | None:
+        """The backward pass that was called before the earlier access had filled its gradient."""
+        backward = found.backward
+        if backward is None or "node" not in operator_of(found.later):
+            return None
+        return backward if (backward.number, found.earlier["line"]) in self._unfilled else None
 
     def _initial(self, found: Conflict, backward: Backward) -> None:
         at = _text(backward.record, "at")

@@ -56,7 +56,7 @@ class Memory:
 
     def on_alloc(self, record: Record, line: int) -> None:
         """Memory is handed out."""
-        stream = self.clocks.stream(record["s"], record, line)
+        stream = self.clocks.stream(record["s"], line)
         start, size = record["p"], record["n"]
         block = Block(start, size, stream.index, line, record)
         self.blocks.add(block)
@@ -65,7 +65,7 @@ class Memory:
 
     def on_record_stream(self, record: Record, line: int) -> None:
         """A stream is named that uses a block."""
-        self.record(record["r"][1], self.clocks.stream(record["s"], record, line))
+        self.record(record["r"][1], self.clocks.stream(record["s"], line))
 
     def record(self, address: int, stream: Stream) -> None:
         """As ``record_stream`` of the tensor at an address."""

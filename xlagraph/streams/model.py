@@ -57,7 +57,7 @@ class Stream:
     line: int
     """The line of the log that names it first."""
     site: str
-    """Where in the program that was, as ``file:line function``; ``""`` if not known."""
+    """Where its first operator was called, as ``file:line function``; ``""`` if not known."""
 
     @property
     def is_default(self) -> bool:

@@ -160,9 +160,11 @@ class Order:
         """An operator begins: its inputs are read, what it changes in place is written."""
         thread = self.clocks.threads.get(record["t"]) or self.clocks.thread(record["t"])
         raw = record["s"]
-        stream = self.clocks.streams.get(raw) or self.clocks.stream(raw, record, line)
+        stream = self.clocks.streams.get(raw) or self.clocks.stream(raw, line)
         if stream.thread is not thread or stream.heard != thread.version:
             stream.launched_by(thread)
+        if not stream.site:
+            stream.site = record.get("at") or record.get("fwd_at") or ""
         name = record["op"]
         kind = self._kinds.get(name) or self._kinds.setdefault(name, kind_of(name))
         record["line"] = line
@@ -195,7 +197,7 @@ class Order:
     def on_out(self, record: Record, line: int) -> None:
         """An operator has returned: its fresh outputs are written."""
         thread = self.clocks.thread(record["t"])
-        stream = self.clocks.stream(record["s"], record, line)
+        stream = self.clocks.stream(record["s"], line)
         by = thread.op
         if by is None or by["i"] != record["i"]:
             by = {"op": "?", "line": line, "r": [], "w": []}
@@ -260,7 +262,7 @@ class Order:
     def _announced(self, record: Record, line: int) -> Stream | None:
         """The stream that a collective's record says it was launched on."""
         raw = record.get("s_launch")
-        return None if raw is None else self.clocks.stream(raw, record, line)
+        return None if raw is None else self.clocks.stream(raw, line)
 
     def _place(self, thread: Thread, stream: Stream | None) -> None:
         """Performs a collective's accesses on the stream that it runs on."""

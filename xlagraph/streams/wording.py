@@ -1,0 +1,331 @@
+"""What findings, edges and coverage are called in English; the only place with sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.streams.drift import Change
+from xlagraph.streams.model import Kind, State, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from xlagraph.streams.drift import Difference, Drift, Work
+    from xlagraph.streams.model import (
+        Access,
+        Analysis,
+        Bytes,
+        Coverage,
+        Edge,
+        Finding,
+        Lifetime,
+        Stream,
+    )
+
+DOUBTS = {
+    "approximate": "only the bounding boxes of the two accesses are known to meet",
+    "event": "a stream waited for an event in between that the log does not record",
+    "threads": "a host thread had waited for the first one, and the log does not say whether the "
+    "thread that launched the second one knew",
+    "allocation": "the memory was allocated before the log began, perhaps with record_stream",
+    "edges": "the log has no waits between streams",
+}
+
+
+def stream_name(stream: Stream) -> str:
+    """``default stream``, ``stream 2``: numbers are given by first use."""
+    if not stream.is_default:
+        return f"stream {stream.number}"
+    return "the default stream" + (f" of cuda:{stream.device}" if stream.device else "")
+
+
+def names(streams: Sequence[Stream], numbers: Iterable[int]) -> str:
+    """Several streams in a row: ``stream 2, stream 3 and the default stream``."""
+    listed = [stream_name(streams[number - 1]) for number in dict.fromkeys(numbers)]
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+def verdict(analysis: Analysis) -> str:
+    """The answer to a log, in a sentence or two."""
+    if analysis.verdict is Verdict.FOUND:
+        found = [one for one in analysis.findings if one.state is State.FOUND and not one.same_as]
+        more = f" {_count(len(found) - 1, 'more mistake')} below." if len(found) > 1 else ""
+        return f"Found: {title(found[0], analysis.streams)}.{more}"
+    if analysis.verdict is Verdict.UNKNOWN:
+        if not analysis.coverage.operators:
+            return "Order unknown: the log holds no operator."
+        return "Order unknown: the log does not say what would order the accesses below."
+    warnings = sum(1 for one in analysis.findings if one.state is State.WARNING)
+    extra = f" {_count(warnings, 'warning')}." if warnings else ""
+    return f"None found in what was seen.{extra}"
+
+
+def title(finding: Finding, streams: Sequence[Stream]) -> str:
+    """What is wrong, in one sentence without its full stop."""
+    return _TITLES[finding.kind](finding, streams)
+
+
+def _race(finding: Finding, streams: Sequence[Stream]) -> str:
+    later = finding.later
+    assert later is not None
+    first = finding.earlier[0]
+    return (
+        f"{short(later.operator)} on {stream_name(streams[later.stream - 1])} "
+        f"{_verb(later)} {data_name(later.data)} while {short(first.operator)} on "
+        f"{stream_name(streams[first.stream - 1])} may still {'write' if first.writes else 'read'}"
+        " it"
+    )
+
+
+def _reuse(finding: Finding, streams: Sequence[Stream]) -> str:
+    first, later = finding.earlier[0], finding.later
+    assert later is not None
+    user = stream_name(streams[first.stream - 1])
+    return (
+        f"memory was handed out again to {short(later.operator)} on "
+        f"{stream_name(streams[later.stream - 1])} while {short(first.operator)} on {user} may "
+        f"still {'write' if first.writes else 'read'} it"
+    )
+
+
+def _latent(finding: Finding, streams: Sequence[Stream]) -> str:
+    users = names(streams, (access.stream for access in finding.earlier))
+    life = finding.lifetime
+    assert life is not None
+    return (
+        f"{size(life.size)} were freed while {users} still used them: an allocation on "
+        f"{stream_name(streams[life.stream - 1])} could have had them; in this log none did"
+    )
+
+
+def _bucket(finding: Finding, streams: Sequence[Stream]) -> str:
+    later, bucket = finding.later, finding.bucket
+    assert later is not None
+    assert bucket is not None
+    fillers = names(streams, (access.stream for access in finding.earlier))
+    name = f"bucket {bucket.name}" if bucket.name else f"a bucket of {size(bucket.data.size)}"
+    has = "have" if len({access.stream for access in finding.earlier}) > 1 else "has"
+    return (
+        f"{name} is reduced on {stream_name(streams[later.stream - 1])} before {fillers} "
+        f"{has} filled {_count(len(finding.earlier), 'part')} of it"
+    )
+
+
+def _gradient(finding: Finding, streams: Sequence[Stream]) -> str:
+    first = finding.earlier[0]
+    filler = stream_name(streams[first.stream - 1])
+    caller = stream_name(streams[finding.backward_stream - 1])
+    if finding.later is None:
+        return (
+            f"the initial gradient is filled on {filler} and backward is called on {caller} "
+            "without a wait: unsafe by contract, in order here"
+        )
+    reader = stream_name(streams[finding.later.stream - 1])
+    return f"backward reads its initial gradient on {reader} before {filler} has filled it"
+
+
+_TITLES = {
+    Kind.RACE: _race,
+    Kind.REUSE: _reuse,
+    Kind.LATENT_REUSE: _latent,
+    Kind.BUCKET_RACE: _bucket,
+    Kind.INITIAL_GRADIENT: _gradient,
+}
+
+
+def access_text(access: Access, streams: Sequence[Stream]) -> str:
+    """One access: operator, stream, bytes, node and lines."""
+    where = stream_name(streams[access.stream - 1])
+    parts = [f"{short(access.operator)} on {where} {_verb(access)} {bytes_text(access.data)}"]
+    if access.parameter:
+        parts.append(f"for parameter {access.parameter}")
+    if access.node:
+        forward = f" of {access.forward_site}" if access.forward_site else ""
+        parts.append(f"in {access.node.rpartition('::')[2]}{forward}")
+    return ", ".join(parts) + (f"  [{access.site}]" if access.site else "")
+
+
+def lifetime_text(life: Lifetime, streams: Sequence[Stream]) -> str:
+    """An allocation's beginning, end, and what came after."""
+    begin = f"allocated at {life.allocated_at}" if life.allocated_at else "allocated"
+    owner = f" for {stream_name(streams[life.stream - 1])}" if life.stream else ""
+    freed = f"freed at {life.freed_at or f'line {life.freed_line} of the log'}"
+    taken = f", then an allocation at {life.taken_at}" if life.taken_at else ""
+    return f"{size(life.size)}, {begin}{owner}, {freed}{taken}"
+
+
+def missing(finding: Finding, streams: Sequence[Stream]) -> str:
+    """The missing edge, in one sentence."""
+    edge = finding.edges[0]
+    users = names(streams, (one.source for one in finding.edges))
+    at = f" at {edge.site}" if edge.site else f" (line {edge.line} of the log)"
+    if edge.action == "record_stream":
+        owner = stream_name(streams[edge.target - 1])
+        return (
+            f"Before the memory is freed{at}, nothing records it on {users} or makes {owner} "
+            f"wait for {users}."
+        )
+    target = stream_name(streams[edge.target - 1])
+    what = "backward is called" if finding.kind is Kind.INITIAL_GRADIENT else "that"
+    return f"Nothing makes {target} wait for {users} before {what}{at}."
+
+
+def fix(finding: Finding, streams: Sequence[Stream]) -> str:
+    """What to change, in a sentence or two."""
+    edge = finding.edges[0]
+    sources = names(streams, (one.source for one in finding.edges))
+    target = stream_name(streams[edge.target - 1])
+    if edge.action == "record_stream":
+        return (
+            f"Call tensor.record_stream(s) for {sources} before the last reference goes, or keep "
+            f"the tensor until {target} has waited for {sources}."
+        )
+    if finding.kind is Kind.BUCKET_RACE:
+        return (
+            f"Remember the stream of every copy into the bucket, and let {target} wait for each "
+            f"(here {sources}) before it reduces: reduction_stream.wait_stream(s)."
+        )
+    if finding.kind is Kind.INITIAL_GRADIENT:
+        return (
+            f"Fill the gradient on the stream that calls backward, or let {target} wait for "
+            f"{sources} first: torch.cuda.current_stream().wait_stream(s), and "
+            "gradient.record_stream(torch.cuda.current_stream())."
+        )
+    return f"Let {target} wait for {sources} there: consumer.wait_stream(producer), or an event."
+
+
+def proof_text(finding: Finding) -> str:
+    """What was put into the log, and what came of it."""
+    proof = finding.proof
+    assert proof is not None
+    what = "that wait" if finding.edges[0].action == "wait" else "that record_stream"
+    if len(finding.edges) > 1:
+        what = "those waits" if finding.edges[0].action == "wait" else "those record_streams"
+    if not proof.alone:
+        what += " and those of the other findings"
+    gone = "the finding is gone" if proof.vanished else "the finding is still there"
+    more = f"{_count(proof.appeared, 'other')} appeared" if proof.appeared else "no other appears"
+    ending = "" if proof.proved else ": take it as a suspicion"
+    return f"with {what} put into the log, {gone} and {more}{ending}."
+
+
+def doubt_text(finding: Finding) -> str:
+    """Why its order is unknown."""
+    return DOUBTS[finding.doubt]
+
+
+def coverage_lines(coverage: Coverage) -> Iterator[str]:
+    """What was seen and what was not, a line each."""
+    steps = f" in {_count(coverage.steps, 'step')}" if coverage.steps else ""
+    yield (
+        f"{coverage.operators:,} operators{steps} on {_count(coverage.streams, 'stream')} from "
+        f"{_count(coverage.threads, 'host thread')}; {coverage.records:,} records."
+    )
+    if coverage.began:
+        yield f"Recording began {coverage.began}."
+    for what, times in coverage.unseen:
+        yield f"Not seen: {what}" + (f" ({times:,})." if times >= 0 else ".")
+    if not coverage.stated:
+        yield "The log does not say what its recorder could not see."
+    if not coverage.whole:
+        yield "The log ends in the middle: its writer was killed, or the file is cut off."
+
+
+def drift_lines(drift: Drift) -> Iterator[str]:
+    """How the steps compare, and the first difference of each pair that differs."""
+    if drift.steps < 2:
+        return
+    if not drift.differences:
+        yield f"All {drift.steps} steps ran the same operators on the same streams."
+        return
+    for one in drift.differences:
+        yield difference_text(one)
+
+
+def difference_text(one: Difference) -> str:
+    """The first difference between two steps, in a sentence."""
+    head = f"Step {one.after} differs from step {one.before}, first at operator {one.at + 1}: "
+    if one.change is Change.STREAM:
+        old, new = one.old[0], one.new[0]
+        more = f" ({_count(one.moved, 'operator')} in all)" if one.moved > 1 else ""
+        return (
+            f"{head}{work_name(new)} ran on {role(new.stream)}, before on {role(old.stream)}{more}."
+        )
+    if one.change is Change.WAITS:
+        old, new = one.old[0], one.new[0]
+        return f"{head}{work_name(new)} waited for {roles(new)}, before for {roles(old)}."
+    return (
+        f"{head}{_count(len(one.old), 'operator')} only in step {one.before}, "
+        f"{_count(len(one.new), 'operator')} only in step {one.after}."
+    )
+
+
+def work_name(work: Work) -> str:
+    """An operator of a step with its line."""
+    return short(work.operator) + (f" at {work.site}" if work.site else "")
+
+
+def role(stream: int) -> str:
+    """A stream by its part in the step."""
+    if stream > 0:
+        return f"side stream {stream}"
+    return "the default stream" + (f" of cuda:{-stream}" if stream else "")
+
+
+def roles(work: Work) -> str:
+    """The streams that an operator waited for."""
+    return " and ".join(map(role, work.waits)) or "none"
+
+
+def bytes_text(data: Bytes) -> str:
+    """Bytes as a person finds them: the tensor with its offset, else the allocation."""
+    whole = data.whole or data.size
+    span = (
+        f"all {size(data.size)}"
+        if data.size == whole
+        else f"bytes {data.offset:,} to {data.offset + data.size - 1:,}"
+    )
+    if data.tensor:
+        return f"{data.tensor} ({span})"
+    if not data.whole:
+        return f"{size(data.size)} at {data.start:#x}"
+    return f"{span} of an allocation of {size(data.whole)}" if span[0] == "b" else size(data.size)
+
+
+def data_name(data: Bytes) -> str:
+    """The tensor's name, or its size."""
+    return data.tensor or size(data.size)
+
+
+def size(number: int) -> str:
+    """``512 bytes``, ``4.0 MiB``."""
+    value, units = float(number), ("KiB", "MiB", "GiB", "TiB")
+    if value < 1024:
+        return _count(number, "byte")
+    for unit in units:
+        value /= 1024
+        if value < 1024 or unit == units[-1]:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def edge_text(edge: Edge, streams: Sequence[Stream]) -> str:
+    """One missing edge, for a table."""
+    source = stream_name(streams[edge.source - 1])
+    if edge.action == "record_stream":
+        return f"record_stream({source})"
+    return f"{stream_name(streams[edge.target - 1])} waits for {source}"
+
+
+def short(operator: str) -> str:
+    """An operator without its overload: ``aten.copy_``."""
+    head, dot, overload = operator.rpartition(".")
+    return head if dot and "." in head and overload.isidentifier() else operator
+
+
+def _verb(access: Access) -> str:
+    return "writes" if access.writes else "reads"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
