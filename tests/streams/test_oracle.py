@@ -13,10 +13,10 @@ from streams.programs import program
 from xlagraph.streams.order import Order
 
 if TYPE_CHECKING:
+    from xlagraph.streams.accesses import Conflict
     from xlagraph.streams.backward import Backward
     from xlagraph.streams.clocks import Stream
     from xlagraph.streams.memory import Unordered
-    from xlagraph.streams.order import Conflict
 
 Record = dict[str, Any]
 ACTIONS = st.tuples(*[st.integers(0, 300)] * 4)

@@ -56,7 +56,7 @@ def _verdict(findings: Iterable[Finding], order: Order) -> Verdict:
     states = {finding.state for finding in findings}
     if State.FOUND in states:
         return Verdict.FOUND
-    blind = not order.edges_known and len(order.clocks.by_index) > 1
+    blind = not order.accesses.edges_known and len(order.clocks.by_index) > 1
     if State.UNKNOWN in states or blind or not order.operators:
         return Verdict.UNKNOWN
     return Verdict.NONE_FOUND

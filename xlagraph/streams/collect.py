@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.streams.accesses import operator_of
 from xlagraph.streams.model import Access, Bucket, Bytes, Edge, Finding, Kind, Lifetime, State
-from xlagraph.streams.order import COLLECTIVE, COPY, kind_of, operator_of
+from xlagraph.streams.order import COLLECTIVE, COPY, kind_of
 from xlagraph.streams.shadow import history
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from xlagraph.streams.accesses import Conflict
     from xlagraph.streams.backward import Backward
     from xlagraph.streams.clocks import Stream
     from xlagraph.streams.format import Record
     from xlagraph.streams.memory import Unordered
-    from xlagraph.streams.order import Conflict, Order
+    from xlagraph.streams.order import Order
     from xlagraph.streams.shadow import Block, Freed
 
 Key = tuple["Hashable", ...]

@@ -38,7 +38,7 @@ def _stated(coverage: dict[str, object]) -> Iterator[tuple[str, int]]:
 
 def _met(order: Order) -> Iterator[tuple[str, int]]:
     met = {
-        "approximate ranges": order.approximate,
+        "approximate ranges": order.accesses.approximate,
         "waits for events that the log does not record": order.clocks.unknown_events,
         "frees of memory allocated before the log began": order.memory.unknown_frees,
         "frees near the end of the log, not judged": order.memory.undecided,

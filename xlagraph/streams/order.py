@@ -6,81 +6,34 @@ go to a `Sink` as they are met.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from xlagraph.streams.accesses import Accesses
 from xlagraph.streams.backward import Backwards, known_to
-from xlagraph.streams.clocks import UNKNOWN, Clocks
-from xlagraph.streams.format import CREATIONS, without_unseen
-from xlagraph.streams.memory import Memory, drop_before
-from xlagraph.streams.shadow import Others, Shadow, Strided, history
+from xlagraph.streams.clocks import Clocks
+from xlagraph.streams.format import CREATIONS, Record, without_unseen
+from xlagraph.streams.memory import Memory
+from xlagraph.streams.shadow import Shadow, history
 from xlagraph.streams.spans import Name, Spans
-from xlagraph.streams.strided import Pattern, may_meet, pattern_of, surely_meets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from xlagraph.streams.backward import Backward
+    from xlagraph.streams.accesses import Sink
     from xlagraph.streams.clocks import Stream, Thread
-    from xlagraph.streams.format import Record
     from xlagraph.streams.log import Numbered
-    from xlagraph.streams.memory import Unordered
-    from xlagraph.streams.shadow import Block, Cell, Freed
 
 PLAIN, COPY, COLLECTIVE = 1, 2, 3
 _COLLECTIVES = ("c10d.", "_c10d_functional.", "c10d_functional.")
 _COPIES = ("aten.copy_.", "aten._to_copy.", "aten.clone.", "aten._foreach_copy_.")
 _WAITS = ("_c10d_functional.wait_tensor.", "c10d_functional.wait_tensor.")
 
-MOST_STRIDED = 64
-"""Accesses with gaps that a cell keeps apart."""
-
 
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
-class Conflict(NamedTuple):
-    """Two accesses to the bytes [start, end) that nothing in the log orders.
-
-    An access has the record that it stands in: an ``op``, or the ``out`` of one (`operator_of`).
-    """
-
-    earlier: Record
-    earlier_stream: Stream
-    earlier_writes: bool
-    later: Record
-    later_stream: Stream
-    later_writes: bool
-    start: int
-    end: int
-    doubt: str
-    """Why they could be in order, or apart, all the same; ``""`` for no reason."""
-    freed: Freed | None
-    """The end of the allocation that the earlier access was to, if it has ended."""
-    block: Block | None
-    """The allocation that holds the bytes now, if it began in the log."""
-    reduce: Record | None
-    """The ``reduce_begin`` of the reduction that the later access is part of."""
-    backward: Backward | None
-    """The backward pass whose initial gradient the bytes are part of, written before it."""
-
-
-class Sink(Protocol):
-    """Takes what the analysis meets."""
-
-    def conflict(self, found: Conflict) -> None:
-        """Two accesses without order."""
-
-    def unordered_free(self, found: Unordered) -> None:
-        """Memory that could have been handed out while it was in use."""
-
-    def unordered_gradient(self, backward: Backward, by: Record, stream: Stream) -> None:
-        """An initial gradient that ``backward`` was called without waiting for."""
-
-
-def operator_of(access: Record) -> Record:
-    """The ``op`` whose access stands in a record: that record, or the one its ``out`` ends."""
-    operator: Record = access.get("by", access)
-    return operator
+Handler = Callable[[Record, int], None]
 
 
 def kind_of(operator: str) -> int:
@@ -95,14 +48,11 @@ class Order:
 
     def __init__(self, sink: Sink, *, edges_known: bool = True):
         self.sink = sink
-        self.edges_known = edges_known
-        """Whether the log has the waits between streams."""
         self.clocks = Clocks()
         self.shadow = Shadow()
         self.memory = Memory(self.clocks, self.shadow, sink.unordered_free)
         self.backwards = Backwards(self.clocks, self.shadow, self.memory)
-        self.approximate = 0
-        """Accesses of which only a bounding box is known."""
+        self.accesses = Accesses(sink, self.memory, self.backwards, edges_known=edges_known)
         self.unseen = 0
         """Records with tensors that have no memory of their own."""
         self.unknown_records = 0
@@ -112,15 +62,15 @@ class Order:
         self._kinds: dict[str, int] = {}
         self._holding = 0
         clocks, memory = self.clocks, self.memory
-        self.handlers: dict[str, Callable[[Record, int], None]] = {
+        self.handlers: dict[str, Handler] = {
             "op": self.on_op,
             "out": self.on_out,
             "record": clocks.on_record,
             "wait": self.on_wait,
             "ev_del": clocks.on_event_gone,
-            "sync_dev": clocks.on_sync_device,
-            "sync_st": clocks.on_sync_stream,
-            "sync_ev": clocks.on_sync_event,
+            "sync_dev": self._after_collective(clocks.on_sync_device),
+            "sync_st": self._after_collective(clocks.on_sync_stream),
+            "sync_ev": self._after_collective(clocks.on_sync_event),
             "stream": clocks.on_stream,
             "tell": clocks.on_tell,
             "hear": clocks.on_hear,
@@ -128,7 +78,7 @@ class Order:
             "free": memory.on_free,
             "rs": memory.on_record_stream,
             "node": self.backwards.on_node,
-            "mark": self.on_mark,
+            "mark": self._after_collective(self.on_mark),
         }
 
     def feed(
@@ -167,13 +117,13 @@ class Order:
             stream.site = record.get("at") or record.get("fwd_at") or ""
         name = record["op"]
         kind = self._kinds.get(name) or self._kinds.setdefault(name, kind_of(name))
+        if self._holding and thread.held is not None:
+            self._place(thread, self._announced(thread.held, line) or thread.held_on)
         record["line"] = line
         self.operators += 1
         thread.op, thread.kind = record, kind
         index = stream.index
         thread.epoch = now = stream.clock[index]
-        if self._holding and thread.held is not None:
-            self._place(thread, thread.held_on)
         if kind == COLLECTIVE:
             thread.held, thread.held_on = record, stream
             self._holding += 1
@@ -190,9 +140,9 @@ class Order:
             ):
                 cell.read, cell.read_by = now, record
             else:
-                self._access(item, stream, now, record, writes=False)
+                self.accesses.access(item, stream, now, record, writes=False)
         for item in record["w"]:
-            self._write(item, stream, now, record)
+            self.accesses.write(item, stream, now, record)
 
     def on_out(self, record: Record, line: int) -> None:
         """An operator has returned: its fresh outputs are written."""
@@ -212,7 +162,7 @@ class Order:
             # A copy from the host may wait for itself before it returns: it is done by then.
             now = thread.epoch
         for item in record["w"]:
-            self._write(item, stream, now, record)
+            self.accesses.write(item, stream, now, record)
 
     def on_wait(self, record: Record, line: int) -> None:
         """A stream waits; within a collective it is the one that the collective runs on."""
@@ -255,9 +205,21 @@ class Order:
         known = known_to(one.stream, one.thread)
         for start, end in one.gradients:
             for cell in self.shadow.overlapping(start, end):
-                for stream, clock, by in _writes(cell):
-                    if clock > known[stream]:
+                for stream, clock, by, wrote, _ in history(cell):
+                    if wrote and clock > known[stream]:
                         self.sink.unordered_gradient(one, by, self.clocks.by_index[stream - 1])
+
+    def _after_collective(self, handler: Handler) -> Handler:
+        """A handler of what does not happen within a collective: one that is held is placed."""
+
+        def handle(record: Record, line: int) -> None:
+            if self._holding:
+                thread = self.clocks.thread(record["t"])
+                if thread.held is not None:
+                    self._place(thread, self._announced(thread.held, line) or thread.held_on)
+            handler(record, line)
+
+        return handle
 
     def _announced(self, record: Record, line: int) -> Stream | None:
         """The stream that a collective's record says it was launched on."""
@@ -273,133 +235,15 @@ class Order:
         stream.launched_by(thread)
         now = thread.epoch = stream.clock[stream.index]
         for item in record["r"]:
-            self._access(item, stream, now, record, writes=False)
+            self.accesses.access(item, stream, now, record, writes=False)
         for item in record["w"]:
-            self._write(item, stream, now, record)
+            self.accesses.write(item, stream, now, record)
         if stream is not own:
             for item in record["r"] + record["w"]:
                 self.memory.record(item[1], stream)
-
-    def _write(self, item: list[int], stream: Stream, now: int, record: Record) -> None:
-        cell = self.shadow.cells.get(item[1])
-        if (
-            cell is not None
-            and cell.stream == stream.index
-            and cell.others is None
-            and len(item) == 3
-            and cell.end == item[1] + item[2]
-        ):
-            cell.write, cell.write_by = now, record
-        else:
-            self._access(item, stream, now, record, writes=True)
-
-    def _access(
-        self, item: list[int], stream: Stream, now: int, record: Record, *, writes: bool
-    ) -> None:
-        """An access to bytes with any history."""
-        start, end = item[1], item[1] + item[2]
-        if start >= end:
-            return
-        pattern = pattern_of(item)
-        if pattern is not None:
-            self._access_some(pattern, (start, end), stream, now, record, writes=writes)
-            return
-        cells = self.shadow.cover(start, end, stream.index)
-        for cell in cells:
-            self._touch(cell, stream, now, record, writes=writes)
-        if writes and len(cells) > 1 and all(cell.others is None for cell in cells):
-            self.shadow.join(cells, start, end)
-
-    def _touch(self, cell: Cell, stream: Stream, now: int, record: Record, *, writes: bool) -> None:
-        """An access to all of a cell."""
-        if cell.stream != stream.index or cell.others is not None:
-            self._check(cell, None, stream, record, writes=writes)
-            cell.forget(stream.index, stream.clock, writes=writes)
-            cell.front(stream.index)
-        if writes:
-            cell.write, cell.write_by = now, record
-        else:
-            cell.read, cell.read_by = now, record
-
-    def _access_some(
-        self,
-        pattern: Pattern,
-        bounds: tuple[int, int],
-        stream: Stream,
-        now: int,
-        record: Record,
-        *,
-        writes: bool,
-    ) -> None:
-        """An access to some of the bytes within its bounds."""
-        exact = surely_meets(pattern, None, *bounds)
-        self.approximate += not exact
-        for cell in self.shadow.cover(*bounds, stream.index):
-            if not may_meet(pattern, None, cell.start, cell.end):
-                continue
-            self._check(cell, pattern, stream, record, writes=writes)
-            if cell.others is None:
-                cell.others = Others()
-            cell.others.strided[stream.index, writes, pattern] = Strided(now, record)
-            if len(cell.others.strided) > MOST_STRIDED:
-                cell.others.merge_strided(stream.index, writes=writes)
-
-    def _check(
-        self, cell: Cell, pattern: Pattern | None, stream: Stream, record: Record, *, writes: bool
-    ) -> None:
-        """Reports what an access to a cell is not in order with."""
-        clock, index = stream.clock, stream.index
-        latest: dict[tuple[int, Pattern | None], tuple[Record, int, bool, str]] = {}
-        for of, then, by, wrote, where in history(cell):
-            if of == index or then <= clock[of] or not (writes or wrote):
-                continue
-            doubt = ""
-            if pattern is not None or where is not None:
-                if not may_meet(pattern, where, cell.start, cell.end):
-                    continue
-                if not surely_meets(pattern, where, cell.start, cell.end):
-                    doubt = "approximate"
-            known = latest.get((of, where))
-            if known is None or known[0]["line"] < by["line"]:
-                latest[of, where] = by, then, wrote, doubt
-        for (of, _), (by, then, wrote, doubt) in latest.items():
-            earlier = self.clocks.by_index[of - 1]
-            self._report(cell, (by, earlier, wrote, then), (record, stream, writes), doubt)
-
-    def _report(
-        self,
-        cell: Cell,
-        first: tuple[Record, Stream, bool, int],
-        second: tuple[Record, Stream, bool],
-        doubt: str,
-    ) -> None:
-        by, earlier, wrote, then = first
-        record, stream, writes = second
-        block = self.memory.blocks.holding(cell.start)
-        freed = cell.freed if cell.freed is not None and cell.freed.line > by["line"] else None
-        if freed is not None:
-            if freed.block is None:
-                doubt = doubt or "allocation"
-            elif block is not None and block.stream != freed.block.stream:
-                drop_before(cell, block.line)  # the driver had it in between, and waits for all
-                return
-        if not self.edges_known:
-            doubt = doubt or "edges"
-        if not doubt and stream.clock[UNKNOWN] > by["line"]:
-            doubt = "event"
-        if not doubt and then <= self.clocks.anyone[earlier.index]:
-            doubt = "threads"
-        backward = self.backwards.initial(cell.start, cell.end, by["line"]) if wrote else None
-        reduce = self.clocks.thread(record["t"]).reduce
-        place = (cell.start, cell.end, doubt, freed, block, reduce, backward)
-        self.sink.conflict(Conflict(by, earlier, wrote, record, stream, writes, *place))
 
     def _end(self) -> None:
         for thread in self.clocks.threads.values():
             if thread.held is not None:
                 self._place(thread, self._announced(thread.held, 0) or thread.held_on)
         self.memory.end()
-
-
-def _writes(cell: Cell) -> list[tuple[int, int, Record]]:
-    return [(stream, clock, by) for stream, clock, by, wrote, _ in history(cell) if wrote]
