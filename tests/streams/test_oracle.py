@@ -42,7 +42,7 @@ class Met:
 def follow(records: list[Record]) -> Met:
     met = Met()
     order = Order(met)
-    order.feed(enumerate(copy.deepcopy(records), 2), lambda _line, _record: None)
+    order.feed(enumerate(copy.deepcopy(records), 2))
     return met
 
 

@@ -101,6 +101,8 @@ class Accesses:
         """An access to bytes with any history."""
         start, end = item[1], item[1] + item[2]
         if start >= end:
+            if start > end:
+                raise ValueError("a range of less than no bytes")
             return
         pattern = pattern_of(item)
         if pattern is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.streams.clocks import TooManyError
 from xlagraph.streams.collect import Collector
 from xlagraph.streams.coverage import coverage_of
 from xlagraph.streams.model import Analysis, State, Stream, Verdict
@@ -27,6 +28,11 @@ def analyze(log: Log) -> Analysis:
     Raises:
         InputError: a line is not a record of format v1.
     """
+    with log.explaining():
+        return _analyze(log)
+
+
+def _analyze(log: Log) -> Analysis:
     known = log.meta.get("edges") is not False
     order, groups = follow(log, edges_known=known)
     if known and order.coverage and order.coverage.get("edges") is False:
@@ -48,7 +54,10 @@ def follow(
     collector = Collector()
     order = collector.order = Order(collector, edges_known=edges_known)
     records = log.records() if edits is None else edits.into(log.records())
-    order.feed(records, log.refused)
+    try:
+        order.feed(records)
+    except TooManyError as error:
+        raise log.refusal(order.line, f"{error}: no process has as many") from error
     return order, collector.finish()
 
 

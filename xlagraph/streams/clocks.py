@@ -24,7 +24,7 @@ MOST_THREADS = 4096
 Clock = list[int]
 
 
-class TooManyError(ValueError):
+class TooManyError(Exception):
     """More streams or threads than any process has."""
 
 

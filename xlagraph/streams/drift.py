@@ -94,11 +94,12 @@ def drift_of(log: Log) -> Drift:
     groups: dict[tuple[Work, ...], list[int]] = {}
     differences: list[Difference] = []
     before: Step | None = None
-    for step in _steps(log):
-        groups.setdefault(step.works, []).append(step.number)
-        if before is not None and before.works != step.works:
-            differences.append(compare(before, step))
-        before = step
+    with log.explaining():
+        for step in _steps(log):
+            groups.setdefault(step.works, []).append(step.number)
+            if before is not None and before.works != step.works:
+                differences.append(compare(before, step))
+            before = step
     alike = tuple(tuple(numbers) for numbers in groups.values())
     return Drift(before.number if before else 0, alike, tuple(differences))
 
@@ -137,19 +138,13 @@ def _steps(log: Log) -> Iterator[Step]:
     reading: _Reading | None = None
     number = 0
     for line, record in log.records():
-        try:
-            if record["k"] == "mark" and record["name"] == "step":
-                if reading is not None:
-                    yield reading.step()
-                number += 1
-                reading = _Reading(number, line)
-            elif reading is not None:
-                reading.take(record)
-        except (KeyError, TypeError) as error:
-            refused = log.refused(line, record)
-            if refused is None:
-                raise
-            raise refused from error
+        if record["k"] == "mark" and record["name"] == "step":
+            if reading is not None:
+                yield reading.step()
+            number += 1
+            reading = _Reading(number, line)
+        elif reading is not None:
+            reading.take(record)
     if reading is not None and reading.works:
         yield reading.step()
 

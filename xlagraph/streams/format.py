@@ -27,6 +27,10 @@ CREATIONS = frozenset({"st_new", "ev_new"})
 LARGEST = (1 << 64) - 1
 
 
+UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+"""What goes wrong where a record that was not checked has not the fields it should have."""
+
+
 class Fault(NamedTuple):
     """What is wrong with a record."""
 

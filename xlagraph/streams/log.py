@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.content import Content, standard_input
 from xlagraph.errors import InputError, Location, Source
-from xlagraph.streams.format import VERSION, fault, offset_of
+from xlagraph.streams.format import UNREADABLE, VERSION, fault, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,13 +66,34 @@ class Log:
         next(reading)
         return reading
 
-    def refused(self, number: int, record: Record) -> InputError | None:
-        """Why the record at a line is none, or None where nothing is wrong with it."""
-        found = fault(record)
-        if found is None:
-            return None
-        line = self._line(number)
-        return self._error(line, number, offset_of(line, found.field), f"want {found.expected}")
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Where following the records fails, says which of them is not what it should be.
+
+        Raises:
+            InputError: one is not.
+        """
+        try:
+            yield
+        except UNREADABLE as error:
+            found = self._first_fault()
+            if found is None:
+                raise
+            raise found from error
+
+    def refusal(self, number: int, message: str) -> InputError:
+        """An error about a whole line."""
+        return self._error(self._line(number), number, 0, message)
+
+    def _first_fault(self) -> InputError | None:
+        """The first line that is no record of format v1: a pass of its own, for bad logs only."""
+        for number, record in self._numbered():
+            found = fault(record)
+            if found is not None:
+                line = self._line(number)
+                at = offset_of(line, found.field)
+                return self._error(line, number, at, f"want {found.expected}")
+        return None
 
     def _read_meta(self) -> Record:
         first = next(self._numbered(), None)
@@ -83,9 +105,10 @@ class Log:
             raise self._error(
                 line, number, 0, 'want a stream log, which begins with {"k":"meta","v":1}'
             )
-        refused = self.refused(number, meta)
-        if refused is not None:
-            raise refused
+        found = fault(meta)
+        if found is not None:
+            at = offset_of(line, found.field)
+            raise self._error(line, number, at, f"want {found.expected}")
         if meta["v"] != VERSION:
             what = f"want record format {VERSION}; this log has version {meta['v']}"
             raise self._error(line, number, offset_of(line, "v"), what)

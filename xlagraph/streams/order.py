@@ -30,9 +30,6 @@ _COPIES = ("aten.copy_.", "aten._to_copy.", "aten.clone.", "aten._foreach_copy_.
 _WAITS = ("_c10d_functional.wait_tensor.", "c10d_functional.wait_tensor.")
 
 
-_UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError)
-
-
 Handler = Callable[[Record, int], None]
 
 
@@ -55,6 +52,8 @@ class Order:
         self.accesses = Accesses(sink, self.memory, self.backwards, edges_known=edges_known)
         self.unseen = 0
         """Records with tensors that have no memory of their own."""
+        self.line = 0
+        """The line that was followed last."""
         self.unknown_records = 0
         self.coverage: Record | None = None
         self.records = self.operators = self.steps = 0
@@ -81,29 +80,26 @@ class Order:
             "mark": self._after_collective(self.on_mark),
         }
 
-    def feed(
-        self, records: Iterable[Numbered], refused: Callable[[int, Record], Exception | None]
-    ) -> None:
+    def feed(self, records: Iterable[Numbered]) -> None:
         """Follows records to the end.
 
         Raises:
-            Exception: what `refused` says of a record that could not be followed.
+            UNREADABLE: a record, this or an earlier one, is not what v1 says.
         """
-        handlers, other, count = self.handlers, self.on_other, 0
-        for line, record in records:
-            count += 1
-            try:
-                handlers.get(record["k"], other)(record, line)
-            except _UNREADABLE as error:
-                reason = refused(line, record)
-                if reason is not None:
-                    raise reason from error
-                seen = without_unseen(record)
-                if seen is None:
-                    raise
-                handlers[record["k"]](seen, line)
-                self.unseen += 1
-        self.records = count
+        handlers, other, line, count = self.handlers, self.on_other, 0, 0
+        try:
+            for line, record in records:
+                count += 1
+                try:
+                    handlers.get(record["k"], other)(record, line)
+                except IndexError:
+                    seen = without_unseen(record)
+                    if seen is None:
+                        raise
+                    handlers[record["k"]](seen, line)
+                    self.unseen += 1
+        finally:
+            self.line, self.records = line, count
         self._end()
 
     def on_op(self, record: Record, line: int) -> None:
@@ -180,6 +176,8 @@ class Order:
         """A record that orders nothing: its coverage, creations, or what v1 does not name."""
         if record["k"] == "coverage":
             self.coverage = record
+        elif not isinstance(record["k"], str):
+            raise TypeError("no kind")
         elif record["k"] not in CREATIONS:
             self.unknown_records += 1
 
