@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xlagraph.capture.context import capture
+    from xlagraph.streams.record import record_streams
     from xlagraph.watch.guard import assert_stable
 
-__all__ = ["assert_stable", "capture"]
+__all__ = ["assert_stable", "capture", "record_streams"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,4 +19,6 @@ def __getattr__(name: str) -> object:
         return import_module("xlagraph.capture")  # a package that can be called
     if name == "assert_stable":
         return import_module("xlagraph.watch.guard").assert_stable
+    if name == "record_streams":
+        return import_module("xlagraph.streams.record").record_streams
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

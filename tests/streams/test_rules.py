@@ -466,11 +466,20 @@ def test_an_expanded_tensor_is_its_own_few_bytes() -> None:
 def test_bounding_boxes_that_meet_are_unknown() -> None:
     program = Writer()
     program.op("irregular", A, w=[(X, 64, 4, -1, 7)])
-    program.op("read", B, r=[(X, 64)])
+    program.op("read", B, r=[(X + 32, 64)])
     analysis = program.analysis()
     assert kinds(analysis) == [("race", "unknown")]
     assert analysis.findings[0].doubt == "approximate"
     assert ("approximate ranges", 1) in analysis.coverage.unseen
+
+
+def test_what_covers_a_bounding_box_meets_what_is_in_it() -> None:
+    for first, second in (("index_put", "all"), ("all", "index_put")):
+        program = Writer()
+        ranges: dict[str, tuple[int, ...]] = {"index_put": (X, 64, 4, -1, 7), "all": (X - 8, 80)}
+        program.op(first, A, w=[ranges[first]])
+        program.op(second, B, w=[ranges[second]])
+        assert kinds(program.analysis()) == [("race", "found")]
 
 
 def test_names_are_those_of_the_tensors_that_have_the_bytes() -> None:

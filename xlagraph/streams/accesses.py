@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from xlagraph.streams.clocks import UNKNOWN
 from xlagraph.streams.memory import drop_before
 from xlagraph.streams.shadow import Others, Strided, history
-from xlagraph.streams.strided import Pattern, may_meet, pattern_of, surely_meets
+from xlagraph.streams.strided import Box, Pattern, may_meet, pattern_of, surely_meets
 
 if TYPE_CHECKING:
     from xlagraph.streams.backward import Backward, Backwards
@@ -162,7 +162,10 @@ class Accesses:
                 if not may_meet(pattern, where, cell.start, cell.end):
                     continue
                 if not surely_meets(pattern, where, cell.start, cell.end):
-                    doubt = "approximate"
+                    sure = _covers(by, where, pattern, writes=wrote) or _covers(
+                        record, pattern, where, writes=writes
+                    )
+                    doubt = "" if sure else "approximate"
             known = latest.get((of, where))
             if known is None or known[0]["line"] < by["line"]:
                 latest[of, where] = by, then, wrote, doubt
@@ -197,3 +200,16 @@ class Accesses:
         reduce = self.clocks.thread(record["t"]).reduce
         place = (cell.start, cell.end, doubt, freed, block, reduce, backward)
         self.sink.conflict(Conflict(by, earlier, wrote, record, stream, writes, *place))
+
+
+def _covers(access: Record, own: Pattern | None, other: Pattern | None, *, writes: bool) -> bool:
+    """Whether an access without gaps covers all of another one's bounding box.
+
+    Some of the box is accessed, so that the two have bytes in common, whichever these are.
+    """
+    if own is not None or not isinstance(other, Box):
+        return False
+    return any(
+        len(item) == 3 and item[1] <= other.start and other.end <= item[1] + item[2]
+        for item in access["w" if writes else "r"]
+    )
