@@ -25,12 +25,14 @@ def make_mode(recorder: Recorder, guard: Guard) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     plain = torch._C._disabled_torch_dispatch_impl
+    below = torch._C._len_torch_dispatch_stack
     begin, end = recorder.begin, recorder.end
 
     class Watch(TorchDispatchMode):
         """Passes every operator on."""
 
         supports_higher_order_operators = True
+        records_streams = True
 
         @classmethod
         def ignore_compile_internals(cls) -> bool:
@@ -42,12 +44,13 @@ def make_mode(recorder: Recorder, guard: Guard) -> Any:
         ) -> Any:
             """Records an operator and runs it."""
             kwargs = kwargs or {}
-            if not recorder.active:
+            # Below this mode there are only torch's own, which trace: nothing runs then.
+            if not recorder.active or below():
                 return func(*args, **kwargs)
             for kind in types:
                 if getattr(kind, "__torch_dispatch__", plain) is not plain:
-                    # A tensor that stands for others (DTensor, FSDP's, fake ones): what it
-                    # calls in turn comes by here.
+                    # A tensor that stands for others (DTensor, FSDP's): what it calls in
+                    # turn comes by here.
                     return NotImplemented
             record = guard.run("operator", begin, func, args, kwargs)
             try:
@@ -100,6 +103,11 @@ def _restack(stack: list[Any]) -> None:
         torch._C._pop_torch_dispatch_stack(None)
     for mode in stack:
         keyed._push_mode(mode)
+
+
+def recording_mode() -> Any:
+    """The mode of a recording that is in this thread's stack, or None."""
+    return next((one for one in _stack() if getattr(one, "records_streams", False)), None)
 
 
 def allow_higher_order(patches: Patches, mode: Any) -> None:

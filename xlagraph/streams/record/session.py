@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlagraph.capture.patches import Guard, Patches, say
 from xlagraph.streams.format import VERSION
-from xlagraph.streams.record import autograd, frameworks, graphs, host, kernels
+from xlagraph.streams.record import autograd, compiled, frameworks, graphs, host, kernels
 from xlagraph.streams.record.device import REGISTRIES, Cuda
 from xlagraph.streams.record.journal import Journal
 from xlagraph.streams.record.mode import allow_higher_order, make_mode, push, remove
@@ -35,6 +35,7 @@ PARTS: tuple[tuple[str, Callable[[Patches, Guard, Recorder], None]], ...] = (
     ("threads", host.install),
     ("graphs", graphs.install),
     ("triton", kernels.install),
+    ("compile", compiled.install),
     ("buckets", frameworks.install),
 )
 """Hooks that are put in one by one: what one torch does not have, the others do without."""
@@ -137,7 +138,9 @@ class Recording:
 
     def _coverage(self) -> Record:
         """What the log says of itself in its last line."""
-        unseen: dict[str, int | None] = dict(self.recorder.unseen)
+        unseen: dict[str, int | None] = {
+            what: times if times >= 0 else None for what, times in self.recorder.unseen.items()
+        }
         off = [name for name in self._guard.failures if name != "journal"]
         unseen.update({f"{name}: the hook failed and was switched off": None for name in off})
         unseen.update({f"{kind}: this torch does not tell of it": None for kind in self._missing})
