@@ -397,3 +397,14 @@ def test_a_graph_is_accessed_where_it_is_replayed(
     assert recorded.of("alloc")[0]["graph"] == 1
     (coverage,) = recorded.of("coverage")
     assert coverage["unseen"]["replays of CUDA graphs captured before recording"] == 1
+
+
+def test_a_tensor_that_stays_where_it_is_is_named_once(tmp_path: Path) -> None:
+    net = nn.Linear(3, 2)
+    with Recorded(tmp_path / "log") as recorded:
+        recorded.recording.step()
+        net.bias.data = torch.zeros(2)
+        recorded.recording.step()
+    named = [one["tensor"] for one in recorded.of("mark") if one["name"] == "name"]
+    assert named.count("weight") == 1
+    assert named.count("bias") == 2

@@ -6,8 +6,6 @@ frames; it is on again in the code that it compiled. What a function runs eagerl
 compiled parts is not seen then.
 """
 
-
-
 from __future__ import annotations
 
 import sys
@@ -45,11 +43,11 @@ def _wrap(patches: Patches, guard: Guard, recorder: Recorder) -> None:
     if not recorder.active:
         return
     removed = _Removed()
-    recorder.unseen["operators run eagerly between the compiled parts of a function"] = -1
 
     def off() -> None:
         mode = recording_mode()
         if mode is not None:
+            recorder.unseen["operators run eagerly between the compiled parts of a function"] = -1
             remove(mode)
             removed.mode = mode
 

@@ -145,7 +145,5 @@ class Cuda:
             self._own_history = False
 
     def _traces(self) -> list[list[dict[str, Any]]]:
-        traces: list[list[dict[str, Any]]] = self._torch._C._cuda_memorySnapshot(None)[
-            "device_traces"
-        ]
+        traces: list[list[dict[str, Any]]] = self._torch.cuda.memory._snapshot()["device_traces"]
         return traces

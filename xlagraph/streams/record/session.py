@@ -56,6 +56,7 @@ class Recording:
         self._guard = Guard(self._failed)
         self._patches = Patches()
         self._missing: list[str] = []
+        self._named: dict[str, list[list[int]]] = {}
         self.recorder = Recorder(self._device, self._journal)
         self._mode: Any = None
         self._others = threading.active_count() - 1
@@ -120,11 +121,16 @@ class Recording:
         self._missing = self._device.listen({k: guarded(c) for k, c in callbacks.items()})
 
     def _name(self) -> None:
+        """Names tensors; those that are where they were at the last step are not named again."""
         recorder = self.recorder
         recorder.names = {}
         for tensor, name in named_tensors():
-            if self._device.holds(tensor):
-                recorder.names.setdefault(id(tensor), name)
+            if not self._device.holds(tensor):
+                continue
+            recorder.names.setdefault(id(tensor), name)
+            place = recorder.range_of(tensor)
+            if self._named.get(name) != place:
+                self._named[name] = place
                 recorder.mark("name", [tensor], tensor=name)
 
     def _meta(self) -> Record:
