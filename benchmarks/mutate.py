@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from xlagraph.canon.labels import Interner
 from xlagraph.canon.live import live_instructions, mark
-from xlagraph.cause.bucket_results import tokens
-from xlagraph.cause.draft import Draft
+from xlagraph.cause.editor import ModuleEditor
 from xlagraph.diff.header import donors
 from xlagraph.diff.match import prepare
+from xlagraph.facts.bucket_tensors import tokens
 from xlagraph.graph import Attributes, Computation, Module
 
 NOTHING = Attributes("", (), "", (), ())
@@ -38,7 +38,7 @@ class Edited:
         self.header = dict(module.header)
         self.parameters = list(module.entry_computation.parameters)
         self.gone: set[int] = set()
-        self.touched = tokens(Draft(module))
+        self.touched = tokens(ModuleEditor(module))
         """What is off limits: torch_xla's tokens, which no program edits, and what is edited."""
         self.site: set[int] = set()
         """What the present edit changed or made, and what uses it."""

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from mutate import ALONE, EDITS, Edited, noise
 
-from xlagraph.cause import Explanation, explain_modules
+from xlagraph.cause.model import Explanation
+from xlagraph.explain import explain_modules
 from xlagraph.graph import Module
 from xlagraph.hlo import read_module
 from xlagraph.run.reader import read_run
@@ -71,14 +72,14 @@ def scored(explanation: Explanation, new: dict[int, int], truths: list[Truth]) -
         if side.live[i] and i in new and match.b.live[new[i]]
     }
     found = {i: y for i, y in enumerate(match.to_b) if y >= 0 and side.live[i]}
-    causes = [cause for cause in explanation.causes if cause.kind not in NOISE_KINDS]
-    kinds = {cause.kind for cause in causes}
+    causes = [cause for cause in explanation.causes if cause.kind.id not in NOISE_KINDS]
+    kinds = {cause.kind.id for cause in causes}
     allowed = frozenset[str]().union(*(truth.kinds for truth in truths))
     sited = [truth for truth in truths if truth.site]
     old = {y: i for i, y in new.items()}
 
     def is_located(truth: Truth) -> bool:
-        mine = [cause for cause in causes if cause.kind in truth.kinds]
+        mine = [cause for cause in causes if cause.kind.id in truth.kinds]
         cited = {i for c in mine for e in c.evidence for i in (*e.a, *(old[y] for y in e.b))}
         cited |= {i for c in mine for i in (*c.a, *(old[y] for y in c.b))}
         return not truth.site.isdisjoint(cited)
@@ -179,7 +180,7 @@ def _is_right(score: Score) -> bool:
 def _show(
     module: Module, names: list[str], at: tuple[int, int], explanation: Explanation, score: Score
 ) -> None:
-    kinds = [cause.kind for cause in explanation.causes]
+    kinds = [cause.kind.id for cause in explanation.causes]
     wrong = "WRONG" if score.wrong_proved else "" if explanation.proved else "unproved"
     print(module.file, len(module), names, *at, kinds, wrong, file=sys.stderr)
 

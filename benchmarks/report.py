@@ -69,7 +69,7 @@ def main(files: tuple[Path, ...]) -> None:
 
 
 def _pair(browser: Browser, file_a: Path, file_b: Path) -> None:
-    from xlagraph.cause import explain_modules
+    from xlagraph.explain import explain_modules
     from xlagraph.inputs import open_module
     from xlagraph.report.build import pair_report
 

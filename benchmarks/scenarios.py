@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xlagraph.cause.model import Explanation
-from xlagraph.cause.run_explain import explain_run
-from xlagraph.cause.run_model import CauseGroup, RunExplanation
 from xlagraph.run.reader import read_run
+from xlagraph.runs.explain import explain_run
+from xlagraph.runs.model import CauseGroup, RunExplanation
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "examples" / "scenarios"
 TIMEOUT = 600
@@ -97,7 +97,7 @@ def judge(truth: Truth, explained: RunExplanation) -> Row:
     problems = [group for group in explained.groups if not group.expected]
     bad = {digest for group in problems for digest in group.graphs}
     explanations = [n.explanation for n in explained.graphs if n.digest in bad and n.explanation]
-    kinds = list(dict.fromkeys([g.kind for g in problems] + _further_kinds(explanations)))
+    kinds = list(dict.fromkeys([g.kind.id for g in problems] + _further_kinds(explanations)))
     line = _line(truth, explained) if truth.kinds else ""
     proved = all(e.proved for e in explanations)
     return Row(
@@ -119,7 +119,7 @@ def _failed(truth: Truth) -> Row:
 
 def _further_kinds(explanations: list[Explanation]) -> list[str]:
     """Kinds of causes behind the main one of a graph, and whether something is left over."""
-    found = [cause.kind for e in explanations for cause in e.causes[1:] if not cause.expected]
+    found = [cause.kind.id for e in explanations for cause in e.causes[1:] if not cause.expected]
     if any(e.unexplained_share or not e.causes for e in explanations):
         found.append("unexplained")
     return found
@@ -147,8 +147,8 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
 def _sources(group: CauseGroup, explained: RunExplanation) -> tuple[str, ...]:
     if group.cause is None:
         sites = [n.call_site for n in explained.graphs if n.digest in group.graphs]
-        return tuple(site for site in sites if site)
-    return next((e.sources for e in group.cause.evidence if e.sources), ())
+        return tuple(str(site) for site in sites if site)
+    return tuple(map(str, group.cause.lines))
 
 
 def print_table(rows: list[Row]) -> None:

@@ -13,8 +13,10 @@ from xlagraph.errors import XlagraphError
 
 COMMANDS = {
     "canon": "Print a module's canonical text, or its ladder of digests.",
+    "cause": "Explain a kind of cause, or list all kinds.",
     "diff": "Say what differs between two modules, and why.",
     "list": "List the modules that a file or folder holds.",
+    "export": "Write a module as a graph for other tools.",
     "explain": "Say why a captured run compiled as often as it did.",
     "report": "Write a run, or a pair of modules, as one HTML page.",
     "run": "Run a Python program with capture switched on.",

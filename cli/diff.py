@@ -20,7 +20,7 @@ SPEC_HELP = (
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(a: str, b: str, *, full: bool, as_json: bool) -> None:
     """Say what differs between the modules A and B, and why."""
-    from xlagraph.cause import explain_modules
+    from xlagraph.explain import explain_modules
     from xlagraph.inputs import open_module
 
     first, second = open_module(a), open_module(b)

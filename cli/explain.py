@@ -17,8 +17,8 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(run: str, *, full: bool, as_json: bool) -> None:
     """Say why the captured run RUN compiled as often as it did."""
-    from xlagraph.cause.run_explain import explain_run
     from xlagraph.run.reader import read_run
+    from xlagraph.runs.explain import explain_run
 
     explained = explain_run(read_run(run))
     if as_json:

@@ -45,8 +45,8 @@ def _rows(path: str) -> tuple[list[tuple[str, ...]], list[str]]:
 
 
 def _run_rows(path: str) -> tuple[list[tuple[str, ...]], list[str]]:
-    from xlagraph.cause.run_explain import graph_order
     from xlagraph.run.reader import read_run
+    from xlagraph.runs.explain import graph_order
 
     rows: list[tuple[str, ...]] = [
         (f"{path}:{letter}", "hlo", record.module, record.digest, "")

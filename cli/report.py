@@ -35,14 +35,14 @@ def command(inputs: tuple[str, ...], *, output: Path, max_mb: float, redact: boo
     """Write a captured run, or two modules side by side, as one HTML page."""
     if len(inputs) > 2:
         raise click.UsageError("expected a run folder, or two modules")
+    from xlagraph.output import write_whole
     from xlagraph.report.model import ReportOptions
-    from xlagraph.report.render import render
-    from xlagraph.report.write import write_whole
+    from xlagraph.report.render import plain, render
 
     report = _report(inputs, ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000)))
     text = render(report)
     write_whole(output, text)
-    click.echo(f"{report.verdict}\n{output}: {len(text.encode()) / 1e6:.1f} MB")
+    click.echo(f"{plain(report.verdict)}\n{output}: {len(text.encode()) / 1e6:.1f} MB")
     for cut in report.cuts:
         click.echo(f"left out for size: {cut} (raise --max-mb)")
 
@@ -51,13 +51,13 @@ def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:
     from xlagraph.report.build import pair_report, run_report
 
     if len(inputs) == 2:
-        from xlagraph.cause import explain_modules
+        from xlagraph.explain import explain_modules
         from xlagraph.inputs import open_module
 
         a, b = open_module(inputs[0]), open_module(inputs[1])
         explanation = explain_modules(a.module, b.module, a.context, b.context)
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
-    from xlagraph.cause.run_explain import explain_run
     from xlagraph.run.reader import read_run
+    from xlagraph.runs.explain import explain_run
 
     return run_report(explain_run(read_run(inputs[0])), options)

@@ -19,7 +19,7 @@ RUNS = ROOT / "fixtures" / "runs"
 @lru_cache
 def graphs(run: str) -> tuple[Module, ...]:
     """The modules of a committed run in order of appearance (letters A, B, ...)."""
-    from xlagraph.cause.run_explain import graph_order
+    from xlagraph.runs.explain import graph_order
 
     opened = read_run(RUNS / run)
     return tuple(

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from real_modules import RUNS, graph
 
-from xlagraph.cause import explain_modules
-from xlagraph.cause.run_explain import explain_run
+from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 from xlagraph.run.reader import Run, read_run
 from xlagraph.run.records import Frame, NoteRecord
+from xlagraph.runs.explain import explain_run
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Explanation
-    from xlagraph.cause.run_model import RunExplanation
     from xlagraph.graph import Module
+    from xlagraph.runs.model import RunExplanation
 
 BIDI = "\u202egnol\u2066"
 SCRIPT = "</script><script>window.owned = 1</script>"

@@ -9,6 +9,7 @@ objects.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import networkx as nx
+
+MAIN_THREAD = "main"
+_THREAD = re.compile(r"""execution_thread\s*=\s*["']([^"']*)["']""")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +83,12 @@ class Computation:
     lines: tuple[int, ...] = ()
     """Line of each instruction; empty where the text has one instruction a line."""
 
+    @property
+    def execution_thread(self) -> str:
+        """The thread that it runs on, ``main`` where none is named."""
+        named = _THREAD.search(self.suffix)
+        return named[1] if named else MAIN_THREAD
+
     def line_of(self, instruction: int) -> int:
         """Line number in the file of one of its instructions."""
         offset = instruction - self.start
@@ -130,6 +140,17 @@ class Module:
         return self.computations[self.entry]
 
     @cached_property
+    def outputs(self) -> tuple[int, ...]:
+        """The instructions that become outputs, by position: the root tuple's operands, or it."""
+        root = self.entry_computation.root
+        return self.operands[root] if self.opcodes[root] == "tuple" else (root,)
+
+    @property
+    def gives_tuple(self) -> bool:
+        """Whether the outputs are a list: the root is a tuple."""
+        return self.opcodes[self.entry_computation.root] == "tuple"
+
+    @cached_property
     def users(self) -> Sequence[tuple[int, ...]]:
         """For each instruction its users, ascending; an operand used twice counts once."""
         users: list[list[int]] = [[] for _ in self.names]
@@ -139,6 +160,13 @@ class Module:
                 if not known or known[-1] != user:
                     known.append(user)
         return [tuple(known) for known in users]
+
+    @cached_property
+    def effects(self) -> tuple[int, ...]:
+        """Instructions that XLA runs although nobody uses their result, ascending."""
+        from xlagraph.hlo.effects import find_effects
+
+        return find_effects(self)
 
     @cached_property
     def header_fields(self) -> Mapping[str, str]:
@@ -177,8 +205,8 @@ class Module:
     def to_networkx(self) -> nx.MultiDiGraph[int]:
         """The graph as ``networkx.MultiDiGraph``: operand -> user edges with ``position``.
 
-        Nodes carry ``name, opcode, shape, computation, source``; control edges have
-        ``position=-1``.
+        Nodes carry ``name, opcode, shape, computation, source`` (``file:line`` or ``""``);
+        control edges have ``position=-1``.
         """
         import networkx as nx
 
@@ -191,7 +219,7 @@ class Module:
                     opcode=self.opcodes[i],
                     shape=self.shapes[i],
                     computation=computation.name,
-                    source=self.source(i),
+                    source=_place(self.source(i)),
                 )
         for user, operands in enumerate(self.operands):
             for position, operand in enumerate(operands):
@@ -200,3 +228,7 @@ class Module:
             for predecessor in predecessors:
                 graph.add_edge(predecessor, user, position=-1)
         return graph
+
+
+def _place(source: SourceFrame | None) -> str:
+    return f"{source.file}:{source.line}" if source else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Context
 from xlagraph.errors import SpecError
 from xlagraph.hlo.containers import find_entry, split_spec
+from xlagraph.message import SourceLine
 from xlagraph.run.remote import is_url
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ def _entry_context(entry: Entry) -> Context:
     if preamble.root_hashes:
         key["root_hashes"] = ", ".join(preamble.root_hashes)
     frame = preamble.frames[0] if preamble.frames else None
-    return Context(call_site=f"{frame.file}:{frame.line}" if frame else "", key=key)
+    return Context(call_site=SourceLine(frame.file, frame.line) if frame else None, key=key)
 
 
 def _open_graph(spec: str, path: str, selector: str) -> Opened:
-    from xlagraph.cause.context import context_of
     from xlagraph.hlo import read_module
     from xlagraph.run.reader import read_run
+    from xlagraph.runs.context import context_of
 
     run = read_run(path)
     record, process = _find_graph(run, path, selector)
@@ -80,7 +81,7 @@ def _open_graph(spec: str, path: str, selector: str) -> Opened:
 
 
 def _find_graph(run: Run, path: str, selector: str) -> tuple[GraphRecord, Process]:
-    from xlagraph.cause.run_explain import graph_order
+    from xlagraph.runs.explain import graph_order
 
     graphs = graph_order(run)
     known = ", ".join(letter for letter, _, _ in graphs)

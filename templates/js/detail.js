@@ -22,7 +22,7 @@ class Detail {
     this.element.replaceChildren(
       h("div", { class: "status" },
         h("strong", {}, sentenceCase(pair.describe(row))),
-        cause >= 0 ? h("p", {}, h("a", { href: address(pair, "causes", `c${cause + 1}`) }, `Cause ${cause + 1}: ${cut(pair.causes[cause].title, 140)}`)) : "",
+        cause >= 0 ? h("p", {}, h("a", { href: address(pair, "causes", `c${cause + 1}`) }, `Cause ${cause + 1}: ${cut(inWords(pair.causes[cause].title), 140)}`)) : "",
         cause < 0 && pair.differs(row) ? h("p", { class: "hint" }, "No cause accounts for it.") : ""),
       ...this.pictures(row),
       h("div", { class: "sides" }, ["a", "b"].map((side) => this.half(row, side))));

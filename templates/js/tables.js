@@ -71,19 +71,20 @@ function fieldTable(pair, title, fields) {
 
 function causesPanel(pair) {
   const cards = pair.causes.map((cause, k) => h("article", { class: `card${cause.expected ? " expected" : ""}`, id: `c${k + 1}`, tabindex: "-1" },
-    h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, cause.title)),
-    h("p", { class: "fix" }, h("span", { class: "tag" }, "Fix"), " ", cause.fix),
+    h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, said(cause.title))),
+    h("p", { class: "fix" }, h("span", { class: "tag" }, "Fix"), " ", said(cause.fix)),
     h("p", { class: "proof" },
       h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
       h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),
       cause.expected ? "expected: warm-up" : "",
       h("a", { href: address(pair, "i", `cause${k + 1}`) }, "Show its instructions")),
     h("ul", { class: "evidence" },
-      cause.evidence.map(([text, links, more, sources]) => h("li", {}, text,
+      cause.evidence.map(([text, links, more, sources]) => h("li", {}, said(text),
         sources.map((source) => h("span", { class: "code source" }, source)),
         links.map(([label, href]) => h("a", { class: "cite", href }, label)),
         more ? h("span", { class: "meta" }, ` and ${more.toLocaleString("en")} more`) : "")),
-      h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: ${cause.proof}.`))));
+      h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: `, said(cause.proof), ".")),
+    byId(`about-${cause.kind}`)?.content.cloneNode(true)));
   const left = pair.data.unexplainedA.length + pair.data.unexplainedB.length;
   return h("div", { class: "panel" }, h("div", { class: "inner" },
     cards.length ? cards : h("p", { class: "empty" }, pair.data.same ? "Nothing to explain: the same computation." : "No known cause fits."),

@@ -1,5 +1,14 @@
 // Splitting attribute texts, and marking where two texts differ.
 
+// A sentence in pieces: own words as strings, all else as [kind, words].
+function said(pieces) {
+  return pieces.map((piece) => typeof piece === "string" ? piece : h("span", { class: `part ${piece[0]}` }, piece[1]));
+}
+
+function inWords(pieces) {
+  return pieces.map((piece) => typeof piece === "string" ? piece : piece[1]).join("");
+}
+
 // "a={1,2}, b=x" -> [["a", "{1,2}"], ["b", "x"]]; commas inside brackets and quotes stay.
 function splitAttributes(text) {
   const items = [];

@@ -19,7 +19,7 @@ class PairView {
     const { a, b } = pair.labels;
     const proof = pair.data.proved && pair.causes.length ? h("span", { class: "proved" }, "  ✓ Proved: all of it undone, both are equal.") : "";
     this.element = h("div", { style: "display: contents" },
-      h("div", { class: "pair-head" }, h("div", { class: "verdict" }, h("h1", {}, h("b", {}, `${a} → ${b}  `), pair.data.verdict, proof)), this.tabBar), this.body);
+      h("div", { class: "pair-head" }, h("div", { class: "verdict" }, h("h1", {}, h("b", {}, `${a} → ${b}  `), said(pair.data.verdict), proof)), this.tabBar), this.body);
     this.tools = this.makeTools();
   }
 
@@ -38,7 +38,7 @@ class PairView {
       option("", "All rows"), option("differing", `Differing (${pair.differing.toLocaleString("en")})`),
       ...[CHANGED, REMOVED, ADDED, ASIDE].map((s) => option(STATUS[s], `${[, "Changed", `Only in ${pair.labels.a}`, `Only in ${pair.labels.b}`, "Set aside"][s]} (${counts[s].toLocaleString("en")})`)));
     this.cause = h("select", { "aria-label": "Cause", onchange: () => this.filter() },
-      option("", "Any cause"), ...pair.causes.map((cause, k) => option(k, `${k + 1} ${cut(cause.title, 60)}`)), option("none", "Unexplained"));
+      option("", "Any cause"), ...pair.causes.map((cause, k) => option(k, `${k + 1} ${cut(inWords(cause.title), 60)}`)), option("none", "Unexplained"));
     this.computation = h("select", { "aria-label": "Computation", onchange: () => this.filter() },
       option("", "All computations"), ...pair.sections.map((section, s) => option(s, cut(section.name, 60))));
     this.foldButton = h("button", { type: "button", "aria-pressed": "false", onclick: () => this.foldAll() }, "Unfold");

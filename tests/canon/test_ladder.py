@@ -7,6 +7,7 @@ from real_modules import graph
 
 from xlagraph.canon.form import canonical_lines, digest, ladder
 from xlagraph.canon.labels import Level
+from xlagraph.diff.same import same_computation
 from xlagraph.hlo import read_module
 
 
@@ -73,7 +74,18 @@ def test_header_fields_count_while_positions_do() -> None:
 
 
 def test_channel_numbers_and_metadata_do_not_count() -> None:
-    text = TEXT % "2"
-    one = text.replace("add(p, b)", 'add(p, b), channel_id=3, metadata={op_name="x"}')
-    other = text.replace("add(p, b)", 'add(p, b), channel_id=9, metadata={op_name="y"}')
-    assert digest(read_module(one), Level.NAMES) == digest(read_module(other), Level.NAMES)
+    text = """HloModule m
+ENTRY e {
+  p = f32[4]{0} parameter(0)
+  a = f32[8]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}, %s
+  b = f32[4]{0} collective-permute(p), source_target_pairs={{0,1}}, %s
+  ROOT r = (f32[8]{0}, f32[4]{0}) tuple(a, b)
+}
+"""
+    one = read_module(text % ('channel_id=3, metadata={op_name="x"}', "channel_id=4"))
+    other = read_module(text % ('channel_id=9, metadata={op_name="y"}', "channel_id=1"))
+    shared = read_module(text % ("channel_id=3", "channel_id=3"))
+    assert digest(one, Level.NAMES) == digest(other, Level.NAMES)
+    assert digest(one, Level.NAMES) != digest(shared, Level.NAMES)
+    assert same_computation(one, other)
+    assert not same_computation(one, shared)

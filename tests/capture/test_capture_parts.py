@@ -312,7 +312,7 @@ class Calls:
             _xla_get_default_device=None,
         )
         self.hub = Hub(xlac, None, 0)
-        self.hub._close = False
+        self.hub.arming.is_close = False
         self.hub.sinks.append(self)
         self.name, self.cells, self.may_want_deep = "calls", None, False
 
@@ -327,11 +327,11 @@ class Calls:
         thread = ThreadPoolExecutor(1)
 
         def before():
-            self.hub._local.rank = 0
-            return self.hub.before(kind, entry, sys._getframe())
+            self.hub.hooks._flight.local.rank = 0
+            return self.hub.hooks.before(kind, entry, sys._getframe())
 
         call = thread.submit(before).result()
-        return lambda: (thread.submit(self.hub.end, "sync", call).result(), thread.shutdown())
+        return lambda: (thread.submit(self.hub.hooks.end, "sync", call).result(), thread.shutdown())
 
 
 def test_one_call_after_another():

@@ -22,22 +22,6 @@ if sys.argv[1:] == ["wait"]:
 RUN = "import sys; from xlagraph.cli import main; sys.argv[0] = 'xlagraph'; main()"
 
 
-def start(tmp_path, *arguments, **environment):
-    """A program under capture that waits, once it has recorded a step."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XLAGRAPH", "XLA_"))}
-    process = subprocess.Popen(
-        [sys.executable, *(arguments or ["-c", PROGRAM, "wait"])],
-        env=env | {"PJRT_DEVICE": "CPU", "XLAGRAPH": "1"} | environment,
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "synced\n"
-    return process
-
-
 @pytest.mark.torch_xla
 def test_an_ended_run_is_left_alone(run_program, tmp_path):
     first = run_program(PROGRAM, XLAGRAPH="1", XLAGRAPH_DIR="run")
@@ -56,9 +40,12 @@ def test_one_job_adds_to_its_folder(run_program, tmp_path):
 
 
 @pytest.mark.torch_xla
-def test_processes_of_no_common_job_share_a_folder_while_one_runs(run_program, tmp_path):
+def test_processes_of_no_common_job_share_a_folder_while_one_runs(
+    run_program, start_program, tmp_path
+):
     """As on several hosts without a launcher's identifier; a killed one runs no more."""
-    running = start(tmp_path, XLAGRAPH_DIR="run")
+    running = start_program(PROGRAM, "wait", XLAGRAPH="1", XLAGRAPH_DIR="run")
+    assert running.stdout.readline() == "synced\n"
     run_program(PROGRAM, XLAGRAPH="1", XLAGRAPH_DIR="run")
     assert len(read_run(tmp_path / "run").processes) == 2
     running.send_signal(signal.SIGKILL)

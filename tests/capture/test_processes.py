@@ -1,10 +1,7 @@
 """Death at any moment, many processes in one folder, folders that cannot be written."""
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -28,20 +25,9 @@ while True:
 """
 
 
-def start(tmp_path, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-c", LOOP],
-        env=os.environ | {"PJRT_DEVICE": "CPU", "XLAGRAPH": "1"} | environment,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-
-
-def test_killed_at_random_moments(tmp_path):
+def test_killed_at_random_moments(start_program, tmp_path):
     moments = random.Random(0)
-    processes = [start(tmp_path, XLAGRAPH_DIR="shared") for _ in range(2)]
+    processes = [start_program(LOOP, XLAGRAPH="1", XLAGRAPH_DIR="shared") for _ in range(2)]
     finished = []
     for process in processes:
         assert process.stdout.readline() == "0\n"
@@ -70,7 +56,7 @@ def test_killed_at_random_moments(tmp_path):
     ],
 )
 def test_every_way_to_end(run_program, tmp_path, ending, code):
-    done = run_program(LOOP, ending, check=False, XLAGRAPH="1")
+    done = run_program(LOOP, ending, check=False, fresh=True, XLAGRAPH="1")
     assert done.returncode == code
     (process,) = read_run(tmp_path / "xlagraph-run").processes
     assert len([sync for sync in process.syncs if sync.kind == "step"]) == 21

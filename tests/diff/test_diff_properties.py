@@ -112,7 +112,7 @@ def test_results_do_not_depend_on_the_hash_seed() -> None:
         "from xlagraph.diff import diff_modules\n"
         "from xlagraph.diff.script import edit_script\n"
         "from xlagraph.canon.form import ladder\n"
-        "from xlagraph.cause import explain_modules\n"
+        "from xlagraph.explain import explain_modules\n"
         "a, b = graph('carry:E'), graph('carry:G')\n"
         "d = diff_modules(a, b)\n"
         "e = explain_modules(a, b)\n"

@@ -25,8 +25,8 @@ def _loaded(code: str, **env: str) -> set[str]:
     [
         "import xlagraph.cli.app",
         "from xlagraph.cli.app import cli; cli.main(['--help'], standalone_mode=False)",
-        "import xlagraph.cli.diff, xlagraph.inputs, xlagraph.cause, xlagraph.terminal.explanation",
-        "import xlagraph.cli.explain, xlagraph.cause.run_explain, xlagraph.run.reader",
+        "import xlagraph.cli.diff, xlagraph.explain, xlagraph.terminal.explanation",
+        "import xlagraph.cli.explain, xlagraph.runs.explain, xlagraph.run.reader",
     ],
 )
 def test_analysis_loads_nothing_heavy(code: str) -> None:

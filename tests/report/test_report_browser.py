@@ -11,7 +11,7 @@ import pytest
 from report_inputs import LONG, explained, explained_pair, hostile_pair, small_pair, wide_run
 from selenium.webdriver.common.keys import Keys
 
-from xlagraph.cause import Context
+from xlagraph.cause.model import Context
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions
 from xlagraph.report.moves import bucket_partners

@@ -10,7 +10,7 @@ from real_modules import RUNS
 
 from xlagraph.cli.report import command
 from xlagraph.errors import XlagraphError
-from xlagraph.report.write import WriteError, write_whole
+from xlagraph.output import WriteError, write_whole
 
 CARRY = str(RUNS / "carry")
 

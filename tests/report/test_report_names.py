@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from xlagraph.message import Change, Code, HloName, Quoted, SourceLine, say, words
 from xlagraph.report.names import PlainNames, shared_folder, visible
-from xlagraph.report.redact import RedactedNames, name_parts, tensor_core
+from xlagraph.report.redact import RedactedNames
+from xlagraph.run.legacy import tensor_of
+from xlagraph.tensors import Role, Tensor
 
 
 @pytest.mark.parametrize(
@@ -26,63 +29,57 @@ def test_paths_are_cut_in_names_and_in_sentences() -> None:
     names = PlainNames(["/home/me/app/train.py", "/home/me/app/lib/model.py"])
     assert names.path("/home/me/app/lib/model.py") == "lib/model.py"
     assert names.path("/venv/lib/site-packages/torch/nn.py") == "torch/nn.py"
-    sentence = "made at /home/me/app/train.py:3, seen from /venv/lib/site-packages/torch/nn.py:9"
-    assert names.text(sentence) == "made at train.py:3, seen from torch/nn.py:9"
+    library = SourceLine("/venv/lib/site-packages/torch/nn.py", 9)
+    sentence = say("made at ", SourceLine("/home/me/app/train.py", 3), ", seen from ", library)
+    assert words(sentence, names) == "made at train.py:3, seen from torch/nn.py:9 (a library)"
 
 
 def test_what_cannot_be_seen_is_written_out() -> None:
     assert visible("a\u202eb\x00c\u2066\ud800\ufeff") == r"a\u202eb\u0000c\u2066\ud800\ufeff"
     assert visible("ä 漢 \n\t") == "ä 漢 \n\t"
-
-
-def test_a_file_that_is_cited_by_its_end_is_the_same_file() -> None:
-    files = ["/home/me/app/train.py", "/venv/site-packages/torch/nn/linear.py"]
-    plain = PlainNames(files)
-    assert plain.text("at app/train.py:3 and torch/nn/linear.py:4") == (
-        "at train.py:3 and torch/nn/linear.py:4"
-    )
-    redacted = RedactedNames([], [], [], files)
-    assert redacted.path("/home/me/app/train.py") == redacted.path("train.py") == "file1.py"
-    assert redacted.text("at app/train.py:3, x/train.py:3") == "at file1.py:3, file2.py:3"
-    assert redacted.text("torch/nn/linear.py:4") == redacted.path(files[1]) + ":4"
+    assert words(say(Quoted("a\u202eb"), Code("\x00")), PlainNames([])) == r"a\u202eb\u0000"
 
 
 @pytest.fixture
 def redacted() -> RedactedNames:
     return RedactedNames(
-        tensors=["net.head: weight shard", "net.head", "f32[4]"],
         instructions=[("add.1", "add"), ("secret", "multiply"), ("constant", "constant")],
-        words={"main.7", "add"},
+        computations={"main.7", "add"},
     )
 
 
 def test_a_name_keeps_its_pseudonym(redacted: RedactedNames) -> None:
-    first = redacted.tensor("net.head: weight shard")
-    assert first == redacted.tensor("net.head: weight shard")
-    assert first != redacted.tensor("net.head")
-    assert (
-        redacted.tensor("waiting gradient of net.head: weight shard")
-        == f"waiting gradient of {first}"
-    )
-    assert redacted.tensor("net.head: weight shard, 2 steps old") == f"{first}, 2 steps old"
-    assert redacted.tensor("f32[4]") == "f32[4]"
-    assert redacted.tensor("parameter 12") == "parameter 12"
+    shard = Tensor("net.head", "weight", Role.BUCKET, shard=True)
+    first = redacted.tensor(shard)
+    assert first == redacted.tensor(shard) == "module1: tensor1 shard"
+    assert redacted.tensor(Tensor("net", "head")) == "tensor2"
+    waiting = Tensor("net.head", "weight", Role.WAITING, shard=True)
+    assert redacted.tensor(waiting) == f"waiting gradient of {first}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("w (SGD momentum_buffer)", "tensor1 (SGD momentum_buffer)"),
+        ("w (Mine secret_state)", "tensor1 (name1 name2)"),
+        ("a.w.grad", "tensor1.grad"),
+    ],
+)
+def test_what_a_tensor_is_stays(redacted: RedactedNames, text: str, said: str) -> None:
+    tensor = tensor_of(text)
+    assert isinstance(tensor, Tensor)
+    assert redacted.tensor(tensor) == said
 
 
 def test_sentences_lose_names_and_paths_and_keep_words(redacted: RedactedNames) -> None:
-    text = "output 2 (net.head: weight shard) of secret, by add at /home/me/t.py:7 and lib/u.py:8."
-    said = redacted.text(text)
-    assert said == "output 2 (tensor1) of multiply.1, by add at file1.py:7 and file2.py:8."
-
-
-def test_parts_of_names_are_names(redacted: RedactedNames) -> None:
-    assert (
-        redacted.text("net: head.weight, weight x2 of net.head")
-        == "net: head.weight, name1 x2 of tensor1"
+    sentence = say(
+        "output 2 (", Tensor("net.head", "weight"), ") of ", HloName("secret", "multiply"),
+        ", by add at ", SourceLine("/home/me/t.py", 7), " and ", SourceLine("lib/u.py", 8),
+        ", held by ", Code("history[0] in module train"), ".",
+    )  # fmt: skip
+    assert words(sentence, redacted) == (
+        "output 2 (tensor1) of multiply.1, by add at file1.py:7 and file2.py:8, held by code1."
     )
-    assert name_parts("blocks.0.up.bias: w shard") == {
-        *("blocks.0.up.bias", "blocks.0", "blocks.0.up", "0.up", "0.up.bias", "up.bias", "w"),
-    }
 
 
 def test_attributes_lose_quoted_texts_and_names(redacted: RedactedNames) -> None:
@@ -97,16 +94,23 @@ def test_attributes_lose_quoted_texts_and_names(redacted: RedactedNames) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "core"),
+    ("text", "said"),
     [
-        ("blocks.0: up.bias shard, 1 step old", "blocks.0: up.bias shard"),
-        ("waiting gradient of w", "w"),
-        ("gradient of w, held by its callback", "w"),
-        ("w (SGD momentum_buffer)", "w"),
-        ("(f32[4], s32[])", ""),
-        ("output 3", ""),
-        ("", ""),
+        ("f32[2,4]{1,0:T(2,128)(2,1)}", "f32[2,4]{1,0:T(2,128)(2,1)}"),
+        ("{devices=[2,2]<=[4] last_tile_dims={manual}}", None),
+        ("dim_labels=b01f_01io->b01f, window={size=3x3 pad=1_1x1_1}", None),
+        ("{ { -0, 1e-05, nan }, { inf, 0x1p-3, 2 } }", None),
+        ("secret_axis=2", "name1=2"),
+        ("'it is mine", '"text1"'),
+        ('"cut off, project_manhattan', '"text1"'),
+        ("project=manhattan", "name1=name2"),
     ],
 )
-def test_the_part_of_a_name_that_the_program_chose(name: str, core: str) -> None:
-    assert tensor_core(name) == core
+def test_only_the_words_of_xla_stay(redacted: RedactedNames, text: str, said: str | None) -> None:
+    assert redacted.attributes(text) == (text if said is None else said)
+
+
+def test_texts_are_redacted_before_they_are_cut(redacted: RedactedNames) -> None:
+    values = [f'"{"long " * 30}, project_manhattan = 1, and = {end}"' for end in ("more", "2")]
+    assert words(say(Change(*values)), redacted) == '"text1" -> "text2"'
+    assert words(say(Quoted(values[0])), redacted) == '"text1"'

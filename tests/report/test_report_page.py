@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
 
 import pytest
 from real_modules import RUNS
 from report_inputs import BIDI, explained, hostile_pair, hostile_run, small_pair
 
-from xlagraph.cause.finding import duration
-from xlagraph.cause.run_explain import explain_run
+from xlagraph.message import duration
 from xlagraph.report.build import pair_report, run_report
-from xlagraph.report.model import Report, ReportOptions
-from xlagraph.report.pack import unpack
-from xlagraph.report.redact import name_parts, tensor_core
 from xlagraph.report.render import render
-from xlagraph.report.vocabulary import _tensors
 from xlagraph.run.reader import read_run
-
-if TYPE_CHECKING:
-    from xlagraph.graph import Module
+from xlagraph.runs.explain import explain_run
 
 
 class _Page(HTMLParser):
@@ -71,10 +63,10 @@ def test_the_same_input_gives_the_same_page() -> None:
 def test_what_else_differs_stands_with_the_main_cause() -> None:
     run = explain_run(read_run(RUNS.parent / "pairs" / "extra_sync"))
     (group,) = [one for one in run.groups if one.further]
-    text = render(run_report(run))
+    text = re.sub(r"<[^<>]*>", "", render(run_report(run)))
     for cause in group.further:
-        assert cause.title[1:40] in text
-        assert f"({cause.kind})" in text
+        assert str(cause.title)[1:40] in text
+        assert f"({cause.kind.id})" in text
 
 
 def test_hostile_texts_stay_texts() -> None:
@@ -94,46 +86,6 @@ def test_hostile_records_stay_texts() -> None:
     assert page.tags.count("script") == len(report.blobs) + 1, "the page's own, and its data"
     assert "img" not in page.tags
     assert "\u202e" not in text
-    told = _told(run_report(hostile_run(), ReportOptions(redact=True)))
-    assert "onerror" not in told
-
-
-@pytest.mark.parametrize("run", ["carry", "fixed"])
-def test_redaction_leaves_no_name(run: str) -> None:
-    report = run_report(explained(run), ReportOptions(redact=True))
-    everything = _told(report)
-    processes = read_run(RUNS / run).processes
-    cores = {tensor_core(name) for p in processes for name in _tensors(p)} - {""}
-    secrets = cores.union(*(name_parts(core) for core in cores))
-    secrets |= {frame.file for p in processes for s in p.syncs for frame in s.call_site}
-    secrets |= {arg for p in processes for arg in p.record.argv} | {"fsdp_bucket_carry"}
-    secrets |= {p.record.host for p in processes if len(p.record.host) > 4}
-    assert secrets
-    for secret in secrets:
-        assert not re.search(rf"(?<![\w.]){re.escape(secret)}(?![\w.]*\w)", everything), secret
-    for node in explained(run).graphs:
-        if node.explanation:
-            for name in {node.explanation.diff.b.name, *_computations(node.explanation.diff.b)}:
-                assert name not in everything
-
-
-def _told(report: Report) -> str:
-    """All that a report says: the page without its own style and script, and the packed data."""
-    page = re.sub(
-        r"<style>.*?</style>|<script type=.module.>.*?</script>", "", render(report), flags=re.S
-    )
-    return page + "".join(str(unpack(text)) for text in report.blobs.values())
-
-
-def _computations(module: Module) -> list[str]:
-    return [computation.name for computation in module.computations]
-
-
-def test_redaction_of_hostile_metadata() -> None:
-    report = pair_report(hostile_pair(), ("a", "b"), options=ReportOptions(redact=True))
-    everything = _told(report)
-    assert "owned" not in everything
-    assert "xxxxxxxx" not in everything
 
 
 @pytest.mark.parametrize(

@@ -159,17 +159,10 @@ for k in range(5):
 
 @pytest.mark.torch_xla
 @pytest.mark.skipif(find_spec("torch_xla") is None, reason="needs the capture extra")
-def test_a_captured_program(store, tmp_path):
+def test_a_captured_program(store, run_in, tmp_path):
     env, _ = store
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=env
-        | {"PJRT_DEVICE": "CPU", "XLAGRAPH": "1", "XLAGRAPH_DIR": "s3://bucket/program"}
-        | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    variables = {"XLAGRAPH": "1", "XLAGRAPH_DIR": "s3://bucket/program", "TMPDIR": str(tmp_path)}
+    done = run_in(tmp_path, PROGRAM, **{**env, **variables})
     assert done.returncode == 0, done.stderr
     assert "see: xlagraph explain s3://bucket/program" in done.stderr
     assert not list(tmp_path.glob("xlagraph-*"))

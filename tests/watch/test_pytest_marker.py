@@ -1,9 +1,6 @@
 """The pytest marker in sessions of its own: one process, several tests, one device."""
 
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
@@ -62,19 +59,12 @@ def test_no_warm_up_allowed():
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def told(tmp_path_factory, run_in):
     """Name of each test of the session: the report of its failure, "" if it passed."""
     folder = tmp_path_factory.mktemp("session")
     (folder / "test_training.py").write_text(HEAD + SESSION)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XLAGRAPH", "XLA_", "PYTEST"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "test_training.py"],
-        cwd=folder,
-        env=env | {"PJRT_DEVICE": "CPU", "TMPDIR": str(folder), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = ("-m", "pytest", "-p", "no:cacheprovider", "-rA", "test_training.py")
+    done = run_in(folder, *command, TMPDIR=str(folder), COLUMNS="200")
     assert "Traceback" not in done.stderr
     assert not list(folder.glob("xlagraph-*")), "temporary folders are left"
     found = dict.fromkeys(re.findall(r"^PASSED \S+::(\w+)", done.stdout, re.MULTILINE), "")

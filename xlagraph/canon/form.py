@@ -1,31 +1,31 @@
 """The canonical text of a module, and its ladder of digests.
 
 The live instructions are numbered by a walk from the root over ordered operands, so that
-names, text order and dead code leave no trace; the text can be committed and compared with
-plain ``diff``. Each rung of the ladder forgives more (`Level`); the first rung on which two
-modules agree names how they differ. Time is linear in instructions plus operands, except
-for sorting outputs on the rungs that forgive their order.
+names, text order and dead code leave no trace; computations stand in the order in which the
+walk first calls them. The text can be committed and compared with plain ``diff``. Each rung of
+the ladder forgives more (`Level`); the first rung on which two modules agree names how they
+differ. Time is linear in instructions plus operands, except for sorting outputs on the rungs
+that forgive their order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.canon.labels import Level, instruction_text
-from xlagraph.canon.live import live_instructions, mark, roots
+from xlagraph.canon.entry import FIELD, NOTHING, asked_layouts
+from xlagraph.canon.labels import CHANNEL, Level, instruction_text
+from xlagraph.canon.live import acting, live_instructions, roots
+from xlagraph.canon.order import DIGEST_BYTES, Colours, Walk
+from xlagraph.canon.spelling import canonical_field
 from xlagraph.canon.structure import call_order
+from xlagraph.graph import MAIN_THREAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.graph import Computation, Module
-
-DIGEST_BYTES = 16
-MAX_ROUNDS = 6
-"""Rounds of refinement before outputs are sorted."""
-HEADER_NOISE = frozenset({"entry_computation_layout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,122 +60,160 @@ def _digest(text: str) -> str:
 
 def canonical_lines(module: Module, level: Level) -> Iterator[str]:
     """The canonical text, line by line; computations stand before their callers."""
-    form = _Form(module, level)
     yield "HloModule"
+    form = _Form(module, level)
     for key, value in sorted(module.header):
-        if key not in HEADER_NOISE and level < Level.PARAMETER_ORDER:
-            yield f"  {key}={value}"
-    for number in call_order(module):
-        if number == module.entry or not form.is_called(number):
-            continue
-        lines = form.computation(number)
-        if lines is not None:
-            yield from lines
-    yield from form.entry()
+        said = canonical_field(key, value)
+        if said and level < Level.PARAMETER_ORDER and (key != FIELD or form.asked is None):
+            yield f"  {key}={said}"
+    yield from form.lines()
+
+
+class _Row(NamedTuple):
+    """One line of a computation; operands and control predecessors are line numbers."""
+
+    instruction: int
+    shape: str
+    opcode: str
+    payload: str
+    attributes: str
+    operands: tuple[int, ...]
+    controls: tuple[int, ...]
+    note: str
+    """Layouts that the caller asks for."""
 
 
 class _Form:
-    """Numbers computations by content, so that equal ones are printed once."""
+    """The computations of a module as rows, and the names that their text gives them."""
 
     def __init__(self, module: Module, level: Level):
-        self.module = module
-        self.level = level
-        self.live = live_instructions(module)
-        self.called = self._called()
+        self.module, self.level = module, level
+        self.asked = asked_layouts(module)
+        parameters = module.entry_computation.parameters
+        self.parameter_notes = {
+            parameters[k]: said for k, said in (self.asked or NOTHING).parameters.items()
+        }
+        self.rows: dict[int, list[_Row]] = {}
+        self.keys: dict[int, str] = {}
+        """What a computation does, channel numbers left out."""
+        live = live_instructions(module)
+        everything = level < Level.DEAD_CODE
+        called = {c for i, cs in module.callees.items() if live[i] or everything for c in cs}
+        for number in call_order(module):
+            if number in called or everything:
+                self._add(number)
+        if module.entry not in self.rows:
+            self._add(module.entry)
         self.names: dict[int, str] = {}
-        self.known: dict[str, str] = {}
+        self.known: dict[object, str] = {}
+        self.channels: dict[str, int] = {}
 
-    def _called(self) -> set[int]:
-        if self.level < Level.DEAD_CODE:
-            return set(range(len(self.module.computations)))
-        return {c for i, callees in self.module.callees.items() if self.live[i] for c in callees}
+    def _add(self, number: int) -> None:
+        self.rows[number] = self._rows(self.module.computations[number])
+        if number != self.module.entry:
+            self.keys[number] = _digest("\n".join(map(str, self._key(number))))
 
-    def is_called(self, number: int) -> bool:
-        """Whether a computation takes part at this level."""
-        return number in self.called
+    def lines(self) -> Iterator[str]:
+        """The text of all computations, callees first, as the entry first calls them."""
+        entry = self.module.entry
+        *callees, _ = self._new_below(entry)
+        self.names[entry] = "ENTRY"
+        yield from self._called(callees)
+        ending = list(self._text(entry))
+        for number in self.rows:
+            yield from self._called(self._new_below(number))
+        yield from ending
 
-    def computation(self, number: int) -> list[str] | None:
-        """The text of a called computation, or None where an equal one was printed before."""
-        body = self._body(self.module.computations[number])
-        key = "\n".join(body)
-        if key in self.known:
-            self.names[number] = self.known[key]
-            return None
-        self.names[number] = self.known[key] = f"c{len(self.known)}"
-        return [f"{self.names[number]} {{", *body, "}"]
+    def _called(self, numbers: Iterable[int]) -> Iterator[str]:
+        """The text of computations, each after those that it calls; equal ones once."""
+        for number in numbers:
+            exact = (self.keys[number], *self._links(number))
+            is_new = exact not in self.known
+            self.names[number] = self.known.setdefault(exact, f"c{len(self.known)}")
+            if is_new:
+                yield from self._text(number)
 
-    def entry(self) -> list[str]:
-        """The text of the entry computation."""
-        return ["ENTRY {", *self._body(self.module.entry_computation), "}"]
+    def _new_below(self, start: int) -> list[int]:
+        """Computations without a name that `start` calls, in post-order, itself last."""
+        found: dict[int, None] = {}
+        stack = [(start, iter(self._callees(start)))]
+        while stack:
+            number, rest = stack[-1]
+            callee = next((c for c in rest if c not in found and c not in self.names), None)
+            if callee is None:
+                stack.pop()
+                if number not in self.names:
+                    found[number] = None
+            else:
+                stack.append((callee, iter(self._callees(callee))))
+        return list(found)
 
-    def _body(self, computation: Computation) -> list[str]:
-        order = self._order(computation)
+    def _callees(self, number: int) -> list[int]:
+        callees = self.module.callees
+        return [c for row in self.rows[number] for c in callees.get(row.instruction, ())]
+
+    def _links(self, number: int) -> Iterator[str]:
+        """The channels that a computation uses, and the names of what it calls."""
+        for row in self.rows[number]:
+            yield self.module.attributes[row.instruction].get(CHANNEL) or ""
+            for callee in self.module.callees.get(row.instruction, ()):
+                yield self.names[callee]
+
+    def _key(self, number: int) -> Iterator[object]:
+        computation = self.module.computations[number]
+        yield computation.execution_thread
+        yield self._acting(number)
+        for row in self.rows[number]:
+            called = [self.keys[c] for c in self.module.callees.get(row.instruction, ())]
+            yield (row.instruction == computation.root, row[1:], called)
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def _rows(self, computation: Computation) -> list[_Row]:
         numbers: dict[int, int] = {}
         shared: dict[tuple[str, str], int] = {}
-        lines: list[str] = []
+        rows: list[_Row] = []
         parameters = 0
-        for i in order:
-            number = len(lines)
+        for i in self._order(computation):
+            number = len(rows)
             shape, opcode, payload, attributes = instruction_text(self.module, i, self.level)
             if opcode == "constant" and self.level >= Level.DUPLICATE_CONSTANTS:
                 number = shared.setdefault((shape, payload), number)
             numbers[i] = number
-            if number < len(lines):
+            if number < len(rows):
                 continue
-            if (
-                opcode == "parameter"
-                and self.level >= Level.PARAMETER_ORDER
-                and computation.index == self.module.entry
-            ):
+            if opcode == "parameter" and self._is_renumbered(computation):
                 payload = str(parameters)
                 parameters += 1
-            lines.append(self._line(i, numbers, shape, opcode, payload, attributes, computation))
-        return lines
+            operands = tuple(numbers[o] for o in self.module.operands[i])
+            note = self._note(i, computation)
+            if i == computation.root and self._outputs_are_free(computation):
+                pairs = sorted(zip(operands, self._output_notes(), strict=True))
+                operands = tuple(operand for operand, _ in pairs)
+                note = "; ".join(said for _, said in pairs) if any(s for _, s in pairs) else ""
+                shape = "tuple"
+            controls = tuple(sorted(numbers[c] for c in self.module.controls.get(i, ())))
+            rows.append(_Row(i, shape, opcode, payload, attributes, operands, controls, note))
+        return rows
 
-    def _line(
-        self,
-        i: int,
-        numbers: dict[int, int],
-        shape: str,
-        opcode: str,
-        payload: str,
-        attributes: str,
-        computation: Computation,
-    ) -> str:
-        module = self.module
-        operands = [numbers[o] for o in module.operands[i]]
-        if i == computation.root and self.level >= Level.OUTPUT_ORDER and opcode == "tuple":
-            operands.sort()
-            shape = "tuple"
-        inside = payload or ", ".join(f"%{o}" for o in operands)
-        parts = [f"  {'ROOT ' if i == computation.root else ''}%{numbers[i]} = {shape} "]
-        parts.append(f"{opcode}({inside})")
-        if attributes:
-            parts.append(f", {attributes}")
-        if i in module.callees:
-            parts.append(", calls={" + ", ".join(self.names[c] for c in module.callees[i]) + "}")
-        if i in module.controls:
-            after = sorted(numbers[c] for c in module.controls[i])
-            parts.append(", after={" + ", ".join(f"%{c}" for c in after) + "}")
-        return "".join(parts)
+    def _is_renumbered(self, computation: Computation) -> bool:
+        return self.level >= Level.PARAMETER_ORDER and computation.index == self.module.entry
 
     def _order(self, computation: Computation) -> Sequence[int]:
         """Instructions in canonical order: as in the text, or by a walk from the roots."""
         module = self.module
         if self.level < Level.DEAD_CODE:
             return range(computation.start, computation.stop)
-        root, *effects = roots(module, computation)
-        free = self._outputs_are_free(computation)
-        hashes = self._hashes(computation) if effects or free else {}
-        effects.sort(key=lambda i: hashes[i])
-        walk = _Walk(module)
-        if self.level < Level.PARAMETER_ORDER or computation.index != module.entry:
+        walk = Walk(module)
+        if not self._is_renumbered(computation):
             walk.visit(computation.parameters)
-        if free:
-            walk.visit_alike(module.operands[root], hashes)
-        walk.visit([root, *effects])
+        if self._outputs_are_free(computation):
+            colours = Colours(module, computation, self._leaf, self._output_notes())
+            walk.visit_alike(module.operands[computation.root], colours.found)
+        walk.visit(roots(module, computation))
         unused = [p for p in computation.parameters if p not in walk.places]
-        return walk.order + sorted(unused, key=lambda p: module.shapes[p])
+        unused.sort(key=lambda p: (module.shapes[p], self._note(p, computation)))
+        return walk.order + unused
 
     def _outputs_are_free(self, computation: Computation) -> bool:
         return (
@@ -184,122 +222,71 @@ class _Form:
             and self.module.opcodes[computation.root] == "tuple"
         )
 
-    def _hashes(self, computation: Computation) -> dict[int, bytes]:
-        """A digest for each live instruction: of what it is made of and of how it is used.
-
-        Refined until no round tells more instructions apart (colour refinement, Weisfeiler
-        and Leman 1968), a few rounds at most.
-        """
-        module = self.module
-        wanted = bytearray(len(module))
-        mark(module, wanted, roots(module, computation))
-        live = [i for i in range(computation.start, computation.stop) if wanted[i]]
-        colours = {i: self._leaf(i) for i in live}
-        distinct = 0
-        for _ in range(MAX_ROUNDS):
-            colours = self._refined(live, computation.root, colours)
-            found = len(set(colours.values()))
-            if found == distinct:
-                break
-            distinct = found
-        return colours
-
-    def _refined(self, live: list[int], root: int, colours: dict[int, bytes]) -> dict[int, bytes]:
-        """One pass upwards over operands and one downwards over users."""
-        operands, opcodes = self.module.operands, self.module.opcodes
-        below: dict[int, bytes] = {}
-        for i in live:
-            parts = [below[o] for o in operands[i]]
-            if i == root and self.level >= Level.OUTPUT_ORDER:
-                parts.sort()
-            below[i] = _bytes_digest([colours[i], *parts])
-        uses: dict[int, list[bytes]] = {i: [] for i in live}
-        refined: dict[int, bytes] = {}
-        for i in reversed(live):
-            # How often equal constants stand there must not tell their users apart.
-            context = () if opcodes[i] == "constant" else sorted(uses[i])
-            refined[i] = _bytes_digest([below[i], *context])
-            for position, o in enumerate(operands[i]):
-                place = b"" if i == root else position.to_bytes(4, "big")
-                uses[o].append(refined[i] + place)
-        return refined
-
-    def _leaf(self, i: int) -> bytes:
-        """What an instruction is, apart from its operands."""
+    def _leaf(self, i: int) -> str:
+        """What an instruction of the entry is, apart from its operands."""
         shape, opcode, payload, attributes = instruction_text(self.module, i, self.level)
-        entry = self.module.entry_computation
-        inside = entry.start <= i < entry.stop
-        if opcode == "parameter" and inside and self.level >= Level.PARAMETER_ORDER:
+        if opcode == "parameter":
             payload = ""
-        if i == entry.root and opcode == "tuple" and self.level >= Level.OUTPUT_ORDER:
+        if i == self.module.entry_computation.root:
             shape = ""
-        called = ",".join(self.names[c] for c in self.module.callees.get(i, ()))
-        text = "\0".join((shape, opcode, payload, attributes, called))
-        return text.encode("utf-8", "surrogatepass")
+        called = ",".join(self.keys[c] for c in self.module.callees.get(i, ()))
+        note = self._note(i, self.module.entry_computation) if opcode == "parameter" else ""
+        return "\0".join((shape, opcode, payload, attributes, called, note))
 
+    def _note(self, i: int, computation: Computation) -> str:
+        """What the entry's layout asks of a parameter, or of all outputs at the root."""
+        if computation.index != self.module.entry or self.level >= Level.SHAPES:
+            return ""
+        asked = (self.asked or NOTHING).outputs
+        if i == computation.root and asked:
+            return "; ".join(f"{k}: {asked[k]}" for k in sorted(asked))
+        return self.parameter_notes.get(i, "")
 
-class _Walk:
-    """Numbers instructions in post-order, operands first and in their order."""
+    def _output_notes(self) -> list[str]:
+        outputs = (self.asked or NOTHING).outputs if self.level < Level.SHAPES else {}
+        return [outputs.get(k, "") for k in range(len(self.module.outputs))]
 
-    def __init__(self, module: Module):
-        self.module = module
-        self.order: list[int] = []
-        self.places: dict[int, int] = {}
+    # -- text --------------------------------------------------------------------------------
 
-    def visit(self, starts: Sequence[int]) -> None:
-        """Appends each start and what it needs."""
-        for start in starts:
-            for i in self._new_below(start):
-                self.places[i] = len(self.order)
-                self.order.append(i)
-
-    def visit_alike(self, starts: Sequence[int], hashes: dict[int, bytes]) -> None:
-        """Appends starts whose own order must not matter.
-
-        They are sorted by digest, then by what they share with numbered instructions.
-        """
-        groups: dict[bytes, list[int]] = {}
-        for start in starts:
-            groups.setdefault(hashes[start], []).append(start)
-        for key in sorted(groups):
-            group = groups[key]
-            self.visit(group if len(group) == 1 else sorted(group, key=self._known_below))
-
-    def _known_below(self, start: int) -> list[int]:
-        """The numbers met on a walk from `start` that stops at numbered instructions."""
-        if start in self.places:
-            return [self.places[start]]
-        known = self.places
-        return [known.get(o, -1) for i in self._new_below(start) for o in self.module.operands[i]]
-
-    def _new_below(self, start: int) -> list[int]:
-        """Unnumbered instructions that `start` needs, itself last, in post-order."""
-        if start in self.places:
+    def _acting(self, number: int) -> list[int]:
+        """Lines of what acts on the world, in the order in which it does."""
+        order = acting(self.module, self.module.computations[number])
+        if len(order) < 2:
             return []
-        operands, controls = self.module.operands, self.module.controls
-        found: dict[int, None] = {}
-        stack = [start]
-        while stack:
-            i = stack[-1]
-            if i in found:
-                stack.pop()
-                continue
-            pending = [
-                o
-                for o in (*operands[i], *controls.get(i, ()))
-                if o not in found and o not in self.places
-            ]
-            if pending:
-                stack.extend(reversed(pending))
-            else:
-                found[i] = None
-                stack.pop()
-        return list(found)
+        lines = {row.instruction: at for at, row in enumerate(self.rows[number])}
+        return [lines[i] for i in order]
 
+    def _text(self, number: int) -> Iterator[str]:
+        computation = self.module.computations[number]
+        yield f"{self.names[number]} {{"
+        for at, row in enumerate(self.rows[number]):
+            root = "ROOT " if row.instruction == computation.root else ""
+            yield f"  {root}%{at} = {row.shape} {self._call(row)}"
+        acting = self._acting(number)
+        if acting:
+            yield "  acting in this order: " + ", ".join(f"%{at}" for at in acting)
+        thread = computation.execution_thread
+        yield "}" if thread == MAIN_THREAD else f'}}, execution_thread="{thread}"'
 
-def _bytes_digest(parts: Sequence[bytes]) -> bytes:
-    made = blake2b(digest_size=DIGEST_BYTES)
-    for part in parts:
-        made.update(len(part).to_bytes(4, "big"))
-        made.update(part)
-    return made.digest()
+    def _call(self, row: _Row) -> str:
+        inside = row.payload or ", ".join(f"%{o}" for o in row.operands)
+        parts = [f"{row.opcode}({inside})"]
+        if row.attributes:
+            parts.append(self._numbered(row))
+        callees = self.module.callees.get(row.instruction)
+        if callees:
+            parts.append("calls={" + ", ".join(self.names[c] for c in callees) + "}")
+        if row.controls:
+            parts.append("after={" + ", ".join(f"%{c}" for c in row.controls) + "}")
+        if row.note:
+            parts.append(f"asked for as {row.note}")
+        return ", ".join(parts)
+
+    def _numbered(self, row: _Row) -> str:
+        """The attributes, with channels numbered in the order of their first use."""
+        channel = self.module.attributes[row.instruction].get(CHANNEL)
+        starred = f"{CHANNEL}=*"
+        if channel is None or starred not in row.attributes:
+            return row.attributes
+        number = self.channels.setdefault(channel, len(self.channels) + 1)
+        return row.attributes.replace(starred, f"{CHANNEL}={number}", 1)

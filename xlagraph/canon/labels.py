@@ -13,17 +13,20 @@ from itertools import compress, count
 from operator import is_not
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.literals import canonical_literal
+from xlagraph.canon.spelling import canonical_attribute, canonical_shape
+from xlagraph.hlo.effects import SHARES_CHANNELS
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from xlagraph.graph import Attributes, Module
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
-_SPACE = re.compile(r"\s+")
 _LAYOUT = re.compile(r"\{[^{}]*\}")
 _DIMENSIONS = re.compile(r"\[[^\]]*\]")
-_NUMBERING = frozenset({"channel_id"})
-"""Attributes whose value only numbers things."""
+CHANNEL = "channel_id"
+"""The attribute that numbers channels: which instructions share one counts, not its number."""
 _NOTES = frozenset({"origin", "statistics", "debug_attributes"})
 """Attributes that tell about an instruction without changing it."""
 
@@ -50,10 +53,13 @@ class Interner(dict["Hashable", int]):
 
 
 def clean(text: str) -> str:
-    """Text of a shape, literal or attribute without comments and superfluous space."""
+    """Text of a shape, literal or attribute as it is shown: no comments, no superfluous space.
+
+    What it says is compared by `xlagraph.canon.spelling` and `xlagraph.canon.literals`.
+    """
     if "/*" in text:
         text = _COMMENT.sub("", text)
-    return _SPACE.sub(" ", text).strip() if " " in text or "\n" in text else text
+    return " ".join(text.split()) if " " in text or "\n" in text else text
 
 
 def without_layout(shape: str) -> str:
@@ -66,13 +72,16 @@ def bare_shape(module: Module, instruction: int) -> str:
     return without_layout(clean(module.shapes[instruction]))
 
 
-def signature(attributes: Attributes, level: Level = Level.NAMES) -> str:
+def signature(opcode: str, attributes: Attributes, level: Level = Level.NAMES) -> str:
     """The attributes that matter, sorted by key, in one canonical text."""
     parts = []
     for key, value in sorted(attributes.items):
         if key in _NOTES:
             continue
-        parts.append(f"{key}=*" if key in _NUMBERING else f"{key}={clean(value)}")
+        numbers = key == CHANNEL and opcode in SHARES_CHANNELS
+        said = "*" if numbers else canonical_attribute(key, value)
+        if said:
+            parts.append(f"{key}={said}")
     text = ", ".join(parts)
     return re.sub(r"\d+", "#", text) if level >= Level.SHAPES else text
 
@@ -80,15 +89,21 @@ def signature(attributes: Attributes, level: Level = Level.NAMES) -> str:
 def instruction_text(module: Module, i: int, level: Level) -> tuple[str, str, str, str]:
     """Shape, opcode, payload and attributes of an instruction as they count at `level`."""
     opcode = module.opcodes[i]
-    shape = clean(module.shapes[i])
+    shape = canonical_shape(module.shapes[i])
     payload = ""
     if i in module.payloads:
-        payload = clean(module.payloads[i])
-        if opcode == "constant" and level >= Level.CONSTANT_VALUES:
-            payload = "*"
+        payload = _payload(module, i, level)
     if level >= Level.SHAPES:
         shape = _DIMENSIONS.sub("[*]", without_layout(shape))
-    return shape, opcode, payload, signature(module.attributes[i], level)
+    return shape, opcode, payload, signature(opcode, module.attributes[i], level)
+
+
+def _payload(module: Module, i: int, level: Level) -> str:
+    """What stands between the parentheses of a parameter or a constant."""
+    text = module.payloads[i]
+    if module.opcodes[i] != "constant":
+        return text.lstrip("0") or "0"
+    return "*" if level >= Level.CONSTANT_VALUES else canonical_literal(module.shapes[i], text)
 
 
 def relabelled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import compress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,59 +10,27 @@ if TYPE_CHECKING:
 
     from xlagraph.graph import Computation, Module
 
-EFFECTS = frozenset(
-    {
-        "infeed",
-        "outfeed",
-        "send",
-        "send-done",
-        "recv",
-        "recv-done",
-        "async-start",
-        "async-update",
-        "async-done",
-        "partition-id-assertion",
-    }
-)
-COLLECTIVES = frozenset(
-    {
-        "all-gather",
-        "all-gather-start",
-        "all-reduce",
-        "all-reduce-start",
-        "all-to-all",
-        "collective-broadcast",
-        "collective-permute",
-        "collective-permute-start",
-        "ragged-all-to-all",
-        "reduce-scatter",
-    }
-)
 DRAWS = frozenset({"rng", "rng-get-and-update-state"})
 """Opcodes that give another value each time, from the same operands."""
-MAYBE_EFFECTS = EFFECTS | COLLECTIVES | {"custom-call"}
-"""Opcodes for which `has_effect` can be true."""
 
 
 def has_effect(module: Module, i: int) -> bool:
     """Whether an instruction must run although nobody uses its result."""
-    opcode = module.opcodes[i]
-    if opcode in EFFECTS:
-        return True
-    if opcode in COLLECTIVES:
-        return module.attributes[i].get("channel_id") is not None
-    if opcode == "custom-call":
-        return module.attributes[i].get("custom_call_has_side_effect") == "true"
-    return False
+    effects = module.effects
+    at = bisect_left(effects, i)
+    return at < len(effects) and effects[at] == i
+
+
+def acting(module: Module, computation: Computation) -> tuple[int, ...]:
+    """The instructions of a computation with effects, in text order."""
+    effects = module.effects
+    first, behind = (bisect_left(effects, i) for i in (computation.start, computation.stop))
+    return effects[first:behind]
 
 
 def roots(module: Module, computation: Computation) -> list[int]:
-    """The root and the instructions with effects, in text order, root first."""
-    start, stop, root = computation.start, computation.stop, computation.root
-    maybe = compress(
-        range(start, stop), map(MAYBE_EFFECTS.__contains__, module.opcodes[start:stop])
-    )
-    return [root, *(i for i in maybe if i != root and has_effect(module, i))]
+    """The root, and what acts on the world in text order, maybe the root once more."""
+    return [computation.root, *acting(module, computation)]
 
 
 def live_instructions(module: Module) -> bytearray:

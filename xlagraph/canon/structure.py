@@ -7,12 +7,13 @@ comparison of numbers compares all that lies below. Linear in the number of oper
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.live import DRAWS, roots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.canon.labels import Interner
     from xlagraph.graph import Module
@@ -46,13 +47,17 @@ def number_computations(module: Module, labels: Sequence[int], interner: Interne
         if c == module.entry:
             continue
         computation = module.computations[c]
-        expressions: dict[int, int] = {}
+        expressions = defaultdict[int, int](_nowhere)
         for i in range(computation.start, computation.stop):
             expressions[i] = expression_number(module, i, labels[i], expressions, numbers, interner)
-        numbers[c] = interner.number(
-            ("computation", *(expressions[i] for i in roots(module, computation)))
-        )
+        starts = [expressions[i] for i in roots(module, computation)]
+        numbers[c] = interner.number(("computation", computation.execution_thread, *starts))
     return numbers
+
+
+def _nowhere() -> int:
+    """What an operand counts as that an edited module takes from another computation."""
+    return -1
 
 
 def number_expressions(
@@ -85,7 +90,7 @@ def expression_number(
     module: Module,
     i: int,
     label: int,
-    expressions: dict[int, int] | list[int],
+    expressions: Mapping[int, int] | Sequence[int],
     computations: Sequence[int],
     interner: Interner,
 ) -> int:

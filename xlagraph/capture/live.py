@@ -20,9 +20,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xlagraph.capture import heap
 from xlagraph.capture.holders import find_holders
 from xlagraph.capture.keys import UNKNOWN, Key, KeyReader, PendingKey
-from xlagraph.capture.names import Names, as_it_is, is_plain, objects_of
+from xlagraph.capture.names import Names, as_it_is, is_plain
 from xlagraph.capture.shapes import entry_shapes, sizes, tensor_shape
 from xlagraph.run.records import Frame, LiveTensor, ParameterName
 
@@ -161,7 +162,7 @@ class LiveReader:
         start = time.perf_counter()
         torch = sys.modules["torch"]
         kinds = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
-        modules, optimizers, found = objects_of(*kinds)
+        modules, optimizers, found = heap.find(*kinds)
         names = self._names.of_objects(modules, optimizers)
         names.update(waiting)
         tensors = self._pending_of(found)

@@ -11,12 +11,13 @@ after the sync before, and its *outputs* those they have as the sync starts.
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from xlagraph.capture import heap
 
 _WRAPPERS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
 _SEPARATOR = "_FSDP_SHARD_SEPARATOR_"
@@ -26,24 +27,6 @@ def clean_name(name: str) -> str:
     """``name`` without the parts that FSDP, checkpoint and compile wrappers put in."""
     parts = name.replace(_SEPARATOR, ".").split(".")
     return ".".join(part for part in parts if part not in _WRAPPERS and part != "_fsdp_shard")
-
-
-def objects_of(*kinds: type) -> tuple[list[Any], ...]:
-    """Objects of each kind that the collector tracks, in one pass.
-
-    By real type and never through ``__class__``, so that lazy proxies stay asleep.
-    """
-    found: tuple[list[Any], ...] = tuple([] for _ in kinds)
-    cache: dict[type, list[Any] | None] = {}
-    for one in gc.get_objects():
-        of = type(one)
-        if of not in cache:
-            kind = next((n for n, kind in enumerate(kinds) if issubclass(of, kind)), None)
-            cache[of] = None if kind is None else found[kind]
-        held = cache[of]
-        if held is not None:
-            held.append(one)
-    return found
 
 
 @dataclass(slots=True)
@@ -78,7 +61,7 @@ class Names:
 
     def find_modules(self) -> None:
         """Name every live module by its path from the module that nothing contains."""
-        (modules,) = objects_of(sys.modules["torch"].nn.Module)
+        (modules,) = heap.find(sys.modules["torch"].nn.Module)
         self._name_modules(modules)
 
     def _name_modules(self, modules: list[Any]) -> None:

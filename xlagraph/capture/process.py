@@ -60,7 +60,7 @@ def ensure_hub(dump: Dump | None, options: Options) -> Hub:
     if hub is None:
         hub = _state["hub"] = Hub(sys.modules["_XLAC"], dump, options.arm_steps)
         hub.install()
-        install_values(hub)
+        install_values(hub.hooks)
         when_imported(fsdp.MODULE, hub.buckets.install)
         when_imported(_DYNAMO_RULES, _skip_in_dynamo)
         os.register_at_fork(after_in_child=_after_fork)

@@ -42,7 +42,7 @@ class Start:
             hub = process.ensure_hub(self.dump, self.options)
             process.add_sink(hub, Session(self.options, self.folder))
             if self.options.signal is not None:
-                on_signal(self.options.signal, hub.ask)
+                on_signal(self.options.signal, hub.arming.ask)
             if is_url(self.options.path):
                 before_threads_end(process.close_all)
         except Exception as error:  # noqa: BLE001 - the program must start whatever happens

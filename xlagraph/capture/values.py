@@ -17,7 +17,7 @@ from xlagraph.capture.names import is_plain
 from xlagraph.capture.patches import Patches
 
 if TYPE_CHECKING:
-    from xlagraph.capture.hub import Hub
+    from xlagraph.capture.hooks import Hooks
 
 METHODS = (
     "item", "tolist", "cpu", "numpy", "__bool__", "__int__", "__float__", "__complex__",
@@ -26,17 +26,17 @@ METHODS = (
 )  # fmt: skip
 
 
-def install_values(hub: Hub) -> Patches:
+def install_values(hooks: Hooks) -> Patches:
     """Hook ``torch.Tensor``'s reading methods; the result puts them back."""
     patches = Patches()
     kind = sys.modules["torch"].Tensor
     for name in METHODS:
-        patches.replace(kind, name, _maker(hub, name))
+        patches.replace(kind, name, _maker(hooks, name))
     return patches
 
 
-def _maker(hub: Hub, name: str) -> Callable[[Any], Any]:
-    before, end, guard = hub.before, hub.end, hub.guard
+def _maker(hooks: Hooks, name: str) -> Callable[[Any], Any]:
+    before, end, guard = hooks.before, hooks.end, hooks.guard
     needs = sys.modules["_XLAC"]._check_tensor_need_materialization  # noqa: SLF001
     only_reads = name != "__contains__"  # which compares first
 

@@ -1,13 +1,1 @@
-"""Naming the cause of a difference, with evidence and proof."""
-
-from xlagraph.cause.explain import explain_modules
-from xlagraph.cause.model import BucketRow, Cause, Context, Evidence, Explanation
-
-__all__ = [
-    "BucketRow",
-    "Cause",
-    "Context",
-    "Evidence",
-    "Explanation",
-    "explain_modules",
-]
+"""What a cause is: the values that rules take and give, and the editor that undoes them."""

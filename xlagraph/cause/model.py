@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from xlagraph.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlagraph.cause.kinds import Kind
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.message import HloName, SourceLine
+    from xlagraph.tensors import Tensor
+
+    Member = Tensor | HloName | str
+    """A tensor in a bucket: by its name, by the instruction that made it, or by its shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One line that supports a cause, with the instructions it cites."""
 
-    text: str
+    text: Message
     a: tuple[int, ...] = ()
     """Instructions of module A."""
     b: tuple[int, ...] = ()
     """Instructions of module B."""
-    sources: tuple[str, ...] = ()
-    """Source lines as ``file:line``."""
+    sources: tuple[SourceLine, ...] = ()
+
+    def named(self, a: str, b: str) -> Evidence:
+        """The same with both modules called by name."""
+        return replace(self, text=self.text.named(a, b))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +42,7 @@ class BucketRow:
 
     instruction: int
     opcode: str
-    tensors: tuple[str, ...]
-    """Name of each tensor, else its shape."""
+    tensors: tuple[Member, ...]
     shapes: tuple[str, ...]
     carried: tuple[bool, ...]
     """Whether each tensor came in as a parameter, that is from an earlier step."""
@@ -42,18 +52,16 @@ class BucketRow:
 class Cause:
     """A named reason for a difference."""
 
-    kind: str
-    """Stable identifier, such as ``bucket-carry``; ``docs/causes.md`` lists them."""
-    title: str
-    """One sentence."""
+    kind: Kind
+    title: Message
+    """One sentence, without a capital letter and a full stop."""
     evidence: tuple[Evidence, ...]
-    fix: str
-    """One sentence."""
+    fix: Message
     share: float
     """Part of the differing instructions that this cause accounts for, 0 to 1."""
     proved: bool
     """Undoing this cause, with the others, made the modules equal."""
-    proof: str
+    proof: Message
     """What was undone, in words."""
     expected: bool
     """Part of a normal warm-up rather than a problem."""
@@ -61,13 +69,28 @@ class Cause:
     b: frozenset[int]
     """The instructions of A and of B that it accounts for."""
 
+    @property
+    def lines(self) -> tuple[SourceLine, ...]:
+        """The source lines of the first evidence that has any."""
+        return next((e.sources for e in self.evidence if e.sources), ())
+
+    def named(self, a: str, b: str) -> Cause:
+        """The same with both modules called by name."""
+        return replace(
+            self,
+            title=self.title.named(a, b),
+            evidence=tuple(one.named(a, b) for one in self.evidence),
+            fix=self.fix.named(a, b),
+            proof=self.proof.named(a, b),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Why B is another module than A."""
 
     diff: Diff
-    verdict: str
+    verdict: Message
     causes: tuple[Cause, ...]
     """Largest share first."""
     unexplained_a: tuple[int, ...]
@@ -86,28 +109,40 @@ class Explanation:
         pairs = sum(1 for c in self.diff.changes if c.a in left_a and c.b in left_b)
         return (len(left_a) + len(left_b) - pairs) / total if total else 0.0
 
+    def named(self, a: str, b: str) -> Explanation:
+        """The same with both modules called by name in every sentence."""
+        return replace(
+            self,
+            verdict=self.verdict.named(a, b),
+            causes=tuple(cause.named(a, b) for cause in self.causes),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a capture knows of one module beyond its text; empty for a bare file."""
 
-    parameters: Mapping[int, str] = field(default_factory=dict)
-    """Parameter number to tensor name."""
-    outputs: Mapping[int, str] = field(default_factory=dict)
-    """Output number to tensor name."""
-    created: Mapping[int, str] = field(default_factory=dict)
-    """Output number to the ``file:line`` that made the live tensor."""
+    parameters: Mapping[int, Tensor] = field(default_factory=dict)
+    """Parameter number to tensor."""
+    outputs: Mapping[int, Tensor] = field(default_factory=dict)
+    """Output position to tensor."""
+    created: Mapping[int, SourceLine] = field(default_factory=dict)
+    """Output position to the line that made the live tensor."""
     holders: Mapping[int, str] = field(default_factory=dict)
-    """Output number to what keeps the live tensor."""
+    """Output position to what keeps the live tensor in Python."""
     sync_kind: str = ""
-    call_site: str = ""
-    flushed: tuple[tuple[str, ...], ...] = ()
+    call_site: SourceLine | None = None
+    flushed: tuple[tuple[Member, ...], ...] = ()
     """The tensors of each bucket that was emptied before the sync, in order of emptying."""
-    waiting: tuple[str, ...] = ()
+    waiting: tuple[Member, ...] = ()
     """Tensors that sat in buckets as the sync began."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
 
-    def input_name(self, module: Module, parameter: int) -> str:
-        """The tensor that this parameter of the entry computation is; ``""`` if not known."""
-        return self.parameters.get(int(module.payloads[parameter]), "")
+    def input_tensor(self, module: Module, parameter: int) -> Tensor | None:
+        """The tensor that this parameter of the entry computation is; None if not known.
+
+        An input that `xlagraph.cause.editor` made has no number, and no tensor either.
+        """
+        number = module.payloads[parameter]
+        return self.parameters.get(int(number)) if number.isdecimal() else None

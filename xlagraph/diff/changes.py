@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.canon.labels import Level, clean, signature, without_layout
+from xlagraph.canon.labels import Level, clean, instruction_text, without_layout
+from xlagraph.diff.acting import ThreadChange, moved_effects, other_channels, other_threads
 from xlagraph.diff.align import longest_rise
-from xlagraph.diff.match import Match, match_modules, output_values
+from xlagraph.diff.match import Match, match_modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.graph import Module
-
-HEADER_NOISE = frozenset({"entry_computation_layout"})
-"""Header fields that repeat what the parameters and the root say."""
 
 
 class Change(NamedTuple):
@@ -75,6 +73,9 @@ class Diff:
     outputs: tuple[Slot, ...]
     header: tuple[HeaderChange, ...]
     noise: Noise
+    moved_effects: tuple[tuple[int, int], ...]
+    """Pairs that act on the world, such as collectives, and come in another order."""
+    threads: tuple[ThreadChange, ...]
     same: bool
     """The same computation with the same header fields: a compile of B was not needed for
     the graph's sake."""
@@ -108,7 +109,7 @@ def diff_match(match: Match) -> Diff:
     removed, constants_a = finder.unpaired(match.to_b, forward=True)
     added, constants_b = finder.unpaired(match.to_a, forward=False)
     parameters = _slots(a.entry_computation.parameters, b.entry_computation.parameters, finder)
-    outputs = _slots(output_values(a), output_values(b), finder)
+    outputs = _slots(a.outputs, b.outputs, finder)
     header = tuple(_header_changes(a, b, parameters, outputs))
     same = match.exact and not header
     return Diff(
@@ -128,6 +129,8 @@ def diff_match(match: Match) -> Diff:
             constants_b=constants_b,
             metadata=finder.metadata_changes(),
         ),
+        () if match.exact else moved_effects(match),
+        () if match.exact else other_threads(match),
         same,
     )
 
@@ -170,17 +173,21 @@ def _header_changes(
     a: Module, b: Module, parameters: Sequence[Slot], outputs: Sequence[Slot]
 ) -> list[HeaderChange]:
     """Header fields that differ; positions in donors and aliases are mapped from A to B."""
-    from xlagraph.diff.header import header_value
+    from xlagraph.diff.header import ENTRY_LAYOUT, header_value, layouts_differ
 
     to_b, own = positions(parameters)
     outputs_to_b, own_outputs = positions(outputs)
     fields_a, fields_b = a.header_fields, b.header_fields
     found = []
-    for field in sorted((fields_a.keys() | fields_b.keys()) - HEADER_NOISE):
-        text_a, text_b = clean(fields_a.get(field, "")), clean(fields_b.get(field, ""))
-        value_a = header_value(field, text_a, to_b, outputs_to_b)
-        if value_a != header_value(field, text_b, own, own_outputs):
-            found.append(HeaderChange(field, text_a, text_b))
+    for field in sorted(fields_a.keys() | fields_b.keys()):
+        text_a, text_b = fields_a.get(field, ""), fields_b.get(field, "")
+        if field == ENTRY_LAYOUT:
+            differs = layouts_differ(a, b, to_b, outputs_to_b)
+        else:
+            value_a = header_value(field, text_a, to_b, outputs_to_b)
+            differs = value_a != header_value(field, text_b, own, own_outputs)
+        if differs:
+            found.append(HeaderChange(field, clean(text_a), clean(text_b)))
     return found
 
 
@@ -204,6 +211,7 @@ class _Finder:
         waits_a, waits_b = a.controls, b.controls
         live, partner_of = match.a.live, match.to_b.__getitem__
         root = a.entry_computation.root
+        channels = frozenset[int]() if match.exact else other_channels(match)
         found = []
         for x, y in enumerate(match.to_b):
             if y < 0 or not live[x] or (x == root and a.opcodes[x] == "tuple"):
@@ -211,6 +219,8 @@ class _Finder:
             fields: list[str] = []
             if labels_a[x] != labels_b[y]:
                 fields += self._label_fields(x, y)
+            if x in channels and "attributes" not in fields:
+                fields.append("attributes")
             if tuple(map(partner_of, operands_a[x])) != operands_b[y] and (
                 not self._operands_agree(operands_a[x], operands_b[y])
             ):
@@ -226,20 +236,20 @@ class _Finder:
         return found
 
     def _label_fields(self, x: int, y: int) -> list[str]:
-        a, b = self.a, self.b
-        shape_a, shape_b = clean(a.shapes[x]), clean(b.shapes[y])
+        shape_a, opcode_a, payload_a, attributes_a = instruction_text(self.a, x, Level.NAMES)
+        shape_b, opcode_b, payload_b, attributes_b = instruction_text(self.b, y, Level.NAMES)
         fields = []
-        if a.opcodes[x] != b.opcodes[y]:
+        if opcode_a != opcode_b:
             fields.append("opcode")
         if without_layout(shape_a) != without_layout(shape_b):
             fields.append("shape")
         elif shape_a != shape_b:
             fields.append("layout")
-        if clean(a.payloads.get(x, "")) != clean(b.payloads.get(y, "")):
+        if payload_a != payload_b:
             fields.append("payload")
-        if signature(a.attributes[x]) != signature(b.attributes[y]):
+        if attributes_a != attributes_b:
             fields.append("attributes")
-        if a.opcodes[x] == "parameter" and "payload" in fields and len(fields) > 1:
+        if opcode_a == "parameter" and "payload" in fields and len(fields) > 1:
             fields.remove("payload")
         return fields
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.canon import entry
+from xlagraph.canon.spelling import canonical_field, one_spelling
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.graph import Module
 
+ENTRY_LAYOUT = entry.FIELD
 _DONOR = re.compile(r"\(\s*(\d+)\s*,\s*(\{[^{}]*\})\s*\)")
 _ALIAS = re.compile(r"\{\s*([\d\s,]*)\}\s*:\s*\(\s*(\d+)\s*,\s*(\{[^{}]*\})([^()]*)\)")
+_ENTRIES = {"buffer_donor": _DONOR, "input_output_alias": _ALIAS}
+MAY_ALIAS = "may-alias"
+"""The kind of an alias that names none."""
 _FLAG = re.compile(r"\w+")
 
 Alias = tuple[tuple[int, ...], int, str, str]
@@ -26,6 +33,8 @@ def header_value(
     The mappings have the positions with a partner on the other side. Entries of others keep
     out of the value: a parameter that is new is reported as new, not once more as a new donor.
     """
+    if field in _ENTRIES and text.count("(") != len(_ENTRIES[field].findall(text)):
+        return one_spelling(text)  # not what is known here
     if field == "buffer_donor":
         return {(parameters[n], index) for n, index in donors(text) if n in parameters}
     if field == "input_output_alias":
@@ -34,12 +43,56 @@ def header_value(
         return _flags(text, parameters)
     if field == "allow_spmd_sharding_propagation_to_output":
         return _flags(text, outputs)
-    return text
+    return canonical_field(field, text)
+
+
+def layouts_differ(
+    a: Module, b: Module, parameters: Mapping[int, int], outputs: Mapping[int, int]
+) -> bool:
+    """Whether the entries ask for other layouts of paired parameters or outputs.
+
+    What the field repeats of the instructions is left to these; the mappings are from A to B.
+    """
+    text_a, text_b = (m.header_fields.get(ENTRY_LAYOUT, "") for m in (a, b))
+    if text_a == text_b and all(k == n for both in (parameters, outputs) for k, n in both.items()):
+        return False
+    asked_a, asked_b = entry.asked_layouts(a), entry.asked_layouts(b)
+    if asked_a is None or asked_b is None:
+        return one_spelling(text_a) != one_spelling(text_b)
+    if entry.NOTHING == asked_a == asked_b:
+        return False
+    values_a, values_b = a.entry_computation.parameters, b.entry_computation.parameters
+    return _any_differ(
+        _Side(a, values_a, asked_a.parameters), _Side(b, values_b, asked_b.parameters), parameters
+    ) or _any_differ(
+        _Side(a, a.outputs, asked_a.outputs), _Side(b, b.outputs, asked_b.outputs), outputs
+    )
+
+
+class _Side(NamedTuple):
+    """Parameters or outputs of a module, and the layouts asked for by position."""
+
+    module: Module
+    values: Sequence[int]
+    asked: Mapping[int, str]
+
+    def layout(self, place: int) -> str:
+        return self.asked.get(place) or entry.own_layouts(self.module, self.values[place])
+
+
+def _any_differ(a: _Side, b: _Side, partners: Mapping[int, int]) -> bool:
+    return any(
+        a.layout(k) != b.layout(n) for k, n in partners.items() if k in a.asked or n in b.asked
+    )
 
 
 def donors(text: str) -> frozenset[tuple[int, str]]:
     """The donated parameters of a ``buffer_donor`` field (parameter, index in its tuple)."""
-    return frozenset((int(number), index) for number, index in _DONOR.findall(text))
+    return frozenset((int(number), _tight(index)) for number, index in _DONOR.findall(text))
+
+
+def _tight(index: str) -> str:
+    return "".join(index.split())
 
 
 def given_away(module: Module) -> frozenset[int]:
@@ -59,7 +112,7 @@ def aliases(
         path[:1] = [outputs.get(place, -1) for place in path[:1]]
         parameter = parameters.get(int(number), -1)
         if parameter >= 0 and min(path, default=0) >= 0:
-            found.add((tuple(path), parameter, index, kind.strip(" ,")))
+            found.add((tuple(path), parameter, _tight(index), kind.strip(" ,") or MAY_ALIAS))
     return frozenset(found)
 
 

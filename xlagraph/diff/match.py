@@ -1,7 +1,8 @@
 """Which instruction of A is which of B.
 
-If the modules are the same computation, the exact walk is the pairing; otherwise a `Matcher`
-looks for one. Every pass is linear in instructions plus operands; nothing depends on hash seeds.
+If the modules are the same computation, the exact walk is the pairing; otherwise the passes of
+`xlagraph.diff.matcher` look for one. Every pass is linear in instructions plus operands; nothing
+depends on hash seeds.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from xlagraph.canon.structure import (
     number_computations,
     number_expressions,
 )
-from xlagraph.diff.matcher import Matcher
+from xlagraph.diff.matcher import pair_sides
+from xlagraph.diff.pairing import Pass
 from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from xlagraph.graph import Module
 
@@ -63,6 +66,12 @@ class Match:
     """Pairs decided by text order because nothing else told them apart."""
     exact: bool
     """The modules are the same computation; the pairing is the proof."""
+    passes: bytes
+    """For each instruction of A the number of the `Pass` that found its partner."""
+
+    def made_by(self, a: int) -> Pass:
+        """The pass that found the partner of an instruction of A."""
+        return Pass(self.passes[a])
 
 
 def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_ORDER) -> Side:
@@ -72,16 +81,10 @@ def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_O
     computations = number_computations(module, labels, interner)
     expressions = number_expressions(module, labels, live, computations, interner)
     outputs: dict[int, int] = {}
-    for position, value in enumerate(output_values(module)):
+    for position, value in enumerate(module.outputs):
         outputs.setdefault(value, position)
     closed = closed_instructions(module)
     return Side(module, labels, expressions, live, closed, computations, outputs, interner)
-
-
-def output_values(module: Module) -> tuple[int, ...]:
-    """The instructions that become outputs: the root tuple's operands, or the root."""
-    root = module.entry_computation.root
-    return module.operands[root] if module.opcodes[root] == "tuple" else (root,)
 
 
 def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Match:
@@ -90,12 +93,9 @@ def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) ->
     A coarser `level` looks for the pairing as if constants (or shapes) were all alike: it
     finds what stands in the same place where the default finds what has the same value.
     """
-    if _rank(b) < _rank(a):
+    if _comes_first(b, a):
         match = match_modules(b, a, level)
-        swapped = {y: x for x, y in match.computations.items()}
-        return Match(
-            match.b, match.a, match.to_a, match.to_b, swapped, match.ambiguous, match.exact
-        )
+        return _mirrored(match)
     interner = Interner()
     sides = prepare(a, interner), prepare(b, interner)
     if level <= Level.PARAMETER_ORDER:
@@ -115,18 +115,56 @@ def _match_exactly(a: Side, b: Side) -> Match | None:
         if y >= 0 and to_a[y] < 0:
             to_b[x] = y
             to_a[y] = x
-    return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True)
+    passes = bytes([Pass.SAME if y >= 0 else Pass.NONE for y in to_b])
+    return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True, passes=passes)
 
 
-def _rank(module: Module) -> tuple[object, ...]:
+def _mirrored(match: Match) -> Match:
+    """The same pairing, seen from the other side."""
+    made_by = match.passes
+    return Match(
+        match.b,
+        match.a,
+        match.to_a,
+        match.to_b,
+        {y: x for x, y in match.computations.items()},
+        match.ambiguous,
+        match.exact,
+        bytes([made_by[x] if x >= 0 else Pass.NONE for x in match.to_a]),
+    )
+
+
+def _comes_first(a: Module, b: Module) -> bool:
     """An order of modules, so that (A, B) and (B, A) are matched as the same pair."""
-    return (len(module), list(module.opcodes), list(module.shapes), list(module.operands))
+    for column in _COLUMNS:
+        first, second = column(a), column(b)
+        if first != second:
+            return bool(first < second)
+    return False
+
+
+_COLUMNS: tuple[Callable[[Module], Any], ...] = (
+    len,
+    lambda module: list(module.opcodes),
+    lambda module: list(module.shapes),
+    lambda module: list(module.operands),
+    lambda module: sorted(module.callees.items()),
+    lambda module: sorted(module.payloads.items()),
+    lambda module: [attributes.text for attributes in module.attributes],
+)
+"""What decides, one after another."""
 
 
 def match_sides(a: Side, b: Side, interner: Interner) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
-    matcher = Matcher(a, b, interner)
-    matcher.match_computation(a.module.entry_computation, b.module.entry_computation)
+    pairing, computations = pair_sides(a, b, interner)
     return Match(
-        a, b, matcher.to_b, matcher.to_a, matcher.computations, matcher.ambiguous, exact=False
+        a,
+        b,
+        pairing.to_b,
+        pairing.to_a,
+        computations,
+        pairing.ambiguous,
+        exact=False,
+        passes=bytes(pairing.made_by),
     )

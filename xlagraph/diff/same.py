@@ -3,19 +3,20 @@
 The proof behind every named cause. Roots pair with roots and operands with operands; the
 walk fails at the first pair that cannot be. What it forgives: names, numbering, metadata,
 dead instructions, the order of entry parameters, and how often equal constants stand there.
+What acts on the world counts in text order, with the channels that it shares with others.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.canon.labels import Interner, label_instructions
+from xlagraph.canon.labels import CHANNEL, Interner, label_instructions
 from xlagraph.canon.live import DRAWS, has_effect, roots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xlagraph.graph import Module
+    from xlagraph.graph import Computation, Module
 
 
 class Pairs(NamedTuple):
@@ -51,6 +52,7 @@ class _Walk:
         self.to_b, self.to_a = [-1] * len(a), [-1] * len(b)
         self.pending = [(a.entry, b.entry)]
         self.known: set[tuple[int, int]] = set()
+        self.channels: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self.linked_a = a.callees.keys() | a.controls.keys()
         self.linked_b = b.callees.keys() | b.controls.keys()
 
@@ -83,24 +85,44 @@ class _Walk:
             ):
                 start, stop = computation.start, computation.stop
                 partners[start:stop] = [-1] * (stop - start)
-        starts_a = roots(self.a, self.a.computations[x])
-        starts_b = roots(self.b, self.b.computations[y])
-        return len(starts_a) == len(starts_b) and self._agree(starts_a, starts_b)
+        one, other = self.a.computations[x], self.b.computations[y]
+        starts_a, starts_b = roots(self.a, one), roots(self.b, other)
+        return (
+            one.execution_thread == other.execution_thread
+            and len(starts_a) == len(starts_b)
+            and all(map(self._channels_agree, starts_a, starts_b))
+            and self._agree(starts_a, starts_b, one, other)
+        )
 
-    def _agree(self, stack_a: list[int], stack_b: list[int]) -> bool:
-        """Walks down from instructions that stand at the same places of two stacks."""
+    def _channels_agree(self, x: int, y: int) -> bool:
+        """Whether two instructions use channels that belong together: numbers may differ."""
+        mine = self.a.attributes[x].get(CHANNEL) or ""
+        theirs = self.b.attributes[y].get(CHANNEL) or ""
+        there, back = self.channels
+        return there.setdefault(mine, theirs) == theirs and back.setdefault(theirs, mine) == mine
+
+    def _agree(
+        self, stack_a: list[int], stack_b: list[int], ca: Computation, cb: Computation
+    ) -> bool:
+        """Walks down from instructions that stand at the same places of two stacks.
+
+        An edited module that takes an operand from another computation agrees with nothing.
+        """
         a, b, to_b, to_a = self.a, self.b, self.to_b, self.to_a
         labels_a, labels_b = self.labels_a, self.labels_b
         linked_a, linked_b = self.linked_a, self.linked_b
+        first_a, behind_a, first_b, behind_b = ca.start, ca.stop, cb.start, cb.stop
         while stack_a:
             x, y = stack_a.pop(), stack_b.pop()
             partner = to_b[x]
             if partner == y:
                 continue
-            if labels_a[x] != labels_b[y]:
-                return False
             below_a, below_b = a.operands[x], b.operands[y]
-            if len(below_a) != len(below_b):
+            if (
+                labels_a[x] != labels_b[y]
+                or len(below_a) != len(below_b)
+                or not (first_a <= x < behind_a and first_b <= y < behind_b)
+            ):
                 return False
             if partner >= 0 or to_a[y] >= 0:
                 if not self._is_closed(x):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from xlagraph.canon.live import roots
+from xlagraph.canon.live import acting, roots
 from xlagraph.canon.structure import call_order
 from xlagraph.graph import Attributes, Computation, Module
 
@@ -56,12 +56,15 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One computation of the result: where it starts from, and what ends it."""
+    """One computation of the result: what it takes, what it does, and what it returns."""
 
     name: str
-    roots: tuple[Ref, ...]
-    """The root, then what runs for its effect."""
     parameters: tuple[Ref, ...]
+    acting: tuple[Ref, ...]
+    """What acts on the world, in text order."""
+    root: Ref
+    suffix: str
+    """Text behind the closing brace."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,8 +127,10 @@ class _Writer:
             plans.append(
                 Plan(
                     computation.name,
-                    self._map(roots(b, computation)),
                     self._map(computation.parameters),
+                    self._map(acting(b, computation)),
+                    self.refs[computation.root],
+                    computation.suffix,
                 )
             )
         kept = {ref for ref in self.refs.values() if ref >= 0}
@@ -264,16 +269,17 @@ class _Player:
 
     def _computation(self, index: int, plan: Plan) -> Computation:
         start = len(self.names)
-        for ref in (*plan.parameters, *plan.roots):
+        for ref in (*plan.parameters, *plan.acting, plan.root):
             self._place(ref)
         return Computation(
             index,
             plan.name,
             start,
             len(self.names),
-            self.numbers[plan.roots[0]],
+            self.numbers[plan.root],
             tuple(self.numbers[p] for p in plan.parameters),
             1,
+            plan.suffix,
         )
 
     def _place(self, start: Ref) -> None:

@@ -10,6 +10,7 @@ from xlagraph.hlo.scan import (
     SIGIL_NAME,
     MalformedError,
     bracket_end,
+    dict_end,
     skip_space,
     string_end,
 )
@@ -25,9 +26,11 @@ _MESH = re.compile(
     r"(?:, device_ids=\((?:[^()\n]|\([^()\n]*+\))*+\))?+[ \t]*+(?=\{)"
 )
 """A mesh before its axes, as in ``mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'}``."""
+_IOTA = re.compile(r"\s*+<=\s*+(?=\[)|\s++(?=T\()")
+"""What may stand, with space around it, between the brackets of ``[2,2]<=[4]T(1,0)``."""
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _NAMES = re.compile(
-    r"%?+[A-Za-z_0-9][\w.\-]*+|\{(?:[\s,%\w.\-]++|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+\}"
+    r"%?+[A-Za-z_0-9][\w.\-]*+:?+|\{(?:[\s,%\w.\-]++|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+\}"
 )
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _INNER = r"[^{}()\[\]\"'/]++"
@@ -56,6 +59,8 @@ CALLEE_KEYS = frozenset(
         "comparator",
     }
 )
+_LATER = {"body": 1, "false_computation": 1, "scatter": 1}
+"""The callee that XLA prints second, where an instruction has two."""
 
 
 class Field(NamedTuple):
@@ -98,9 +103,11 @@ def field_value_end(text: str, key: str, start: int, end: int) -> int:
     Raises:
         MalformedError: there is no value, or it is not closed.
     """
-    if key == "literal":
+    if key == "literal" and not text.startswith("(", start):  # a tuple has its shapes inside
         _, start = parse_shape(text, start, end)
         start = skip_space(text, start)
+    if key == "backend_config" and text.startswith("{", start):
+        return dict_end(text, start, end)
     mesh = _MESH.match(text, start, end)
     pos = mesh.end() if mesh else start
     while pos < end:
@@ -109,6 +116,8 @@ def field_value_end(text: str, key: str, start: int, end: int) -> int:
         char = text[pos : pos + 1]
         if char and char in "{([":
             pos = bracket_end(text, pos, end)
+            iota = _IOTA.match(text, pos, end)
+            pos = iota.end() if iota else pos
         elif char and char in "\"'":
             pos = string_end(text, pos, end)
         elif char == "<" or (char == "/" and text[pos + 1 : pos + 2] not in ("*", "/")):
@@ -166,4 +175,6 @@ def make_attributes(text: str, pairs: Iterable[tuple[str, str]]) -> Attributes:
             controls = names_in(value)
         else:
             items.append((key, value))
+    if len(callees) > 1:
+        callees.sort(key=lambda called: _LATER.get(called[0], 0))
     return Attributes(text, tuple(items), metadata, tuple(callees), controls)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError, Location
 from xlagraph.graph import Computation, Module
+from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
     from xlagraph.errors import Source
@@ -65,6 +68,7 @@ class Columns:
             raise InputError("expected a computation", Location(self.source, len(self.source.text)))
         callees = {number: self._callees(number) for number in self.calling}
         self._check_acyclic(callees)
+        self._check_parts()
         entry = self.entry if self.entry >= 0 else len(self.computations) - 1
         return Module(
             name=name or self.computations[entry].name,
@@ -93,6 +97,23 @@ class Columns:
                     raise InputError(message, self._location(number, name))
                 callees.append(callee)
         return tuple(callees)
+
+    def _check_parts(self) -> None:
+        """Makes sure that every get-tuple-element takes a part that its tuple has."""
+        is_part = "get-tuple-element".__eq__
+        counts: dict[str, int] = {}
+        for number in compress(range(len(self.opcodes)), map(is_part, self.opcodes)):
+            shape = self.shapes[self.operands[number][0]] if self.operands[number] else ""
+            count = counts.get(shape, -1)
+            if count < 0:
+                count = counts[shape] = part_count(shape)
+            index = self.attributes[number].get("index") or ""
+            if len(index) > 9 or not index.isdecimal() or int(index) >= count:
+                raise self._wrong_part(number, index, count)
+
+    def _wrong_part(self, number: int, index: str, count: int) -> InputError:
+        message = part_message(count) if index.isdecimal() else "expected an index"
+        return InputError(message, self._location(number, f"index={index}"))
 
     def _check_acyclic(self, callees: dict[int, tuple[int, ...]]) -> None:
         """Callees that stand before their caller need no search; others get one."""
@@ -145,3 +166,13 @@ class Columns:
         offset = instruction.end() if instruction else offset
         callee = re.compile(rf"(?<![\w.\-]){re.escape(name)}(?![\w.\-])").search(text, offset)
         return Location(self.source, callee.start() if callee else offset)
+
+
+def part_message(count: int) -> str:
+    """What is wrong with an index into a tuple of `count` parts."""
+    return f"expected an index below {count}" if count else "expected a tuple to take a part of"
+
+
+def part_count(shape: str) -> int:
+    """How many parts a shape has: none if it is no tuple, any number if it is not known."""
+    return len(read_shape(shape).parts) if shape else sys.maxsize

@@ -22,20 +22,22 @@ from xlagraph.hlo.attributes import (
     make_attributes,
     parse_fields,
 )
+from xlagraph.hlo.columns import part_count, part_message
 from xlagraph.hlo.infer import infer_shape, tuple_part
-from xlagraph.hlo.scan import MAX_DEPTH, SIGIL_NAME, bracket_end, skip_space
-from xlagraph.hlo.shapes import parse_shape, signature_end
+from xlagraph.hlo.literals import check_literal
+from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, name_at, skip_space
+from xlagraph.hlo.shapes import are_compatible, parse_shape, signature_end, tidy_shape
 
 if TYPE_CHECKING:
     from xlagraph.hlo.columns import Columns
 
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*+")
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
-_ARRAY_SHAPE = re.compile(r"[A-Za-z][A-Za-z0-9]*+\[|\(|b\(")
+_ARRAY_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9]*+")
 _INDEX = re.compile(r"#(\d{1,9})(?!\d)")
 _NUMBER = re.compile(r"\d{1,9}(?!\d)")
-_ROOT = re.compile(r"ROOT(?=\s)")
-_ENTRY = re.compile(r"ENTRY(?=[\s%])")
+_ROOT = re.compile(r"ROOT(?=[\s%/])")
+_ENTRY = re.compile(r"ENTRY(?=[\s%/])")
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class _Body:
     parts: dict[tuple[int, int], int] = field(default_factory=dict)
     """Instructions made for ``name#index``, by tuple and index."""
     root: int = -1
+    makes_parameters: bool = False
+    """Operands that are not defined are parameters: the text is an instruction alone."""
 
     def add(self, row: _Row) -> int:
         self.rows.append(row)
@@ -84,25 +88,26 @@ class GeneralReader:
         """
         entry = _ENTRY.match(self.text, pos)
         start = skip_space(self.text, entry.end()) if entry else pos
-        name = SIGIL_NAME.match(self.text, start)
-        opening = self._body_start(name.end()) if name else -1
-        if not name or opening < 0:
+        named = name_at(self.text, start)
+        opening = self._body_start(named[1]) if named else -1
+        if not named or opening < 0:
             if entry or self.columns.computations:
                 raise self._error("expected a computation: name (signature) -> shape {", start)
             return self._read_bare(pos)
+        name = named[0]
         if entry and self.columns.entry >= 0:
             raise self._error("there is another ENTRY computation above", pos)
-        if name[1] in self.columns.computation_numbers:
-            raise self._error(f"another computation is called {name[1]!r}", start)
+        if name in self.columns.computation_numbers:
+            raise self._error(f"another computation is called {name!r}", start)
         body, pos = self._read_body(opening, 0)
         fields, pos = parse_fields(self.text, pos, self.end)
         suffix = ", ".join(f"{field.key}={self._value(field)}" for field in fields)
-        self._append(body, name[1], suffix, is_entry=bool(entry))
+        self._append(body, name, suffix, is_entry=bool(entry))
         return pos
 
     def _read_bare(self, pos: int) -> int:
         """Instructions without a computation around them: the whole text is one."""
-        body = _Body()
+        body = _Body(makes_parameters=True)
         while pos < self.end:
             pos = self._read_instruction(body, pos, 0, needs_name=False)
             pos = skip_space(self.text, pos)
@@ -130,21 +135,21 @@ class GeneralReader:
     def _read_instruction(self, body: _Body, pos: int, depth: int, *, needs_name: bool) -> int:
         root = _ROOT.match(self.text, pos)
         start = skip_space(self.text, root.end()) if root else pos
-        name = SIGIL_NAME.match(self.text, start)
-        equals = skip_space(self.text, name.end()) if name else start
+        name, equals = name_at(self.text, start) or ("", start)
+        equals = skip_space(self.text, equals)
         if name and self.text.startswith("=", equals):
-            if name[1] in body.numbers:
-                raise self._error(f"another instruction is called {name[1]!r}", start)
+            if name in body.numbers:
+                raise self._error(f"another instruction is called {name!r}", start)
             call = skip_space(self.text, equals + 1)
         elif needs_name:
             message = "expected an instruction: name = shape opcode(operands)"
-            raise self._error(message, equals if name else start)
+            raise self._error(message, equals)
         else:
-            name, call = None, start
+            name, call = "", start
         number, pos = self._read_call(body, call, depth)
         if name:
-            body.rows[number].name = name[1]
-            body.numbers[name[1]] = number
+            body.rows[number].name = name
+            body.numbers[name] = number
         body.rows[number].offset = start
         if root:
             if body.root >= 0:
@@ -172,8 +177,10 @@ class GeneralReader:
         if opcode[0] in ("parameter", "constant"):
             close = bracket_end(text, pos, self.end)
             payload = text[pos + 1 : close - 1].strip()
-            if opcode[0] == "parameter" and not _NUMBER.fullmatch(payload):
-                raise self._error("expected a parameter number", skip_space(text, pos + 1))
+            if opcode[0] == "parameter":
+                payload = self._parameter_number(pos + 1, close - 1)
+            elif shape:
+                self._check_literal(shape, pos + 1, close - 1)
             pos = close
         else:
             operands, pos = self._read_operands(body, pos + 1, depth)
@@ -181,53 +188,107 @@ class GeneralReader:
         attributes = self._attributes(pos, end, fields, depth)
         self._check_controls(body, attributes, fields)
         if not shape:
-            shape = infer_shape(opcode[0], [body.rows[operand].shape for operand in operands])
+            known = [body.rows[operand].shape for operand in operands]
+            shape = infer_shape(opcode[0], known, attributes, self._root_shapes(attributes))
         row = _Row("", opcode[0], shape, operands, attributes, payload, start)
         return body.add(row), end
 
+    def _parameter_number(self, start: int, stop: int) -> str:
+        start = skip_space(self.text, start)
+        number = _NUMBER.match(self.text, start, stop)
+        if not number or skip_space(self.text, number.end()) < stop:
+            raise self._error("expected a parameter number", start)
+        return number[0]
+
+    def _check_literal(self, shape: str, start: int, stop: int) -> None:
+        try:
+            check_literal(shape, self.text[start:stop])
+        except MalformedError as error:
+            raise self._error(str(error), start + error.offset) from None
+
+    def _root_shapes(self, attributes: Attributes) -> list[str]:
+        """The result shapes of called computations that stand above."""
+        columns = self.columns
+        numbers = [columns.computation_numbers.get(n) for _, ns in attributes.callees for n in ns]
+        return [columns.shapes[columns.computations[c].root] for c in numbers if c is not None]
+
     def _optional_shape(self, pos: int) -> tuple[str, int]:
-        if not _ARRAY_SHAPE.match(self.text, pos):
+        if not self._is_shape(pos):
             return "", pos
         _, end = parse_shape(self.text, pos, self.end)
-        return self.text[pos:end], skip_space(self.text, end)
+        return tidy_shape(self.text[pos:end]), skip_space(self.text, end)
+
+    def _is_shape(self, pos: int) -> bool:
+        """Whether a shape begins at `pos`: ``(``, ``b(``, or a type and a bracket."""
+        if self.text.startswith(("(", "b("), pos):
+            return True
+        name = _ARRAY_TYPE.match(self.text, pos)
+        end = name.end() if name else pos
+        return end > pos and self.text.startswith("[", skip_space(self.text, end))
 
     def _read_operands(self, body: _Body, pos: int, depth: int) -> tuple[tuple[int, ...], int]:
-        """Reads operands up to the closing parenthesis, which is passed."""
+        """Reads operands up to the closing parenthesis, which is passed; commas may be doubled."""
         text = self.text
         operands: list[int] = []
-        pos = skip_space(text, pos)
+        pos = self._behind_commas(pos)
         while not text.startswith(")", pos):
-            if operands:
-                if not text.startswith(",", pos):
-                    raise self._error("expected ',' or ')' behind an operand", pos)
-                pos = skip_space(text, pos + 1)
             operand, pos = self._read_operand(body, pos, depth)
             operands.append(operand)
             pos = skip_space(text, pos)
+            if not text.startswith((",", ")"), pos):
+                raise self._error("expected ',' or ')' behind an operand", pos)
+            pos = self._behind_commas(pos)
         return tuple(operands), pos + 1
+
+    def _behind_commas(self, pos: int) -> int:
+        pos = skip_space(self.text, pos)
+        while self.text.startswith(",", pos):
+            pos = skip_space(self.text, pos + 1)
+        return pos
 
     def _read_operand(self, body: _Body, start: int, depth: int) -> tuple[int, int]:
         """Reads ``shape name``, ``name#1``, or a whole instruction in place."""
-        _, pos = self._optional_shape(start)
-        name = SIGIL_NAME.match(self.text, pos)
-        if not name:
+        shape, pos = self._optional_shape(start)
+        if shape and not body.makes_parameters and self.text.startswith(",", pos):
+            pos = skip_space(self.text, pos + 1)  # XLA's parser passes over it, too
+        named = name_at(self.text, pos)
+        if not named:
+            if shape and body.makes_parameters:
+                return self._new_parameter(body, "", shape, start), pos
             raise self._error("expected an operand", pos)
-        end = name.end()
+        name, end = named
         if self.text.startswith("(", skip_space(self.text, end)) and self.text[pos] != "%":
             return self._read_call(body, start, depth + 1, nested=True)
-        number = body.numbers.get(name[1])
+        number = body.numbers.get(name)
+        if number is None and shape and body.makes_parameters:
+            number = self._new_parameter(body, name, shape, start)
         if number is None:
-            raise self._error(f"unknown operand {name[1]!r}; it is not defined above", pos)
+            raise self._error(f"unknown operand {name!r}; it is not defined above", pos)
         while index := _INDEX.match(self.text, end):
             number = self._tuple_part(body, number, int(index[1]), pos)
             end = index.end()
+        defined = body.rows[number].shape
+        if shape and defined and not are_compatible(shape, defined):
+            message = f"operand {name!r} is defined above with another shape, {defined}"
+            raise self._error(message, start)
         return number, end
+
+    def _new_parameter(self, body: _Body, name: str, shape: str, offset: int) -> int:
+        """The parameter that an undefined operand of an instruction alone stands for."""
+        place = sum(1 for row in body.rows if row.opcode == "parameter")
+        attributes = make_attributes("", ())
+        number = body.add(_Row(name, "parameter", shape, (), attributes, str(place), offset))
+        if name:
+            body.numbers[name] = number
+        return number
 
     def _tuple_part(self, body: _Body, number: int, index: int, offset: int) -> int:
         """The get-tuple-element that ``name#index`` stands for, made once."""
         known = body.parts.get((number, index))
         if known is not None:
             return known
+        if index >= (count := part_count(body.rows[number].shape)):
+            raise self._error(part_message(count), offset)
         attributes = make_attributes(f", index={index}", [("index", str(index))])
         shape = tuple_part(body.rows[number].shape, index)
         row = _Row("", "get-tuple-element", shape, (number,), attributes, None, offset)

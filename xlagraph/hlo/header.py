@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from xlagraph.errors import InputError, Location
 from xlagraph.graph import StackTables
 from xlagraph.hlo.attributes import parse_fields
-from xlagraph.hlo.scan import SIGIL_NAME, MalformedError, skip_space
+from xlagraph.hlo.scan import MalformedError, name_at, skip_space
 
 if TYPE_CHECKING:
     from xlagraph.errors import Source
 
-_HEADER = re.compile(r"HloModule(?=\s)")
+_HEADER = re.compile(r"HloModule(?=[\s%/])")
 _TABLE = re.compile(r"(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-])")
 _ROW = re.compile(r'(\d{1,9})\s++(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|\{([^{}]*+)\})', re.S)
 _PAIR = re.compile(r"(\w+)\s*+=\s*+(\d{1,9})(?!\d)")
@@ -35,12 +35,12 @@ def read_header(source: Source) -> tuple[str, HeaderFields, StackTables, int]:
     fields: HeaderFields = ()
     if header:
         at = skip_space(text, header.end())
-        match = SIGIL_NAME.match(text, at)
-        if not match:
+        named = name_at(text, at)
+        if not named:
             raise InputError("expected the module's name", Location(source, at))
-        name = match[1]
+        name, pos = named
         try:
-            found, pos = parse_fields(text, match.end(), len(text))
+            found, pos = parse_fields(text, pos, len(text))
         except MalformedError as error:
             raise InputError(str(error), Location(source, error.offset)) from None
         fields = tuple((field.key, text[field.start : field.end]) for field in found)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError
@@ -10,17 +13,31 @@ from xlagraph.hlo.shapes import Shape, read_shape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.graph import Attributes
+
 _LIKE_FIRST = frozenset(
     [
         "abs",
+        "acos",
+        "acosh",
         "add",
+        "add-dependency",
         "and",
+        "asin",
+        "asinh",
         "atan2",
+        "atanh",
+        "batch-norm-inference",
         "cbrt",
         "ceil",
+        "cholesky",
         "copy",
+        "cosh",
         "cosine",
+        "count-leading-zeros",
         "divide",
+        "domain",
+        "erf",
         "exponential",
         "exponential-minus-one",
         "floor",
@@ -32,49 +49,100 @@ _LIKE_FIRST = frozenset(
         "multiply",
         "negate",
         "not",
+        "opt-barrier",
+        "optimization-barrier",
         "or",
         "popcnt",
         "power",
         "remainder",
+        "reverse",
         "round-nearest-afz",
         "round-nearest-even",
         "rsqrt",
+        "select-and-scatter",
+        "set-dimension-size",
         "shift-left",
         "shift-right-arithmetic",
         "shift-right-logical",
         "sign",
         "sine",
+        "sinh",
         "sqrt",
         "subtract",
         "tan",
         "tanh",
+        "while",
         "xor",
-        "optimization-barrier",
     ]
 )
+_LIKE_SECOND = frozenset({"clamp", "select", "triangular-solve"})
+_LIKE_CALLEE = frozenset({"call", "conditional"})
+_FIXED = {
+    "after-all": "token[]",
+    "get-dimension-size": "s32[]",
+    "partition-id": "u32[]",
+    "replica-id": "u32[]",
+}
+_PARTS = {"c64": "f32", "c128": "f64"}
+_OTHER_TYPE = {
+    "compare": {"": "pred"},
+    "is-finite": {"": "pred"},
+    "complex": {"f32": "c64", "f64": "c128"},
+    "real": _PARTS,
+    "imag": _PARTS,
+}
+"""Opcodes whose result is like the first operand, of the element type that belongs to its own."""
+_DIGITS = re.compile(r"\d{1,9}(?!\d)")
 MAX_TUPLE_TEXT = 1000
 """Characters up to which a tuple's shape is put together; nested ones double each time."""
-_PREDICATES = frozenset({"compare", "is-finite"})
 
 
-def infer_shape(opcode: str, operands: Sequence[str]) -> str:
-    """The result shape of an opcode, or ``""`` where it needs more than the operands.
+def infer_shape(
+    opcode: str, operands: Sequence[str], attributes: Attributes, roots: Sequence[str] = ()
+) -> str:
+    """The result shape of an opcode, or ``""`` where it is not known here how it follows.
 
-    `operands` are shape texts, maybe ``""``.
+    Args:
+        opcode: The opcode as printed.
+        operands: Shape texts, maybe ``""``.
+        attributes: Of the instruction.
+        roots: The result shapes of the computations that it calls, as far as they are known.
     """
+    if opcode in _FIXED:
+        return _FIXED[opcode]
     if opcode == "tuple":
         small = all(operands) and sum(map(len, operands)) < MAX_TUPLE_TEXT
         return f"({', '.join(operands)})" if small else ""
+    if opcode in _LIKE_CALLEE:
+        return roots[0] if roots else ""
     if not operands or not operands[0]:
         return ""
-    if opcode in _LIKE_FIRST:
+    if opcode in _LIKE_FIRST or (opcode == "sort" and len(operands) == 1):
         return operands[0]
-    if opcode in ("select", "clamp") and len(operands) > 1:
+    if opcode in _LIKE_SECOND and len(operands) > 1:
         return operands[1]
-    if opcode in _PREDICATES:
-        first = read_shape(operands[0])
-        return str(Shape("pred", first.dimensions, first.dynamic, first.layout, first.parts))
+    if opcode == "get-tuple-element":
+        return tuple_part(operands[0], _number(attributes.get("index")))
+    first = read_shape(operands[0])
+    if opcode in _OTHER_TYPE:
+        kind = _OTHER_TYPE[opcode].get(first.element_type, _OTHER_TYPE[opcode].get("", ""))
+        return str(replace(first, element_type=kind)) if kind else ""
+    if opcode == "transpose":
+        return _transposed(first, attributes.get("dimensions") or "")
     return ""
+
+
+def _transposed(shape: Shape, dimensions: str) -> str:
+    """The shape with its dimensions in another order; the layout is left to the default."""
+    order = [int(digits) for digits in _DIGITS.findall(dimensions)]
+    if sorted(order) != list(range(len(shape.dimensions))):
+        return ""
+    sizes = tuple(shape.dimensions[k] for k in order)
+    return str(Shape(shape.element_type, sizes, tuple(shape.dynamic[k] for k in order)))
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and _DIGITS.fullmatch(text) else sys.maxsize
 
 
 def tuple_part(shape: str, index: int) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.graph import Attributes, Computation
 from xlagraph.hlo.attributes import read_attributes
+from xlagraph.hlo.literals import check_literal
 from xlagraph.hlo.scan import MalformedError, bracket_end, skip_space
 from xlagraph.hlo.shapes import PLAIN_SHAPE, check_shape, signature_end
 
@@ -204,9 +205,10 @@ class _Body:
                 if not rest.endswith(")"):
                     raise _NotPlainError
             if opcode in _PAYLOAD_OPCODES:
-                if not _SCALAR.fullmatch(arguments):
+                word = _SCALAR.fullmatch(arguments)
+                if not word:
                     arguments, attribute_text = _split_call(rest)
-                self._keep_payload(number, opcode, arguments.strip())
+                self._keep_payload(number, opcode, arguments.strip(), is_word=bool(word))
                 add_operands(())
             elif arguments in numbers:
                 add_operands((numbers[arguments],))
@@ -250,8 +252,12 @@ class _Body:
         columns.controls.update(self.controls)
         columns.calling.extend(self.calling)
 
-    def _keep_payload(self, number: int, opcode: str, payload: str) -> None:
-        if opcode == "parameter":
+    def _keep_payload(self, number: int, opcode: str, payload: str, *, is_word: bool) -> None:
+        if opcode == "constant":
+            shape = self.shapes[number - self.start]
+            if not (is_word and shape.endswith("[]")):
+                check_literal(shape, payload)
+        else:
             if not (payload.isdecimal() and payload.isascii() and len(payload) <= _MAX_DIGITS):
                 raise _NotPlainError
             self.parameters.append((int(payload), number))

@@ -104,11 +104,14 @@ class _Printer:
         yield f"}}{', ' if computation.suffix else ''}{computation.suffix}\n\n"
 
     def _signature(self, computation: Computation) -> str:
-        parameters = [
-            f"{self.names[number]}: {_signature_shape(self.shapes[number])}"
-            for number in computation.parameters
-        ]
-        return f" ({', '.join(parameters)}) -> {_signature_shape(self.shapes[computation.root])}"
+        """Nothing where a shape is not known: XLA's parser does without."""
+        numbers = (*computation.parameters, computation.root)
+        if not all(self.shapes[number] for number in numbers):
+            return ""
+        *taken, result = (_commented(read_shape(self.shapes[number])) for number in numbers)
+        names = (self.names[number] for number in computation.parameters)
+        pairs = (f"{name}: {shape}" for name, shape in zip(names, taken, strict=True))
+        return f" ({', '.join(pairs)}) -> {result}"
 
     def _instruction(self, number: int, *, is_root: bool) -> str:
         module = self.module
@@ -190,10 +193,6 @@ def _indexed(parts: Sequence[str]) -> str:
 
 def _without_layout(text: str) -> str:
     return read_shape(text).without_layout() if text else ""
-
-
-def _signature_shape(text: str) -> str:
-    return _commented(read_shape(text)) if text else "opaque[]"
 
 
 def _commented(shape: Shape) -> str:

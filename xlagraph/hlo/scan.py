@@ -17,6 +17,7 @@ _SPACE = re.compile(r"(?:\s++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
 _PLAIN = re.compile(r"(?:[^{}()\[\]\"'/]++|\{[\d,]*+\}|\[[\d,]*+\]|/\*[^*]*+\*/)++")
 """What needs no look at its brackets, numbers in brackets and comments with it."""
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"' + r"|'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.S)
+_NO_BRACE = re.compile(r"[^{}\"]*+")
 _LINE = re.compile(r"[^\r\n]*+")
 _CLOSERS = {"{": "}", "(": ")", "[": "]"}
 
@@ -27,6 +28,19 @@ class MalformedError(ValueError):
     def __init__(self, message: str, offset: int):
         super().__init__(message)
         self.offset = offset
+
+
+def name_at(text: str, pos: int) -> tuple[str, int] | None:
+    """The name at `pos` without its sigil, and the offset behind it; None where there is none.
+
+    As in XLA's lexer (``HloLexer::LexIdentifier``), a colon that follows a name without a sigil
+    belongs to it.
+    """
+    match = SIGIL_NAME.match(text, pos)
+    if not match:
+        return None
+    end = match.end()
+    return match[1], end + (text.startswith(":", end) and match.start(1) == pos)
 
 
 def skip_space(text: str, pos: int) -> int:
@@ -45,6 +59,30 @@ def string_end(text: str, pos: int, end: int) -> int:
     if not string:
         raise MalformedError("string is not closed", pos)
     return string.end()
+
+
+def dict_end(text: str, start: int, end: int) -> int:
+    """Offset behind the JSON-like dictionary at `start`, of which braces and strings count only.
+
+    As ``HloLexer::LexJsonDict`` (openxla/xla) has it.
+
+    Raises:
+        MalformedError: a brace or a string stays open at `end`.
+    """
+    depth, pos = 0, start
+    while True:
+        char = text[pos : pos + 1]
+        if char == '"':
+            pos = string_end(text, pos, end)
+        else:
+            depth += (char == "{") - (char == "}")
+            pos += 1
+        if not depth:
+            return pos
+        plain = _NO_BRACE.match(text, pos, end)
+        pos = plain.end() if plain else pos
+        if pos >= end:
+            raise MalformedError("expected '}'", end)
 
 
 def bracket_end(text: str, start: int, end: int) -> int:

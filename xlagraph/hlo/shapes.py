@@ -12,7 +12,10 @@ from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, skip_space
 UNBOUNDED = -1
 """Stands in `Shape.dimensions` for a dimension that is printed ``?``."""
 
-_ARRAY = re.compile(r"([A-Za-z][A-Za-z0-9]*+)\[([^\[\]]*+)\]")
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9]*+")
+_SIZES_TEXT = re.compile(r"\[([^\[\]]*+)\]")
+_LAYOUT_START = re.compile(r"[\d:}.]")
+"""What a layout begins with, behind its brace; the body of a computation begins otherwise."""
 _DIMENSION = re.compile(r"\s*+(?:(<=)?+(\d{1,18})|(\?)(?:<=(\d{1,18}))?+)\s*+\Z")
 _SIZES = r"(?:\d{1,18}(?:,\d{1,18})*+)?+"
 _PLAIN_ARRAY = rf"[A-Za-z][A-Za-z0-9]*+\[{_SIZES}\](?:\{{[\d,]*+\}})?+"
@@ -21,7 +24,10 @@ PLAIN_SHAPE = rf"(?:{_PLAIN_ARRAY}|\((?:{_PLAIN_PART}(?:, {_PLAIN_PART})*+)?+\))
 """Regular expression of the most common shapes: arrays, and tuples of them."""
 _IS_PLAIN = re.compile(PLAIN_SHAPE)
 _BYTES = re.compile(r"(?:[a-z]+?)(\d++)")
-_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*+", re.S)
+_BLANK = re.compile(r"\s++|/\*.*?\*/|//[^\n]*+", re.S)
+_UNTIDY = re.compile(r"(?<!,)\s|,\s(?![A-Za-z(/])|//")
+"""Space in a shape where XLA prints none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ def read_shape(text: str) -> Shape:
 
 
 def check_shape(text: str) -> None:
-    """Makes sure that a text is a shape and nothing else.
+    """Makes sure that a text is a shape and nothing else, spaced as XLA prints it.
 
     Raises:
         MalformedError: it is not.
@@ -111,6 +117,25 @@ def check_shape(text: str) -> None:
         _, end = parse_shape(text, 0, len(text))
         if end != len(text):
             raise MalformedError("expected the end of the shape", end)
+        if untidy := _UNTIDY.search(text):
+            raise MalformedError("unexpected space in a shape", untidy.start())
+
+
+def tidy_shape(text: str) -> str:
+    """The text of a shape, spaced as XLA prints it."""
+    return str(read_shape(text)) if _UNTIDY.search(text) else text
+
+
+def are_compatible(one: str, other: str) -> bool:
+    """Whether two texts are one shape, layouts and dynamic sizes left out of account.
+
+    As ``ShapeUtil::Compatible`` (openxla/xla), by which its parser checks operand types.
+    """
+    return one == other or _bounds(read_shape(one)) == _bounds(read_shape(other))
+
+
+def _bounds(shape: Shape) -> object:
+    return shape.element_type, shape.dimensions, tuple(map(_bounds, shape.parts))
 
 
 def parse_shape(text: str, pos: int, end: int, depth: int = 0) -> tuple[Shape, int]:
@@ -127,21 +152,33 @@ def parse_shape(text: str, pos: int, end: int, depth: int = 0) -> tuple[Shape, i
     if text.startswith("b(", pos):
         parts, pos = _parse_parts(text, pos + 2, end, depth)
         return Shape("buffer", parts=parts), pos
-    match = _ARRAY.match(text, pos, end)
-    if not match:
+    name = _TYPE.match(text, pos, end)
+    found = _SIZES_TEXT.match(text, skip_space(text, name.end()), end) if name else None
+    if not name or not found:
         raise MalformedError("expected a shape", pos)
-    sizes, dynamic = _dimensions(match[2], match.start(2))
-    pos = layout_end(text, match.end(), end)
-    return Shape(match[1], sizes, dynamic, text[match.end() : pos]), pos
+    sizes, dynamic = _dimensions(found[1], found.start(1))
+    start, pos = layout_range(text, found.end(), end)
+    return Shape(name[0], sizes, dynamic, _BLANK.sub("", text[start:pos])), pos
 
 
-def layout_end(text: str, pos: int, end: int) -> int:
-    """Offset behind the layout that may stand at `pos`, directly behind a shape's ``]``.
+def layout_range(text: str, pos: int, end: int) -> tuple[int, int]:
+    """Where the layout begins and ends that may stand behind a shape's ``]`` at `pos`.
+
+    As XLA's parser has it (``HloParserImpl::ParseShape``), space may stand before it, and what
+    begins with a name is a computation's body. Both offsets are `pos` where there is none.
 
     Raises:
         MalformedError: the layout is not closed.
     """
-    return bracket_end(text, pos, end) if text.startswith("{", pos) else pos
+    start = pos if text.startswith("{", pos) else skip_space(text, pos)
+    if not text.startswith("{", start):
+        return pos, pos
+    inner = start + 1
+    if not _LAYOUT_START.match(text, inner) and not _LAYOUT_START.match(
+        text, skip_space(text, inner)
+    ):
+        return pos, pos
+    return start, bracket_end(text, start, end)
 
 
 def signature_end(text: str, pos: int, end: int) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.context import context_of
-from xlagraph.cause.finding import duration
 from xlagraph.cause.model import Context
+from xlagraph.message import duration, spans
 from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
@@ -15,14 +14,16 @@ from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import ShownPair
+from xlagraph.runs.context import context_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
-    from xlagraph.cause.run_model import GraphNode, RunExplanation
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Run
+    from xlagraph.runs.model import GraphNode, RunExplanation
 
 PAGE_BYTES = 200_000
 """What the page takes without modules and pairs: template, style, scripts, overview."""
@@ -64,6 +65,7 @@ def pair_report(
         run=None,
         pairs=(PairHead("B", pair.title, pair.verdict),),
         blobs=blobs,
+        kinds=_kinds([explanation]),
         cuts=(),
         redacted=options.redact,
     )
@@ -97,7 +99,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     return Report(
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
-        verdict=names.text(explained.verdict),
+        verdict=spans(explained.verdict, names),
         lost_seconds=sum(card.seconds or 0.0 for card in problems),
         stable=not explained.has_problem,
         facts=_run_facts(explained),
@@ -106,6 +108,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
         run=data,
         pairs=tuple(heads),
         blobs=blobs,
+        kinds=_kinds(_explanations(explained)),
         cuts=tuple(cuts),
         redacted=options.redact,
     )
@@ -113,6 +116,11 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
 
 def _explanations(explained: RunExplanation) -> Iterator[Explanation]:
     return (node.explanation for node in explained.graphs if node.explanation)
+
+
+def _kinds(explanations: Iterable[Explanation]) -> tuple[Kind, ...]:
+    """The kinds of their causes, each once."""
+    return tuple(dict.fromkeys(c.kind for e in explanations for c in e.causes))
 
 
 def _command(run: Run, names: Names) -> str:

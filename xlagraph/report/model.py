@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlagraph.cause.kinds import Kind
+
 Json = dict[str, object]
 Ints = tuple[int, ...]
+Spans = tuple[tuple[str, str], ...]
+"""A sentence in pieces: the kind of each (``xlagraph.message.render``) and its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Fact:
 class EvidenceLine:
     """One line of evidence with links to the first instructions it cites."""
 
-    text: str
+    text: Spans
     links: tuple[tuple[str, str], ...]
     """Text and address within the page."""
     more: int
@@ -51,14 +55,14 @@ class CauseCard:
     """A cause with what it cost and why it is believed."""
 
     anchor: str
-    kind: str
-    title: str
+    kind: Kind
+    title: Spans
     evidence: tuple[EvidenceLine, ...]
-    fix: str
+    fix: Spans
     share: float | None
     """None where no single pair stands for the cause."""
     proved: bool
-    proof: str
+    proof: Spans
     expected: bool
     seconds: float | None
     """Compile seconds; None in a report of two files."""
@@ -67,7 +71,7 @@ class CauseCard:
     """Letter and colour of the graphs it accounts for."""
     pair: str
     """Identifier of the pair that shows it, or ``""``."""
-    also: tuple[str, ...] = ()
+    also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
 
 
@@ -90,7 +94,7 @@ class GraphRow:
     hits: str
     """With a plus sign where there may have been more."""
     seconds: float
-    summary: str
+    summary: Spans
     warm_up: bool
     pair: str
     """Identifier of the pair with `parent`, ``""`` if there is none or it was cut."""
@@ -293,7 +297,7 @@ class PairData:
     """What A and B are called on the page."""
     modules: tuple[str, str]
     """Keys of the modules in the report."""
-    verdict: str
+    verdict: Spans
     proved: bool
     same: bool
     sections: tuple[Section, ...]
@@ -322,7 +326,7 @@ class PairData:
             "title": self.title,
             "labels": list(self.labels),
             "modules": list(self.modules),
-            "verdict": self.verdict,
+            "verdict": said_json(self.verdict),
             "proved": self.proved,
             "same": self.same,
             "sections": [[s.a, s.b, deltas(s.rows_a), deltas(s.rows_b)] for s in self.sections],
@@ -347,15 +351,15 @@ class PairData:
 def _cause_json(cause: PairCause) -> Json:
     card = cause.card
     return {
-        "kind": card.kind,
-        "title": card.title,
-        "fix": card.fix,
+        "kind": card.kind.id,
+        "title": said_json(card.title),
+        "fix": said_json(card.fix),
         "share": card.share,
         "proved": card.proved,
-        "proof": card.proof,
+        "proof": said_json(card.proof),
         "expected": card.expected,
         "evidence": [
-            [e.text, [list(link) for link in e.links], e.more, list(e.sources)]
+            [said_json(e.text), [list(link) for link in e.links], e.more, list(e.sources)]
             for e in card.evidence
         ],
         "a": deltas(cause.a),
@@ -386,7 +390,7 @@ class PairHead:
 
     identifier: str
     title: str
-    verdict: str
+    verdict: Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +399,7 @@ class Report:
 
     title: str
     subtitle: str
-    verdict: str
+    verdict: Spans
     lost_seconds: float | None
     """Compile seconds beyond warm-up; None where nobody measured."""
     stable: bool
@@ -407,9 +411,16 @@ class Report:
     pairs: tuple[PairHead, ...]
     blobs: Mapping[str, str]
     """Packed JSON by name: ``timeline``, ``pair-<identifier>``, ``module-<key>``."""
+    kinds: tuple[Kind, ...]
+    """The kinds of causes that pair views have cards for."""
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool
+
+
+def said_json(pieces: Spans) -> list[object]:
+    """A sentence for the page: xlagraph's own words as they are, other pieces with their kind."""
+    return [text if kind == "text" else [kind, text] for kind, text in pieces]
 
 
 def deltas(numbers: Ints) -> list[int]:

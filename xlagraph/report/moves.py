@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.bucket_rows import origin
+from xlagraph.facts.buckets import origin
+from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import BucketRow, Explanation
     from xlagraph.graph import Module
 
-Place = tuple[int, int]
+Seat = tuple[int, int]
 """Bucket, and position in it."""
 
 
-def bucket_partners(explanation: Explanation) -> tuple[dict[Place, Place], dict[Place, Place]]:
+def bucket_partners(explanation: Explanation) -> tuple[dict[Seat, Seat], dict[Seat, Seat]]:
     """For each bucketed tensor its place on the other side: A's to B's, and back.
 
     Tensors with a name of their own are paired by name, the others by the instructions that
@@ -24,8 +25,8 @@ def bucket_partners(explanation: Explanation) -> tuple[dict[Place, Place], dict[
     """
     match = explanation.diff.match
     rows_a, rows_b = explanation.buckets_a, explanation.buckets_b
-    by_name = _places(_names(match.a.module, rows_a)), _places(_names(match.b.module, rows_b))
-    forward: dict[Place, Place] = {}
+    by_name = _seats(rows_a), _seats(rows_b)
+    forward: dict[Seat, Seat] = {}
     for name, places in by_name[0].items():
         forward.update(zip(places, by_name[1].get(name, ()), strict=False))
     made_b = {y: place for place, y in _makers(match.b.module, rows_b).items()}
@@ -38,25 +39,17 @@ def bucket_partners(explanation: Explanation) -> tuple[dict[Place, Place], dict[
     return forward, {b: a for a, b in forward.items()}
 
 
-def _names(module: Module, rows: Sequence[BucketRow]) -> dict[Place, str]:
-    """Names that a capture gave; those made up from the module's text are left out."""
-    makers = _makers(module, rows)
-    return {
-        (k, position): name
-        for k, row in enumerate(rows)
-        for position, name in enumerate(row.tensors)
-        if name != module.names[makers[k, position]] and not name.startswith("parameter ")
-    }
+def _seats(rows: Sequence[BucketRow]) -> dict[Tensor, list[Seat]]:
+    """The seats of the tensors that a capture knows by name."""
+    seats: dict[Tensor, list[Seat]] = {}
+    for k, row in enumerate(rows):
+        for position, tensor in enumerate(row.tensors):
+            if isinstance(tensor, Tensor):
+                seats.setdefault(tensor, []).append((k, position))
+    return seats
 
 
-def _places(names: dict[Place, str]) -> dict[str, list[Place]]:
-    places: dict[str, list[Place]] = {}
-    for place, name in names.items():
-        places.setdefault(name, []).append(place)
-    return places
-
-
-def _makers(module: Module, rows: Sequence[BucketRow]) -> dict[Place, int]:
+def _makers(module: Module, rows: Sequence[BucketRow]) -> dict[Seat, int]:
     """The instruction that made each bucketed tensor."""
     return {
         (k, position): origin(module, operand)

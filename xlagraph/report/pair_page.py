@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from xlagraph.cause.finding import sentence
 from xlagraph.cause.model import Context
-from xlagraph.diff.match import output_values
+from xlagraph.explain.noise import noise_in_words
 from xlagraph.report.align import align
 from xlagraph.report.model import (
     Bucket,
@@ -17,17 +16,19 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
-from xlagraph.report.wording import ShownPair, source_line
+from xlagraph.report.wording import ShownPair, member_name, source_line
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.cause.model import BucketRow, Cause, Evidence
-    from xlagraph.diff.changes import Diff, Noise, Slot
-    from xlagraph.report.moves import Place
+    from xlagraph.diff.changes import Diff, Slot
+    from xlagraph.report.moves import Seat
     from xlagraph.report.names import Names
 
-    Lookup = Callable[[int], str | None]
+    Lookup = Callable[[int], T | None]
 
 MAX_LINKS = 6
 """Instructions of one evidence line that get a link of their own."""
@@ -47,7 +48,7 @@ def pair_data(
         title=" → ".join(view.labels),
         labels=view.labels,
         modules=modules,
-        verdict=names.text(explanation.verdict),
+        verdict=view.said(explanation.verdict),
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),
@@ -70,7 +71,7 @@ def pair_data(
         outputs=_outputs(diff, names, contexts),
         header=tuple((h.field, names.attributes(h.a), names.attributes(h.b)) for h in diff.header),
         key=_key(contexts, names) if diff.same else (),
-        noise=noise_in_words(diff.noise),
+        noise=tuple(noise_in_words(diff.noise)),
         buckets_a=_buckets(explanation.buckets_a, names, to_b),
         buckets_b=_buckets(explanation.buckets_b, names, to_a),
     )
@@ -86,16 +87,15 @@ def cause_card(
     graphs: tuple[tuple[str, int], ...] = (),
 ) -> CauseCard:
     """A cause under the report's names; evidence links into the pair, if it is shown."""
-    names = view.names
     return CauseCard(
         anchor=anchor,
         kind=cause.kind,
-        title=sentence(names.text(cause.title)),
+        title=view.said(cause.title.sentence),
         evidence=tuple(_evidence(e, view) for e in cause.evidence),
-        fix=sentence(names.text(cause.fix)),
+        fix=view.said(cause.fix.sentence),
         share=cause.share,
         proved=cause.proved,
-        proof=names.text(cause.proof),
+        proof=view.said(cause.proof),
         expected=cause.expected,
         seconds=seconds,
         compiles=compiles,
@@ -108,7 +108,7 @@ def _evidence(evidence: Evidence, view: ShownPair) -> EvidenceLine:
     cited = [("a", i) for i in evidence.a] + [("b", i) for i in evidence.b]
     links = cited[:MAX_LINKS] if view.identifier else []
     return EvidenceLine(
-        text=view.names.text(evidence.text),
+        text=view.said(evidence.text),
         links=tuple(view.link(side, i) for side, i in links),
         more=len(cited) - len(links),
         sources=tuple(source_line(source, view.names) for source in evidence.sources),
@@ -123,35 +123,33 @@ def _parameters(diff: Diff, names: Names, contexts: tuple[Context, Context]) -> 
     in_a, in_b = diff.a.entry_computation.parameters, diff.b.entry_computation.parameters
     rows = []
     for slot in diff.parameters:
-        name = _first(slot, contexts[0].parameters.get, contexts[1].parameters.get)
-        rows.append(_slot_row(slot, in_a, in_b, names.tensor(name), ""))
+        tensor = _first(slot, contexts[0].parameters.get, contexts[1].parameters.get)
+        rows.append(_slot_row(slot, in_a, in_b, member_name(tensor, names), ""))
     return tuple(rows)
 
 
 def _outputs(diff: Diff, names: Names, contexts: tuple[Context, Context]) -> tuple[SlotRow, ...]:
-    in_a, in_b = output_values(diff.a), output_values(diff.b)
+    in_a, in_b = diff.a.outputs, diff.b.outputs
     rows = []
     for slot in diff.outputs:
-        name = _first(slot, contexts[0].outputs.get, contexts[1].outputs.get)
+        tensor = _first(slot, contexts[0].outputs.get, contexts[1].outputs.get)
         created = _first(slot, contexts[0].created.get, contexts[1].created.get)
         holder = _first(slot, contexts[0].holders.get, contexts[1].holders.get)
         note = " · ".join(
             part
             for part in (
                 f"made at {source_line(created, names)}" if created else "",
-                f"held by {names.tensor(holder)}" if holder else "",
+                f"held by {names.code(holder)}" if holder else "",
             )
             if part
         )
-        rows.append(_slot_row(slot, in_a, in_b, names.tensor(name), note))
+        rows.append(_slot_row(slot, in_a, in_b, member_name(tensor, names), note))
     return tuple(rows)
 
 
-def _first(slot: Slot, of_a: Lookup, of_b: Lookup) -> str:
+def _first(slot: Slot, of_a: Lookup[T], of_b: Lookup[T]) -> T | None:
     found = of_b(slot.b) if slot.b is not None else None
-    if not found and slot.a is not None:
-        found = of_a(slot.a)
-    return found or ""
+    return of_a(slot.a) if found is None and slot.a is not None else found
 
 
 def _slot_row(
@@ -176,26 +174,14 @@ def _key(contexts: tuple[Context, Context], names: Names) -> tuple[tuple[str, st
     )
 
 
-def noise_in_words(noise: Noise) -> tuple[str, ...]:
-    """What was set aside, one phrase a kind that occurs."""
-    phrases = (
-        (noise.renamed, "instruction renamed", "instructions renamed"),
-        (noise.parameters_moved, "parameter renumbered", "parameters renumbered"),
-        (noise.dead_a + noise.dead_b, "instruction nothing needs", "instructions nothing needs"),
-        (noise.constants_a + noise.constants_b, "repeated constant", "repeated constants"),
-        (noise.metadata, "source position moved", "source positions moved"),
-    )
-    return tuple(f"{n:,} {one if n == 1 else many}" for n, one, many in phrases if n)
-
-
 def _buckets(
-    rows: Sequence[BucketRow], names: Names, partners: Mapping[Place, Place]
+    rows: Sequence[BucketRow], names: Names, partners: Mapping[Seat, Seat]
 ) -> tuple[Bucket, ...]:
     return tuple(
         Bucket(
             row.instruction,
             row.opcode,
-            tuple(names.tensor(tensor) for tensor in row.tensors),
+            tuple(member_name(tensor, names) for tensor in row.tensors),
             row.shapes,
             row.carried,
             tuple(partners.get((k, position)) for position in range(len(row.tensors))),

@@ -12,10 +12,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 import xlagraph
-from xlagraph.cause.finding import duration
+from xlagraph.message import duration
 
 if TYPE_CHECKING:
-    from xlagraph.report.model import Report
+    from xlagraph.report.model import Report, Spans
 
 STYLES = ("base", "overview", "pair", "tables", "print")
 SCRIPTS = (
@@ -65,7 +65,13 @@ def _environment() -> Environment:
     )
     environment.filters["seconds"] = duration
     environment.filters["percent"] = percent
+    environment.filters["plain"] = plain
     return environment
+
+
+def plain(pieces: Spans) -> str:
+    """A sentence without its marks, for attributes and titles."""
+    return "".join(text for _, text in pieces)
 
 
 def percent(share: float) -> str:

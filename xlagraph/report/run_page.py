@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import sentence
+from xlagraph.message import say, spans
 from xlagraph.report.model import (
     CauseCard,
     CompileRow,
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Cause
-    from xlagraph.cause.run_model import CauseGroup, GraphNode, RunExplanation
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Process
     from xlagraph.run.records import SyncRecord
+    from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
 
 COLOURS = 10
 """Colours of the graphs; letters tell apart what shares one."""
@@ -37,7 +37,7 @@ def run_data(
     """The overview of a run; `pairs` names the pair views that the report has."""
     rows = _compile_rows(explained, names)
     notes = {
-        ": ".join(part for part in (names.text(note.what), names.detail(note.detail)) if part)
+        ": ".join(part for part in (note.what, names.detail(note.detail)) if part)
         for process in explained.run.processes
         for note in process.notes
     }
@@ -87,7 +87,7 @@ def _graph_row(
     pairs: frozenset[str],
 ) -> GraphRow:
     explanation = node.explanation
-    summary = names.text(explanation.verdict) if explanation else "First of its kind."
+    verdict = explanation.verdict if explanation else say("First of its kind.")
     return GraphRow(
         letter=node.letter,
         colour=colour_of(position),
@@ -102,7 +102,7 @@ def _graph_row(
         compiles=node.compiles,
         hits=node.hits_text,
         seconds=node.compile_seconds,
-        summary=summary,
+        summary=spans(verdict, names),
         warm_up=node.warm_up,
         pair=node.letter if node.letter in pairs else "",
     )
@@ -162,18 +162,19 @@ def _group_card(
             graphs=graphs,
         )
         return replace(
-            card, also=tuple(f"{sentence(names.text(c.title))} ({c.kind})" for c in group.further)
+            card,
+            also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
         )
     shown = [letter for letter, _ in graphs if letter in pairs]
     return CauseCard(
         anchor=anchor,
         kind=group.kind,
-        title=sentence(names.text(group.title)),
+        title=spans(group.title.sentence, names),
         evidence=(),
-        fix="",
+        fix=(),
         share=None,
         proved=group.proved,
-        proof="",
+        proof=(),
         expected=group.expected,
         seconds=group.seconds,
         compiles=group.compiles,

@@ -1,4 +1,4 @@
-"""Every name that the inputs of a report hold, for cutting paths and for redaction."""
+"""How a report names things, by what its inputs hold."""
 
 from __future__ import annotations
 
@@ -25,38 +25,22 @@ def names_for(
 ) -> Names:
     """How a report of these inputs names things."""
     modules = list({id(module): module for module in modules}.values())
-    processes = run.processes if run else ()
-    contexts = list(contexts)
-    files = {file for process in processes for file in _files(process)}
+    if options.redact:
+        return RedactedNames(
+            (pair for m in modules for pair in zip(m.names, m.opcodes, strict=True)),
+            (c.name for m in modules for c in m.computations),
+        )
+    files = {file for process in (run.processes if run else ()) for file in _files(process)}
     files |= {frame.file for module in modules for frame in _frames(module)}
-    files |= {line.rpartition(":")[0] for context in contexts for line in _lines(context)}
-    if not options.redact:
-        return PlainNames(files)
-    words = {module.name for module in modules}
-    words.update(c.name for module in modules for c in module.computations)
-    return RedactedNames(
-        tensors=(
-            *(name for process in processes for name in _tensors(process)),
-            *(name for context in contexts for name in _context_tensors(context)),
-        ),
-        instructions=(pair for m in modules for pair in zip(m.names, m.opcodes, strict=True)),
-        words=words,
-        files=files,
-    )
+    files |= {file for context in contexts for file in _context_files(context)}
+    return PlainNames(files)
 
 
-def _lines(context: Context) -> Iterator[str]:
-    """Every ``file:line`` of a context."""
-    yield context.call_site
-    yield from context.created.values()
-
-
-def _context_tensors(context: Context) -> Iterator[str]:
-    for names in (context.parameters, context.outputs, context.holders):
-        yield from names.values()
-    for bucket in context.flushed:
-        yield from bucket
-    yield from context.waiting
+def _context_files(context: Context) -> Iterator[str]:
+    if context.call_site:
+        yield context.call_site.file
+    for line in context.created.values():
+        yield line.file
 
 
 def _files(process: Process) -> Iterator[str]:
@@ -76,20 +60,3 @@ def _frames(module: Module) -> Iterator[SourceFrame]:
             seen.add(attributes.metadata)
             metadata = module.metadata(i)
             yield from metadata.frames if metadata else ()
-
-
-def _tensors(process: Process) -> Iterator[str]:
-    """Names of tensors and buckets, and what holds live tensors."""
-    for sync in process.syncs:
-        for tensor in sync.live_tensors:
-            yield tensor.name
-            yield tensor.holder
-        for bucket in sync.buckets:
-            yield bucket.bucket
-            yield from bucket.tensors
-    for flush in process.flushes:
-        yield flush.before.bucket
-        yield from flush.before.tensors
-    for graph in process.graphs:
-        yield from (parameter.name for parameter in graph.parameters)
-        yield from graph.outputs

@@ -1,12 +1,16 @@
-"""Sentences, durations, source lines and links as a report writes them."""
+"""Links and source lines as a report writes them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.message import say, spans, words
+
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Explanation
+    from xlagraph.cause.model import Explanation, Member
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
 
 LINK_NAME = 40
@@ -32,8 +36,16 @@ class ShownPair:
         address = f"#/pair/{self.identifier}/i/{side}{instruction}"
         return f"{label}: {name[:LINK_NAME]}", address
 
+    def said(self, message: Message) -> Spans:
+        """A message in the report's words."""
+        return spans(message, self.names)
 
-def source_line(line: str, names: Names) -> str:
-    """A ``file:line`` under the report's names."""
-    file, colon, number = line.rpartition(":")
-    return f"{names.path(file)}:{number}" if colon and number.isdecimal() else names.text(line)
+
+def source_line(line: SourceLine | None, names: Names) -> str:
+    """A line under the report's names, ``""`` for none."""
+    return f"{names.path(line.file)}:{line.line}" if line else ""
+
+
+def member_name(member: Member | None, names: Names) -> str:
+    """A tensor in a bucket, a parameter or an output under the report's names."""
+    return words(say(member or ""), names)

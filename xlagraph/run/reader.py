@@ -182,10 +182,8 @@ def _still_waiting(
         if one.start / NANOSECONDS in times:
             continue
         try:
-            ends_step = last.kind == "step" or last.entry == "compile"
-            last = decoder.again(
-                one.of, last.index + 1, last.step + ends_step, one.start, one.end - one.start
-            )
+            step = last.step + last.ends_step
+            last = decoder.again(one.of, last.index + 1, step, one.start, one.end - one.start)
         except KeyError:  # its line could not be read
             break
         found.append(last)

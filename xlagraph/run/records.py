@@ -91,6 +91,11 @@ class FlushRecord:
     emptied: bool
 
 
+def ends_step(kind: str, entry: str) -> bool:
+    """Whether a sync of this kind and entry (see `SyncRecord`) ends a step."""
+    return kind == "step" or entry == "compile"
+
+
 @dataclass(frozen=True, slots=True)
 class SyncRecord:
     """One sync: the lowering and execution of pending live tensors.
@@ -128,6 +133,11 @@ class SyncRecord:
     """Empty below level 2."""
     buckets: tuple[BucketState, ...]
     """Reduce-scatter buckets that still hold tensors as the sync starts."""
+
+    @property
+    def ends_step(self) -> bool:
+        """Whether the step counter moves on with it."""
+        return ends_step(self.kind, self.entry)
 
 
 @dataclass(frozen=True, slots=True)

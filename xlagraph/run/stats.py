@@ -69,7 +69,7 @@ def _count(process: Process) -> ProcessStats:
         rank=process.record.rank,
         host=process.record.host,
         pid=process.record.pid,
-        steps=sum(sync.kind == "step" or sync.entry == "compile" for sync in process.syncs),
+        steps=sum(sync.ends_step for sync in process.syncs),
         compiles=len(compiled),
         graphs=len({graph.digest for graph in process.graphs}),
         compile_seconds=sum(sync.compile_seconds for sync in process.syncs),

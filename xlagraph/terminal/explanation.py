@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import count
-from xlagraph.cause.places import short_line
-from xlagraph.terminal.style import labelled, paragraph
+from xlagraph.explain.noise import noise_in_words
+from xlagraph.message import count, join, say
+from xlagraph.terminal.style import evidence_line, labelled, paragraph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Console
 
-    from xlagraph.cause import Cause, Explanation
+    from xlagraph.cause.model import Cause, Explanation
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 MAX_EVIDENCE = 6
 """Lines of evidence for one cause; more are counted."""
@@ -36,7 +35,7 @@ def print_explanation(
     for number, cause in enumerate(explanation.causes, 1):
         _print_cause(console, number, cause, full=full)
     _print_unexplained(console, explanation, full=full)
-    noise = list(noise_parts(explanation))
+    noise = list(noise_in_words(diff.noise))
     if noise:
         console.print(labelled("Set aside as noise:", ", ".join(noise) + "."))
 
@@ -72,11 +71,10 @@ def _print_cause(console: Console, number: int, cause: Cause, *, full: bool) -> 
         paragraph(f"{number}. {cause.kind}  ({share}, {proved}{expected})", style="bold cyan")
     )
     if number > 1:  # the first title is the verdict already
-        console.print(paragraph(cause.title + ".", 3))
+        console.print(paragraph(say(cause.title, "."), 3))
     shown = cause.evidence if full else cause.evidence[:MAX_EVIDENCE]
     for evidence in shown:
-        at = f"  [{short_line(evidence.sources[0])}]" if evidence.sources else ""
-        console.print(labelled("-", evidence.text + at, 3))
+        console.print(labelled("-", evidence_line(evidence), 3))
     if len(shown) < len(cause.evidence):
         console.print(
             labelled(
@@ -88,14 +86,14 @@ def _print_cause(console: Console, number: int, cause: Cause, *, full: bool) -> 
     console.print()
 
 
-def proof_text(cause: Cause) -> str:
+def proof_text(cause: Cause) -> Message:
     """What was undone, and what came of it."""
     result = (
         "then the modules are the same computation"
         if cause.proved
         else "still the modules differ: take this cause as a suspicion"
     )
-    return f"{cause.proof}; {result}."
+    return say(cause.proof, f"; {result}.")
 
 
 def _print_unexplained(console: Console, explanation: Explanation, *, full: bool) -> None:
@@ -105,30 +103,8 @@ def _print_unexplained(console: Console, explanation: Explanation, *, full: bool
     ):
         if not left:
             continue
-        shown = left if full else left[:8]
-        names = ", ".join(f"{module.names[i]} ({module.opcodes[i]})" for i in shown)
-        more = f" and {len(left) - len(shown)} more" if len(left) > len(shown) else ""
-        console.print(
-            labelled(
-                f"Unexplained in {letter}:",
-                f"{count(len(left), 'instruction')}: {names}{more}",
-                style="yellow",
-            )
+        names = join(
+            (f"{module.names[i]} ({module.opcodes[i]})" for i in left), len(left) if full else 8
         )
-
-
-def noise_parts(explanation: Explanation) -> Iterator[str]:
-    """What differs and was set aside, in words."""
-    noise = explanation.diff.noise
-    if noise.renamed:
-        yield f"{count(noise.renamed, 'instruction')} renamed or renumbered"
-    if noise.parameters_moved:
-        yield f"{count(noise.parameters_moved, 'parameter')} in another order"
-    if noise.dead_a or noise.dead_b:
-        yield f"dead instructions ({noise.dead_a} in A, {noise.dead_b} in B)"
-    if noise.constants_a or noise.constants_b:
-        yield (
-            f"constants that stand more often ({noise.constants_a} in A, {noise.constants_b} in B)"
-        )
-    if noise.metadata:
-        yield f"{count(noise.metadata, 'instruction')} with another source line or op name"
+        text = say(f"{count(len(left), 'instruction')}: ", names)
+        console.print(labelled(f"Unexplained in {letter}:", text, style="yellow"))

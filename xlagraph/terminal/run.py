@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.cause.finding import count, duration
-from xlagraph.cause.places import short_line
-from xlagraph.terminal.style import labelled, paragraph, printable
+from xlagraph.message import count, duration, say
+from xlagraph.terminal.style import evidence_line, labelled, paragraph, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from xlagraph.cause.run_model import CauseGroup, RunExplanation
+    from xlagraph.runs.model import CauseGroup, RunExplanation
 
 MAX_EVIDENCE = 5
 MAX_GRAPHS = 12
@@ -69,7 +68,7 @@ def _print_group(
 ) -> None:
     letters = {node.digest: node.letter for node in explained.graphs}
     proved = "proved" if group.proved else "not proved"
-    kind = "warm-up" if group.expected else group.kind
+    kind = "warm-up" if group.expected else group.kind.id
     graphs = ", ".join(letters[d] for d in group.graphs[:8])
     head = (
         f"{number}. {kind}  ({count(group.compiles, 'compile')}, {duration(group.seconds)}, "
@@ -78,18 +77,17 @@ def _print_group(
     )
     console.print(paragraph(head, style="dim" if group.expected else "bold cyan"))
     if number > 1 or group.expected:
-        console.print(paragraph(group.title + ".", 3))
+        console.print(paragraph(say(group.title, "."), 3))
     if group.cause and not group.expected:
         shown = group.cause.evidence if full else group.cause.evidence[:MAX_EVIDENCE]
         for evidence in shown:
-            at = f"  [{short_line(evidence.sources[0])}]" if evidence.sources else ""
-            console.print(labelled("-", evidence.text + at, 3))
+            console.print(labelled("-", evidence_line(evidence), 3))
         if len(shown) < len(group.cause.evidence):
             left = len(group.cause.evidence) - len(shown)
             console.print(labelled("-", f"{count(left, 'more line')} (--full shows all)", 3))
         console.print(labelled("Fix:", group.cause.fix, 3))
         for cause in group.further if full else group.further[:MAX_EVIDENCE]:
-            console.print(labelled("Also:", f"{cause.title} ({cause.kind})", 3))
+            console.print(labelled("Also:", say(cause.title, f" ({cause.kind})"), 3))
     console.print()
 
 
@@ -116,7 +114,7 @@ def _print_graphs(console: Console, explained: RunExplanation, *, full: bool) ->
             node.hits_text,
             f"{node.instructions:,}",
             letters.get(node.nearest, "-"),
-            printable(short_line(node.call_site)) or "-",
+            printable(node.call_site.short) if node.call_site else "-",
             style="dim" if node.warm_up else "",
         )
     console.print(table)

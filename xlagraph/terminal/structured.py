@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.message import say, words
+
 if TYPE_CHECKING:
-    from xlagraph.cause import BucketRow, Cause, Explanation
-    from xlagraph.cause.run_model import RunExplanation
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.model import BucketRow, Cause, Explanation
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.runs.model import RunExplanation
 
 SCHEMA_VERSION = 1
 
@@ -22,7 +25,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
         "schema": SCHEMA_VERSION,
         "kind": "diff",
         "same": diff.same,
-        "verdict": explanation.verdict,
+        "verdict": words(explanation.verdict),
         "proved": explanation.proved,
         "a": _module(diff.a, name_a),
         "b": _module(diff.b, name_b),
@@ -53,19 +56,19 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
 def cause_json(cause: Cause, diff: Diff) -> Json:
     """One cause; instructions by name."""
     return {
-        "kind": cause.kind,
-        "title": cause.title,
+        "kind": cause.kind.id,
+        "title": words(cause.title),
         "share": cause.share,
         "proved": cause.proved,
-        "proof": cause.proof,
+        "proof": words(cause.proof),
         "expected": cause.expected,
-        "fix": cause.fix,
+        "fix": words(cause.fix),
         "evidence": [
             {
-                "text": evidence.text,
+                "text": words(evidence.text),
                 "a": [diff.a.names[i] for i in evidence.a],
                 "b": [diff.b.names[i] for i in evidence.b],
-                "sources": list(evidence.sources),
+                "sources": [str(line) for line in evidence.sources],
             }
             for evidence in cause.evidence
         ],
@@ -74,12 +77,27 @@ def cause_json(cause: Cause, diff: Diff) -> Json:
     }
 
 
+def kind_json(kind: Kind) -> Json:
+    """A kind of cause as the catalogue has it."""
+    return {
+        "kind": kind.id,
+        "title": kind.title,
+        "section": kind.section.value,
+        "meaning": kind.meaning,
+        "before": kind.before,
+        "after": kind.after,
+        "evidence": kind.evidence,
+        "fix": kind.fix,
+        "proof": kind.proof,
+    }
+
+
 def run_json(explained: RunExplanation) -> Json:
     """The explanation of a run as plain data; graphs in order of appearance."""
     return {
         "schema": SCHEMA_VERSION,
         "kind": "run",
-        "verdict": explained.verdict,
+        "verdict": words(explained.verdict),
         "run": explained.run.name,
         "steps": explained.steps,
         "compiles": explained.compiles,
@@ -91,9 +109,9 @@ def run_json(explained: RunExplanation) -> Json:
         "unnamed_hits": explained.unnamed_hits,
         "groups": [
             {
-                "kind": group.kind,
-                "title": group.title,
-                "further": [cause.title for cause in group.further],
+                "kind": group.kind.id,
+                "title": words(group.title),
+                "further": [words(cause.title) for cause in group.further],
                 "graphs": list(group.graphs),
                 "compiles": group.compiles,
                 "seconds": group.seconds,
@@ -108,7 +126,7 @@ def run_json(explained: RunExplanation) -> Json:
                 "letter": node.letter,
                 "rank": node.rank,
                 "step": node.step,
-                "call_site": node.call_site,
+                "call_site": str(node.call_site or ""),
                 "compiles": node.compiles,
                 "hits": node.hits,
                 "unnamed_hits": node.unnamed_hits,
@@ -135,7 +153,7 @@ def _bucket(row: BucketRow, module: Module) -> Json:
     return {
         "instruction": module.names[row.instruction],
         "opcode": row.opcode,
-        "tensors": list(row.tensors),
+        "tensors": [words(say(tensor)) for tensor in row.tensors],
         "shapes": list(row.shapes),
         "carried": list(row.carried),
     }

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from xlagraph.message import Message, say, words
+
+if TYPE_CHECKING:
+    from xlagraph.cause.model import Evidence
 
 WIDTH_WITHOUT_TERMINAL = 100
 """Columns when the output is a file or a pipe and COLUMNS is not set."""
@@ -21,18 +27,30 @@ def console() -> Console:
     return made
 
 
-def paragraph(text: str, indent: int = 0, style: str = "") -> Padding:
+def paragraph(text: Message | str, indent: int = 0, style: str = "") -> Padding:
     """A wrapped paragraph, every line indented by `indent` columns."""
-    return Padding(Text(printable(text), style=style), (0, 0, 0, indent), expand=False)
+    return Padding(Text(_plain(text), style=style), (0, 0, 0, indent), expand=False)
 
 
-def labelled(label: str, text: str, indent: int = 0, width: int = 0, style: str = "") -> Padding:
+def labelled(
+    label: str, text: Message | str, indent: int = 0, width: int = 0, style: str = ""
+) -> Padding:
     """A label and a paragraph that wraps beside it."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True, min_width=width, style="dim")
     grid.add_column(overflow="fold", style=style)
-    grid.add_row(Text(label), Text(printable(text)))
+    grid.add_row(Text(label), Text(_plain(text)))
     return Padding(grid, (0, 0, 0, indent), expand=False)
+
+
+def evidence_line(evidence: Evidence) -> Message:
+    """A line of evidence with the first of its source lines."""
+    place = say("  [", evidence.sources[0], "]") if evidence.sources else say()
+    return say(evidence.text, place)
+
+
+def _plain(text: Message | str) -> str:
+    return printable(text if isinstance(text, str) else words(text))
 
 
 def printable(text: str) -> str:

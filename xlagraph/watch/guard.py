@@ -55,7 +55,7 @@ def _explain(folder: Path) -> tuple[str, bool]:
         # Not before: a program that stays stable never loads the analysis.
         from rich.console import Console
 
-        from xlagraph.cause.run_explain import explain_run
+        from xlagraph.runs.explain import explain_run
         from xlagraph.terminal.run import print_run
 
         explained = explain_run(read_run(folder))

@@ -7,7 +7,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.capture.names import Names, objects_of
+from xlagraph.capture import heap
+from xlagraph.capture.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def named_tensors() -> Iterator[tuple[Any, str]]:
     """Every tensor of a live module or optimizer, with its name; one pass over the heap."""
     torch = sys.modules["torch"]
-    modules, optimizers = objects_of(torch.nn.Module, torch.optim.Optimizer)
+    modules, optimizers = heap.find(torch.nn.Module, torch.optim.Optimizer)
     names = Names().of_objects(modules, optimizers)
     for tensor in _tensors(modules, optimizers):
         name = names.get(id(tensor))

@@ -1,0 +1,135 @@
+"""Writes docs/causes from the rules: one page a kind, with the verdict of its first example.
+
+``python docs/make_causes.py`` from the repository's root; a test compares the files with what
+this would write.
+"""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from xlagraph.catalogue import by_section, kinds
+from xlagraph.explain import explain_modules
+from xlagraph.inputs import is_run, open_module
+from xlagraph.run.reader import read_run
+from xlagraph.runs.explain import explain_run
+from xlagraph.terminal.explanation import print_explanation
+from xlagraph.terminal.run import print_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xlagraph.cause.kinds import Kind
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs" / "causes"
+WIDTH = 96
+INTRODUCTION = """\
+# Causes
+
+Why a graph is another one than before. This folder is made from the rules
+(`python docs/make_causes.py`); `xlagraph cause KIND` prints the same in a terminal. How a cause is
+found and proved: [Architecture](../ARCHITECTURE.md#how-a-cause-is-found). How often the right one
+is named: [accuracy](../accuracy.md).
+
+**Share.** The part of the differing instructions that a cause accounts for. With several causes
+the first one also has what none of them cites, when the proof holds.
+
+**Source lines.** torch_xla stores lines with `XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1`, and only the
+innermost frame. A line of the program itself is preferred; a line inside PyTorch is marked "a
+library". Without these variables the causes are the same, named by tensors and shapes.
+
+In the training scripts `model`, `optimizer`, `loss_fn` and `loader` stand for yours.
+"""
+
+
+def pages() -> Mapping[str, str]:
+    """The files of docs/causes by name."""
+    found = {f"{kind.id}.md": page(kind) for kind in kinds().values()}
+    return {"README.md": index(), **found}
+
+
+def index() -> str:
+    """The list of all kinds."""
+    lines = [INTRODUCTION]
+    for section, listed in by_section().items():
+        lines += [f"## {section.value}", "", "| kind | |", "|---|---|"]
+        lines += [f"| [`{kind.id}`]({kind.id}.md) | {kind.title} |" for kind in listed]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def page(kind: Kind) -> str:
+    """One kind: meaning, a program before and after, evidence, fix, proof, a real verdict."""
+    parts = [f"# {kind.id}", f"*{kind.title}.*", kind.meaning]
+    if kind.before:
+        parts += ["Recompiles:", code(kind.before, "python")]
+    if kind.after:
+        parts += ["Does not:", code(kind.after, "python")]
+    parts += [f"**Evidence.** {kind.evidence}", f"**Fix.** {kind.fix}", f"**Proof.** {kind.proof}"]
+    if kind.examples:
+        command, verdict = verdict_of(kind.examples[0])
+        parts += ["## A real one", code(f"$ {command}\n{verdict}"), shown_by(kind)]
+    return "\n\n".join(parts) + "\n"
+
+
+def shown_by(kind: Kind) -> str:
+    """The fixtures that show a kind, as links."""
+    links = ", ".join(f"[{name}](../../{source_of(name)})" for name in kind.examples)
+    return f"Shown by: {links}."
+
+
+def source_of(name: str) -> str:
+    """The program or script that an example comes from."""
+    program = f"examples/scenarios/{name}.py"
+    if (ROOT / program).exists():
+        return program
+    if name == "carry":
+        return "examples/fsdp_bucket_carry.py"
+    maker = name.removesuffix(".after")
+    is_jax = f"def {maker}(" in (ROOT / "fixtures" / "make_jax_pairs.py").read_text()
+    return f"fixtures/make_{'jax' if is_jax else 'torch'}_pairs.py"
+
+
+def code(text: str, language: str = "") -> str:
+    """A code block."""
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
+def verdict_of(example: str) -> tuple[str, str]:
+    """The command for an example's fixture, and what it prints."""
+    screen = Console(file=StringIO(), width=WIDTH, markup=False, highlight=False, emoji=False)
+    for folder in ("pairs", "runs"):
+        path = f"fixtures/{folder}/{example}"
+        if is_run(str(ROOT / path)):
+            print_run(screen, explain_run(read_run(str(ROOT / path))))
+            return f"xlagraph explain {path}", printed(screen)
+    a, b = (f"fixtures/module_pairs/{example}.{side}.hlo.gz" for side in "ab")
+    first, second = open_module(str(ROOT / a)), open_module(str(ROOT / b))
+    print_explanation(screen, explain_modules(first.module, second.module), a, b)
+    return f"xlagraph diff {a} {b}", printed(screen)
+
+
+def printed(screen: Console) -> str:
+    """What was printed, without spaces at the ends of lines."""
+    assert isinstance(screen.file, StringIO)
+    return "\n".join(line.rstrip() for line in screen.file.getvalue().splitlines())
+
+
+def main() -> None:
+    """Writes the files, and removes those of kinds that are gone."""
+    PAGES.mkdir(exist_ok=True)
+    made = pages()
+    for file in PAGES.glob("*.md"):
+        if file.name not in made:
+            file.unlink()
+    for name, text in made.items():
+        (PAGES / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

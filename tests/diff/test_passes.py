@@ -1,0 +1,325 @@
+"""Each pass of the matcher alone: what it pairs, what it leaves, and that pairs remember it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from real_modules import graph
+
+from xlagraph.canon.labels import Interner
+from xlagraph.diff.match import match_modules, prepare
+from xlagraph.diff.pairing import MAX_CANDIDATES, Pairing, Pass
+from xlagraph.diff.passes.anchors import pair_anchors
+from xlagraph.diff.passes.bridges import pair_across
+from xlagraph.diff.passes.constants import part_constants, part_strays
+from xlagraph.diff.passes.contexts import pair_by_context
+from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
+from xlagraph.diff.passes.outputs import pair_outputs_by_place
+from xlagraph.diff.passes.votes import pair_by_vote
+from xlagraph.hlo import read_module
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xlagraph.graph import Computation, Module
+
+P = "p = f32[4] parameter(0); "
+
+
+def module(body: str) -> Module:
+    """A module of one entry computation; its statements are separated by semicolons."""
+    lines = "\n".join(f"  {line.strip()}" for line in body.split(";"))
+    return read_module(f"HloModule m\nENTRY e {{\n{lines}\n}}\n", "test")
+
+
+class Bench:
+    """Two sides with some pairs made already, to run one pass on."""
+
+    def __init__(self, a: str, b: str, given: str = ""):
+        interner = Interner()
+        self.pairing = Pairing(prepare(module(a), interner), prepare(module(b), interner), interner)
+        for names in given.split():
+            one, _, other = names.partition("=")
+            x = self.pairing.a.module.names.index(one)
+            y = self.pairing.b.module.names.index(other or one)
+            assert self.pairing.pair(x, y, Pass.SAME)
+        self.given = set(given.split())
+
+    @property
+    def entries(self) -> tuple[Computation, Computation]:
+        """The computations to run a pass on."""
+        return self.pairing.a.module.entry_computation, self.pairing.b.module.entry_computation
+
+    @property
+    def found(self) -> dict[str, tuple[str, Pass]]:
+        """What the pass paired: A's name to B's, and the pass that a pair remembers."""
+        pairing = self.pairing
+        names_a, names_b = pairing.a.module.names, pairing.b.module.names
+        made = ((x, y, Pass(pairing.made_by[x])) for x, y in enumerate(pairing.to_b))
+        return {names_a[x]: (names_b[y], by) for x, y, by in made if y >= 0 and by is not Pass.SAME}
+
+
+def by(made_by: Pass, pairs: str) -> Mapping[str, tuple[str, Pass]]:
+    """``n=m k`` as `Bench.found` has it."""
+    names = (pair.partition("=") for pair in pairs.split())
+    return {one: (other or one, made_by) for one, _, other in names}
+
+
+def test_anchors_are_expressions_that_stand_once_with_all_below_them():
+    shared = P + "n = f32[4] negate(p); c = f32[4] cosine(n); "
+    bench = Bench(
+        shared + "ROOT t = (f32[4]) tuple(c)",
+        shared + "m = f32[4] tanh(c); ROOT t = (f32[4]) tuple(m)",
+    )
+    pair_anchors(bench.pairing, *bench.entries)
+    assert bench.found == by(Pass.ANCHOR, "p n c")
+
+
+def test_anchors_leave_what_stands_twice_and_what_is_made_of_constants():
+    body = P + "n = f32[4] negate(p); m = f32[4] negate(p); k = f32[] constant(2); "
+    bench = Bench(
+        body + "ROOT t = (f32[4], f32[4], f32[]) tuple(n, m, k)",
+        body + "ROOT t = (f32[], f32[4], f32[4]) tuple(k, n, m)",
+    )
+    pair_anchors(bench.pairing, *bench.entries)
+    assert bench.found == by(Pass.ANCHOR, "p")
+
+
+def test_neighbours_are_the_only_candidates_of_their_kind():
+    bench = Bench(
+        P + "n = f32[4] negate(p); c = f32[4] cosine(p); d = f32[4] cosine(p); "
+        "ROOT t = (f32[4], f32[4], f32[4]) tuple(n, c, d)",
+        P + "e = f32[4] cosine(p); m = f32[4] negate(p); ROOT t = (f32[4], f32[4]) tuple(e, m)",
+        "p",
+    )
+    pair_neighbours(bench.pairing)
+    assert bench.found == by(Pass.NEIGHBOUR, "n=m")
+
+
+def test_neighbours_are_operands_at_the_same_place():
+    bench = Bench(
+        P + "n = f32[4] negate(p); c = f32[4] cosine(p); ROOT r = f32[4] add(n, c)",
+        P + "m = f32[4] negate(p); d = f32[4] sine(p); ROOT r = f32[4] add(m, d)",
+        "r",
+    )
+    assert bench.pairing.root == bench.pairing.a.module.names.index("r")
+    bench.pairing.root = -1  # an instruction on the way, not the outputs
+    pair_neighbours(bench.pairing)
+    assert bench.found == by(Pass.NEIGHBOUR, "n=m p")
+
+
+def test_the_frontier_is_what_stands_next_to_unpaired_instructions():
+    body = P + "q = f32[4] parameter(1); n = f32[4] negate(p); m = f32[4] cosine(q); "
+    bench = Bench(
+        body + "ROOT t = (f32[4], f32[4]) tuple(n, m)",
+        body + "k = f32[4] tanh(n); ROOT t = (f32[4], f32[4]) tuple(k, m)",
+        "p q n m t",
+    )
+    names = bench.pairing.a.module.names
+    assert frontier(bench.pairing, *bench.entries) == []  # A, the side with fewer, has none
+    bench.pairing.part(names.index("n"))
+    near = frontier(bench.pairing, *bench.entries)
+    assert [names[x] for x, _ in near] == ["p", "t"]
+
+
+def test_contexts_are_uses_that_no_other_instruction_has():
+    bench = Bench(
+        P + "n = f32[4] negate(p); m = f32[4] negate(p); "
+        "c = f32[4] cosine(n); d = f32[4] sine(m); ROOT t = (f32[4], f32[4]) tuple(c, d)",
+        "q = f32[4] parameter(0); m = f32[4] negate(q); n = f32[4] negate(q); "
+        "c = f32[4] cosine(n); d = f32[4] sine(m); ROOT t = (f32[4], f32[4]) tuple(d, c)",
+        "p=q c d t",
+    )
+    bench.pairing.queue.clear()  # contexts alone
+    assert not pair_by_context(bench.pairing, *bench.entries)
+    assert bench.found == by(Pass.CONTEXT, "n m")
+
+
+def test_expressions_are_what_is_made_alike_of_pairs():
+    many = ", ".join(["c"] + ["w"] * 4)
+    bench = Bench(
+        P + "w = f32[4] parameter(1); n = f32[4] negate(p); c = f32[4] cosine(n); "
+        f"ROOT t = (f32[4], f32[4], f32[4], f32[4], f32[4]) tuple({many})",
+        P + "w = f32[4] parameter(1); n = f32[4] negate(p); c = f32[4] cosine(n); "
+        "s = f32[4] sine(c); u = f32[4] sine(n); "
+        "ROOT t = (f32[4], f32[4], f32[4], f32[4]) tuple(s, u, w, w)",
+        "p w",
+    )
+    bench.pairing.queue.clear()
+    pair_by_context(bench.pairing, *bench.entries)
+    assert bench.found == by(Pass.EXPRESSION, "n c")
+
+
+ALIKE = P + "n = f32[4] negate(p); m = f32[4] negate(p); "
+FIVE = "(f32[4], f32[4], f32[4], f32[4], f32[4])"
+"""In a list of more than four operands the place of one says nothing."""
+
+
+def test_interchangeable_outputs_are_paired_by_place():
+    bench = Bench(
+        ALIKE + f"ROOT t = {FIVE} tuple(m, n, p, p, p)",
+        ALIKE + f"ROOT t = {FIVE} tuple(n, m, p, p, p)",
+        "p t",
+    )
+    bench.pairing.queue.clear()
+    assert not pair_by_context(bench.pairing, *bench.entries)
+    assert bench.found == by(Pass.OUTPUT, "m=n n=m")
+    assert bench.pairing.ambiguous == 2
+
+
+def test_interchangeable_instructions_wait_for_text_order():
+    many = 'c = f32[4] custom-call({}, p, p, p), custom_call_target="c"; ROOT t = (f32[4]) tuple(c)'
+    bench = Bench(ALIKE + many.format("n, m"), ALIKE + many.format("m, n"), "p c t")
+    bench.pairing.queue.clear()
+    assert pair_by_context(bench.pairing, *bench.entries)
+    assert bench.found == {}
+    pair_by_context(bench.pairing, *bench.entries, by_text=True)
+    assert bench.found == by(Pass.TEXT_ORDER, "n m")
+    assert bench.pairing.ambiguous == 2
+
+
+def test_outputs_between_paired_ones_are_paired_by_place():
+    body = P + "k = f32[] constant({}); b = f32[4] broadcast(k), dimensions={{}}; "
+    body += "n = f32[4] negate(p); x = f32[4] add(n, b); c = f32[4] cosine(p); "
+    body += "ROOT t = (f32[4], f32[4], f32[4]) tuple(n, x, c)"
+    bench = Bench(body.format("2"), body.format("3"), "p n c t")
+    bench.pairing.queue.clear()
+    pair_outputs_by_place(bench.pairing)
+    assert bench.found["x"] == ("x", Pass.OUTPUT)
+
+
+def test_a_bridge_leads_across_what_one_side_has():
+    bench = Bench(
+        P + "n = f32[4] negate(p); ROOT t = (f32[4]) tuple(n)",
+        P + "e = f32[4] exponential(p); n = f32[4] negate(e); ROOT t = (f32[4]) tuple(n)",
+        "p t",
+    )
+    bench.pairing.queue.clear()
+    pair_across(bench.pairing, bench.entries[0])
+    assert bench.found == by(Pass.BRIDGE, "n")
+
+
+def test_no_bridge_leads_to_one_of_two():
+    bench = Bench(
+        P + "n = f32[4] negate(p); ROOT t = (f32[4]) tuple(n)",
+        P + "e = f32[4] exponential(p); n = f32[4] negate(e); m = f32[4] negate(e); "
+        "ROOT t = (f32[4], f32[4]) tuple(n, m)",
+        "p",
+    )
+    bench.pairing.queue.clear()
+    pair_across(bench.pairing, bench.entries[0])
+    assert bench.found == {}
+
+
+def test_votes_go_to_the_candidate_with_most_neighbours():
+    bench = Bench(
+        P + "q = f32[4] parameter(1); x = f32[4] add(p, q); n = f32[4] negate(x); "
+        "ROOT t = (f32[4]) tuple(n)",
+        P + "q = f32[4] parameter(1); y = f32[4] add(p, p); x = f32[8] add(p, q); "
+        "n = f32[8] negate(x); ROOT t = (f32[4], f32[8]) tuple(y, n)",
+        "p q n t",
+    )
+    bench.pairing.queue.clear()
+    pair_by_vote(bench.pairing, bench.entries[0])
+    assert bench.found == by(Pass.VOTE, "x")
+
+
+def test_votes_on_the_last_instruction_of_a_module():
+    """What has no instruction behind it has no neighbour there."""
+    body = P + "x = f32[4] negate(p); ROOT t = (f32[4]) tuple(x); "
+    effect = 'v = f32[{}] custom-call(p), custom_call_target="c", custom_call_has_side_effect=true'
+    bench = Bench(body + effect.format(4), body + effect.format(8), "p x t")
+    bench.pairing.queue.clear()
+    pair_by_vote(bench.pairing, bench.entries[0])
+    assert bench.found == by(Pass.VOTE, "v")
+
+
+def test_constants_without_a_common_use_are_parted():
+    body = P + "k = f32[] constant(2); b = f32[4] broadcast(k), dimensions={}; "
+    bench = Bench(
+        body + "c = f32[4] add(p, b); ROOT t = (f32[4]) tuple(c)",
+        body + "l = f32[] constant(2); d = f32[4] broadcast(l), dimensions={}; "
+        "c = f32[4] add(p, d); ROOT t = (f32[4], f32[4]) tuple(c, b)",
+        "p k b=d c",
+    )
+    part_constants(bench.pairing, bench.entries[0])
+    names = bench.pairing.a.module.names
+    assert bench.pairing.to_b[names.index("k")] == -1
+    assert bench.pairing.made_by[names.index("k")] == Pass.NONE
+    assert bench.pairing.to_b[names.index("b")] >= 0
+
+
+def test_strays_are_constants_whose_users_have_no_partners():
+    bench = Bench(
+        P + "k = f32[] constant(2); b = f32[4] broadcast(k), dimensions={}; "
+        "c = f32[4] add(p, b); ROOT t = (f32[4]) tuple(c)",
+        P + "k = f32[] constant(3); b = f32[4] broadcast(k), dimensions={}; "
+        "c = f32[4] multiply(p, b); ROOT t = (f32[4]) tuple(c)",
+        "p k b t",
+    )
+    part_strays(bench.pairing, bench.entries[0])
+    names = bench.pairing.a.module.names
+    assert [names[x] for x, y in enumerate(bench.pairing.to_b) if y >= 0] == ["p", "t"]
+
+
+def test_an_instruction_has_one_partner_and_may_lose_it():
+    bench = Bench(P + "ROOT n = f32[4] negate(p)", P + "ROOT n = f32[4] negate(p)", "p")
+    pairing = bench.pairing
+    assert not pairing.pair(0, 1, Pass.VOTE)
+    assert not pairing.pair(1, 0, Pass.VOTE)
+    pairing.part(0)
+    assert pairing.to_b == pairing.to_a == [-1, -1]
+    assert pairing.pair(0, 0, Pass.VOTE)
+    assert pairing.made_by == bytes([Pass.VOTE, Pass.NONE])
+
+
+def test_what_has_many_users_is_not_searched():
+    users = "".join(f"n{k} = f32[4] negate(p); " for k in range(MAX_CANDIDATES + 1))
+    names = ", ".join(f"n{k}" for k in range(MAX_CANDIDATES + 1))
+    shapes = ", ".join(["f32[4]"] * (MAX_CANDIDATES + 1))
+    body = P + users + f"c = f32[4] cosine(p); ROOT t = ({shapes}, f32[4]) tuple({names}, c)"
+    bench = Bench(body, body, "p")
+    pair_neighbours(bench.pairing)
+    assert bench.found == {}
+
+
+# -- all passes together -------------------------------------------------------------------
+
+REAL = [("carry:E", "carry:G"), ("carry:D", "carry:E"), ("fixed:D", "fixed:E")]
+
+
+@pytest.mark.parametrize(("first", "second"), REAL)
+def test_both_directions_remember_the_same_pass(first, second):
+    there = match_modules(graph(first), graph(second))
+    back = match_modules(graph(second), graph(first))
+    for x, y in enumerate(there.to_b):
+        assert (y < 0) == (there.made_by(x) is Pass.NONE)
+        if y >= 0:
+            assert back.made_by(y) is there.made_by(x)
+    assert {Pass.ROOT, Pass.ANCHOR, Pass.NEIGHBOUR} < set(
+        map(there.made_by, range(len(there.to_b)))
+    )
+
+
+def test_the_same_computation_is_one_walk():
+    module = graph("carry:E")
+    match = match_modules(module, module)
+    live = match.a.live
+    assert {match.made_by(x) for x in range(len(live)) if live[x]} == {Pass.SAME}
+
+
+def test_parameters_of_callees_are_paired_by_number():
+    text = (
+        "HloModule m\ns {\n  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n"
+        "  ROOT z = f32[] add(x, y)\n}\nENTRY e {\n  v = f32[4] parameter(0)\n"
+        "  k = f32[] constant(0)\n"
+        "  ROOT r = f32[] reduce(v, k), dimensions={0}, to_apply=s\n}\n"
+    )
+    match = match_modules(read_module(text), read_module(text.replace("add", "maximum")))
+    assert [match.made_by(x) for x in range(3)] == [Pass.PARAMETER, Pass.PARAMETER, Pass.ROOT]
+
+
+def test_every_pass_says_what_it_found():
+    assert [p.value for p in Pass] == list(range(len(Pass)))
+    assert all(p.meaning for p in Pass)

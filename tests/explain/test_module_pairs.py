@@ -1,0 +1,358 @@
+"""Pairs of modules that JAX or torch_xla lowered: the cause named is what differs."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from xlagraph.cause.model import Context
+from xlagraph.explain import explain_modules
+from xlagraph.hlo import read_module
+from xlagraph.message import SourceLine
+from xlagraph.run.reader import read_run
+from xlagraph.runs.context import context_of
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+PAIRS = FIXTURES / "module_pairs"
+SOURCE = (FIXTURES / "make_jax_pairs.py").read_text().splitlines()
+NAMES = sorted(path.name.removesuffix(".a.hlo.gz") for path in PAIRS.glob("*.a.hlo.gz"))
+
+
+@dataclass(frozen=True)
+class Truth:
+    kinds: str
+    """Kinds of cause, the first one leading."""
+    line: str = ""
+    """What stands on the line that the first cause cites."""
+    said: str = ""
+    """A regular expression that the first cause's title, or the verdict, matches."""
+
+
+PROVED = {
+    "buckets_or_alone": Truth(
+        "bucket-composition", "", r"A reduces 8 tensors one by one, B 8 in 3 buckets"
+    ),
+    "batch_and_scale": Truth(
+        "input-shape", "", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"
+    ),
+    "batch_and_warm_up": Truth("input-shape constant-value", "", r"8 -> 16\)"),
+    "argument_of_its_own": Truth("shared-scalar", "tanh(x * s)", r"its own in B \(parameter 1"),
+    "call_more": Truth("extra-subgraph", "jnp.tanh(v) * 0.5", "3 instructions more than A behind"),
+    "call_step": Truth("replaced-subgraph", "x @ w", "tanh became sine"),
+    "concatenated_axis": Truth("attribute", "jnp.concatenate", r"dimensions: \{0\} -> \{1\}"),
+    "cond_branch": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
+    "cond_branch.after": Truth("replaced-subgraph", "jnp.expm1(v)", "in branch 0 of cond"),
+    "cond_swapped": Truth("reordered-operands", "lax.cond", "branches .* changed places"),
+    "constant_below_activation": Truth("replaced-subgraph constant-value", "jax.nn.gelu"),
+    "custom_call_option": Truth("attribute", "call(jnp.tanh(x)", "eps = "),
+    "custom_call_target": Truth("attribute", "call(jnp.tanh(x)", "rms_norm_v1.*rms_norm_v2"),
+    "difference_turned": Truth("reordered-operands", "jnp.cos(h) - jnp.sin(h)", "subtract"),
+    "donated": Truth("alias", "0.1 * g", r"parameter 0 \(f32\[16,4\]\) in B only"),
+    "donated.after": Truth("alias", "0.1 * g"),
+    "donor_without_output": Truth("donors", "(x * 2)", r"parameter 0 \(f32\[8,8\]\) in B only"),
+    "fori_trip_count": Truth("constant-value", "", "10 became 12 .* the condition of while"),
+    "frontend_attributes": Truth("attribute", "jnp.tanh(x)", 'priority="low".*priority="high"'),
+    "fusion_constant.after": Truth("constant-value", "", "0.5 became 0.25 .* in fusion"),
+    "grouped_convolution": Truth("input-shape attribute", "", r"parameter 1 .*dimension 1: 4 -> 2"),
+    "input_bfloat16": Truth("dtype", "", r"parameter 1 \(bf16\[8,16\]\).*f32 -> bf16"),
+    "jit_inline": Truth("inlined-calls", "block(w, block(w, x))", "2 calls in A, 0 in B"),
+    "key_width": Truth("replaced-subgraph input-shape"),
+    "layout_of_input.after": Truth("layout", "", r"\{1,0\} became f32\[8,16\]\{0,1\}"),
+    "matmul_precision": Truth("matmul-precision", 'x @ params["up"]', "default -> highest,highest"),
+    "large_constant": Truth("constant-value", "", r"\.\.\.67, 68.* became \.\.\.-1, 68"),
+    "mesh_axis_order": Truth("mesh", "", r"\(x=2, y=2\) became \(y=2, x=2\)"),
+    "momentum_and_clip": Truth("newly-updated extra-subgraph", "", "takes in and updates 2"),
+    "momentum_and_rate": Truth("newly-updated constant-value"),
+    "nested_loop": Truth("replaced-subgraph", "inner(v) * 0.5", "the body of while"),
+    "number_of_its_own": Truth("constant-value", "jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
+    "one_matrix_frozen": Truth("extra-subgraph"),
+    "one_tensor_bfloat16": Truth("dtype", "w.astype(F32)", r"parameter 0 \(bf16\[8,16\]\)"),
+    "one_more_output.after": Truth("live-tensor", "x[::-1]", "1 live tensor more"),
+    "one_wider_layer": Truth("input-shape", "", r"parameter 3 \(f32\[8,4\]\).*8 -> 12"),
+    "partitions": Truth("mesh", "", r"\(x=2\) became \(x=4\)"),
+    "partitions.after": Truth("input-shape sharding replica-groups partitions"),
+    "partitions_one.after": Truth("partitions"),
+    "parts_of_other_widths_reordered": Truth("reordered-operands", "jnp.concatenate"),
+    "parts_reordered": Truth("reordered-operands", "jnp.concatenate", "concatenate takes"),
+    "permute_pairs": Truth("attribute", "lax.ppermute", "source_target_pairs"),
+    "product_turned": Truth("reordered-operands", "jnp.cos(w) @ jnp.sin(h)", "dot takes"),
+    "reducer": Truth("replaced-subgraph", ".max(0)", "add became maximum"),
+    "remat": Truth("rematerialization", "deep = lambda", "B computes 3 values again"),
+    "remat.after": Truth("extra-subgraph"),
+    "replica_count": Truth("replica-count"),
+    "replica_groups": Truth("replica-groups", "lax.psum", r"\{\{0,1\},\{2,3\}\} ->"),
+    "replica_groups.after": Truth("replica-groups", "lax.psum"),
+    "replica_groups_of_mesh": Truth("replica-groups", "lax.psum"),
+    "rng_algorithm": Truth("attribute", "rng_bit_generator", "rng_philox -> rng_three_fry"),
+    "scaled_gradient": Truth("extra-subgraph", "", "B computes 3 instructions more"),
+    "scan_activation": Truth("replaced-subgraph", "carry = cell(", "the body of while"),
+    "scan_activation.after": Truth("replaced-subgraph", "carry = cell(", "the body of while"),
+    "scan_activation_of_many": Truth("replaced-subgraph", "carry = cell(", "the body of while"),
+    "scan_bfloat16": Truth("dtype", "", r"parameter 2 \(bf16\[5,8\]\)"),
+    "scan_carry_bfloat16": Truth("dtype", "", "f32 -> bf16"),
+    "scan_clip": Truth("extra-subgraph", "jnp.clip", "7 instructions more .* the body of while"),
+    "scan_constant": Truth("constant-value", "", "0.5 became 0.25 .* the body of while"),
+    "scan_more_carried": Truth("loop-carry", "lax.scan(step", r"1 value more in B \(f32"),
+    "scan_trip_count": Truth("input-shape", "", r"parameter 2 \(f32\[5,8\]\) became f32\[7,8\]"),
+    "seed": Truth("constant-value constant-value", "", "0 became 1"),
+    "selection_turned": Truth("reordered-operands", "jnp.where", "call takes"),
+    "sharded_and_donated": Truth("sharding donors", "", r"parameter 1 \(f32\[8,16\]\)"),
+    "sharding_constraint": Truth("sharding", "with_sharding_constraint", r"\{x\}, \{y\}\] -> "),
+    "sharding_dropped": Truth("sharding", "with_sharding_constraint", "1 sharding constraint in A"),
+    "sharding_in": Truth("sharding", "", r"parameter 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
+    "sharding_in.after": Truth("sharding replica-groups"),
+    "sizes_in_a_row": Truth("input-shape input-shape", "", r"dimension 0: \d+ -> \d+"),
+    "slice_size": Truth("python-index", "x[:n]", r"dimension 0: 7 -> 9"),
+    "static_number": Truth(
+        "static-argument", "jnp.tanh(x * s)", r"\(f32\[\]\) became the constant"
+    ),
+    "target_network": Truth("second-input", "jnp.tanh(x @", "B takes in 2 tensors more"),
+    "target_of_its_own": Truth("second-input", "p: ((mlp(p, x) - y)", "A uses one for both"),
+    "softmax_axis": Truth("attribute attribute", "softmax(", r"reduce .*: \{1\} -> \{0\}"),
+    "triangular_solve": Truth("attribute", "", r"uplo = 76 .* -> \.\.\.uplo = 85"),
+    "transposed_otherwise": Truth("attribute", "jnp.transpose", r"\{1,0,2\} -> \{1,2,0\}"),
+    "transposed_to_other_sizes": Truth("attribute", "jnp.transpose", "became f32"),
+    "two_dtypes": Truth("dtype dtype", "jnp.sin(y) * b", r"parameter 3 \(f16\[2,16\]\)"),
+    "type_and_decay": Truth("dtype constant-value", "", r"f32 -> bf16"),
+    "two_shapes": Truth("input-shape input-shape", "jnp.sin(y) * b", "16 -> 24"),
+    "while_body_step": Truth("replaced-subgraph", "v * 2.0 - x", "the body of while"),
+    "while_condition": Truth("replaced-subgraph", "v.max()", "the condition of while"),
+    "x64": Truth("dtype", "", r"parameter 0 \(s64\[\]\) \(f32 -> f64 and s32 -> s64\)"),
+}
+SAME = {
+    "collective_order.after": "metadata",
+    "compile_options": "",
+    "compile_options.after": "",
+    "jit_inline.after": "metadata",
+    "parameter_order": "parameter-order",
+}
+OPEN = (
+    "evaluation",
+    "other_operands",
+    "pmap_or_jit",
+    "scan_unroll",
+    "switch_more_branches",
+    "train_or_eval",
+    "unlike_programs",
+)
+"""What nobody proves yet, and so must not be told as if it were known."""
+
+
+def modules(name):
+    return [
+        read_module(gzip.decompress((PAIRS / f"{name}.{side}.hlo.gz").read_bytes()).decode(), side)
+        for side in "ab"
+    ]
+
+
+@cache
+def explained(name):
+    return explain_modules(*modules(name))
+
+
+def sources(cause):
+    return [str(line) for evidence in cause.evidence for line in evidence.sources]
+
+
+def test_every_pair_has_its_truth():
+    assert set(NAMES) == {*PROVED, *SAME, *OPEN}
+
+
+@pytest.mark.parametrize("name", sorted(PROVED))
+def test_the_difference_is_named_and_proved(name):
+    truth, explanation = PROVED[name], explained(name)
+    assert [cause.kind.id for cause in explanation.causes] == truth.kinds.split()
+    assert explanation.proved
+    assert all(cause.proved for cause in explanation.causes)
+    assert explanation.unexplained_share == 0
+    first = explanation.causes[0]
+    assert re.search(truth.said, str(first.title)), str(first.title)
+    if truth.line:
+        file, _, number = sources(first)[0].rpartition(":")
+        assert file == "make_jax_pairs.py"
+        assert truth.line in SOURCE[int(number) - 1]
+
+
+@pytest.mark.parametrize("name", sorted(PROVED))
+def test_the_shares_make_up_the_whole(name):
+    explanation = explained(name)
+    if explanation.diff.differing:
+        assert sum(cause.share for cause in explanation.causes) >= 0.99
+
+
+@pytest.mark.parametrize("name", sorted(PROVED))
+def test_the_other_way_round_the_kinds_are_the_same(name):
+    a, b = modules(name)
+    back = explain_modules(b, a)
+    assert back.proved
+    assert {c.kind.id for c in back.causes} == {c.kind.id for c in explained(name).causes}
+
+
+@pytest.mark.parametrize("name", sorted(SAME))
+def test_the_same_computation_is_told_as_such(name):
+    explanation = explained(name)
+    assert explanation.diff.same
+    assert [cause.kind.id for cause in explanation.causes] == SAME[name].split()
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_what_is_not_proved_is_not_told_as_a_fact(name):
+    explanation = explained(name)
+    assert not explanation.proved
+    assert explanation.unexplained_share > 0
+    assert str(explanation.verdict).startswith("Not explained for sure. Suspected:")
+    assert "unexplained." in str(explanation.verdict)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_differs_from_itself_in_nothing(name):
+    for module in modules(name):
+        assert explain_modules(module, module).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("module_pairs/donated.b", "corpus/jax_small_types.before"),
+        ("module_pairs/input_bfloat16.a", "corpus/jax_small_types.after"),
+        ("corpus/jax_linear_algebra.after", "corpus/jax_sort.before"),
+        ("module_pairs/while_condition.a", "module_pairs/two_shapes.b"),
+    ],
+)
+def test_modules_with_nothing_in_common_have_no_proved_cause(first, second):
+    a, b = (
+        read_module(gzip.decompress((FIXTURES / f"{name}.hlo.gz").read_bytes()).decode(), name)
+        for name in (first, second)
+    )
+    for explanation in (explain_modules(a, b), explain_modules(b, a)):
+        assert not explanation.proved
+        assert not explanation.diff.same
+        assert "unexplained" in str(explanation.verdict) or "Not explained" in str(
+            explanation.verdict
+        )
+
+
+def test_large_constants_that_the_texts_leave_out_are_said_not_to_be_compared():
+    texts = [
+        re.sub(
+            r"constant\(\{ \{ 0,.*?\} \}\)",
+            "constant({...})",
+            gzip.decompress((PAIRS / f"large_constant.{side}.hlo.gz").read_bytes()).decode(),
+            flags=re.DOTALL,
+        )
+        for side in "ab"
+    ]
+    assert all("constant({...})" in text for text in texts)
+    explanation = explain_modules(*(read_module(text, "elided") for text in texts))
+    assert explanation.diff.same
+    assert "Not compared: 1 large constant" in str(explanation.verdict)
+    assert "Not compared" not in str(explained("large_constant").verdict)
+
+
+def test_a_change_in_a_loop_is_told_with_the_calls_that_lead_there():
+    (cause,) = explained("nested_loop").causes
+    (path,) = [str(e.text) for e in cause.evidence if str(e.text).startswith("it stands in")]
+    assert re.search(r"the body of while\.\d+, in call .*, in the body of while\.\d+$", path)
+
+
+def test_two_changes_of_type_are_two_causes_with_their_own_origins():
+    first, second = explained("two_dtypes").causes
+    assert "f32 -> f16" in str(first.title)
+    assert "parameter 1 (f16[16])" in str(first.title)
+    assert "f32 -> bf16" in str(second.title)
+    assert "parameter 0 (bf16[8,4])" in str(second.title)
+    assert not first.a & second.a
+    assert not first.b & second.b
+    assert re.search(
+        r"from there \d+ more instructions take another type", str(first.evidence[1].text)
+    )
+
+
+def test_two_changes_of_size_are_two_causes_with_their_own_origins():
+    first, second = explained("two_shapes").causes
+    assert "parameter 3 (f32[2,16]), parameter 1 (f32[16])" in str(first.title)
+    assert "parameter 2 (f32[3,8]) became f32[5,8]" in str(second.title)
+    assert not first.a & second.a
+    assert not first.b & second.b
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("batch_and_warm_up", "1000 became 2000"), ("type_and_decay", "0.99 became 0.9961")],
+)
+def test_a_constant_that_does_not_follow_is_a_cause_of_its_own(name, said):
+    assert said in str(explained(name).causes[1].title)
+
+
+def test_what_is_only_assumed_is_not_called_proved():
+    (cause,) = explained("batch_and_scale").causes
+    assert str(cause.proof).endswith("that 0.125 -> 0.0833333358 follows from them is assumed")
+
+
+def test_advice_fits_what_may_be_a_weight():
+    fix = str(explained("grouped_convolution").causes[0].fix)
+    assert fix.startswith("For data: Pad or drop the odd batch")
+    assert "For a weight: Build the model" in fix
+
+
+def test_the_same_module_under_another_key():
+    run = read_run(FIXTURES / "pairs" / "other_key")
+    (process,) = run.processes
+    first, again = [g for g in process.graphs if g.digest == process.graphs[-1].digest]
+    module = read_module(run.graph_text(first.digest), "step")
+    explanation = explain_modules(
+        module, module, context_of(process, first), context_of(process, again)
+    )
+    assert explanation.causes == ()
+    assert str(explanation.verdict).startswith("Same computation, another cache key: ")
+    assert "graph_hash" in str(explanation.verdict)
+
+
+@pytest.mark.parametrize("place", ["in front of the buckets", "behind the buckets"])
+def test_what_stands_around_the_buckets_of_one_side_is_compared(place):
+    a, b = modules("buckets_or_alone")
+    proof = str(explain_modules(a, b).causes[0].proof)
+    assert "one operation on each; barriers" in proof  # and no output set aside
+    root = b.entry_computation.root
+    (power, *_) = [i for i, opcode in enumerate(b.opcodes) if opcode == "power"]
+    changed = b.operands[root][-1] if place.startswith("behind") else power
+    other = replace(b, opcodes=[*b.opcodes[:changed], "maximum", *b.opcodes[changed + 1 :]])
+    for explanation in (explain_modules(a, other), explain_modules(other, a)):
+        assert explanation.proved
+        kinds = {cause.kind.id for cause in explanation.causes}
+        assert kinds == {"bucket-composition", "replaced-subgraph"}
+
+
+def test_channel_numbers_are_noise():
+    a, _ = modules("replica_groups.after")
+    path = PAIRS / "replica_groups.after.a.hlo.gz"
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert "channel_id=1," in text
+    b = read_module(text.replace("channel_id=1,", "channel_id=7,"), "b")
+    assert explain_modules(a, b).diff.same
+
+
+def test_what_is_computed_with_new_state_is_compared():
+    """The proof may not rest on outputs that the state does not reach."""
+    _, clip, *_ = explained("momentum_and_clip").causes
+    assert "6 instructions more" in str(clip.title)
+    rate = explained("momentum_and_rate").causes[-1]
+    assert "0.1 became 0.3 at 2 places" in str(rate.title)
+
+
+def test_an_evaluation_is_a_graph_of_its_own_and_no_step_that_updates_less():
+    step, evaluation = modules("evaluation")
+    lines = [Context(call_site=SourceLine("train.py", n)) for n in (8, 20)]
+    for forward in (True, False):
+        pair = (step, evaluation, *lines) if forward else (evaluation, step, *lines[::-1])
+        (own,) = explain_modules(*pair).causes
+        assert own.kind.id == "own-graph"
+        other = "B" if forward else "A"
+        assert str(own.title).startswith(f"{other} is a graph of its own, from train.py:20: ")
+        (updated,) = explain_modules(*pair[:2], lines[0], lines[0]).causes
+        assert updated.kind.id == "newly-updated"

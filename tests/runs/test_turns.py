@@ -1,0 +1,249 @@
+"""What ran at each place of a program, in turn: growth, loops, hits, second steps."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from xlagraph.cause.model import Cause
+from xlagraph.message import EMPTY, say
+from xlagraph.rules.dtype import DTYPE
+from xlagraph.run.reader import read_run
+from xlagraph.run.records import (
+    FORMAT_VERSION,
+    PERSISTENT_CACHE,
+    Frame,
+    GraphRecord,
+    NoteRecord,
+    ProcessRecord,
+    SyncRecord,
+)
+from xlagraph.run.writer import RunWriter
+from xlagraph.runs.explain import explain_run
+from xlagraph.runs.kinds import UNEXPLAINED
+from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.verdict import run_verdict
+
+HEAD = """HloModule step
+
+ENTRY %main (p: f32[8], q: f32[8]) -> (f32[8], f32[8]) {
+  %p = f32[8]{0} parameter(0)
+  %q = f32[8]{0} parameter(1)
+  %x = f32[8]{0} sine(f32[8]{0} %p)
+  %s0 = f32[8]{0} multiply(f32[8]{0} %x, f32[8]{0} %q)
+"""
+TURN = """  %m{k} = f32[8]{{0}} multiply(f32[8]{{0}} %s{j}, f32[8]{{0}} %p)
+  %n{k} = f32[8]{{0}} cosine(f32[8]{{0}} %m{k})
+  %s{k} = f32[8]{{0}} add(f32[8]{{0}} %n{k}, f32[8]{{0}} %q)
+"""
+TAIL = """  %o = f32[8]{{0}} exponential(f32[8]{{0}} {last})
+  %y = f32[8]{{0}} subtract(f32[8]{{0}} %q, f32[8]{{0}} %o)
+  ROOT %t = (f32[8]{{0}}, f32[8]{{0}}) tuple(f32[8]{{0}} %y, f32[8]{{0}} %o)
+}}
+"""
+START = 4
+PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "pairs"
+
+
+def looped(turns, more=0):
+    """A step with a loop that Python has unrolled, and some instructions more."""
+    body = "".join(TURN.format(j=k, k=k + 1) for k in range(turns))
+    names = [f"%s{turns}", *(f"%z{k}" for k in range(more))]
+    body += "".join(
+        f"  {name} = f32[8]{{0}} tan(f32[8]{{0}} {before})\n" for before, name in pairwise(names)
+    )
+    return HEAD + body + TAIL.format(last=names[-1])
+
+
+def other(size):
+    """A step of another kind."""
+    return (
+        f"HloModule other\n\nENTRY %main (p: s32[{size}]) -> s32[{size}] {{\n"
+        f"  %p = s32[{size}]{{0}} parameter(0)\n"
+        f"  %n = s32[{size}]{{0}} negate(s32[{size}]{{0}} %p)\n"
+        f"  ROOT %a = s32[{size}]{{0}} abs(s32[{size}]{{0}} %n)\n}}\n"
+    )
+
+
+def write(folder, *plans, notes=()):
+    """A run: for each rank the syncs, each a line of the program and a module, or None: a hit."""
+    for rank, plan in enumerate(plans):
+        process = ProcessRecord(FORMAT_VERSION, rank, len(plans), "h", 10 + rank, 1.0, (), 1, ())
+        writer = RunWriter(folder, process, 1 << 30)
+        known = set()
+        for note in notes:
+            writer.write(NoteRecord(0, note, ""))
+        for index, (line, module) in enumerate(plan):
+            digest = writer.store_graph(module.encode()) if module else ""
+            is_new = bool(digest) and digest not in known
+            known.add(digest)
+            sync = SyncRecord(
+                index=index,
+                step=index,
+                rank=rank,
+                time=100.0 + index + rank / 8,
+                seconds=0.01,
+                kind="step",
+                entry="sync",
+                outcome="compile" if is_new else "hit",
+                compile_seconds=0.5 if is_new else 0.0,
+                graphs=(digest,) if digest else (),
+                graph_is_inferred=not is_new,
+                fingerprint=(len(module or "") or 7,),
+                call_site=(Frame("train.py", line, "main"),),
+                live_tensors=(),
+                buckets=(),
+            )
+            writer.write(sync)
+            if is_new:
+                writer.write(GraphRecord(digest, index, "m", 1, (), (), ()))
+        writer.close()
+    return explain_run(read_run(folder))
+
+
+def lengths(folder, *turns):
+    """The problems of a run whose steps have a loop of these lengths."""
+    return problems(folder, *(looped(START + n) for n in turns))
+
+
+def problems(folder, *modules):
+    """The problems of a run of these steps."""
+    explained = write(folder, [(20, module) for module in modules])
+    return [group for group in explained.groups if not group.expected]
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (0, 1, 2, 3, 4),
+        (0, 0, 1, 2, 3, 4, 5),
+        (0, 1, 2, 3, 4, 0, 1, 2, 3, 4),
+        (0, 1, 2, 3, 4, 1, 2, 3, 1, 2),
+    ],
+    ids=["for ever", "begins later", "dropped after an epoch", "epochs of other lengths"],
+)
+def test_what_is_kept_from_step_to_step_is_growth(tmp_path, turns):
+    (problem,) = lengths(tmp_path, *turns)
+    assert problem.kind.id == "growing-graph"
+    assert "3 instructions larger" in str(problem.title)
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (0, 1, 2, 1, 3, 3, 2),
+        (0, 0, 1, 1, 2, 2, 3, 3),
+        (0, 1, 2, 3, 4, 4, 4, 4),
+        (0, 1, 2, 3, 4, 2, 3, 1),
+        (4, 3, 2, 1, 0),
+    ],
+    ids=["random", "scheduled", "ends", "earlier lengths come again", "shrinks"],
+)
+def test_a_loop_of_another_length_is_no_growth(tmp_path, turns):
+    (problem,) = lengths(tmp_path, *turns)
+    assert problem.kind.id == "extra-subgraph"
+    assert "loop or list has another length" in str(problem.title)
+    assert problem.proved
+
+
+def test_pieces_of_uneven_size_are_no_loop(tmp_path):
+    steps = [looped(START + n, more) for n, more in ((0, 0), (1, 1), (3, 2), (5, 2))]
+    found = problems(tmp_path, *(steps[k] for k in (0, 0, 2, 1, 3)))
+    assert {group.kind.id for group in found} == {"extra-subgraph"}
+    assert all("another length" not in str(group.title) for group in found)
+
+
+def test_hits_of_the_only_graph_of_a_place_are_its_own(tmp_path):
+    steps = [(20, looped(1)), (20, None), (20, None), (30, other(4)), (20, None), (30, None)]
+    explained = write(tmp_path, steps)
+    assert [node.hits_text for node in explained.graphs] == ["3", "1"]
+    assert explained.unnamed_hits == 0
+
+
+def test_hits_that_may_be_of_several_graphs_are_said_to_be_unknown(tmp_path):
+    steps = [(20, looped(1)), (20, None), (20, looped(5)), (20, looped(5)), (20, None)]
+    explained = write(tmp_path, steps)
+    assert [node.hits_text for node in explained.graphs] == ["1+", "1+"]
+    assert explained.unnamed_hits == 1
+
+
+def test_a_graph_from_a_cache_on_disk_may_have_run(tmp_path):
+    steps = [(20, looped(1)), (20, None)]
+    explained = write(tmp_path, steps, notes=[PERSISTENT_CACHE])
+    assert [node.hits_text for node in explained.graphs] == ["0+"]
+
+
+def test_the_second_of_two_steps_is_warm_up(tmp_path):
+    explained = write(tmp_path, [(20, looped(6)), (30, looped(1))] * 4)
+    assert not explained.has_problem
+    titles = [str(group.title) for group in explained.groups]
+    assert any("another part of the program at train.py:30" in title for title in titles)
+
+
+def test_a_sync_before_the_end_of_known_steps_is_no_second_step(tmp_path):
+    steps = [(20, looped(6))] * 3
+    explained = write(tmp_path, [*steps, (10, looped(1)), *steps])
+    assert explained.has_problem
+
+
+def test_ranks_whose_second_steps_differ(tmp_path):
+    plans = [[(20, looped(6)), (30, looped(turns))] * 3 for turns in (1, 2)]
+    for k, ranks in enumerate((plans, plans[::-1])):
+        assert write(tmp_path / str(k), *ranks).has_problem
+
+
+def test_a_graph_unlike_all_others_is_compared_with_the_last_of_its_place(tmp_path):
+    explained = write(tmp_path, [(20, other(4))] * 3 + [(20, other(5))])
+    (problem,) = [group for group in explained.groups if not group.expected]
+    assert (problem.kind.id, problem.proved) == ("input-shape", True)
+    assert explained.graphs[1].nearest == explained.graphs[0].digest
+
+
+def group(*, proved, further=0):
+    nothing = frozenset()
+    cause = Cause(DTYPE, say("a title"), (), EMPTY, 1.0, proved, EMPTY, False, nothing, nothing)
+    return CauseGroup(
+        DTYPE, cause.title, cause, (cause,) * further, (), 1, 1.0, expected=False, proved=proved
+    )
+
+
+def verdict(run, *groups):
+    return str(run_verdict(run, groups, None, 5, 0, began_late=False))
+
+
+def test_a_verdict_says_where_it_is_not_sure(tmp_path):
+    run = write(tmp_path, [(20, looped(1))]).run
+    sure, unsure = group(proved=True), group(proved=False)
+    assert verdict(run, sure) == "1 compile beyond warm-up (1.0 s), one cause: A title."
+    assert verdict(run, unsure) == (
+        "1 compile beyond warm-up (1.0 s), one cause, not for sure. Suspected: a title."
+    )
+    assert verdict(run, sure, unsure) == (
+        "2 compiles beyond warm-up (2.0 s), 2 causes, the costliest first, 1 of them not for sure: "
+        "A title."
+    )
+
+
+def test_a_verdict_counts_what_else_differs(tmp_path):
+    run = write(tmp_path, [(20, looped(1))]).run
+    assert verdict(run, group(proved=True, further=2)) == (
+        "1 compile beyond warm-up (1.0 s), one main cause: A title (and 2 further causes)."
+    )
+
+
+def test_what_else_differs_in_a_graph_is_not_lost():
+    explained = explain_run(read_run(PAIRS / "extra_sync"))
+    further = {group.graphs: [c.kind.id for c in group.further] for group in explained.groups}
+    assert further[explained.graphs[2].digest,] == ["live-tensor"]
+
+
+def test_a_verdict_calls_nothing_a_cause_that_is_none(tmp_path):
+    run = write(tmp_path, [(20, looped(1))]).run
+    said = CauseGroup(
+        UNEXPLAINED, say("the modules differ"), None, (), (), 1, 1.0, expected=False, proved=False
+    )
+    assert verdict(run, said) == (
+        "1 compile beyond warm-up (1.0 s), no cause found: The modules differ."
+    )

@@ -1,0 +1,74 @@
+"""A kind of cause, with everything that is to be said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Section(Enum):
+    """Where the catalogue lists a kind."""
+
+    VALUES = "Values that Python bakes into the graph"
+    INPUTS = "Inputs and types"
+    LIVE = "Live tensors"
+    PIECES = "Pieces of graph"
+    COLLECTIVES = "Collectives and sharding"
+    HEADER = "What stands in the header"
+    SAME = "The same computation"
+    RUN = "Over a whole run"
+
+
+class Family(Enum):
+    """Kinds of which several findings are one cause when their source lines meet."""
+
+    BRANCH = "branch"
+    LIVE = "live"
+    HEADER = "header"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Kind:
+    """One kind of cause; the documentation, the command line and the report speak from it."""
+
+    id: str
+    """Stable identifier, such as ``bucket-carry``; JSON carries it."""
+    title: str
+    """What it is, in one line."""
+    section: Section
+    meaning: str
+    """What happened, and why that makes another graph."""
+    before: str
+    """A training script, or the telling part of one, that shows it."""
+    after: str
+    """The same script mended; ``""`` where there is nothing to mend."""
+    evidence: str
+    """What is cited for it."""
+    fix: str
+    """What to change. A finding may have more specific advice."""
+    proof: str
+    """How it is undone on both modules."""
+    examples: tuple[str, ...]
+    """Committed fixtures that show it: scenarios, or pairs of modules. The first one's verdict
+    stands in the documentation."""
+    family: Family | None = None
+    is_piece: bool = False
+    """A piece of graph that is there or not: over a run, a loop of changing length."""
+    may_grow: bool = False
+    """Over a run it may be something that grows from step to step."""
+    in_warm_up: bool = False
+    """It may be a normal part of a program's first steps."""
+    anywhere: bool = False
+    """Over a run it is one reason wherever it shows: its lines are those of a library's hooks."""
+    only_proved: bool = False
+    """It means nothing where instructions do not pair off."""
+    is_cause: bool = True
+    """False for what names that no cause was found."""
+    consequences: tuple[str, ...] = ()
+    """Kinds that follow from this one when both are found."""
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"Kind({self.id!r})"

@@ -1,0 +1,50 @@
+"""How parameters, outputs and shapes are called in a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.message import Change, Message, join, say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import SideView
+    from xlagraph.graph import Attributes, Module
+
+MAX_SHAPE = 48
+
+
+def parameter_name(view: SideView, instruction: int) -> Message:
+    """A parameter as a person knows it: its tensor if captured, else its number; its shape."""
+    tensor = view.input_tensor(instruction)
+    number = view.module.payloads[instruction]
+    return say(tensor or f"parameter {number}", f" ({short_shape(view.module, instruction)})")
+
+
+def output_name(view: SideView, position: int) -> Message:
+    """An output as a person knows it: its number, its tensor if captured, its shape."""
+    tensor = view.context.outputs.get(position)
+    shape = short_shape(view.module, view.module.outputs[position])
+    return say(f"output {position}", *((": ", tensor) if tensor else ()), f" ({shape})")
+
+
+def short_shape(module: Module, instruction: int) -> str:
+    """A shape without layout, long tuples cut."""
+    text = bare_shape(module, instruction)
+    return text if len(text) <= MAX_SHAPE else text[: MAX_SHAPE - 3] + "..."
+
+
+def attribute_changes(first: Attributes, second: Attributes) -> Message:
+    """What differs between the attributes of two instructions: ``dimensions: {0} -> {1}``."""
+    old, new = dict(first.items), dict(second.items)
+    keys = differing_keys(first, second)
+    shown = (
+        say(f"{key}: ", Change(old.get(key, "none"), new.get(key, "none"))) for key in sorted(keys)
+    )
+    return join(shown, len(keys), "; ")
+
+
+def differing_keys(first: Attributes, second: Attributes) -> set[str]:
+    """The attributes that one instruction has otherwise than another, or not at all."""
+    old, new = dict(first.items), dict(second.items)
+    return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}

@@ -1,0 +1,52 @@
+"""Exact: expressions that occur once in each module are anchors, with all that is below them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.diff.pairing import Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.diff.pairing import Pairing
+    from xlagraph.graph import Computation
+
+
+def pair_anchors(pairing: Pairing, ca: Computation, cb: Computation) -> None:
+    """Pairs instructions whose expression number occurs once on each side, and all below them."""
+    numbers_a, numbers_b = pairing.a.expressions, pairing.b.expressions
+    count_a = Counter(numbers_a[ca.start : ca.stop])
+    count_b = Counter(numbers_b[cb.start : cb.stop])
+    place_b = {numbers_b[y]: y for y in range(cb.start, cb.stop)}
+    closed = pairing.a.closed
+    to_b, to_a = pairing.to_b, pairing.to_a
+    for x in range(ca.stop - 1, ca.start - 1, -1):
+        number = numbers_a[x]
+        if number < 0 or to_b[x] >= 0 or count_a[number] != 1 or count_b[number] != 1:
+            continue
+        if closed[x]:
+            continue  # identified by its users: the same number may mean something else
+        y = place_b[number]
+        if to_a[y] < 0:
+            _pair_below(pairing, x, y, numbers_a, numbers_b)
+
+
+def _pair_below(
+    pairing: Pairing, x: int, y: int, numbers_a: Sequence[int], numbers_b: Sequence[int]
+) -> None:
+    a, b = pairing.a.module.operands, pairing.b.module.operands
+    to_b, to_a, queue, made_by = pairing.to_b, pairing.to_a, pairing.queue, pairing.made_by
+    by = Pass.ANCHOR
+    stack_a, stack_b = [x], [y]
+    while stack_a:
+        x, y = stack_a.pop(), stack_b.pop()
+        if to_b[x] >= 0 or to_a[y] >= 0 or numbers_a[x] != numbers_b[y]:
+            continue
+        to_b[x] = y
+        to_a[y] = x
+        made_by[x] = by
+        queue.append((x, y))
+        stack_a += a[x]
+        stack_b += b[y]

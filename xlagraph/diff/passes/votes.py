@@ -1,0 +1,68 @@
+"""Bounded similarity: the candidate that most paired neighbours lead to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import eq
+from typing import TYPE_CHECKING
+
+from xlagraph.diff.pairing import MAX_CANDIDATES, MAX_ROUNDS, Pass, places
+from xlagraph.diff.passes.neighbours import pair_neighbours
+
+if TYPE_CHECKING:
+    from xlagraph.diff.pairing import Pairing
+    from xlagraph.graph import Computation
+
+
+def pair_by_vote(pairing: Pairing, ca: Computation) -> None:
+    """Pairs each unpaired instruction with the one that shares most paired neighbours."""
+    unpaired = pairing.loose_a(ca)
+    for _ in range(MAX_ROUNDS):
+        for x in unpaired:
+            votes = _votes(pairing, x) if pairing.to_b[x] < 0 else None
+            if votes:
+                best = max(votes, key=lambda y: (votes[y], *_likeness(pairing, x, y), -y))
+                pairing.pair(x, best, Pass.VOTE)
+                pair_neighbours(pairing)
+        left = [x for x in unpaired if pairing.to_b[x] < 0]
+        if len(left) == len(unpaired):
+            break
+        unpaired = left
+
+
+def _votes(pairing: Pairing, x: int) -> Counter[int]:
+    a, b = pairing.a.module, pairing.b.module
+    to_b, to_a, live = pairing.to_b, pairing.to_a, pairing.b.live
+    opcode = a.opcodes[x]
+    votes: Counter[int] = Counter()
+    for o in a.operands[x]:
+        partner = to_b[o]
+        if partner >= 0:
+            here = places(pairing.a, o, x)
+            for u in b.users[partner][:MAX_CANDIDATES]:
+                if to_a[u] < 0 and b.opcodes[u] == opcode and live[u]:
+                    votes[u] += 1 + (places(pairing.b, partner, u) == here)
+    for u in a.users[x][:MAX_CANDIDATES]:
+        partner = to_b[u]
+        if partner >= 0 and len(b.operands[partner]) <= MAX_CANDIDATES:
+            here = places(pairing.a, x, u)
+            for o in dict.fromkeys(b.operands[partner]):
+                if to_a[o] < 0 and b.opcodes[o] == opcode and live[o]:
+                    votes[o] += 1 + (places(pairing.b, o, partner) == here)
+    return votes
+
+
+def _likeness(pairing: Pairing, x: int, y: int) -> tuple[int, int]:
+    """How many dimensions of two shapes agree, and how many neighbours in the text."""
+    first, second = _sizes(pairing.a.module.shapes[x]), _sizes(pairing.b.module.shapes[y])
+    alike = sum(map(eq, first, second)) + 1 if len(first) == len(second) else 0
+    to_b = pairing.to_b
+    beside = sum(
+        1 for step in (-1, 1) if 0 <= x + step < len(to_b) and 0 <= to_b[x + step] == y + step
+    )
+    return alike, beside
+
+
+def _sizes(shape: str) -> list[str]:
+    """The dimensions of an array's shape, as written."""
+    return shape.partition("[")[2].partition("]")[0].split(",")

@@ -1,0 +1,120 @@
+"""From findings to causes: what each accounts for, merged, with its share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.case import Case
+from xlagraph.cause.model import Cause, Evidence
+from xlagraph.cause.slices import called_only_by
+from xlagraph.cause.sources import line_near
+from xlagraph.explain.merge import merged
+from xlagraph.facts.callers import placed
+from xlagraph.message import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.finding import Finding
+    from xlagraph.diff import Diff
+    from xlagraph.explain.engine import Found
+
+
+def unexplained(diff: Diff, found: Found) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What no cause accounts for: nothing, if undoing them made the modules equal."""
+    if found.proved:
+        return (), ()
+    case = Case.of(diff)
+    for finding in found.findings:
+        case.claim(finding)
+    case.a.claimed.update(called_only_by(diff.a, case.a.claimed))
+    case.b.claimed.update(called_only_by(diff.b, case.b.claimed))
+    now = found.state.now
+    left_a = {c.a for c in now.changes} | set(now.removed)
+    left_b = {c.b for c in now.changes} | set(now.added)
+    open_pairs = case.open_changes()
+    left_a |= {x for x, _, _ in open_pairs} | set(case.a.open_lone())
+    left_b |= {y for _, y, _ in open_pairs} | set(case.b.open_lone())
+    differing_a = {c.a for c in diff.changes} | set(diff.removed)
+    differing_b = {c.b for c in diff.changes} | set(diff.added)
+    return tuple(sorted(left_a & differing_a)), tuple(sorted(left_b & differing_b))
+
+
+def causes_of(diff: Diff, found: Found) -> tuple[Cause, ...]:
+    """The causes by share; what is incidental counts only where nothing else is found."""
+    findings = found.findings
+    named = merged([f for f in findings if not f.incidental], diff)
+    if not found.proved:
+        named = [f for f in named if not f.kind.only_proved]
+    aside = [f for f in findings if f.incidental]
+    if not named:
+        named, aside = aside, []
+    taken_a = set[int]().union(*(f.a for f in aside)) - set[int]().union(*(f.a for f in named))
+    taken_b = set[int]().union(*(f.b for f in aside)) - set[int]().union(*(f.b for f in named))
+    causes = [_cause(diff, f, taken_a, taken_b, proved=found.proved) for f in named]
+    causes.sort(key=lambda cause: (cause.expected, -cause.share))
+    if found.proved and causes:
+        causes[0] = _with_rest(diff, causes, taken_a, taken_b)
+    return tuple(causes)
+
+
+def _with_rest(diff: Diff, causes: Sequence[Cause], taken_a: set[int], taken_b: set[int]) -> Cause:
+    """The first cause with what no cause cites: since the proof holds, it is a consequence."""
+    cited_a = taken_a.union(*(c.a for c in causes))
+    cited_b = taken_b.union(*(c.b for c in causes))
+    rest = [c for c in diff.changes if c.a not in cited_a and c.b not in cited_b]
+    rest_a = {c.a for c in rest} | (set(diff.removed) - cited_a)
+    rest_b = {c.b for c in rest} | (set(diff.added) - cited_b)
+    first = causes[0]
+    number = len(rest_a) + len(rest_b) - len(rest)
+    return replace(
+        first,
+        a=first.a | rest_a,
+        b=first.b | rest_b,
+        share=min(1.0, first.share + number / max(_counted(diff, taken_a, taken_b), 1)),
+    )
+
+
+def _counted(diff: Diff, taken_a: set[int], taken_b: set[int]) -> int:
+    """The number of differing instructions, without those of incidental causes."""
+    aside = sum(1 for c in diff.changes if c.a in taken_a or c.b in taken_b)
+    aside += len(taken_a.intersection(diff.removed)) + len(taken_b.intersection(diff.added))
+    return diff.differing - aside
+
+
+def _cause(
+    diff: Diff, finding: Finding, taken_a: set[int], taken_b: set[int], *, proved: bool
+) -> Cause:
+    finding = placed(diff, finding)
+    mine_a = finding.a | called_only_by(diff.a, finding.a)
+    mine_b = finding.b | called_only_by(diff.b, finding.b)
+    changed = [c for c in diff.changes if c.a in mine_a or c.b in mine_b]
+    own_a = frozenset({c.a for c in changed} | mine_a.intersection(diff.removed))
+    own_b = frozenset({c.b for c in changed} | mine_b.intersection(diff.added))
+    number = len(own_a) + len(own_b) - len(changed)
+    total = _counted(diff, taken_a, taken_b)
+    return Cause(
+        kind=finding.kind,
+        title=finding.title,
+        evidence=finding.evidence + _own_line(diff, finding),
+        fix=finding.fix or say(finding.kind.fix),
+        share=number / total if total else 1.0,
+        proved=proved,
+        proof=finding.proof,
+        expected=finding.expected,
+        a=own_a,
+        b=own_b,
+    )
+
+
+def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
+    """The program's line nearest to what a finding cites, if it cites a library's line only."""
+    lines = [line for evidence in finding.evidence for line in evidence.sources]
+    if not lines or not all(line.is_library for line in lines):
+        return ()
+    near = line_near(diff.b, finding.b) or line_near(diff.a, finding.a)
+    if not near:
+        return ()
+    text = say("the program's own line nearest to it in the graph")
+    return (Evidence(text, sources=(near,)),)

@@ -1,0 +1,135 @@
+"""One reason, one finding: what rules report from the same line is put together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Family
+from xlagraph.cause.sources import at
+from xlagraph.message import A, B, count, join, say
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.finding import Finding
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+
+def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
+    """Findings of one family and with common lines become one, the largest leading.
+
+    What has no line joins a group that it touches.
+    """
+    groups: dict[Family, list[list[Finding]]] = defaultdict(list)
+    single: list[list[Finding]] = []
+    for finding in sorted(findings, key=lambda f: (not f.lines, -len(f.a) - len(f.b))):
+        family = finding.kind.family
+        if family is None:
+            single.append([finding])
+            continue
+        home = _home(groups[family], finding, diff)
+        if home is None:
+            groups[family].append([finding])
+        else:
+            home.append(finding)
+    found = [*single, *(group for family in groups.values() for group in family)]
+    return [_one(group, diff) for group in _with_consequences(found)]
+
+
+def _with_consequences(groups: list[list[Finding]]) -> list[list[Finding]]:
+    """Groups with those taken in that follow from them.
+
+    Buckets that carry gradients over the step also move outputs and keep values alive: live
+    tensors are ordered by age, so that what waits stands first; and a gradient that waits in a
+    bucket is alive although nothing more is computed for it.
+    """
+    main = next((group for group in groups if group[0].kind.consequences), None)
+    if main is None:
+        return groups
+    kept = []
+    for group in groups:
+        if group is not main and _follows(group, main[0].kind):
+            main += group
+        else:
+            kept.append(group)
+    return kept
+
+
+def _follows(group: Sequence[Finding], kind: Kind) -> bool:
+    """Whether a group follows from a kind; live tensors only if they add nothing."""
+    if group[0].kind.id not in kind.consequences:
+        return False
+    return group[0].kind.family is not Family.LIVE or not any(f.a or f.b for f in group)
+
+
+def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Finding] | None:
+    lines = set(finding.lines)
+    if lines:
+        shared = (g for g in groups if any(lines.intersection(f.lines) for f in g))
+        return next(shared, None)
+    around_a, around_b = _around(diff.a, finding.a), _around(diff.b, finding.b)
+    touching = (g for g in groups if any(f.a & around_a or f.b & around_b for f in g))
+    return next(touching, None)
+
+
+def _around(module: Module, instructions: frozenset[int]) -> set[int]:
+    """These instructions, what they take in and what takes them in."""
+    return {j for i in instructions for j in (i, *module.operands[i], *module.users[i])} - {
+        module.entry_computation.root
+    }
+
+
+def _one(group: list[Finding], diff: Diff) -> Finding:
+    main = group[0]
+    if len(group) == 1:
+        return main
+    a = frozenset[int]().union(*(f.a for f in group))
+    b = frozenset[int]().union(*(f.b for f in group))
+    kind, title, fix = main.kind, main.title, main.fix
+    if main.kind.family is Family.BRANCH:
+        kind, title = _branch(
+            main, len(a.intersection(diff.removed)), len(b.intersection(diff.added))
+        )
+        fix = say()
+    proofs = list(dict.fromkeys(f.proof for f in group))
+    return replace(
+        main,
+        kind=kind,
+        title=title,
+        fix=fix,
+        evidence=tuple(e for f in group for e in f.evidence),
+        proof=join(proofs, len(proofs), "; "),
+        a=a,
+        b=b,
+        dropped_a=frozenset[int]().union(*(f.dropped_a for f in group)),
+        dropped_b=frozenset[int]().union(*(f.dropped_b for f in group)),
+    )
+
+
+def _branch(main: Finding, own_a: int, own_b: int) -> tuple[Kind, Message]:
+    """Kind and title of several pieces that stand on one side each, or on both."""
+    place = at(main.lines)
+    if own_a and own_b:
+        return REPLACED_SUBGRAPH, say(
+            "a piece of the graph is computed in another way",
+            place,
+            f": {count(own_a, 'instruction')} of ",
+            A,
+            f" against {own_b} of ",
+            B,
+        )
+    if not (own_a or own_b):
+        return EXTRA_SUBGRAPH, say(
+            "values take another way through ", B, " than through ", A, place
+        )
+    more, less, number = (A, B, own_a) if own_a else (B, A, own_b)
+    return EXTRA_SUBGRAPH, say(
+        more, f" computes {count(number, 'instruction')} more than ", less, place
+    )

@@ -1,0 +1,79 @@
+"""Why one module is another than a second one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import Level
+from xlagraph.cause.model import Context, Explanation
+from xlagraph.diff import diff_modules
+from xlagraph.explain.causes import causes_of, unexplained
+from xlagraph.explain.engine import Search, search
+from xlagraph.explain.registry import rules
+from xlagraph.explain.verdict import pair_verdict
+from xlagraph.facts.buckets import bucket_rows
+from xlagraph.rules.same_computation import remaining_differences
+
+if TYPE_CHECKING:
+    from xlagraph.explain.engine import Found
+    from xlagraph.graph import Module
+
+MAX_AGAIN = 200_000
+"""Instructions up to which what has no proof is paired and explained in another way."""
+
+
+def explain_modules(
+    a: Module,
+    b: Module,
+    context_a: Context | None = None,
+    context_b: Context | None = None,
+    names: tuple[str, str] = ("A", "B"),
+) -> Explanation:
+    """Explains why B is another module than A; the contexts add what a capture knows.
+
+    `names`: what the sentences call the two.
+    """
+    diff = diff_modules(a, b)
+    task = Search(diff, context_a or Context(), context_b or Context(), rules())
+    return _best(task).named(*names)
+
+
+def _best(task: Search) -> Explanation:
+    """The explanation of a difference; its sentences speak of sides.
+
+    Rules that have a stricter way use it first. What cannot be proved with instructions paired
+    by value is tried again with instructions paired by place (constants, then shapes left out
+    of account), and the proof counts.
+    """
+    stricter = task.stricter()
+    if stricter:
+        found = search(stricter)
+        if found.proved:
+            return _explanation(stricter, found)
+    found = search(task)
+    for level in (Level.CONSTANT_VALUES, Level.SHAPES):
+        if found.proved or len(task.diff.a) + len(task.diff.b) > MAX_AGAIN:
+            break
+        diff = diff_modules(task.diff.a, task.diff.b, level)
+        by_place = Search(diff, task.context_a, task.context_b, task.rules)
+        again = search(by_place)
+        if again.proved:
+            task, found = by_place, again
+    return _explanation(task, found)
+
+
+def _explanation(task: Search, found: Found) -> Explanation:
+    diff = task.diff
+    left_a, left_b = unexplained(diff, found)
+    causes = remaining_differences(diff) if diff.same else causes_of(diff, found)
+    left = len(left_a) + len(left_b)
+    return Explanation(
+        diff=diff,
+        verdict=pair_verdict(diff, causes, left, task.context_a, task.context_b),
+        causes=causes,
+        unexplained_a=left_a,
+        unexplained_b=left_b,
+        proved=found.proved,
+        buckets_a=bucket_rows(diff.a, task.context_a),
+        buckets_b=bucket_rows(diff.b, task.context_b),
+    )

@@ -1,0 +1,30 @@
+"""What tells an optimizer's tensors and numbers from others."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xlagraph.message import SourceLine
+    from xlagraph.tensors import Tensor
+
+_FILE = re.compile(r"(^|/)optim/")
+
+
+def is_optimizer_line(line: SourceLine) -> bool:
+    """Whether a line belongs to an optimizer's own code."""
+    return bool(_FILE.search(line.file))
+
+
+def is_optimizer_state(tensors: Iterable[Tensor | None], lines: Iterable[SourceLine]) -> bool:
+    """Whether tensors that are known, else source lines, tell of an optimizer.
+
+    True where nothing is known at all.
+    """
+    known = [tensor for tensor in tensors if tensor]
+    if known:
+        return all(tensor.is_optimizer_state for tensor in known)
+    return all(map(is_optimizer_line, lines))

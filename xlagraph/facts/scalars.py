@@ -1,0 +1,17 @@
+"""Numbers that come in as parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+
+if TYPE_CHECKING:
+    from xlagraph.graph import Module
+
+
+def is_scalar_input(module: Module, i: int) -> bool:
+    """Whether an instruction is a number that the entry computation takes in."""
+    entry = module.entry_computation
+    is_inside = entry.start <= i < entry.stop
+    return is_inside and is_input(module, i) and module.shapes[i].endswith("[]")

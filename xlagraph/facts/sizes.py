@@ -1,0 +1,108 @@
+"""What follows from a dimension: other dimensions, slice bounds, attributes that state sizes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.names import differing_keys
+from xlagraph.hlo.shapes import read_shape
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+    from xlagraph.graph import Attributes
+    from xlagraph.hlo.shapes import Shape
+
+INDEX_OPCODES = frozenset(
+    {"slice", "dynamic-slice", "pad", "gather", "iota", "dynamic-update-slice"}
+)
+"""What is given bounds, or a size."""
+SIZE_KEYS = frozenset(
+    {
+        "backend_config",
+        "dynamic_slice_sizes",
+        "operand_layout_constraints",
+        "padding",
+        "slice",
+        "slice_sizes",
+        "window",
+    }
+)
+"""Attributes that state sizes and so follow the dimensions of operands."""
+Sizes = frozenset[tuple[int, int]]
+"""Sizes that changed: A's and B's."""
+_TYPE = re.compile(r"\b[a-z]+\d*\w*(?=\[)")
+_BOUNDS = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
+
+
+def same_structure(first: str, second: str) -> bool:
+    """Whether two shapes are arrays, or tuples of equally many alike parts."""
+
+    def agree(one: Shape, two: Shape) -> bool:
+        if len(one.parts) != len(two.parts) or one.is_tuple != two.is_tuple:
+            return False
+        return all(agree(p, q) for p, q in zip(one.parts, two.parts, strict=True))
+
+    return agree(read_shape(first), read_shape(second))
+
+
+def changed_sizes(first: str, second: str) -> list[tuple[int, int, int]]:
+    """The dimensions of two arrays that differ: axis, A's size, B's size."""
+    old, new = read_shape(first).dimensions, read_shape(second).dimensions
+    if len(old) != len(new):
+        return []
+    return [(k, d, e) for k, (d, e) in enumerate(zip(old, new, strict=True)) if d != e]
+
+
+def with_dimensions(first: str, second: str) -> str:
+    """The second shape with the first one's element types."""
+    types = iter(_TYPE.findall(first))
+    if len(_TYPE.findall(first)) != len(_TYPE.findall(second)):
+        return second
+    return _TYPE.sub(lambda _: next(types), second)
+
+
+def explained(first: str, second: str, sizes: Sizes) -> bool:
+    """Whether every dimension that differs is scaled, or shifted, as one of these sizes is."""
+    one, two = read_shape(first), read_shape(second)
+    if one.parts or two.parts:
+        return len(one.parts) == len(two.parts)
+    if len(one.dimensions) != len(two.dimensions):
+        return False
+    return all(
+        d == e or any(d * q == e * p or d - p == e - q for p, q in sizes)
+        for d, e in zip(one.dimensions, two.dimensions, strict=True)
+    )
+
+
+def follows_operand(case: Case, x: int, y: int) -> bool:
+    """Whether a slice has the same start, stride and distance to the end on both sides."""
+    a, b = case.diff.a, case.diff.b
+    if a.opcodes[x] != "slice":
+        return False
+    found = []
+    for module, i in ((a, x), (b, y)):
+        bounds = _BOUNDS.findall(module.attributes[i].get("slice") or "")
+        sizes = read_shape(module.shapes[module.operands[i][0]]).dimensions
+        found.append(
+            [
+                (low, size - int(high), step)
+                for (low, high, step), size in zip(bounds, sizes, strict=False)
+            ]
+        )
+    return found[0] == found[1]
+
+
+def size_keys_differ_only(first: Attributes, second: Attributes) -> bool:
+    """Whether attributes differ, and in nothing but sizes."""
+    keys = differing_keys(first, second)
+    return bool(keys) and keys <= SIZE_KEYS
+
+
+def with_sizes(first: Attributes, second: Attributes) -> Attributes:
+    """The first attributes with the second one's sizes."""
+    new = dict(second.items)
+    items = tuple((k, new.get(k, v) if k in SIZE_KEYS else v) for k, v in first.items)
+    added = tuple((k, v) for k, v in second.items if k in SIZE_KEYS and first.get(k) is None)
+    return first if items == first.items and not added else replace(first, items=items + added)

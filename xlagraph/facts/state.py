@@ -1,0 +1,63 @@
+"""Tensors that a module takes in and gives back with a new value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from xlagraph.graph import Module
+
+STEPS = 8
+"""An update is a short formula: its result is this near to what it updates."""
+MAX_NEAR = 200
+
+
+def _any(_parameter: int, _output: int) -> bool:
+    return True
+
+
+def state_pairs(
+    module: Module,
+    inputs: Sequence[int],
+    outputs: Collection[int],
+    fits: Callable[[int, int], bool] = _any,
+) -> list[tuple[int, int]]:
+    """Parameters with an output position of equal shape that depends on them, one to one.
+
+    `fits`: whether a parameter and an output may belong together.
+    """
+    values = module.outputs
+    free = sorted(outputs)
+    shapes = {module.shapes[values[k]] for k in free} - {"s64[]", "f32[]"}
+    pairs = []
+    for parameter in inputs:
+        if not module.users[parameter] or module.shapes[parameter] not in shapes:
+            continue
+        near = _near_users(module, parameter)
+        for k in free:
+            is_alike = module.shapes[values[k]] == module.shapes[parameter]
+            if is_alike and values[k] in near and fits(parameter, k):
+                pairs.append((parameter, k))
+                free.remove(k)
+                break
+    return pairs
+
+
+def _near_users(module: Module, start: int) -> set[int]:
+    """Instructions that depend on `start` within a few steps."""
+    found = {start}
+    front = [start]
+    for _ in range(STEPS):
+        front = [u for i in front for u in module.users[i] if u not in found][:MAX_NEAR]
+        found.update(front)
+    return found
+
+
+def parameter_number(module: Module, parameter: int) -> int:
+    """The number of an entry parameter, -1 for anything else."""
+    is_there = parameter >= 0 and is_input(module, parameter)
+    return int(module.payloads[parameter]) if is_there else -1

@@ -1,0 +1,156 @@
+"""Which tensors a step updates, which it makes anew, and what it computes where they are zero."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.cause.editor import is_input
+from xlagraph.facts.buckets import ELEMENTWISE
+from xlagraph.facts.pieces import OUTPUT, open_edges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.graph import Module
+    from xlagraph.tensors import Tensor
+
+FORMULA = ELEMENTWISE | {"convert", "copy", "bitcast", "select", "clamp"}
+"""What an optimizer or an average makes a new value of a tensor with."""
+
+
+def updates(module: Module) -> dict[int, list[int]]:
+    """For each parameter that the module updates, the positions of its new values.
+
+    A new value has the parameter's shape and is computed from it element by element; so a
+    gradient is none, and a moving average of a weight is one of both. The parameter itself,
+    given back as it came, is no new value.
+    """
+    found: dict[int, list[int]] = {}
+    for k, value in enumerate(module.outputs):
+        for i in sorted(formula(module, value) - {value}):
+            if is_input(module, i) and module.shapes[i] == module.shapes[value]:
+                found.setdefault(i, []).append(k)
+    return found
+
+
+def formula(module: Module, value: int) -> set[int]:
+    """The instructions that an element of the value depends on by the same element alone."""
+    seen, stack = {value}, [value]
+    while stack:
+        i = stack.pop()
+        if module.opcodes[i] in FORMULA:
+            stack += [o for o in module.operands[i] if o not in seen]
+            seen.update(module.operands[i])
+    return seen
+
+
+def new_values(module: Module, parameters: Iterable[int]) -> list[int]:
+    """For each of these parameters that is updated the position of its nearest new value."""
+    found = updates(module)
+    values = module.outputs
+    nearest = [min(found[p], key=values.__getitem__) for p in parameters if p in found]
+    return list(dict.fromkeys(nearest))
+
+
+class Made(NamedTuple):
+    """A value that one side makes from constants alone, and what the other takes in for it."""
+
+    value: int
+    parameter: int
+    tensor: Tensor | None
+
+
+def made_anew(case: Case, maker: SideView, taker: SideView) -> list[Made]:
+    """What one side makes from constants alone and the other takes in in its place.
+
+    A scalar counts if it has a name or is added to: a Python number is neither.
+    """
+    module = taker.module
+    found: dict[int, Made] = {}
+    for edge in open_edges(case):
+        value, parameter = edge.value(maker), edge.value(taker)
+        if (
+            edge.place != OUTPUT
+            and is_input(module, parameter)
+            and taker.partners[parameter] < 0
+            and maker.matched.closed[value]
+            and maker.module.shapes[value] == module.shapes[parameter]
+        ):
+            tensor = taker.input_tensor(parameter)
+            if tensor or not module.shapes[parameter].endswith("[]") or _is_sum(module, parameter):
+                found.setdefault(parameter, Made(value, parameter, tensor))
+    return sorted(found.values(), key=lambda made: made[:2])
+
+
+def _is_sum(module: Module, parameter: int) -> bool:
+    """Whether the module gives back the parameter with something added: a counter, a total."""
+    values = set(module.outputs)
+    return any(u in values and module.opcodes[u] == "add" for u in module.users[parameter])
+
+
+KEEP_ZERO = frozenset(
+    {
+        "broadcast", "reshape", "convert", "copy", "bitcast", "transpose", "slice", "reverse",
+        "reduce-precision", "negate", "abs", "sign", "sqrt", "cbrt", "tanh", "sine", "floor",
+        "ceil",
+    }
+)  # fmt: skip
+"""What makes zeros of one value that is zero."""
+OF_ZEROS = frozenset({"add", "subtract", "maximum", "minimum", "concatenate"})
+"""What makes zeros where all values are zero."""
+
+
+def at_zero(module: Module, tensors: Iterable[int]) -> tuple[set[int], dict[int, int]]:
+    """Which of these entry parameters vanish where they are zero, and what then stands for what.
+
+    Products with zeros are zeros, and sums with zeros are the other summand: the first step of
+    an optimizer, or of an average. A tensor that anything else reads does not vanish. Gives
+    back what is zero, and for each sum the value that is left of it.
+    """
+    entry = module.entry_computation
+    wanted = set(tensors)
+    while True:
+        origins = {p: {p} for p in wanted}
+        left: dict[int, int] = {}
+        stuck: set[int] = set()
+        for i in range(entry.start, entry.stop):
+            operands = module.operands[i]
+            is_zero = [o in origins for o in operands]
+            if not any(is_zero):
+                continue
+            reached = set[int]().union(*(origins.get(o, ()) for o in operands))
+            opcode = module.opcodes[i]
+            if opcode == "tuple":
+                continue
+            is_kept = (
+                opcode in KEEP_ZERO or opcode == "divide" or (opcode in OF_ZEROS and all(is_zero))
+            )
+            if opcode == "multiply" or (is_zero[0] and is_kept):
+                origins[i] = reached
+            elif opcode == "add" or (opcode == "subtract" and is_zero[1]):  # not of zeros alone
+                left[i] = _plain(module, operands[is_zero.index(False)], left)
+            else:
+                stuck |= reached
+        if not stuck:
+            return set(origins), left
+        wanted -= stuck
+
+
+def _plain(module: Module, value: int, left: Mapping[int, int]) -> int:
+    """The value without sums with zeros and products with one."""
+    while True:
+        value = left.get(value, value)
+        if module.opcodes[value] != "multiply":
+            return value
+        x, y = module.operands[value]
+        if not (_is_one(module, x) or _is_one(module, y)):
+            return value
+        value = y if _is_one(module, x) else x
+
+
+def _is_one(module: Module, value: int) -> bool:
+    """Whether a value is a constant 1, spread or converted."""
+    while module.opcodes[value] in ("broadcast", "convert", "reshape"):
+        (value,) = module.operands[value]
+    return module.opcodes[value] == "constant" and module.payloads[value] == "1"

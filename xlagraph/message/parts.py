@@ -1,0 +1,205 @@
+"""Messages as typed parts: a rule says what it means, and whoever shows it finds the words.
+
+A plain string among the parts is xlagraph's own wording, or a word that XLA itself uses (an
+opcode, a shape, a number). All that comes from the user's program stands in a part of its own
+kind, so that it can be marked, linked, cut, made visible or replaced by a pseudonym, and no
+finished sentence ever has to be taken apart again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.message.words import capitalized, count
+from xlagraph.tensors import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_QUOTED = 120
+"""Characters of a quoted text that are shown, unless the part says otherwise."""
+_PACKAGES = ("site-packages", "dist-packages")
+_LIBRARY_PARTS = frozenset({*_PACKAGES, "torch", "torch_xla"})
+
+
+class Side(Enum):
+    """One of the two modules that are compared."""
+
+    A = "A"
+    B = "B"
+
+    @property
+    def other(self) -> Side:
+        """The module that it is compared with."""
+        return Side.B if self is Side.A else Side.A
+
+
+A, B = Side.A, Side.B
+
+
+class GraphName(NamedTuple):
+    """What a module is called where it is shown: A, B, or the letter of a run's graph."""
+
+    letter: str
+
+
+class SourceLine(NamedTuple):
+    """A line of a Python program."""
+
+    file: str
+    line: int
+
+    @property
+    def is_library(self) -> bool:
+        """Whether the file belongs to an installed package rather than to the program."""
+        return not _LIBRARY_PARTS.isdisjoint(PurePath(self.file).parts[:-1])
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the file lies in a folder of installed packages."""
+        return not set(_PACKAGES).isdisjoint(PurePath(self.file).parts)
+
+    @property
+    def short(self) -> str:
+        """``models/net.py:10``: the telling end of the path; an installed package's whole."""
+        parts = PurePath(self.file).parts
+        for packages in _PACKAGES:
+            if packages in parts:
+                return f"{'/'.join(parts[parts.index(packages) + 1 :])}:{self.line}"
+        return f"{'/'.join(parts[-2:]) if len(parts) > 2 else self.file}:{self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class HloName(NamedTuple):
+    """The name of an instruction or, without an opcode, of a computation."""
+
+    name: str
+    opcode: str = ""
+
+
+class Operation(NamedTuple):
+    """What the framework calls the operation that an instruction comes from."""
+
+    name: str
+
+
+class Code(NamedTuple):
+    """A name or an expression of the user's program: what holds a tensor, a function."""
+
+    text: str
+
+
+class Quoted(NamedTuple):
+    """A text out of a module, such as a constant or an attribute's value."""
+
+    text: str
+    limit: int = MAX_QUOTED
+
+
+class Change(NamedTuple):
+    """Two quoted texts, of which long ones are shown from the first difference on."""
+
+    old: str
+    new: str
+    became: str = "->"
+    """The word between them."""
+
+
+Part = str | Side | GraphName | Tensor | SourceLine | HloName | Operation | Code | Quoted | Change
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Parts in a row; build it with `say`."""
+
+    parts: tuple[Part, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def __str__(self) -> str:
+        """The message in plain words, for logs and tests; a page and a terminal render parts."""
+        from xlagraph.message.render import words
+
+        return words(self)
+
+    def __format__(self, _: str) -> str:
+        raise TypeError("a message joins others with say(), so that its parts stay apart")
+
+    def __add__(self, other: Message | Part) -> Message:
+        return say(self, other)
+
+    def named(self, a: str, b: str) -> Message:
+        """The message with both modules called by name."""
+        names = {A: GraphName(a), B: GraphName(b)}
+        return Message(tuple(names[p] if isinstance(p, Side) else p for p in self.parts))
+
+    @property
+    def sentence(self) -> Message:
+        """The message with a capital first letter, where it begins with a word of ours."""
+        if self.parts and isinstance(self.parts[0], str):
+            return Message((capitalized(self.parts[0]), *self.parts[1:]))
+        return self
+
+
+EMPTY = Message()
+
+
+def say(*parts: Message | Part) -> Message:
+    """The parts as one message; messages among them are taken in, empty strings left out."""
+    found: list[Part] = []
+    for part in parts:
+        found += part.parts if isinstance(part, Message) else (part,)
+    merged: list[Part] = []
+    for one in found:
+        if isinstance(one, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += one
+        elif one != "":
+            merged.append(one)
+    return Message(tuple(merged))
+
+
+def join(items: Iterable[Message | Part], limit: int = 4, between: str = ", ") -> Message:
+    """Items in a row, cut after `limit` with the number of those left out."""
+    listed = list(items)
+    parts: list[Message | Part] = []
+    for item in listed[:limit]:
+        parts += [between, item] if parts else [item]
+    left = len(listed) - limit
+    return say(*parts, f" and {left} more" if left > 0 else "")
+
+
+def grouped(tensors: Iterable[Message | Part], groups: int = 3, members: int = 4) -> Message:
+    """Tensors gathered by the FSDP module that owns them: ``blocks.0: up.weight, up.bias``.
+
+    What is met several times is counted. All else stands as it is, in a group of its own.
+    """
+    owners: dict[str, Counter[Message]] = {}
+    for one in map(say, tensors):
+        owner, within = _owned(one)
+        owners.setdefault(owner, Counter())[within] += 1
+    shown = [_members(owner, found, members) for owner, found in list(owners.items())[:groups]]
+    left = list(owners.values())[groups:]
+    if left:
+        number = count(sum(found.total() for found in left), "tensor")
+        shown.append(say(f"{number} of {len(left)} more modules"))
+    return join(shown, len(shown), "; ")
+
+
+def _owned(one: Message) -> tuple[str, Message]:
+    """The FSDP module that owns a shard, and how the shard is called beside that name."""
+    first = one.parts[0] if one.parts else ""
+    if not (isinstance(first, Tensor) and first.shard):
+        return "", one
+    return first.owner, Message((replace(first, owner="", shard=False), *one.parts[1:]))
+
+
+def _members(owner: str, found: Counter[Message], limit: int) -> Message:
+    listed = join((say(one, f" x{n}" if n > 1 else "") for one, n in found.items()), limit)
+    return say(Tensor("", owner), ": ", listed) if owner else listed

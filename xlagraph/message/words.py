@@ -1,0 +1,26 @@
+"""Numbers, durations and plurals in words: one form for each, everywhere."""
+
+from __future__ import annotations
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """``1 tensor``, ``2 tensors``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for reading: ``12 ms``, ``0.25 s``, ``4.1 s``, ``2 min 40 s``, ``1.5 h``."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    if seconds >= 60:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    if seconds >= 0.1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+
+
+def capitalized(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,101 @@
+"""Instructions with other attributes: slice bounds, dimensions, replica groups, seeds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import attribute_changes, differing_keys
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, where
+from xlagraph.facts.sizes import INDEX_OPCODES
+from xlagraph.message import A, B, count, say
+from xlagraph.rules.sharding import SHARDING
+from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+    from xlagraph.message import SourceLine
+
+REPLICA_GROUPS = Kind(
+    id="replica-groups",
+    title="A collective runs over other groups",
+    section=Section.COLLECTIVES,
+    meaning="The groups of ranks that a collective works in are part of the graph. Groups that are "
+    "built anew, in another order or over other ranks, make another one; channel numbers alone "
+    "do not count.",
+    before="""\
+groups = [[0, 1], [2, 3]] if step % 2 else [[0, 2], [1, 3]]
+xm.all_reduce(xm.REDUCE_SUM, gradients, groups=groups)
+""",
+    after="""\
+GROUPS = [[0, 1], [2, 3]]  # built once
+xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
+""",
+    evidence="The groups on both sides.",
+    fix="Use the same groups in every step; build them once and reuse the list.",
+    proof="A's collective gets B's groups.",
+    examples=("replica_groups", "replica_groups_of_mesh"),
+)
+OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
+"""Attributes that have a kind of their own."""
+
+
+def find(case: Case) -> list[Finding]:
+    """Instructions with other attributes, grouped by opcode and source line."""
+    a, b = case.diff.a, case.diff.b
+    groups: dict[tuple[str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
+    for x, y, fields in case.open_changes():
+        if "attributes" in fields and set(fields) <= {"attributes", "shape", "layout"}:
+            groups[a.opcodes[x], where(b, [y])].append((x, y))
+    return [
+        _finding(case, opcode, lines, pairs) for (opcode, lines), pairs in sorted(groups.items())
+    ]
+
+
+def _finding(
+    case: Case, opcode: str, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
+) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    first = a.attributes[pairs[0][0]], b.attributes[pairs[0][1]]
+    changes = attribute_changes(*first)
+    keys = sorted(differing_keys(*first))
+    kind = next((OF_KEY[key] for key in keys if key in OF_KEY), None)
+    number = count(len(pairs), opcode)
+    if kind:
+        title = say(f"{kind.id.replace('-', ' ')} of {number} differs: ", changes)
+    elif opcode in INDEX_OPCODES:
+        kind = PYTHON_INDEX
+        title = say(f"a Python index is baked into {number}: ", changes)
+    else:
+        kind = ATTRIBUTE
+        title = say(f"{opcode} has other attributes: ", changes)
+
+    def undo(edit: Editors) -> None:
+        for p, q in pairs:
+            edit.a.attributes[p] = b.attributes[q]
+            edit.a.shapes[p] = b.shapes[q]
+
+    return Finding(
+        kind=kind,
+        title=say(title, at(lines)),
+        evidence=(
+            Evidence(changes, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),
+        ),
+        proof=say(A, f"'s {opcode} was given ", B, "'s attributes"),
+        a=frozenset(p for p, _ in pairs),
+        b=frozenset(q for _, q in pairs),
+        undo=undo,
+    )
+
+
+RULE = Rule(
+    name="attributes",
+    kinds=(REPLICA_GROUPS,),
+    find=find,
+    after=("matmul-precision",),
+)

@@ -1,0 +1,457 @@
+"""Bucketed collectives whose tensors move, or are carried over the step.
+
+FSDP's ``reduce_scatter_bucket_size_mb`` collects gradients and reduces a bucket when it is
+full (pytorch/xla issue 4160). Callbacks that outlive backward leave gradients for the next
+step: they become outputs of this module and parameters of the next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import exclusive_slice
+from xlagraph.cause.sources import where
+from xlagraph.facts.bucket_tensors import bucket_tensors
+from xlagraph.facts.buckets import (
+    MAX_STEPS,
+    bucket_rows,
+    chain,
+    lone_rows,
+    near_buckets,
+    origin,
+    reach,
+)
+from xlagraph.message import EMPTY, A, B, Message, count, grouped, join, say
+from xlagraph.tensors import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+    from xlagraph.cause.model import BucketRow, Member
+    from xlagraph.graph import Module
+    from xlagraph.message import Side
+
+    Rows = Sequence[BucketRow]
+    Identities = Sequence[Sequence[tuple[object, ...]]]
+
+BUCKET_CARRY = Kind(
+    id="bucket-carry",
+    title="Buckets carry tensors over the step",
+    section=Section.COLLECTIVES,
+    meaning="A bucketed reduce-scatter (FSDP with reduce_scatter_bucket_size_mb), all-gather or "
+    "all-reduce collects tensors during backward and runs when the bucket is full. What is still "
+    "in a bucket as the step ends waits for the next one (pytorch/xla issue 4160): it is an output "
+    "of this graph, an input of the next, and the next bucket fills at another place. The step's "
+    "graph changes from step to step until the pattern repeats, if it does.",
+    before="""\
+model = FSDP(
+    nn.Sequential(FSDP(block0, **options), FSDP(block1, **options)),
+    reduce_scatter_bucket_size_mb=25,
+)
+for x, y in loader:
+    loss_fn(model(x), y).backward()  # the last bucket is not full: its gradients wait
+    optimizer.step()
+    torch_xla.sync()
+""",
+    after="""\
+model = FSDP(
+    nn.Sequential(FSDP(block0, **options), FSDP(block1, **options)),
+    reduce_scatter_bucket_size_mb=0,  # or flush when the last post-backward hook has run
+)
+""",
+    evidence="Each bucket with its tensors, which of them are left over from an earlier step, and "
+    "the callbacks that were pending as the sync began. Outputs that stand elsewhere because of it "
+    "belong to it.",
+    fix="Flush the bucket at the end of every backward, so that no gradient waits for the next "
+    "step (in FSDP: when the last post-backward hook has run), or set "
+    "reduce_scatter_bucket_size_mb=0.",
+    proof="Where both modules have buckets, what each tensor becomes is made one operation on it "
+    "(a parameter of both, where one side has tensors that the other does not reduce), tokens "
+    "and barriers are taken away, and outputs of what only one side reduces are set aside. Where "
+    "one module has none, outputs that pass through a bucket, or wait for one, are set aside, "
+    "not compared.",
+    examples=("carry",),
+    anywhere=True,
+    consequences=("output-order", "bucket-carry", "live-tensor"),
+)
+BUCKET_COMPOSITION = Kind(
+    id="bucket-composition",
+    title="Buckets hold other tensors, or the same ones in another order",
+    section=Section.COLLECTIVES,
+    meaning="The buckets of a collective are filled otherwise, though nothing is carried over the "
+    "step: another capacity, other gradients present, gradients that become ready in another "
+    "order.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    bucket_mb = 25 if step < 100 else 50
+    loss_fn(model(x), y).backward()
+    reduce_gradients(model, bucket_mb)
+    optimizer.step()
+    torch_xla.sync()
+""",
+    after="""\
+BUCKET_MB = 25  # one capacity for the whole program
+""",
+    evidence="Each bucket with its tensors, and the places of those that moved.",
+    fix="Fill the buckets in the same order in every step: fixed parameter order, same set of "
+    "gradients.",
+    proof="Other tensors: as for bucket-carry, where a collective of a single tensor is a bucket "
+    "of one if only one side has buckets. Another order: what each tensor becomes is made a "
+    "parameter on both sides.",
+    examples=("bucket_size", "buckets_or_alone"),
+    anywhere=True,
+)
+SIZE_FIX = say(
+    "Reduce in buckets in every step or in none: one reduce_scatter_bucket_size_mb for the whole "
+    "program."
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Buckets with other tensors than in the other module, or in another order."""
+    rows_a, rows_b, ids_a, ids_b = _buckets_of(case)
+    if list(map(Counter, ids_a)) == list(map(Counter, ids_b)):
+        return [] if ids_a == ids_b else [_order_finding(case, (rows_a, rows_b), (ids_a, ids_b))]
+    rows = _other_tensors(rows_a, rows_b)
+    return [_set_aside(case, _Told.of(case, *rows), *rows)] if rows else []
+
+
+def find_by_tensor(case: Case) -> list[Finding]:
+    """The same, where other tensors in buckets can be undone one by one."""
+    rows_a, rows_b, ids_a, ids_b = _buckets_of(case)
+    if list(map(Counter, ids_a)) == list(map(Counter, ids_b)):
+        return find(case)
+    if not _other_tensors(rows_a, rows_b):
+        return []
+    opcodes = {row.opcode for row in (*rows_a, *rows_b)}
+    one_by_one_a = rows_a or lone_rows(case.diff.a, case.a.context, opcodes)
+    one_by_one_b = rows_b or lone_rows(case.diff.b, case.b.context, opcodes)
+    if not (one_by_one_a and one_by_one_b):
+        return []
+    told = _Told.of(case, rows_a, rows_b)
+    if not (rows_a and rows_b):
+        told = told.with_lone(one_by_one_a, one_by_one_b, alone=B if rows_a else A)
+    return [_undone_singly(case, told, one_by_one_a, one_by_one_b)]
+
+
+def _other_tensors(rows_a: Rows, rows_b: Rows) -> tuple[Rows, Rows] | None:
+    """The buckets of both modules, if they take other tensors."""
+    kinds = [[(row.opcode, row.shapes, row.carried) for row in rows] for rows in (rows_a, rows_b)]
+    return (rows_a, rows_b) if kinds[0] != kinds[1] else None
+
+
+def _buckets_of(case: Case) -> tuple[Rows, Rows, Identities, Identities]:
+    rows_a = bucket_rows(case.diff.a, case.a.context)
+    rows_b = bucket_rows(case.diff.b, case.b.context)
+    return (
+        rows_a,
+        rows_b,
+        [_identities(case.a, row) for row in rows_a],
+        [_identities(case.b, row) for row in rows_b],
+    )
+
+
+def _identities(view: SideView, row: BucketRow) -> list[tuple[object, ...]]:
+    """The tensors of a bucket, comparable between the modules: by partner, else by kind."""
+    found: list[tuple[object, ...]] = []
+    operands = view.module.operands[row.instruction]
+    for o, shape, carried in zip(operands, row.shapes, row.carried, strict=True):
+        i = origin(view.module, o)
+        partner = view.partners[i]
+        in_b = partner if view.is_a else i
+        found.append((row.opcode, shape, carried, in_b if partner >= 0 else -1))
+    return found
+
+
+def _order_finding(
+    case: Case, rows: tuple[Rows, Rows], ids: tuple[Identities, Identities]
+) -> Finding:
+    """The same tensors in every bucket, in another order."""
+    a, b = case.diff.a, case.diff.b
+    results: list[tuple[list[int], list[int]]] = []
+    evidence = []
+    for number, (row_a, row_b) in enumerate(zip(*rows, strict=True)):
+        first, second = ids[0][number], ids[1][number]
+        if first == second:
+            continue
+        places: dict[object, list[int]] = {}
+        for k in reversed(range(len(second))):
+            places.setdefault(second[k], []).append(k)
+        moves = [(k, places[identity].pop()) for k, identity in enumerate(first)]
+        results += [
+            (_results(a, row_a.instruction, j), _results(b, row_b.instruction, k)) for j, k in moves
+        ]
+        moved = [say(row_a.tensors[j], f": place {j} -> {k}") for j, k in moves if j != k]
+        evidence.append(
+            Evidence(
+                say(f"bucket {number + 1}: ", join(moved)),
+                (row_a.instruction,),
+                (row_b.instruction,),
+                where(b, [row_b.instruction]),
+            )
+        )
+
+    def undo(edit: Editors) -> None:
+        for in_a, in_b in results:
+            if in_a and in_b:
+                edit.a.become_parameter(in_a, edit.a.shapes[in_a[0]])
+                edit.b.become_parameter(in_b, edit.b.shapes[in_b[0]])
+
+    opcode = rows[1][0].opcode
+    return Finding(
+        kind=BUCKET_COMPOSITION,
+        title=say(
+            f"{count(len(evidence), f'{opcode} bucket')} "
+            f"{'takes' if len(evidence) == 1 else 'take'} the same tensors in another order"
+        ),
+        evidence=tuple(evidence),
+        proof=say(f"what each tensor becomes in its {opcode} was made a parameter on both sides"),
+        a=frozenset(i for e in evidence for i in e.a).union(*(x for x, _ in results)),
+        b=frozenset(i for e in evidence for i in e.b).union(*(y for _, y in results)),
+        undo=undo,
+    )
+
+
+def _results(module: Module, bucket: int, place: int) -> list[int]:
+    """What picks the element at `place` out of a bucket's result."""
+    index = str(place)
+    return [
+        u
+        for u in module.users[bucket]
+        if module.opcodes[u] == "get-tuple-element" and module.attributes[u].get("index") == index
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """Other tensors in the buckets, in words."""
+
+    kind: Kind
+    opcode: str
+    title: Message
+    evidence: tuple[Evidence, ...]
+    fix: Message = EMPTY
+
+    @classmethod
+    def of(cls, case: Case, rows_a: Rows, rows_b: Rows) -> _Told:
+        pending_a = _pending(case.a, case.b, rows_b)
+        pending_b = _pending(case.b, case.a, rows_a)
+        is_carried = bool(pending_a or pending_b) or _carried(rows_a) != _carried(rows_b)
+        opcode = (rows_b or rows_a)[0].opcode
+        what = "carry tensors over the step" if is_carried else "are composed differently"
+        return cls(
+            kind=BUCKET_CARRY if is_carried else BUCKET_COMPOSITION,
+            opcode=opcode,
+            title=say(
+                f"{opcode} buckets {what}: ", _extent(case.a, rows_a), "; ", _extent(case.b, rows_b)
+            ),
+            evidence=(
+                *_side_evidence(case.a, rows_a, pending_a),
+                *_side_evidence(case.b, rows_b, pending_b),
+                *_moves(rows_a, rows_b),
+            ),
+        )
+
+    def with_lone(self, rows_a: Rows, rows_b: Rows, *, alone: Side) -> _Told:
+        """Where one module reduces its tensors one by one: rows of one tensor each."""
+        lone, buckets = (rows_a, rows_b) if alone is A else (rows_b, rows_a)
+        number = sum(len(row.tensors) for row in buckets)
+        return replace(
+            self,
+            title=say(
+                f"{self.opcode} buckets in ",
+                alone.other,
+                " only: ",
+                alone,
+                f" reduces {count(len(lone), 'tensor')} one by one, ",
+                alone.other,
+                f" {number} in {count(len(buckets), 'bucket')}",
+            ),
+            fix=SIZE_FIX,
+        )
+
+
+def _undone_singly(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Finding:
+    tensors = bucket_tensors(case, (rows_a, rows_b))
+    return Finding(
+        kind=told.kind,
+        title=told.title,
+        evidence=told.evidence,
+        fix=told.fix,
+        proof=tensors.proof(),
+        a=tensors.a.claimed,
+        b=tensors.b.claimed,
+        dropped_a=tensors.a.dropped,
+        dropped_b=tensors.b.dropped,
+        undo=tensors.undo,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reach:
+    """What the buckets of one module touch."""
+
+    depends: bytearray
+    """One byte an instruction: 1 where it is or depends on a bucket."""
+    near: frozenset[int]
+    """The instructions on the way into the buckets, and into what is updated with them."""
+
+    @classmethod
+    def of(cls, module: Module, rows: Rows) -> _Reach:
+        starts = [row.instruction for row in rows]
+        return cls(reach(module, starts), frozenset(near_buckets(module, rows)))
+
+    def instructions(self, module: Module) -> set[int]:
+        """What depends on a bucket."""
+        root = module.entry_computation.root
+        return {i for i, flag in enumerate(self.depends) if flag and i != root}
+
+
+def _set_aside(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Finding:
+    """Outputs that pass through buckets are left out of the comparison."""
+    a, b = case.diff.a, case.diff.b
+    reach_a, reach_b = _Reach.of(a, rows_a), _Reach.of(b, rows_b)
+    dropped_a = _bucket_outputs(case, case.a, reach_a, reach_b)
+    dropped_b = _bucket_outputs(case, case.b, reach_b, reach_a)
+    return Finding(
+        kind=told.kind,
+        title=told.title,
+        evidence=told.evidence,
+        fix=told.fix,
+        proof=say(
+            f"{count(len(dropped_a), 'output')} of ",
+            A,
+            f" and {count(len(dropped_b), 'output')} of ",
+            B,
+            f" that pass through these {told.opcode}s, or wait for one, were set aside, "
+            "not compared",
+        ),
+        a=frozenset(exclusive_slice(a, dropped_a) | reach_a.instructions(a)),
+        b=frozenset(exclusive_slice(b, dropped_b) | reach_b.instructions(b)),
+        dropped_a=frozenset(dropped_a),
+        dropped_b=frozenset(dropped_b),
+    )
+
+
+def _bucket_outputs(case: Case, view: SideView, own: _Reach, other: _Reach) -> set[int]:
+    """Outputs that depend on a bucket, or that the other side puts into one."""
+    found = set()
+    values = view.module.outputs
+    for slot in case.diff.outputs:
+        k, paired = view.own(slot), view.theirs(slot)
+        if k is None:
+            continue
+        value = values[k]
+        waits = value in own.near or view.partners[value] in other.near
+        if own.depends[value] or (waits and paired is None):
+            found.add(k)
+    return found
+
+
+def _carried(rows: Rows) -> Counter[str]:
+    """The shapes of tensors left over from an earlier step."""
+    return Counter(
+        shape
+        for row in rows
+        for shape, carried in zip(row.shapes, row.carried, strict=True)
+        if carried
+    )
+
+
+def _extent(view: SideView, rows: Rows) -> Message:
+    tensors = sum(len(row.tensors) for row in rows)
+    if not tensors:
+        return say(view.side, " reduces no bucket")
+    old = sum(sum(row.carried) for row in rows)
+    left = f", {old} of them left over from an earlier step" if old else ""
+    number = f"{count(tensors, 'tensor')} in {count(len(rows), 'bucket')}"
+    return say(view.side, f" reduces {number}{left}")
+
+
+def _pending(one: SideView, other: SideView, rows: Rows) -> list[Message]:
+    """Outputs of one side that the other side puts into a bucket in the same step."""
+    names: dict[int, Member] = {
+        i: name
+        for row in rows
+        for o, name in zip(other.module.operands[row.instruction], row.tensors, strict=True)
+        for i in chain(other.module, o)[:MAX_STEPS]
+    }
+    found = []
+    taken: set[Member] = set()
+    for k, value in enumerate(one.module.outputs):
+        name = names.get(one.partners[value])
+        if name and name not in taken:
+            taken.add(name)
+            shape = bare_shape(one.module, value)
+            found.append(say(one.context.outputs.get(k) or name, f" ({shape})"))
+    return found
+
+
+def _side_evidence(view: SideView, rows: Rows, pending: list[Message]) -> list[Evidence]:
+    found = []
+    for k, row in enumerate(rows, 1):
+        old = [t for t, c in zip(row.tensors, row.carried, strict=True) if c]
+        new = [t for t, c in zip(row.tensors, row.carried, strict=True) if not c]
+        parts = [say(f"{len(old)} from an earlier step (", grouped(old), ")")] if old else []
+        parts += [say(f"{len(new)} from this step (", grouped(new), ")")] if new else []
+        number = count(len(row.tensors), "tensor")
+        found.append(
+            Evidence(
+                say(
+                    view.side, f", bucket {k}: {row.opcode} of {number}, ", join(parts, 2, " and ")
+                ),
+                *view.ab((row.instruction,), ()),
+                sources=where(view.module, [row.instruction]),
+            )
+        )
+    if pending:
+        number = count(len(pending), "gradient")
+        left = f" leaves {number} unreduced as outputs for a later step: "
+        found.append(Evidence(say(view.side, left, grouped(pending))))
+    waiting = view.context.waiting
+    if waiting:
+        number = count(len(waiting), "reduce-scatter callback")
+        found.append(
+            Evidence(say(view.side, f": {number} pending as the sync began: ", grouped(waiting)))
+        )
+    return found
+
+
+def _moves(rows_a: Rows, rows_b: Rows) -> list[Evidence]:
+    """Tensors known by name that sit in another bucket than before."""
+    places_a, places_b = _places(rows_a), _places(rows_b)
+    moved = [
+        say(name, f": bucket {places_a[name]} -> {places_b[name]}")
+        for name in places_a
+        if name in places_b and places_a[name] != places_b[name]
+    ]
+    return [Evidence(say("moved between buckets: ", join(moved)))] if moved else []
+
+
+def _places(rows: Rows) -> dict[Member, int]:
+    """The bucket of each tensor whose name is unique, buckets counted from 1."""
+    names = Counter(name for row in rows for name in row.tensors)
+    return {
+        name: k
+        for k, row in enumerate(rows, 1)
+        for name in row.tensors
+        if names[name] == 1 and isinstance(name, Tensor)
+    }
+
+
+RULE = Rule(
+    name="buckets",
+    kinds=(BUCKET_CARRY, BUCKET_COMPOSITION),
+    find=find,
+    after=("sharding",),
+    stricter=find_by_tensor,
+)

@@ -1,0 +1,107 @@
+"""Numbers that are constants of the graph and have another value."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, where
+from xlagraph.message import A, Change, Quoted, count, say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+    from xlagraph.message import SourceLine
+
+CONSTANT_VALUE = Kind(
+    id="constant-value",
+    title="A number is a constant of the graph and has another value",
+    section=Section.VALUES,
+    meaning="Most Python numbers become parameters of the graph, but not all: exponents, bounds, "
+    "dropout rates, seeds, sizes and whatever a function bakes in are constants. One that follows "
+    "the step or the epoch gives a graph for each value. Loop bodies, branches and fusions have "
+    "constants, too.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    p = torch.softmax(model(x), 1)
+    loss = -((1 - p).pow(1 + step % 3) * p.log()).mean()  # the exponent is a constant
+    loss.backward()
+""",
+    after="""\
+exponent = torch.ones((), device="xla")
+for step, (x, y) in enumerate(loader):
+    exponent.fill_(1 + step % 3)
+    p = torch.softmax(model(x), 1)
+    loss = -((1 - p).pow(exponent) * p.log()).mean()
+    loss.backward()
+""",
+    evidence="The constant on both sides, its line, and the loop or branch that it stands in.",
+    fix="Pass the value as a tensor on the device (torch.tensor(value).to(device)), made before "
+    "the step, so that it becomes a parameter.",
+    proof="A's constant gets B's value.",
+    examples=(
+        "focal_exponent",
+        "scan_constant",
+        "fori_trip_count",
+        "fusion_constant.after",
+        "seed",
+        "number_of_its_own",
+    ),
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Constants with another value, grouped by source line and by the two values."""
+    a, b = case.diff.a, case.diff.b
+    groups: dict[tuple[str, str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
+    for x, y in case.changed_alone("payload"):
+        if a.opcodes[x] == "constant":
+            groups[a.payloads[x], b.payloads[y], where(b, [y])].append((x, y))
+    return [
+        _finding(case, old, new, lines, pairs)
+        for (old, new, lines), pairs in sorted(groups.items())
+    ]
+
+
+def _finding(
+    case: Case, old: str, new: str, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
+) -> Finding:
+    b = case.diff.b
+
+    def undo(edit: Editors) -> None:
+        for x, y in pairs:
+            edit.a.payloads[x] = b.payloads[y]
+
+    return Finding(
+        kind=CONSTANT_VALUE,
+        title=say(
+            "a Python number is baked into the graph: ",
+            Change(old, new, "became"),
+            f" at {count(len(pairs), 'place')}",
+            at(lines),
+        ),
+        evidence=(
+            Evidence(
+                say("constant ", Change(old, new)),
+                tuple(x for x, _ in pairs),
+                tuple(y for _, y in pairs),
+                lines,
+            ),
+        ),
+        proof=say("the constant in ", A, " was set to ", Quoted(new, 40)),
+        a=frozenset(x for x, _ in pairs),
+        b=frozenset(y for _, y in pairs),
+        undo=undo,
+    )
+
+
+RULE = Rule(
+    name="constant-value",
+    kinds=(CONSTANT_VALUE,),
+    find=find,
+    after=("other-operation",),
+)

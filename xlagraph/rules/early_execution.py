@@ -1,0 +1,203 @@
+"""A graph that was cut: a value was read, or a sync stands in the middle of the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import exclusive_slice
+from xlagraph.cause.sources import at, where
+from xlagraph.facts.repeats import repeats
+from xlagraph.message import count, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+    from xlagraph.message import SourceLine
+
+MEANINGFUL_CUT = 0.1
+"""Part of a module that must come after a cut, where the capture does not tell of one."""
+
+EARLY_EXECUTION = Kind(
+    id="early-execution",
+    title="Part of the step ran early",
+    section=Section.PIECES,
+    meaning="Python asked for a value before the step's sync (.item(), print, an if on a tensor), "
+    "dynamo broke the graph, or a sync stands at another line. What the value needs is compiled as "
+    "a graph of its own, and the rest of the step becomes another graph than it was.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y)
+    if step % 10 == 0:
+        print(loss.item())  # runs the forward pass here, alone
+    loss.backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    after="""\
+for step, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if step % 10 == 0:
+        xm.add_step_closure(print, args=(loss.detach(),))
+    torch_xla.sync()
+""",
+    evidence="The kind and call site of the sync, and the values at the cut.",
+    fix="Read the value after the sync, every step or never.",
+    proof="The other module is cut at the same place.",
+    examples=("early_item", "weights_read_early", "print_tensor", "graph_break", "extra_sync"),
+)
+READ_FIX = say(
+    "Read the value after the sync, every step or never: keep it on the device (detach) and fetch "
+    "it with xm.add_step_closure. If it is no part of the step (an evaluation, say), nothing is "
+    "wrong with its first graph: run it once before training."
+)
+SYNC_FIX = say(
+    "A sync compiles a graph of its own for what is pending: leave it out, or, if it ends "
+    "something else (an evaluation), run that in the first steps already."
+)
+CUT_FIX = say(
+    "Something between the two parts needs a value or cannot be traced (a read, a print, a dynamo "
+    "graph break): move it behind the sync."
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """One module is only the beginning of the other: its sync was a value being read.
+
+    Repeated expressions do not count: they come and go with what is traced.
+    """
+    if all(slot.a is not None and slot.b is not None for slot in case.diff.outputs):
+        return []
+    copies = repeats(case)
+    if any(x not in copies.a for x, _, _ in case.open_changes()):
+        return []
+    for part, whole in reversed(case.both_ways):
+        own = case.unpaired_outputs(part, replaced=True)
+        missing = case.unpaired_outputs(whole, replaced=True)
+        copied = part.mine((copies.a, copies.b))
+        if set(part.open_lone()) - copied:
+            continue
+        cut = [part.partners[part.module.outputs[k]] for k in own]
+        if not missing or min(cut, default=0) < 0:
+            continue
+        is_cut = bool(cut) and _may_be_cut(part, whole, missing, cut)
+        is_read = part.context.sync_kind == "value" and not own and not _at_one_place(case)
+        if is_cut or is_read:
+            return [_finding(part, whole, own, missing)]
+    return []
+
+
+def _at_one_place(case: Case) -> bool:
+    """Whether both syncs are of one kind and came from one line: neither is an early one."""
+    return _came_from_one_place(case.a, case.b)
+
+
+def _came_from_one_place(one: SideView, other: SideView) -> bool:
+    a, b = one.context, other.context
+    return (a.sync_kind, a.call_site) == (b.sync_kind, b.call_site)
+
+
+def _may_be_cut(
+    part: SideView, whole: SideView, missing: Sequence[int], cut: Sequence[int]
+) -> bool:
+    """Whether a sync that ends here is plausible: it came from elsewhere, or is far from the end.
+
+    Where both came from one line, or the capture does not tell, values that only came in, or
+    that stand in for equally many of the same shapes, are results that the other side computes
+    further: no cut.
+    """
+    kind, is_one_place = part.context.sync_kind, _came_from_one_place(part, whole)
+    if kind and kind != "step" and not is_one_place:
+        return True
+    module = whole.module
+    entry = module.entry_computation
+    rest = len(exclusive_slice(module, missing, extra=cut))
+    if rest < MEANINGFUL_CUT * (entry.stop - entry.start):
+        return False
+    if kind == "step":
+        return not is_one_place
+    shapes = [
+        [module.shapes[i] for i in ends] for ends in (cut, [module.outputs[k] for k in missing])
+    ]
+    return shapes[0] != shapes[1] and not any(is_input(module, i) for i in cut)
+
+
+def _finding(
+    part: SideView, whole: SideView, own: Sequence[int], missing: Sequence[int]
+) -> Finding:
+    """`part` is the beginning of `whole`."""
+    side, other = part.side, whole.side
+    values = [part.module.outputs[k] for k in own]
+    cut = [part.partners[value] for value in values]
+    kind, site = part.context.sync_kind, part.context.call_site
+    is_value, is_step = kind == "value", kind == "step"
+    lines: tuple[SourceLine, ...] = (site,) if site and (is_value or is_step) else ()
+    lines = lines or where(part.module, values)
+    number = count(len(part.module.outputs), "output")
+    what = "a value was read early" if is_value else "a sync" if is_step else "the graph was cut"
+    cited_b, cited_a = part.ab(tuple(cut), ())
+    claimed = frozenset(exclusive_slice(whole.module, missing, extra=cut))
+    claimed_b, claimed_a = part.ab(claimed, frozenset[int]())
+    dropped_a, dropped_b = part.ab(frozenset(own), frozenset(missing))
+
+    def undo(edit: Editors) -> None:
+        edit[other].outputs += cut
+        edit[side].outputs += values
+
+    return Finding(
+        kind=EARLY_EXECUTION,
+        title=say(
+            what,
+            at(lines),
+            " cut the graph: " if is_step else ": ",
+            side,
+            " is the part of ",
+            other,
+            f" that computes {number}",
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    side,
+                    " ran because Python asked for a value (.item(), print, if), before the step's "
+                    f"sync; it has {count(len(missing), 'output')} fewer than ",
+                    other,
+                )
+                if is_value
+                else say(
+                    side,
+                    f" ends in {count(len(own), 'value')} that ",
+                    other,
+                    " computes on the way",
+                ),
+                cited_a,
+                cited_b,
+                lines,
+            ),
+        ),
+        fix=READ_FIX if is_value else SYNC_FIX if is_step else CUT_FIX,
+        proof=say(
+            other, " was cut where ", side, f" ends; {count(len(missing), 'output')} set aside"
+        ),
+        a=claimed_a,
+        b=claimed_b,
+        dropped_a=dropped_a,
+        dropped_b=dropped_b,
+        undo=undo,
+    )
+
+
+RULE = Rule(
+    name="early-execution",
+    kinds=(EARLY_EXECUTION,),
+    find=find,
+    after=("buckets",),
+)

@@ -1,0 +1,106 @@
+"""Tensors in another order in memory, with the copies that XLA adds for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import parameter_name
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, where
+from xlagraph.facts.copies import lone_copies
+from xlagraph.message import A, B, HloName, count, say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+
+LAYOUT = Kind(
+    id="layout",
+    title="The same tensors in another order in memory",
+    section=Section.INPUTS,
+    meaning="Inputs, outputs or values have another layout: another order of dimensions in memory, "
+    "with the copies that XLA adds for it. Before optimization only the layouts of inputs and "
+    "outputs are asked for by the program; the lowering writes the others as it happens, and XLA "
+    "chooses them anew.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    if step % 2:
+        x = x.contiguous(memory_format=torch.channels_last)
+    loss_fn(model(x), y).backward()
+""",
+    after="""\
+for x, y in loader:
+    x = x.contiguous(memory_format=torch.channels_last)
+    loss_fn(model(x), y).backward()
+""",
+    evidence="Both layouts, and the copies that one side alone makes.",
+    fix="Send inputs in one memory format (contiguous or channels_last) in every step.",
+    proof="A's values get B's layouts, and copies are bypassed.",
+    examples=("layout_of_input.after",),
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """The same tensors in another order of dimensions in memory."""
+    pairs = case.changed_alone("layout")
+    if not pairs:
+        return []
+    a, b = case.diff.a, case.diff.b
+    copies = lone_copies(case)
+    inputs = [(x, y) for x, y in pairs if y in b.entry_computation.parameters]
+    is_asked = inputs or any(y in b.outputs for _, y in pairs)
+    x, y = (inputs or pairs)[0]
+    name = say(parameter_name(case.b, y), ", ") if inputs else say()
+    lines = where(b, [q for _, q in pairs]) or where(b, b.users[y])
+    more = f" and {count(len(copies), 'copy', 'copies')} on one side only" if copies else ""
+
+    def undo(edit: Editors) -> None:
+        for p, q in pairs:
+            edit.a.shapes[p] = edit.b.shapes[q]
+        copies.skip(edit)
+
+    return [
+        Finding(
+            kind=LAYOUT,
+            title=say(
+                f"{count(len(pairs), 'value')} in another layout: ",
+                name,
+                f"{a.shapes[x]} became {b.shapes[y]}",
+                at(lines),
+            ),
+            evidence=(
+                Evidence(
+                    say(
+                        f"{a.shapes[x]} -> {b.shapes[y]}, first at ",
+                        HloName(b.names[y], b.opcodes[y]),
+                        more,
+                    ),
+                    (*(p for p, _ in pairs), *copies.a),
+                    (*(q for _, q in pairs), *copies.b),
+                    lines,
+                ),
+            ),
+            proof=say(
+                A,
+                "'s values were given ",
+                B,
+                "'s layouts",
+                ", and copies bypassed" if copies else "",
+            ),
+            a=frozenset(p for p, _ in pairs) | copies.claimed_a,
+            b=frozenset(q for _, q in pairs) | copies.claimed_b,
+            undo=undo,
+            incidental=not is_asked and "is_scheduled" not in b.header_fields,
+        )
+    ]
+
+
+RULE = Rule(
+    name="layout",
+    kinds=(LAYOUT,),
+    find=find,
+    after=("control-dependencies",),
+)

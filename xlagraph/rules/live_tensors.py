@@ -1,0 +1,186 @@
+"""Outputs that come and go with the live tensors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import output_name
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import exclusive_slice
+from xlagraph.cause.sources import at, where
+from xlagraph.message import Code, Message, count, join, say
+from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.message import SourceLine
+
+LIVE_TENSOR = Kind(
+    id="live-tensor",
+    title="A tensor is alive at the sync on one side only",
+    section=Section.LIVE,
+    meaning="Every tensor that Python still holds as the sync comes, and that has pending work, is "
+    "an output of the graph, with all that only it needs. A metric that is kept every tenth step, "
+    "a forgotten reference, a copy of the model: in these steps the graph has an output more.",
+    before="""\
+history = []
+for step, (x, y) in enumerate(loader):
+    out = model(x)
+    if step % 10 == 0:
+        history.append((out.argmax(1) == y).float().mean())
+    loss_fn(out, y).backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    after="""\
+history = []
+for step, (x, y) in enumerate(loader):
+    out = model(x)
+    accuracy = (out.argmax(1) == y).float().mean()  # computed in every step
+    loss_fn(out, y).backward()
+    optimizer.step()
+    torch_xla.sync()
+    if step % 10 == 0:
+        history.append(accuracy.item())
+""",
+    evidence="The output, its line, what holds it (XLAGRAPH_HOLDERS=1), and whether it is a copy.",
+    fix="If the tensor is logged, keep it every step, or detach it and move it to the host with "
+    "xm.add_step_closure; if it is leaked, drop the reference (list, closure, attribute) before "
+    "the sync.",
+    proof="The output is set aside with what only it needs.",
+    examples=(
+        "log_every_k",
+        "step_closure",
+        "deepcopy_leak",
+        "two_causes",
+        "two_ranks",
+        "train_or_eval",
+    ),
+    family=Family.LIVE,
+    may_grow=True,
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Outputs that one side has and the other has not: a logged, leaked or missing tensor.
+
+    A root that is no tuple is no list of live tensors.
+    """
+    return [
+        _finding(more, less, places)
+        for less, more in case.both_ways
+        if more.module.gives_tuple
+        for places in _by_creation(more, case.unpaired_outputs(more))
+    ]
+
+
+def _by_creation(view: SideView, positions: Sequence[int]) -> list[list[int]]:
+    """Groups outputs by the line that made them, optimizer state apart: one line, one cause."""
+    groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
+    for k in positions:
+        made = where(view.module, [view.module.outputs[k]])
+        line = made[0] if made else view.context.created.get(k)
+        is_state = _is_state(view, k)
+        groups[is_state, "" if is_state or not line else str(line)].append(k)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _is_state(view: SideView, position: int) -> bool:
+    tensor = view.context.outputs.get(position)
+    return bool(tensor and tensor.is_optimizer_state)
+
+
+def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
+    module, side = more.module, more.side
+    claimed = frozenset(exclusive_slice(module, places))
+    values = [module.outputs[k] for k in places]
+    names = join(output_name(more, k) for k in places)
+    lines = _lines(more, places, claimed)
+    is_state = all(_is_state(more, k) for k in places)
+    is_one = len(places) == 1
+    number = count(len(places), "live tensor")
+    cited_a, cited_b = more.ab(tuple(values), ())
+    claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
+    dropped_a, dropped_b = more.ab(frozenset(places), frozenset[int]())
+    begin = (
+        say("optimizer state came into being: ", side, f" gives back {number} that ", less.side)
+        if is_state
+        else say(side, f" has {number} more than ", less.side)
+    )
+    alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
+    return Finding(
+        kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
+        title=say(
+            begin,
+            " has not: " if is_state else ": ",
+            names,
+            say(", made", at(lines)) if lines else say(),
+            _held(more, places),
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    names,
+                    f" {'is' if is_one else 'are'} alive at the sync",
+                    alone if claimed else "",
+                    _copied(more, places),
+                ),
+                cited_a,
+                cited_b,
+                lines,
+            ),
+        ),
+        proof=say(
+            f"{count(len(places), 'output')} of ",
+            side,
+            f" {'was' if is_one else 'were'} set aside with what only "
+            f"{'it needs' if is_one else 'they need'}",
+        ),
+        a=claimed_a,
+        b=claimed_b,
+        dropped_a=dropped_a,
+        dropped_b=dropped_b,
+        expected=is_state and not more.is_a,
+    )
+
+
+def _lines(
+    view: SideView, places: Sequence[int], claimed: frozenset[int]
+) -> tuple[SourceLine, ...]:
+    module, created = view.module, view.context.created
+    values = [module.outputs[k] for k in places]
+    return (
+        where(module, claimed | set(values))
+        or tuple(created[k] for k in places if k in created)[:3]
+        or where(module, [u for value in values for u in module.users[value]])
+    )
+
+
+def _held(view: SideView, places: Sequence[int]) -> Message:
+    """What keeps the tensors alive in Python, where the capture looked."""
+    holders = view.context.holders
+    held = sorted({holders[k] for k in places if k in holders})
+    return say(", kept alive by ", join(map(Code, held))) if held else say()
+
+
+def _copied(view: SideView, places: Sequence[int]) -> Message:
+    """Says which other outputs have the same value: the tensors are copies of these."""
+    values, tensors = view.module.outputs, view.context.outputs
+    first = {value: k for k, value in reversed(list(enumerate(values))) if k not in places}
+    sources = [first[values[k]] for k in places if values[k] in first]
+    named = join(tensors.get(k) or f"output {k}" for k in sources)
+    return say("; same value as ", named, ": a copy") if named else say()
+
+
+RULE = Rule(
+    name="live-tensors",
+    kinds=(LIVE_TENSOR,),
+    find=find,
+    after=("shared-scalar",),
+)

@@ -1,0 +1,156 @@
+"""Tensors that both sides read and only one updates in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import parameter_name
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import exclusive_slice
+from xlagraph.cause.sources import at, where
+from xlagraph.diff.header import given_away
+from xlagraph.facts.state import parameter_number, state_pairs
+from xlagraph.facts.updates import updates
+from xlagraph.message import count, join, say
+from xlagraph.rules.optimizer_state import NEWLY_UPDATED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.message import SourceLine
+
+OWN_GRAPH = Kind(
+    id="own-graph",
+    title="A graph of its own: it updates nothing and comes from another line",
+    section=Section.LIVE,
+    meaning="An evaluation, or whatever else is no training step, has a graph of its own. It is "
+    "compared with the nearest earlier one, a training step, and is no variant of it: nothing is "
+    "wrong with its first compile.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    train_step(x, y)
+with torch.no_grad():
+    accuracy = evaluate(model)  # compiles its own graph, once
+    torch_xla.sync()
+""",
+    after="",
+    evidence="The line it comes from, and what the other graph updates.",
+    fix="An evaluation, or whatever else is no training step, has a graph of its own: nothing is "
+    "wrong with its first one. To compile it before training, run it once then.",
+    proof="The updates are set aside with what only they need.",
+    examples=("evaluation",),
+)
+LAYER_FIX = say(
+    NEWLY_UPDATED.fix,
+    " A layer that is to be unfrozen later can get a learning rate of (nearly) zero until then.",
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Tensors that both sides read and only one updates in place: a layer was unfrozen."""
+    found = []
+    for less, more in case.both_ways:
+        pairs = _updated(case, more, less)
+        if pairs:
+            found.append(_finding(more, less, pairs))
+    return found
+
+
+def _updated(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]]:
+    """Parameters of one side with output positions of its own that replace them."""
+    module, context = more.module, more.context
+    parameters = module.entry_computation.parameters
+    own = (more.own(s) for s in case.diff.parameters if more.theirs(s) is not None)
+    shared = [parameters[k] for k in own if k is not None]
+    away, other_away = given_away(module), given_away(less.module)
+    shared = [
+        p
+        for p in shared
+        if is_input(module, p) and parameter_number(less.module, more.partners[p]) not in other_away
+    ]
+    outputs = case.unpaired_outputs(more)
+    values = module.outputs
+    kept = {values[k] for k in range(len(values)) if k not in outputs}
+
+    def is_updated(parameter: int, output: int) -> bool:
+        """Whether the output replaces the parameter: by name, else as it gives its buffer away."""
+        number = parameter_number(module, parameter)
+        tensor = context.outputs.get(output)
+        if tensor and number in context.parameters:
+            return tensor == context.parameters[number]
+        return number in away
+
+    return state_pairs(module, shared, [k for k in outputs if values[k] not in kept], is_updated)
+
+
+def _finding(more: SideView, less: SideView, pairs: Sequence[tuple[int, int]]) -> Finding:
+    module, side = more.module, more.side
+    lines = where(module, [module.outputs[k] for _, k in pairs])
+    listed = join(parameter_name(more, p) for p, _ in pairs)
+    dropped = frozenset(k for _, k in pairs)
+    claimed = frozenset(exclusive_slice(module, dropped))
+    claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
+    dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
+    cited_a, cited_b = more.ab(tuple(p for p, _ in pairs), ())
+    site = _own_site(less, more)
+    number = count(len(pairs), "tensor")
+    return Finding(
+        kind=OWN_GRAPH if site else NEWLY_UPDATED,
+        title=say(
+            less.side,
+            " is a graph of its own, from ",
+            site,
+            f": it updates none of the {number} that ",
+            side,
+            " updates (",
+            listed,
+            ")",
+        )
+        if site
+        else say(
+            side, f" updates {number} that ", less.side, " only reads (", listed, ")", at(lines)
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    listed,
+                    ": read by both, an output of ",
+                    side,
+                    f" alone; {count(len(claimed), 'instruction')} serve nothing else",
+                ),
+                cited_a,
+                cited_b,
+                lines,
+            ),
+        ),
+        fix=say() if site else LAYER_FIX,
+        proof=say(
+            f"{count(len(pairs), 'output')} of ", side, " set aside with what only they need"
+        ),
+        a=claimed_a,
+        b=claimed_b,
+        dropped_a=dropped_a,
+        dropped_b=dropped_b,
+    )
+
+
+def _own_site(view: SideView, other: SideView) -> SourceLine | None:
+    """Where a side was synced that updates no tensor, if the other one was not."""
+    site, other_site = view.context.call_site, other.context.call_site
+    if not other_site or other_site == site:
+        return None
+    numbers = (p for p in updates(view.module) if not view.module.shapes[p].endswith("[]"))
+    return site if next(numbers, None) is None else None
+
+
+RULE = Rule(
+    name="newly-updated",
+    kinds=(OWN_GRAPH,),
+    find=find,
+    after=("optimizer-state",),
+)

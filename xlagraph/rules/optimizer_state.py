@@ -1,0 +1,213 @@
+"""Optimizer state that comes into being."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import exclusive_slice
+from xlagraph.cause.sources import at, where
+from xlagraph.facts.optimizers import is_optimizer_state
+from xlagraph.facts.state import state_pairs
+from xlagraph.facts.updates import at_zero, made_anew, new_values
+from xlagraph.message import count, join, say
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+
+OPTIMIZER_STATE = Kind(
+    id="optimizer-state",
+    title="Optimizer state came into being",
+    section=Section.LIVE,
+    meaning="An optimizer makes its buffers (momentum, averages of squares) in its first step. The "
+    "graph of that step makes them, all later ones take them in and give them back. One more "
+    "compile in the second step is a normal part of warming up; state that appears later is not: "
+    "momentum switched on late, parameters that get their first gradient late.",
+    before="""\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step, (x, y) in enumerate(loader):
+    if step == 5:
+        for group in optimizer.param_groups:
+            group["momentum"] = 0.9
+    loss_fn(model(x), y).backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    after="""\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+for step, (x, y) in enumerate(loader):
+    loss_fn(model(x), y).backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    evidence="The state tensors by name, or by shape where the capture does not know them.",
+    fix="Expected once, in the first optimizer step. To save the extra compile, create the state "
+    "before the loop (a first step with zero gradients).",
+    proof="Zeros stand for the state; its new values are set aside where the other side has none.",
+    examples=("momentum_first_step", "momentum_late", "adam_first_step"),
+    in_warm_up=True,
+)
+NEWLY_UPDATED = Kind(
+    id="newly-updated",
+    title="Tensors are updated that the other side only reads",
+    section=Section.LIVE,
+    meaning="A layer is unfrozen, an average is updated every k steps, a statistic is changed in "
+    "place in some steps only: the graph has more outputs, and all that leads to them.",
+    before="""\
+model[0].requires_grad_(False)
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        model[0].requires_grad_(True)
+    loss_fn(model(x), y).backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    after="""\
+optimizer = torch.optim.SGD([
+    {"params": model[0].parameters(), "lr": 1e-30},  # raised in step 4
+    {"params": model[2].parameters()},
+], lr=0.05)
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        optimizer.param_groups[0]["lr"] = 0.05
+    loss_fn(model(x), y).backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    evidence="The parameters, and the outputs that replace them.",
+    fix="Update the same tensors in every step, or update the others in a sync of their own "
+    "(torch_xla.sync() before and after), so that the training graph stays the same.",
+    proof="The new values are set aside with what only they need.",
+    examples=("unfreeze_layer", "freeze_one_of_many", "ema_every_k", "checkpoint_toggle"),
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """State tensors that one side takes in and gives back and the other only gives, or has not.
+
+    State that is no optimizer's is an update that one side leaves out. Only its own new values
+    are set aside; what is computed with it is compared with zeros in its place.
+    """
+    found = []
+    for less, more in case.both_ways:
+        anew = {made.parameter for made in made_anew(case, less, more)}
+        parameters = more.module.entry_computation.parameters
+        own = (more.own(slot) for slot in case.diff.parameters if more.theirs(slot) is None)
+        inputs = [parameters[k] for k in own if k is not None]
+        inputs = [p for p in inputs if is_input(more.module, p) and p not in anew]
+        outputs = case.unpaired_outputs(more, replaced=True)
+        state = state_pairs(more.module, inputs, outputs)
+        if state:
+            found.append(_finding(case, more, less, state))
+    return found
+
+
+def _finding(
+    case: Case, more: SideView, less: SideView, state: Sequence[tuple[int, int]]
+) -> Finding:
+    """`more` has the state, pairs of a parameter and an output position."""
+    module, side = more.module, more.side
+    inputs = [p for p, _ in state]
+    dropped = frozenset(_lone(more, less, new_values(module, inputs)))
+    zeros, left = at_zero(module, inputs)
+    claimed = frozenset(exclusive_slice(module, dropped) | zeros | left.keys())
+    tensors = [more.input_tensor(p) for p in inputs]
+    lines = where(module, [module.outputs[k] for _, k in state]) or where(module, inputs)
+    is_state = (
+        is_optimizer_state(tensors, lines)
+        if any(tensors) or lines
+        else zeros.issuperset(inputs) and _gives_back(case, less, more, inputs)
+    )
+    listed = join(t or short_shape(module, p) for t, p in zip(tensors, inputs, strict=True))
+    number = count(len(state), "state tensor" if is_state else "tensor")
+    claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
+    dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
+    cited_a, cited_b = more.ab(tuple(inputs), ())
+    zero = count(len(zeros.intersection(inputs)), "new tensor")
+    aside = say(f", {count(len(dropped), 'output')} of ", side, " alone set aside")
+    aside = aside if dropped else say()
+
+    def undo(edit: Editors) -> None:
+        edit[side].replace_uses(left)
+
+    return Finding(
+        kind=OPTIMIZER_STATE if is_state else NEWLY_UPDATED,
+        title=say(
+            "optimizer state came into being: " if is_state else "",
+            side,
+            f" takes in and updates {number} that ",
+            less.side,
+            " has not (" if is_state else " leaves alone (",
+            listed,
+            ")",
+            "" if is_state else at(lines),
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    f"{count(len(state), 'parameter')} of ",
+                    side,
+                    " alone with an output of the same shape that is computed from it",
+                ),
+                cited_a,
+                cited_b,
+                lines,
+            ),
+        ),
+        proof=say(f"{zero} taken to be zero", aside),
+        a=claimed_a,
+        b=claimed_b,
+        undo=undo,
+        dropped_a=dropped_a,
+        dropped_b=dropped_b,
+        expected=is_state and not more.is_a,
+    )
+
+
+def _gives_back(case: Case, less: SideView, more: SideView, state: Sequence[int]) -> bool:
+    """Whether a side has outputs of its own like the other's state."""
+    values = less.module.outputs
+    own = case.unpaired_outputs(less, replaced=True)
+    given = Counter(short_shape(less.module, values[k]) for k in own)
+    return Counter(short_shape(more.module, p) for p in state) <= given
+
+
+def _lone(more: SideView, less: SideView, outputs: Sequence[int]) -> list[int]:
+    """Those of these outputs that the other side has not: by name, else by number and shape."""
+    names = more.context.outputs
+    by_name = bool(less.context.outputs) and all(k in names for k in outputs)
+
+    def key(view: SideView, k: int) -> Hashable:
+        if by_name:
+            return view.context.outputs.get(k)
+        return short_shape(view.module, view.module.outputs[k])
+
+    def kept(view: SideView) -> list[Hashable]:
+        places = range(len(view.module.outputs))
+        return [key(view, k) for k in places if k not in view.dropped]
+
+    room = Counter(kept(more))
+    room.subtract(kept(less))
+    found = []
+    for k in outputs:
+        room[key(more, k)] -= 1
+        if room[key(more, k)] >= 0:
+            found.append(k)
+    return found
+
+
+RULE = Rule(
+    name="optimizer-state",
+    kinds=(OPTIMIZER_STATE, NEWLY_UPDATED),
+    find=find,
+    after=("tied-weights",),
+)

@@ -1,0 +1,135 @@
+"""Another operation in the same place: the end of a loop's body or of a branch.
+
+Computations are paired with their roots, so that another last step is a pair whose opcodes
+differ, while everywhere else it is two instructions without a partner.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, where
+from xlagraph.facts.pieces import inputs_of, piece_of
+from xlagraph.message import A, B, count, say
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+
+def find(case: Case) -> list[Finding]:
+    """Pairs whose operation differs, with what leads to it on one side only."""
+    a, b = case.diff.a, case.diff.b
+    return [
+        _finding(case, x, y)
+        for x, y, fields in case.open_changes()
+        if "opcode" in fields
+        and "shape" not in fields
+        and _is_computed(a, x)
+        and _is_computed(b, y)
+    ]
+
+
+def _is_computed(module: Module, i: int) -> bool:
+    return module.opcodes[i] not in ("parameter", "tuple")
+
+
+def _finding(case: Case, x: int, y: int) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    piece_a = {x} | piece_of(case.a, a.operands[x])
+    piece_b = {y} | piece_of(case.b, b.operands[y])
+    inputs = inputs_of(case, piece_a, piece_b)
+    starts = _starts(case, x, y)
+    kind, title = _told(case, (x, y), piece_a, piece_b)
+    lines = where(b, [y]) or where(a, [x]) or where(b, piece_b) or where(a, piece_a)
+
+    def undo(edit: Editors) -> None:
+        edit.a.become_undone(x, [p for p, _ in inputs])
+        edit.b.become_undone(y, [q for _, q in inputs])
+        for p, q in starts:
+            edit.a.payloads[p] = edit.b.payloads[q]
+
+    return Finding(
+        kind=kind,
+        title=say(title, at(lines)),
+        evidence=(
+            Evidence(
+                say(f"{a.opcodes[x]} {short_shape(a, x)} in ", A, f", {b.opcodes[y]} in ", B),
+                tuple(sorted(piece_a))[:50],
+                tuple(sorted(piece_b))[:50],
+                lines,
+            ),
+        ),
+        proof=say("both were replaced by one operation on the same inputs"),
+        a=frozenset(piece_a | {p for p, _ in starts}),
+        b=frozenset(piece_b | {q for _, q in starts}),
+        undo=undo,
+    )
+
+
+def _told(
+    case: Case, ends: tuple[int, int], piece_a: set[int], piece_b: set[int]
+) -> tuple[Kind, Message]:
+    """The kind and the title; where one side goes on behind the other's last step, it is more."""
+    (x, y), a, b = ends, case.a, case.b
+    opcodes = a.module.opcodes[x], b.module.opcodes[y]
+    if len(piece_a) == len(piece_b) == 1:
+        return REPLACED_SUBGRAPH, say(f"{opcodes[0]} became {opcodes[1]}")
+    for more, less, piece, own, theirs, opcode in (
+        (b, a, piece_b, y, x, opcodes[0]),
+        (a, b, piece_a, x, y, opcodes[1]),
+    ):
+        if _goes_on(more, piece, own, less.matched.labels[theirs]):
+            number = count(abs(len(piece_b) - len(piece_a)), "instruction")
+            return EXTRA_SUBGRAPH, say(
+                more.side, f" computes {number} more than ", less.side, f" behind {opcode}"
+            )
+    return REPLACED_SUBGRAPH, say(
+        f"a value ({short_shape(a.module, x)}) is computed in another way: "
+        f"{count(len(piece_a), 'instruction')} of ",
+        A,
+        f" against {len(piece_b)} of ",
+        B,
+    )
+
+
+def _goes_on(more: SideView, piece: set[int], end: int, label: int) -> bool:
+    """Whether the other side's last step stands in this piece, before its end."""
+    return any(more.matched.labels[i] == label for i in piece if i != end)
+
+
+def _starts(case: Case, x: int, y: int) -> list[tuple[int, int]]:
+    """Constants that a reduction with the changed step starts from: 0 for a sum, for example."""
+    a, b = case.diff.a, case.diff.b
+    ends = {a.computation_of(x).index, b.computation_of(y).index}
+    if a.computation_of(x).root != x:
+        return []
+
+    def serves(module: Module, i: int) -> bool:
+        return all(
+            ends.intersection(module.callees.get(u, ())) and module.operands[u][0] != i
+            for u in module.users[i]
+        )
+
+    return [
+        (p, q)
+        for p, q in case.changed_alone("payload")
+        if a.opcodes[p] == "constant" and serves(a, p) and serves(b, q)
+    ]
+
+
+RULE = Rule(
+    name="other-operation",
+    kinds=(),
+    find=find,
+    after=("sizes",),
+)

@@ -1,0 +1,162 @@
+"""An operation that takes the same values in another order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, where
+from xlagraph.message import A, B, HloName, join, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+REORDERED_OPERANDS = Kind(
+    id="reordered-operands",
+    title="An operation takes the same values in another order",
+    section=Section.PIECES,
+    meaning="a - b became b - a, the parts of a concatenation stand in another order, the branches "
+    "of a conditional changed places. What goes in is the same, and so is what becomes of it; only "
+    "the places differ. Iterating over a set or a dict whose order changes is a usual reason, a "
+    "condition that was turned round another.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    parts = [torch.sin(x), torch.cos(x)]
+    hidden = torch.cat(parts if step % 2 else parts[::-1], dim=1)
+    loss_fn(hidden @ weight, y).backward()
+""",
+    after="""\
+for step, (x, y) in enumerate(loader):
+    hidden = torch.cat([torch.sin(x), torch.cos(x)], dim=1)
+    loss_fn(hidden @ weight, y).backward()
+""",
+    evidence="The operation, with what it takes in on both sides.",
+    fix="Give the values in the same order in every step (no iteration over a set, one spelling of "
+    "the condition); where the order is meant to change, select on the device (torch.where).",
+    proof="A's operation is given its operands, or branches, in B's order.",
+    examples=(
+        "difference_turned",
+        "product_turned",
+        "selection_turned",
+        "parts_reordered",
+        "parts_of_other_widths_reordered",
+        "cond_swapped",
+    ),
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Pairs whose operands are each other's partners, at other places; branches likewise."""
+    found = []
+    for x, y in case.changed_alone("operands"):
+        order = _order_of_operands(case, x, y)
+        if order:
+            found.append(_operands_finding(case, x, y, order))
+    return found + [
+        _branches_finding(case, x, y)
+        for x, y in _conditionals(case)
+        if x not in case.a.claimed and _branches_changed_places(case, x, y)
+    ]
+
+
+def _order_of_operands(case: Case, x: int, y: int) -> tuple[int, ...]:
+    """A's operands in B's order; empty where they are not the same values."""
+    mine, theirs = case.diff.a.operands[x], case.diff.b.operands[y]
+    order = tuple(case.b.partners[q] for q in theirs)
+    return order if Counter(order) == Counter(mine) and order != mine else ()
+
+
+def _conditionals(case: Case) -> list[tuple[int, int]]:
+    a, partners = case.diff.a, case.a.partners
+    pairs = [(x, partners[x]) for x in a.callees if a.opcodes[x] == "conditional"]
+    return [(x, y) for x, y in pairs if y >= 0 and len(a.callees[x]) > 1]
+
+
+def _branches_changed_places(case: Case, x: int, y: int) -> bool:
+    """Whether both call equal computations, in another order."""
+    mine = [case.a.matched.computations[c] for c in case.diff.a.callees[x]]
+    theirs = [case.b.matched.computations[c] for c in case.diff.b.callees.get(y, ())]
+    return mine != theirs and Counter(mine) == Counter(theirs)
+
+
+def _operands_finding(case: Case, x: int, y: int, order: tuple[int, ...]) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    lines = where(b, [y]) or where(a, [x])
+    text = say(
+        f"{a.opcodes[x]} of ", _listed(a, a.operands[x]), " in ", A, ", of ", _listed(a, order),
+        " in ", B,
+    )  # fmt: skip
+
+    def undo(edit: Editors) -> None:
+        edit.a.set_operands(x, order)
+
+    return Finding(
+        kind=REORDERED_OPERANDS,
+        title=say(f"{a.opcodes[x]} takes the same values in another order", at(lines)),
+        evidence=(Evidence(text, (x,), (y,), lines),),
+        proof=say("the operands in ", A, " were put into ", B, "'s order"),
+        a=frozenset((x,)),
+        b=frozenset((y,)),
+        undo=undo,
+    )
+
+
+def _listed(module: Module, operands: Sequence[int]) -> Message:
+    names = (HloName(module.names[o], module.opcodes[o]) for o in operands)
+    return say("(", join(names), ")")
+
+
+def _branches_finding(case: Case, x: int, y: int) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    mine, theirs = a.callees[x], b.callees[y]
+    by_number: dict[int, list[int]] = {}
+    for k, c in enumerate(mine):
+        by_number.setdefault(case.a.matched.computations[c], []).append(k)
+    places = [by_number[case.b.matched.computations[d]].pop(0) for d in theirs]
+    lines = where(b, [y]) or where(a, [x])
+    moves = join(f"branch {k} -> {n}" for n, k in enumerate(places) if n != k)
+    index, *taken = a.operands[x]
+
+    def undo(edit: Editors) -> None:
+        edit.a.callees[x] = tuple(mine[k] for k in places)
+        edit.a.set_operands(x, (index, *(taken[k] for k in places)))
+
+    return Finding(
+        kind=REORDERED_OPERANDS,
+        title=say("the branches of a conditional changed places", at(lines)),
+        evidence=(
+            Evidence(
+                say(HloName(a.names[x], a.opcodes[x]), ", ", A, " -> ", B, ": ", moves),
+                (x,),
+                (y,),
+                lines,
+            ),
+        ),
+        proof=say("the branches in ", A, " were put into ", B, "'s order"),
+        a=frozenset((x, *_bodies(a, mine))),
+        b=frozenset((y, *_bodies(b, theirs))),
+        undo=undo,
+    )
+
+
+def _bodies(module: Module, computations: Sequence[int]) -> list[int]:
+    found = (module.computations[c] for c in computations)
+    return [i for one in found for i in range(one.start, one.stop)]
+
+
+RULE = Rule(
+    name="reordered-operands",
+    kinds=(REORDERED_OPERANDS,),
+    find=find,
+    after=("rematerialization",),
+    before=("dtype",),
+)

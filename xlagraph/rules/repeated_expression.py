@@ -1,0 +1,84 @@
+"""Expressions that stand more often on one side than on the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import where
+from xlagraph.facts.expressions import merge_both
+from xlagraph.facts.repeats import repeats
+from xlagraph.message import count, say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+
+REPEATED_EXPRESSION = Kind(
+    id="repeated-expression",
+    title="An expression stands more often on one side",
+    section=Section.PIECES,
+    meaning="The same value is computed twice where the other module computes it once: a view or a "
+    "copy is traced in some steps only, or a shared value lost its sharing. XLA merges equal "
+    "expressions, and torch_xla's cache key does not tell them apart, so this is named only where "
+    "nothing else differs.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    hidden = encoder(x)
+    if step % 3 == 2:
+        hidden = torch.view_copy(hidden, hidden.shape)  # the same value, traced once more
+    loss_fn(head(hidden), y).backward()
+""",
+    after="""\
+for step, (x, y) in enumerate(loader):
+    loss_fn(head(encoder(x)), y).backward()
+""",
+    evidence="The copies.",
+    fix="Trace the same in every step: a view or a copy that is made in some steps only leaves the "
+    "value as it is, yet it is part of the cache key.",
+    proof="Equal expressions are merged in both modules.",
+    examples=("repeated_view",),
+    is_piece=True,
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """An expression stands twice where the other module has it once: equal after CSE."""
+    found = repeats(case)
+    if not (found.a or found.b):
+        return []
+    a, b = case.diff.a, case.diff.b
+    number = len(found.copies_a) + len(found.copies_b) or len(found.users)
+    lines = where(b, found.copies_b) or where(a, found.copies_a)
+    return [
+        Finding(
+            kind=REPEATED_EXPRESSION,
+            title=say(
+                f"{count(number, 'instruction')} {'stands' if number == 1 else 'stand'} more "
+                "often in one module than in the other; the value is the same"
+            ),
+            evidence=(
+                Evidence(
+                    say("equal expressions that one side computes once and the other twice"),
+                    tuple(sorted(found.copies_a)),
+                    tuple(sorted(found.copies_b)),
+                    lines,
+                ),
+            ),
+            proof=say("equal expressions were merged in both modules"),
+            a=found.a,
+            b=found.b,
+            undo=merge_both,
+            incidental=True,
+        )
+    ]
+
+
+RULE = Rule(
+    name="repeated-expression",
+    kinds=(REPEATED_EXPRESSION,),
+    find=find,
+    after=("output-order",),
+)

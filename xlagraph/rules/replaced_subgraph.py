@@ -1,0 +1,149 @@
+"""A value that one side computes in another way than the other; the rest is the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, operations, where
+from xlagraph.facts.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
+from xlagraph.message import A, B, count, say
+from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.extra_subgraph import BRANCH_FIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+
+REPLACED_SUBGRAPH = Kind(
+    id="replaced-subgraph",
+    title="The same value is computed in another way",
+    section=Section.PIECES,
+    meaning="Control flow in Python took another branch: another activation, another loss, another "
+    "order of operations that gives a value of the same shape. What comes before and behind it is "
+    "the same.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    hidden = encoder(x)
+    hidden = torch.relu(hidden) if step % 4 else torch.tanh(hidden)
+    loss_fn(head(hidden), y).backward()
+""",
+    after="""\
+smooth = torch.zeros((), dtype=torch.bool, device="xla")
+for step, (x, y) in enumerate(loader):
+    smooth.fill_(step % 4 == 0)
+    hidden = encoder(x)
+    hidden = torch.where(smooth, torch.tanh(hidden), torch.relu(hidden))
+    loss_fn(head(hidden), y).backward()
+""",
+    evidence="Both pieces, and the framework operations that they come from.",
+    fix=BRANCH_FIX,
+    proof="Both pieces become one operation on the same inputs.",
+    examples=(
+        "other_activation",
+        "scan_activation",
+        "while_body_step",
+        "while_condition",
+        "nested_loop",
+        "cond_branch",
+        "call_step",
+        "reducer",
+    ),
+    family=Family.BRANCH,
+    is_piece=True,
+    may_grow=True,
+)
+EARLY_FIX = say(
+    "The graph was cut there by a sync of its own or by reading a value (.item(), print, a Python "
+    "if on a tensor): leave that out, do it after the step's sync, or do it in every step."
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """A value is computed in one way by A and in another by B; the rest is the same."""
+    a, b = case.a, case.b
+    edges = [
+        edge
+        for edge in open_edges(case)
+        if a.partners[edge.p] < 0
+        and b.partners[edge.q] < 0
+        and a.module.shapes[edge.p] == b.module.shapes[edge.q]
+    ]
+    return [_finding(case, group) for group in pieces(case, edges)]
+
+
+def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    pairs = sorted({(edge.p, edge.q) for edge in edges})
+    piece_a = piece_of(case.a, [p for p, _ in pairs])
+    piece_b = piece_of(case.b, [q for _, q in pairs])
+    is_early = all(is_input(a, p) or is_input(b, q) for p, q in pairs)
+    lines = where(b, piece_b) or where(a, piece_a)
+    users_a = {edge.x for edge in edges if edge.place != OUTPUT}
+    users_b = {edge.y for edge in edges if edge.place != OUTPUT}
+
+    def undo(edit: Editors) -> None:
+        for p, q in pairs:
+            inputs = inputs_of(
+                case,
+                {p} | piece_of(case.a, [p], with_claimed=True),
+                {q} | piece_of(case.b, [q], with_claimed=True),
+            )
+            edit.a.become_undone(p, [x for x, _ in inputs])
+            edit.b.become_undone(q, [y for _, y in inputs])
+
+    shape = short_shape(a, pairs[0][0])
+    number = count(len(pairs), "value")
+    return Finding(
+        kind=EARLY_EXECUTION if is_early else REPLACED_SUBGRAPH,
+        title=say(
+            f"{number} that one module computes came ready-made into the other ({shape})",
+            at(lines),
+            ", as when part of the graph runs early",
+        )
+        if is_early
+        else say(
+            f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another way",
+            at(lines),
+            f": {count(len(piece_a), 'instruction')} of ",
+            A,
+            f" against {len(piece_b)} of ",
+            B,
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    "a piece of ",
+                    A,
+                    operations(a, piece_a),
+                    " and one of ",
+                    B,
+                    operations(b, piece_b),
+                    " end in values that the rest of both modules uses alike",
+                ),
+                tuple(sorted(piece_a))[:50],
+                tuple(sorted(piece_b))[:50],
+                lines,
+            ),
+        ),
+        fix=EARLY_FIX if is_early else say(),
+        proof=say("both pieces were replaced by one operation on the same inputs"),
+        a=frozenset(piece_a | users_a),
+        b=frozenset(piece_b | users_b),
+        undo=undo,
+    )
+
+
+RULE = Rule(
+    name="replaced-subgraph",
+    kinds=(REPLACED_SUBGRAPH,),
+    find=find,
+    after=("extra-subgraph",),
+)

@@ -1,0 +1,162 @@
+"""What still differs between modules that are the same computation, and yet not the same text.
+
+Each of these is proved by the exact walk that found the modules equal: it forgives just them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Cause, Evidence
+from xlagraph.message import A, B, count, join, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xlagraph.diff import Diff
+    from xlagraph.message import Message
+
+_PROOF = "The exact walk over both modules leaves it out of account."
+PARAMETER_ORDER = Kind(
+    id="parameter-order",
+    title="Only the order of parameters differs",
+    section=Section.SAME,
+    meaning="The same parameters under other numbers. torch_xla numbers them in the order in which "
+    "the trace meets them, and their order is part of its cache key.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    first, second = (x @ w + x, b) if step % 2 else (b, x @ w + x)
+    (first + second).sum().backward()
+""",
+    after="""\
+for x, y in loader:
+    (x @ w + x + b).sum().backward()
+""",
+    evidence="The numbers on both sides.",
+    fix="Parameters are numbered in the order in which the trace meets them: run the same "
+    "operations in the same order in every step.",
+    proof=_PROOF,
+    examples=("parameter_order",),
+)
+DEAD_CODE = Kind(
+    id="dead-code",
+    title="Only instructions that nothing needs differ",
+    section=Section.SAME,
+    meaning="One module has more instructions that neither an output nor a side effect depends on.",
+    before="",
+    after="",
+    evidence="Their number on both sides.",
+    fix="Harmless in itself; do not compute what is not used, or compute it in every step.",
+    proof=_PROOF,
+    examples=(),
+)
+REPEATED_CONSTANTS = Kind(
+    id="repeated-constants",
+    title="Only the number of equal constants differs",
+    section=Section.SAME,
+    meaning="Equal constants stand once in one module and several times in the other.",
+    before="",
+    after="",
+    evidence="Their number on both sides.",
+    fix="Harmless in itself; XLA merges them.",
+    proof=_PROOF,
+    examples=(),
+)
+METADATA = Kind(
+    id="metadata",
+    title="Only metadata differs",
+    section=Section.SAME,
+    meaning="Other source lines or framework operations stand beside the same instructions. With "
+    "XLA_IR_DEBUG or XLA_HLO_DEBUG torch_xla makes source lines part of its cache key, so that the "
+    "same step, called from two lines, is compiled twice.",
+    before="""\
+# XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1
+train_step(*first_batch)  # from this line ...
+for x, y in loader:
+    train_step(x, y)  # ... and from this one
+""",
+    after="""\
+for x, y in chain([first_batch], loader):
+    train_step(x, y)
+""",
+    evidence="The number of instructions that come from another line.",
+    fix="Run without the debug variables, or call the step from one place.",
+    proof=_PROOF,
+    examples=("collective_order.after", "jit_inline.after"),
+)
+KINDS = (PARAMETER_ORDER, DEAD_CODE, REPEATED_CONSTANTS, METADATA)
+
+
+def remaining_differences(diff: Diff) -> tuple[Cause, ...]:
+    """What still differs between two modules that compute the same; names do not count."""
+    return tuple(_causes(diff))
+
+
+def _causes(diff: Diff) -> Iterator[Cause]:
+    noise = diff.noise
+    if noise.parameters_moved:
+        moves = join(
+            (
+                f"{s.a} -> {s.b}"
+                for s in diff.parameters
+                if s.a is not None and s.b is not None and s.a != s.b
+            ),
+            8,
+        )
+        moved = count(noise.parameters_moved, "parameter")
+        yield _cause(
+            PARAMETER_ORDER,
+            say(f"only the order of parameters differs: {moved} moved"),
+            say("parameter numbers ", A, " -> ", B, ": ", moves),
+        )
+    if noise.dead_a != noise.dead_b:
+        yield _cause(
+            DEAD_CODE,
+            say(
+                f"only instructions that nothing needs differ: {noise.dead_a} in ",
+                A,
+                f", {noise.dead_b} in ",
+                B,
+            ),
+            say("dead instructions are traced and dropped again by XLA's first passes"),
+        )
+    if noise.constants_a or noise.constants_b:
+        yield _cause(
+            REPEATED_CONSTANTS,
+            say(
+                f"only the number of equal constants differs: {noise.constants_a} more in ",
+                A,
+                f", {noise.constants_b} more in ",
+                B,
+            ),
+            say("equal constants stand once in one module and several times in the other"),
+        )
+    if noise.metadata:
+        number = count(noise.metadata, "instruction")
+        yield _cause(
+            METADATA,
+            say(
+                f"only metadata differs: {number} {'comes' if noise.metadata == 1 else 'come'} "
+                "from another line or framework op"
+            ),
+            say(
+                "with XLA_IR_DEBUG or XLA_HLO_DEBUG torch_xla makes source lines part of the cache "
+                "key"
+            ),
+        )
+
+
+def _cause(kind: Kind, title: Message, evidence: Message) -> Cause:
+    return Cause(
+        kind=kind,
+        title=title,
+        evidence=(Evidence(evidence),),
+        fix=say(kind.fix),
+        share=1.0,
+        proved=True,
+        proof=say("it was left out of account"),
+        expected=False,
+        a=frozenset(),
+        b=frozenset(),
+    )

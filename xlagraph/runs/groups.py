@@ -1,0 +1,153 @@
+"""Compiles with one reason, over all graphs of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Kind
+from xlagraph.cause.model import Cause
+from xlagraph.cause.sources import at
+from xlagraph.message import count, say
+from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.runs.growth import as_growth, as_loop, growing, main_line, uneven_loops
+from xlagraph.runs.kinds import (
+    FIRST_GRAPH,
+    GROWING_GRAPH,
+    SAME_GRAPH,
+    UNEXPLAINED,
+    UNLIKE_GRAPH,
+)
+from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
+
+if TYPE_CHECKING:
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.runs.turns import Turns
+
+    Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
+    Reason = tuple[Kind, SourceLine | None, Retell | None]
+    """A kind, its source line, and how a single step's cause is said for the run."""
+
+LATE_FIRST = say(
+    "first graphs since the capture began: the process had compiled before, so they may be "
+    "warm-up, or a problem that began earlier"
+)
+
+
+def group_nodes(
+    nodes: Sequence[GraphNode], turns: Turns, *, began_late: bool
+) -> tuple[CauseGroup, ...]:
+    """One group for each reason: kind and source line of a module's main cause.
+
+    `turns`: what ran at each place of the program.
+    `began_late`: the process had compiled before the capture began.
+    """
+    over_run: dict[str, Reason] = {}
+    for digest, line in uneven_loops(nodes).items():
+        over_run[digest] = (EXTRA_SUBGRAPH, line, as_loop)
+    for digest, line in growing(nodes, turns).items():
+        over_run[digest] = (GROWING_GRAPH, line, as_growth)
+    grouped: dict[Reason, list[GraphNode]] = {}
+    for node in nodes:
+        grouped.setdefault(over_run.get(node.digest) or _reason(node), []).append(node)
+    groups = [_group(reason, members) for reason, members in grouped.items()]
+    if began_late:
+        groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
+    return tuple(sorted(groups, key=by_cost))
+
+
+def _reason(node: GraphNode) -> Reason:
+    explanation = node.explanation
+    if explanation is None:
+        if node.warm_up:
+            return FIRST_GRAPH, node.call_site if node.another_part else None, None
+        if node.sync_kind == "value":
+            return EARLY_EXECUTION, node.call_site, _as_reads
+        return UNLIKE_GRAPH, node.call_site, None
+    if not explanation.causes:
+        if node.warm_up and not explanation.diff.same:
+            return FIRST_GRAPH, None, None
+        return SAME_GRAPH if explanation.diff.same else UNEXPLAINED, None, None
+    cause = explanation.causes[0]
+    if node.warm_up and not cause.expected:
+        return FIRST_GRAPH, None, None
+    line = None if cause.kind.anywhere else main_line(cause)
+    return cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None
+
+
+def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
+    kind, line, retell = reason
+    proved = (node for node in members if node.explanation and node.explanation.proved)
+    main = next(proved, members[0])  # the first: what compiled longest changes from run to run
+    explanation = main.explanation
+    cause = explanation.causes[0] if explanation and explanation.causes else None
+    if kind is FIRST_GRAPH:
+        cause = None
+    elif cause and retell:
+        cause = retell(cause, members)
+    return CauseGroup(
+        kind=cause.kind if cause else kind,
+        title=cause.title if cause else _title(kind, line, main, len(members)),
+        cause=cause,
+        further=_further(members) if cause else (),
+        graphs=tuple(node.digest for node in members),
+        compiles=sum(node.compiles for node in members),
+        seconds=sum(node.compile_seconds for node in members),
+        expected=all(node.warm_up for node in members),
+        proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
+    )
+
+
+def _further(members: Sequence[GraphNode]) -> tuple[Cause, ...]:
+    """The causes behind the first one of each graph: who mends that alone still recompiles."""
+    found = {
+        (cause.kind, main_line(cause)): cause
+        for node in members
+        if node.explanation
+        for cause in node.explanation.causes[1:]
+        if not cause.expected
+    }
+    return tuple(found.values())
+
+
+def _title(kind: Kind, line: SourceLine | None, main: GraphNode, number: int) -> Message:
+    """What is said of graphs that no cause explains."""
+    if kind is FIRST_GRAPH:
+        if not line:
+            return say("first graphs: setting up, and the first step of the program")
+        return say(
+            f"first {'graph' if number == 1 else 'graphs'} of another part of the program",
+            at((line,)),
+            ": nothing had run there before",
+        )
+    if main.explanation:
+        return without_stop(main.explanation.verdict)
+    place = at((main.call_site,) if main.call_site else ())
+    if kind is EARLY_EXECUTION:
+        return say(
+            "a value was read", place, ": a graph of its own runs there, unlike those before"
+        )
+    return say("where others had run", place, ", a graph ran that is like none captured before it")
+
+
+def without_stop(message: Message) -> Message:
+    """A sentence without the full stop at its end."""
+    *parts, last = message.parts
+    return say(*parts, last.rstrip(".") if isinstance(last, str) else last)
+
+
+def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:
+    """Several values that were read early at one line, said together."""
+    if len(members) == 1 or any(node.sync_kind != "value" for node in members):
+        return cause
+    return replace(
+        cause,
+        title=say(
+            "values were read early",
+            at(cause.lines),
+            f": each of {count(len(members), 'graph')} is the part of a step that one of them "
+            "needs",
+        ),
+    )

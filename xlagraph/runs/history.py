@@ -1,0 +1,128 @@
+"""What the syncs of a run say about its graphs, gathered in one pass over them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.run.records import EARLIER_COMPILES
+from xlagraph.runs.turns import Turns, call_place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlagraph.run.reader import Process, Run
+    from xlagraph.run.records import Frame, SyncRecord
+    from xlagraph.runs.turns import CallPlace
+
+MAIN = 0.25
+"""A call site is a training step's if its steps hold this part of the work that the one with
+the most work does: one sync after the loop, or setting up layer by layer, is not."""
+WHOLE = 0.5
+"""A site's first sync ends a step if it held this part of the work of the largest; where a loop
+begins with the sync (as loaders do), nothing or little was pending the first time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """Costs of graphs, who ran what when, and where training begins."""
+
+    turns: Turns
+    """What ran at each place, and what that cost."""
+    ranks: Mapping[tuple[int, str], frozenset[int]]
+    """The ranks that ran a graph (digest) at the end of a step."""
+    loops: Mapping[str, tuple[tuple[Frame, ...] | None, ...]]
+    """By process: the training's call sites; None for one that does not end its loop's body."""
+    came_again: Mapping[str, int]
+    """By process: the index of the first sync that came back to a place of the training."""
+    steps: int
+    """How many there were, counted by the process with the most."""
+    first_step: int
+    """The first step of the training loop."""
+    began_late: bool
+    """Graphs were compiled before the capture began, and nothing is known of them."""
+
+    def begins_another_part(self, process: Process, sync: SyncRecord) -> bool:
+        """Whether a sync is the first at its place, and nothing of a training step is cut by it.
+
+        A read or a step behind the end of every other step: an evaluation after the epoch. Or a
+        step before any came again: the second of a program whose steps take turns.
+        """
+        if sync.index != self.turns.first(process, sync).index:
+            return False
+        if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
+            return True
+        others = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
+        return bool(others) and all(site and _is_behind(sync.call_site, site) for site in others)
+
+
+def history_of(run: Run) -> History:
+    """Reads every sync of a run once."""
+    turns = Turns()
+    ranks: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    empty: set[CallPlace] = set()
+    last = -1
+    for process in run.processes:
+        for sync in process.syncs:
+            if sync.step > last and sync.ends_step:
+                last = sync.step
+            place = call_place(process, sync)
+            if sync.outcome != "empty":
+                turns.add(process, sync)
+            elif not turns.has(place):
+                empty.add(place)
+            if sync.kind == "step":
+                for digest in sync.graphs:
+                    ranks[sync.step, digest].add(process.record.rank)
+    training = {process: training_steps(process) for process in run.processes}
+    return History(
+        turns=turns,
+        ranks={key: frozenset(found) for key, found in ranks.items()},
+        loops={
+            process.file: tuple(
+                steps[0].call_site
+                if call_place(process, steps[0]) not in empty and _is_whole(steps)
+                else None
+                for steps in loops
+            )
+            for process, loops in training.items()
+        },
+        came_again={
+            process.file: min((steps[1].index for steps in loops if len(steps) > 1), default=0)
+            for process, loops in training.items()
+        },
+        steps=last + 1,
+        first_step=min((steps[0].step for all_ in training.values() for steps in all_), default=0),
+        began_late=any(n.what == EARLIER_COMPILES for p in run.processes for n in p.notes),
+    )
+
+
+def training_steps(process: Process) -> list[list[SyncRecord]]:
+    """The syncs that end a step of the training loop, those of each call site together."""
+    sites: dict[tuple[Frame, ...], list[SyncRecord]] = {}
+    for sync in process.syncs:
+        if sync.ends_step and sync.outcome != "empty":
+            sites.setdefault(sync.call_site, []).append(sync)
+    work = {site: sum(map(_size, steps)) for site, steps in sites.items()}
+    most = max(work.values(), default=0)
+    return [steps for site, steps in sites.items() if work[site] >= MAIN * most]
+
+
+def _size(sync: SyncRecord) -> int:
+    """The IR nodes of what a sync ran; 1 where they were not counted."""
+    return max(sync.fingerprint, default=1)
+
+
+def _is_whole(steps: Sequence[SyncRecord]) -> bool:
+    """Whether the first of a site's syncs had a step's work behind it."""
+    return _size(steps[0]) >= WHOLE * max(map(_size, steps))
+
+
+def _is_behind(site: Sequence[Frame], other: Sequence[Frame]) -> bool:
+    """Whether a call site stands at a later line of the function in which the two part."""
+    for mine, theirs in zip(reversed(site), reversed(other), strict=False):
+        if mine != theirs:
+            is_shared = (mine.file, mine.function) == (theirs.file, theirs.function)
+            return is_shared and mine.line > theirs.line
+    return False

@@ -1,0 +1,120 @@
+"""Kinds of reasons that only a whole run shows, and those that say that there is no cause."""
+
+from __future__ import annotations
+
+from xlagraph.cause.kinds import Kind, Section
+
+_NOT_UNDONE = "Nothing is undone: this is read off the run's records."
+FIRST_GRAPH = Kind(
+    id="first-graph",
+    title="The first graphs of a program, or of a part of it",
+    section=Section.RUN,
+    meaning="Setting up, the first training step, the first evaluation, the second of two kinds of "
+    "step that take turns: each has a graph that must be compiled once. A graph is the first of "
+    "another part of the program if the read (.item()) or the step is the first at its place and "
+    "its call site stands behind the end of every other training step, so that nothing of one was "
+    "pending; or if it ends a step before any training step came again. Where that cannot be told "
+    "(loops that begin with their sync, as with a parallel loader, or a read before the step's "
+    "end) it is early-execution, whose fix names both. Two steps that take turns at one call site "
+    "(two optimizers, say) cannot be told from a step that changes back and forth: the second "
+    "counts as a problem.",
+    before="",
+    after="",
+    evidence="The place of the sync, and what had run there before.",
+    fix="None needed.",
+    proof=_NOT_UNDONE,
+    examples=("stable", "late_evaluation", "two_step_kinds"),
+    in_warm_up=True,
+    is_cause=False,
+)
+GROWING_GRAPH = Kind(
+    id="growing-graph",
+    title="The graph grows with every step",
+    section=Section.RUN,
+    meaning="Three or more graphs of one line, each compiled in the turn after the one before and "
+    "larger than it, and none comes again but in this order: something is kept from step to step, "
+    "and used or kept alive again. A list of losses that is summed, a history of tensors that were "
+    "never detached.",
+    before="""\
+losses = []
+for x, y in loader:
+    loss = loss_fn(model(x), y)
+    losses.append(loss.detach())
+    mean = sum(losses) / len(losses)  # one more input and one more addition each time
+    loss.backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    after="""\
+total = torch.zeros((), device="xla")
+steps = torch.zeros((), device="xla")
+for x, y in loader:
+    loss = loss_fn(model(x), y)
+    total += loss.detach()
+    steps += 1
+    mean = total / steps
+    loss.backward()
+    optimizer.step()
+    torch_xla.sync()
+""",
+    evidence="The line, and the sizes of the graphs.",
+    fix="Something is kept from step to step and used, or kept alive, again: keep plain numbers "
+    "(fetched after the sync) or detached tensors on the host instead, or update one running "
+    "tensor in place.",
+    proof="That of its single steps.",
+    examples=("leak_running_loss", "leak_pending"),
+)
+SAME_GRAPH = Kind(
+    id="same-graph",
+    title="The same computation was compiled again, under another cache key",
+    section=Section.RUN,
+    meaning="torch_xla's cache key is made of more than the module: the hashes of the live "
+    "tensors' IR, the sequence of parameters, donated buffers, shardings, the device and XLA's "
+    "flags. A view that changes nothing, traced in some steps, gives the same module and another "
+    "key.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    out = model(x)
+    if step % 4 == 3:
+        out = torch.view_copy(out, out.shape)  # changes nothing but the key
+    total += out.detach().sum()
+    torch_xla.sync()
+""",
+    after="""\
+for x, y in loader:
+    total += model(x).detach().sum()
+    torch_xla.sync()
+""",
+    evidence="The components of the key that differ, when the capture has them.",
+    fix="Trace the same operations in every step.",
+    proof="The modules are equal, word for word.",
+    examples=("other_key",),
+    is_cause=False,
+)
+UNLIKE_GRAPH = Kind(
+    id="unlike-graph",
+    title="Where others had run, a graph ran that is like none before it",
+    section=Section.RUN,
+    meaning="No earlier graph is near enough to be compared with.",
+    before="",
+    after="",
+    evidence="The call site.",
+    fix="Look at what the program does at that line.",
+    proof=_NOT_UNDONE,
+    examples=(),
+    is_cause=False,
+)
+UNEXPLAINED = Kind(
+    id="unexplained",
+    title="No known cause fits",
+    section=Section.RUN,
+    meaning="The graphs differ, and nothing that is suspected stands up to being undone.",
+    before="",
+    after="",
+    evidence="The instructions that differ.",
+    fix="Look at the two modules side by side.",
+    proof=_NOT_UNDONE,
+    examples=(),
+    is_cause=False,
+)
+KINDS = (FIRST_GRAPH, GROWING_GRAPH, SAME_GRAPH, UNLIKE_GRAPH, UNEXPLAINED)

@@ -1,0 +1,103 @@
+"""Why a whole run compiled as often as it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.message import words
+
+if TYPE_CHECKING:
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.model import Cause, Explanation
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.run.reader import Run
+
+
+@dataclass(frozen=True, eq=False)
+class GraphNode:
+    """One distinct module of a run and how it came about."""
+
+    digest: str
+    letter: str
+    """``A``, ``B``, ... in order of first appearance over all ranks."""
+    rank: int
+    step: int
+    """Step of the sync that compiled it first, as `SyncRecord` counts them."""
+    call_site: SourceLine | None
+    """The program's line of that sync."""
+    sync_kind: str
+    """``step``, ``value``, ...: what kind of sync that was."""
+    compile_seconds: float
+    """All compiles of this module, over all processes."""
+    compiles: int
+    hits: int
+    """Cache hits known to have run it."""
+    unnamed_hits: int
+    """Hits at its places of which it is not known which graph they ran: perhaps this one."""
+    instructions: int
+    nearest: str
+    """Digest of the earlier module it was compared with, ``""`` for the first of its kind."""
+    why_nearest: str
+    explanation: Explanation | None
+    """Compared with `nearest`; None for the first module of a call site."""
+    warm_up: bool
+    another_part: bool
+    """The first at its place, and later than the first step of the training."""
+
+    @property
+    def hits_text(self) -> str:
+        """The hits for a table: ``3+`` where there may have been more."""
+        return f"{self.hits}{'+' if self.unnamed_hits else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class CauseGroup:
+    """Compiles with one reason, over all graphs of the run."""
+
+    kind: Kind
+    title: Message
+    cause: Cause | None
+    """The representative; None for modules that no cause explains."""
+    further: tuple[Cause, ...]
+    """What else is beyond warm-up in these modules, each kind and line once."""
+    graphs: tuple[str, ...]
+    """Digests of the modules that this reason accounts for."""
+    compiles: int
+    seconds: float
+    expected: bool
+    proved: bool
+
+
+def by_cost(group: CauseGroup) -> tuple[bool, float, str]:
+    """Sorts problems before warm-up, then by seconds."""
+    return (group.expected, -group.seconds, words(group.title))
+
+
+@dataclass(frozen=True, eq=False)
+class RunExplanation:
+    """The verdict over a run, its graphs, and the reasons ranked by compile seconds."""
+
+    run: Run
+    verdict: Message
+    graphs: tuple[GraphNode, ...]
+    groups: tuple[CauseGroup, ...]
+    """Problems first, by seconds; warm-up behind them."""
+    steps: int
+    compiles: int
+    compile_seconds: float
+    unseen: int
+    """Compiles whose module is not in the run folder, so that nothing can be said of them."""
+    first_step: int
+    """The first step of the training loop; steps before it set things up."""
+    stable_after: int | None
+    """The step after which nothing compiled any more; None if the last step did."""
+    alternating: tuple[str, ...]
+    """Letters of graphs that take turns although each is compiled only once."""
+    unnamed_hits: int
+    """Cache hits of which it is not known which graph they ran."""
+
+    @property
+    def has_problem(self) -> bool:
+        """Something compiled that is not warm-up, or that cannot be looked at."""
+        return bool(self.unseen) or any(not group.expected for group in self.groups)

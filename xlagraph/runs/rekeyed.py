@@ -1,0 +1,84 @@
+"""Modules that a process compiled again, word for word, under another cache key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xlagraph.facts.keys import key_difference
+from xlagraph.message import GraphName, say
+from xlagraph.runs.context import context_of
+from xlagraph.runs.kinds import SAME_GRAPH
+from xlagraph.runs.model import CauseGroup, by_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xlagraph.run.reader import Process, Run
+    from xlagraph.run.records import GraphRecord, SyncRecord
+    from xlagraph.runs.model import GraphNode
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """One compile of a module that its process had compiled already."""
+
+    process: Process
+    first: GraphRecord
+    record: GraphRecord
+    sync: SyncRecord
+
+
+def with_rekeyed(
+    groups: Sequence[CauseGroup], run: Run, nodes: Sequence[GraphNode], first_step: int
+) -> tuple[CauseGroup, ...]:
+    """The groups, with such compiles taken out of them and put into groups of their own.
+
+    Compiles up to the first step of the training loop stay where they are: warm-up.
+    """
+    found: dict[str, list[_Again]] = {}
+    for again in _all_again(run):
+        if again.sync.step > first_step:
+            found.setdefault(again.record.digest, []).append(again)
+    letters = {node.digest: node.letter for node in nodes}
+    mine = [_group(letters[digest], many) for digest, many in found.items() if digest in letters]
+    rest = [_without(group, mine) for group in groups]
+    return tuple(sorted((*rest, *mine), key=by_cost))
+
+
+def _all_again(run: Run) -> Iterator[_Again]:
+    for process in run.processes:
+        firsts: dict[str, GraphRecord] = {}
+        for record in process.graphs:
+            first = firsts.setdefault(record.digest, record)
+            sync = process.sync_at(record.sync)
+            key, first_key = dict(record.key), dict(first.key)
+            if sync and key.get("graph_hash") != first_key.get("graph_hash"):
+                yield _Again(process, first, record, sync)
+
+
+def _group(letter: str, many: Sequence[_Again]) -> CauseGroup:
+    one = many[0]
+    contexts = [context_of(one.process, record) for record in (one.first, one.record)]
+    differs = key_difference(contexts[0].key, contexts[1].key)
+    again = f" was compiled again. {differs}".strip().rstrip(".")
+    return CauseGroup(
+        kind=SAME_GRAPH,
+        title=say("Same computation, another cache key: ", GraphName(letter), " ", again),
+        cause=None,
+        further=(),
+        graphs=(one.record.digest,),
+        compiles=len(many),
+        seconds=sum(again.sync.compile_seconds for again in many),
+        expected=False,
+        proved=False,
+    )
+
+
+def _without(group: CauseGroup, mine: Sequence[CauseGroup]) -> CauseGroup:
+    taken = [one for one in mine if one.graphs[0] in group.graphs]
+    return replace(
+        group,
+        compiles=group.compiles - sum(one.compiles for one in taken),
+        seconds=group.seconds - sum(one.seconds for one in taken),
+    )
