@@ -1,26 +1,37 @@
-"""``xlagraph streams LOG``."""
+"""``xlagraph streams LOG``, or a profile."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from xlagraph.streams.log import Log
 
 
 @click.command(
     epilog="Exit code: 0 none found in what was seen (warnings included), 1 found, 2 bad input, "
-    "3 order unknown. docs/streams.md says how to record a log."
+    "3 order unknown. XLAGRAPH_STREAMS=3-5 python train.py records a log (docs/streams.md)."
 )
-@click.argument("log", type=click.Path())
+@click.argument("log", type=click.Path(), metavar="LOG")
 @click.option("--full", is_flag=True, help="Show all accesses, and what the same fix removes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
-def command(log: str, *, full: bool, as_json: bool) -> None:
+@click.option(
+    "--execution-trace",
+    type=click.Path(),
+    help="LOG is a Kineto trace; this is the ExecutionTrace that was taken with it.",
+)
+@click.option("--memory", type=click.Path(), help="The memory snapshot that was taken with them.")
+def command(
+    log: str, execution_trace: str | None, memory: str | None, *, full: bool, as_json: bool
+) -> None:
     """Say which accesses to CUDA memory nothing orders in the stream log LOG."""
     from xlagraph.streams.analyze import analyze
     from xlagraph.streams.drift import drift_of
-    from xlagraph.streams.log import Log
 
-    opened = Log.open(log)
+    opened = _open(log, execution_trace, memory)
     analysis, drift = analyze(opened), drift_of(opened)
     if as_json:
         import json
@@ -34,3 +45,21 @@ def command(log: str, *, full: bool, as_json: bool) -> None:
 
         print_analysis(console(), analysis, drift, full=full)
     sys.exit(analysis.exit_code)
+
+
+def _open(log: str, execution_trace: str | None, memory: str | None) -> Log:
+    from xlagraph.errors import SpecError
+    from xlagraph.streams.log import Log, is_profile
+
+    if execution_trace is not None:
+        from xlagraph.streams.traces.convert import log_of_profile
+
+        return log_of_profile(log, execution_trace, memory or "")
+    if memory is not None:
+        raise click.UsageError("--memory goes with a Kineto trace and its --execution-trace")
+    if is_profile(log):
+        raise SpecError(
+            f"{log}: a Kineto trace, which says what ran and not what it accessed: give the "
+            "ExecutionTrace that was taken with it, by --execution-trace"
+        )
+    return Log.open(log)

@@ -35,9 +35,10 @@ Handler = Callable[[Record, int], None]
 
 def kind_of(operator: str) -> int:
     """Whether an operator is a collective, a copy, or neither."""
-    if operator.startswith(_COLLECTIVES) and not operator.startswith(_WAITS):
+    name = operator + "."  # a profile has no overloads
+    if name.startswith(_COLLECTIVES) and not name.startswith(_WAITS):
         return COLLECTIVE
-    return COPY if operator.startswith(_COPIES) else PLAIN
+    return COPY if name.startswith(_COPIES) else PLAIN
 
 
 class Order:

@@ -84,3 +84,29 @@ def bounds_of(pattern: Pattern) -> tuple[int, int]:
     if isinstance(pattern, Box):
         return pattern.start, pattern.end
     return pattern.start, pattern.start + (pattern.number - 1) * pattern.stride + pattern.run
+
+
+def shape_range(sizes: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, ...]:
+    """What a tensor covers from its first element on.
+
+    ``(bytes,)`` where it has no gaps, else ``(extent, run, stride, count)`` in bytes; a stride
+    of -1 stands for what is more irregular than runs at one distance.
+    """
+    run = 1
+    gaps: list[tuple[int, int]] = []
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size == 1 or stride == 0:
+            continue
+        if not gaps and stride <= run:
+            run += (size - 1) * stride
+        elif gaps and stride == gaps[-1][0] * gaps[-1][1]:
+            gaps[-1] = gaps[-1][0], gaps[-1][1] * size
+        else:
+            gaps.append((stride, size))
+    if not gaps:
+        return (run * item,)
+    extent = (run + sum(stride * (size - 1) for stride, size in gaps)) * item
+    if len(gaps) == 1:
+        stride, count = gaps[0]
+        return extent, run * item, stride * item, count
+    return extent, run * item, IRREGULAR, 1

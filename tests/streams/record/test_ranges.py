@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from streams.oracle import bytes_of
 
 from xlagraph.streams.format import IRREGULAR
-from xlagraph.streams.record.ranges import Ranges, shape_range
+from xlagraph.streams.record.ranges import Ranges
+from xlagraph.streams.strided import shape_range
 
 torch = pytest.importorskip("torch")
 
