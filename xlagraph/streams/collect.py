@@ -237,10 +237,11 @@ class Collector:
         """The bucket that the later access empties, if it empties one."""
         if not found.earlier_writes:
             return None
-        for item in found.reduce["r"] if found.reduce is not None else ():
+        reduction = found.reduce or {}
+        for item in reduction.get("r", ()):
             if _overlaps(item, found):
                 data = self._bytes(item[1], item[1] + item[2], found.block)
-                return Bucket(_text(found.reduce or {}, "bucket"), data)
+                return Bucket(_text(reduction, "bucket"), data)
         operator = operator_of(found.later)
         kind = kind_of(operator["op"])
         if kind == COLLECTIVE or (kind == COPY and not found.later_writes):

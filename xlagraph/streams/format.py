@@ -155,7 +155,10 @@ def fault(record: object) -> Fault | None:
     kind = record.get("k")
     if not isinstance(kind, str):
         return Fault("k" if "k" in record else "", 'the kind of record, such as "k":"op"')
-    for field, (holds, expected) in REQUIRED.get(kind, {}).items():
+    required = REQUIRED.get(kind, {})
+    if kind == "mark" and record.get("name") == "backward_begin":
+        required = {**required, "s": _WHOLE}  # the stream that backward is called on
+    for field, (holds, expected) in required.items():
         if field not in record:
             return Fault("", f'a field "{field}" ({expected}) in this "{kind}" record')
         if not holds(record[field]):

@@ -185,6 +185,7 @@ class Order:
     def on_mark(self, record: Record, line: int) -> None:
         """A mark: where a backward pass or a reduction begins and ends."""
         name = record["name"]
+        record = without_unseen(record) or record
         if name == "backward_begin":
             self._begin_backward(record, line)
         elif name == "backward_end":
@@ -196,8 +197,8 @@ class Order:
         elif name == "step":
             self.steps += 1
         elif name == "name":
-            for item in record["r"]:
-                self.names.add(Name(item[1], item[2], record["tensor"], line))
+            for item in record.get("r", ()):
+                self.names.add(Name(item[1], item[2], record.get("tensor") or "", line))
 
     def _begin_backward(self, record: Record, line: int) -> None:
         one = self.backwards.begin(record, line)
