@@ -13,6 +13,7 @@ from xlagraph.hlo import read_module
 from xlagraph.run.reader import Run, read_run
 from xlagraph.run.records import Frame, NoteRecord
 from xlagraph.runs.explain import explain_run
+from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Explanation
@@ -96,13 +97,12 @@ def hostile_run() -> RunExplanation:
     run = read_run(RUNS / "carry")
     (process,) = run.processes
     frame = Frame(f"{SCRIPT}/{IMAGE}.py", 3, QUOTES)
+    tensor = Tensor(SCRIPT, IMAGE + BIDI)
     hostile = replace(
         process,
         record=replace(process.record, argv=(SCRIPT,)),
         syncs=tuple(replace(sync, call_site=(frame,)) for sync in process.syncs),
-        graphs=tuple(
-            replace(g, outputs=tuple(IMAGE + BIDI for _ in g.outputs)) for g in process.graphs
-        ),
+        graphs=tuple(replace(g, outputs=(tensor,) * len(g.outputs)) for g in process.graphs),
         notes=(NoteRecord(0, SCRIPT, IMAGE + BIDI),),
     )
     return explain_run(Run(run.name, run.path, (hostile,)))

@@ -1,4 +1,4 @@
-"""What a tensor is called: the value that names it in a capture, in causes and on a page."""
+"""What a tensor is, and what holds it: values, in a capture, in causes and on a page."""
 
 from __future__ import annotations
 
@@ -79,3 +79,21 @@ def in_words(tensor: Tensor, path: str, member: str, optimizer: str, key: str) -
             return f"gradient of {base}, held by its callback"
         case _:
             return base
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps a tensor alive in Python."""
+
+    kind: str
+    """``variable`` of a module, ``attribute`` of an object, ``closure``, ``autograd`` (held by
+    C++ only), the class of a container, or ``""`` where only `name` says it, in words."""
+    name: str = ""
+    """The variable, the attribute, or the container's own name with the place in it:
+    ``history[0]``."""
+    owner: str = ""
+    """The module of the variable or container, or the class of the object."""
+
+
+AUTOGRAD = Holder("autograd")
+"""Autograd, or the base of a view: nothing that Python can see."""

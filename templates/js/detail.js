@@ -23,7 +23,8 @@ class Detail {
       h("div", { class: "status" },
         h("strong", {}, sentenceCase(pair.describe(row))),
         cause >= 0 ? h("p", {}, h("a", { href: address(pair, "causes", `c${cause + 1}`) }, `Cause ${cause + 1}: ${cut(inWords(pair.causes[cause].title), 140)}`)) : "",
-        cause < 0 && pair.differs(row) ? h("p", { class: "hint" }, "No cause accounts for it.") : ""),
+        cause < 0 && pair.differs(row) ? h("p", { class: "hint" }, "No cause accounts for it.") : "",
+        pair.a[row] >= 0 && pair.b[row] >= 0 ? h("p", { class: "hint" }, `Paired, since they ${pair.data.meanings[pair.data.passes[pair.a[row]]]}.`) : ""),
       ...this.pictures(row),
       h("div", { class: "sides" }, ["a", "b"].map((side) => this.half(row, side))));
     this.element.scrollTop = 0;

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from xlagraph.run.reader import read_run
+from xlagraph.tensors import Role, Tensor
 
 pytestmark = pytest.mark.torch_xla
 
@@ -29,15 +30,15 @@ def test_bucket_example_names_what_it_carries(run_program, tmp_path):
     process = only_process(tmp_path / "xlagraph-run")
     carried = [sync for sync in process.syncs if sync.buckets]
     assert carried
-    names = {name for sync in carried for bucket in sync.buckets for name in bucket.tensors}
+    names = {str(one) for sync in carried for bucket in sync.buckets for one in bucket.tensors}
     assert "root: head.weight shard" in names
     assert "blocks.0.inner: weight shard" in names
     assert all(bucket.callbacks == len(bucket.tensors) for s in carried for bucket in s.buckets)
     assert {flush.emptied for flush in process.flushes} == {True, False}
     later = process.graphs[-1]
-    outputs = [name for name in later.outputs if name.startswith("waiting gradient of ")]
+    outputs = [one for one in later.outputs if one and one.role is Role.WAITING]
     assert outputs
-    inputs = [one.name for one in later.parameters if one.name.startswith("waiting gradient of ")]
+    inputs = [one.tensor for one in later.parameters if one.tensor.role is Role.WAITING]
     assert inputs
 
 
@@ -54,7 +55,9 @@ def test_names_of_parameters_and_optimizer_state(run_program, programs, tmp_path
     graph = only_process(tmp_path / "xlagraph-run").graphs[-1]
     assert "0.weight" in graph.outputs
     assert "2.bias (SGD momentum_buffer)" in graph.outputs
-    assert {"0.weight", "2.bias (SGD momentum_buffer)"} <= {one.name for one in graph.parameters}
+    known = {one.tensor for one in graph.parameters}
+    assert Tensor("0", "weight", Role.PARAMETER) in known
+    assert Tensor("2", "bias", Role.STATE, "SGD", "momentum_buffer") in known
     assert dict(graph.key)["live_tensors_agree"] == "True"
 
 
@@ -146,10 +149,15 @@ def test_level_two_tells_live_tensors_and_holders(run_program, programs, tmp_pat
     process = only_process(tmp_path / "xlagraph-run")
     last = [sync for sync in process.syncs if sync.kind == "step"][-1]
     assert last.live_tensors
-    leaked = [one for one in last.live_tensors if " in module __main__ (list)" in one.holder]
+    leaked = [
+        (one, holder)
+        for one in last.live_tensors
+        for holder in one.holders
+        if (holder.kind, holder.owner) == ("list", "__main__")
+    ]
     assert leaked
-    assert leaked[0].holder.startswith("history[")
-    assert leaked[0].created[0].file == "leak.py"
+    assert leaked[0][1].name.startswith("history[")
+    assert leaked[0][0].created[0].file == "leak.py"
     assert {one.output for one in last.live_tensors} == set(range(len(last.live_tensors)))
 
 

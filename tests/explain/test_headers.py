@@ -60,7 +60,9 @@ def test_buffers_that_go_to_each_others_outputs():
     ]
     kind, title = told(*map(subtract, crossed))
     assert kind == "alias"
-    assert "parameter 0 (f32[4]) with output 0 () in A and output 1 () in B" in title
+    assert (
+        "parameter 0 (f32[4]) with output 0 (may-alias) in A and output 1 (may-alias) in B" in title
+    )
 
 
 def test_an_alias_that_must_be():

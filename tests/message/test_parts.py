@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xlagraph.cause.names import holder_name
 from xlagraph.message import (
     A,
     B,
@@ -22,7 +23,7 @@ from xlagraph.message import (
     words,
 )
 from xlagraph.run.legacy import tensor_of
-from xlagraph.tensors import Role, Tensor
+from xlagraph.tensors import AUTOGRAD, Holder, Role, Tensor
 
 WEIGHT = Tensor("fc", "weight", Role.PARAMETER)
 
@@ -116,4 +117,21 @@ def test_older_names_are_read_as_values_and_said_as_they_were(text, tensor):
 
 @pytest.mark.parametrize("text", ["", "f32[4]", "(f32[4], s32[])"])
 def test_a_shape_is_no_tensor(text):
-    assert tensor_of(text) == text
+    assert tensor_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("holder", "said"),
+    [
+        (Holder("list", "history[0]", "train"), "history[0] in module train (list)"),
+        (Holder("dict", "['x']"), "['x'] (dict)"),
+        (Holder("closure"), "a closure"),
+        (Holder("Mine", "cache[0]"), "cache[0] (Mine)"),
+        (Holder("variable", "loss", "train"), "loss in module train"),
+        (Holder("attribute", "last", "Model"), "attribute last of a Model object"),
+        (Holder("", "words of an older capture"), "words of an older capture"),
+        (AUTOGRAD, "C++ only (autograd, or the base of a view)"),
+    ],
+)
+def test_what_holds_a_tensor(holder, said):
+    assert str(holder_name(holder)) == said

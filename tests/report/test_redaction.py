@@ -23,7 +23,7 @@ from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
-from xlagraph.tensors import Role, Tensor
+from xlagraph.tensors import Holder, Role, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,9 @@ def context(secret: Callable[[str], str], module: Module) -> Context:
         parameters={k: tensor(k, Role.STATE) for k in range(inputs)},
         outputs={k: tensor(k, Role.WAITING) for k in outputs},
         created={k: SourceLine(file, k) for k in outputs},
-        holders={k: f"[{k}] in {secret('list')} of a {secret('Class')}" for k in outputs},
+        holders={
+            k: (Holder(secret("Box"), secret(f"box {k}"), secret("module")),) for k in outputs
+        },
         call_site=SourceLine(file, 7),
         waiting=(tensor(1, Role.BUCKET), tensor(2, Role.BUCKET)),
         key={"graph_hash": secret("hash")},

@@ -19,13 +19,15 @@ from xlagraph.run.records import (
     GraphRecord,
     LiveTensor,
     NoteRecord,
-    ParameterName,
+    ParameterTensor,
     ProcessRecord,
     SyncRecord,
 )
 from xlagraph.run.stats import count_run
 from xlagraph.run.writer import RunWriter
+from xlagraph.tensors import AUTOGRAD, Holder, Role, Tensor
 
+WEIGHT = Tensor("fc", "w", Role.PARAMETER)
 PROCESS = ProcessRecord(FORMAT_VERSION, 0, 1, "host", 7, 1.5, ("train.py",), 1, (("torch", "2"),))
 SITE = (Frame("train.py", 3, "main"),)
 
@@ -61,6 +63,10 @@ def anything(kind):
     }
     if kind in plain:
         return plain[kind]
+    if kind == Tensor | None:
+        return st.none() | anything(Tensor)
+    if kind is Role:
+        return st.sampled_from(Role)
     if typing.get_origin(kind) is tuple:
         items = typing.get_args(kind)
         if items[-1] is Ellipsis:
@@ -98,13 +104,43 @@ def test_plain_syncs_read_back():
 
 def test_repeats_read_back():
     encoder, decoder = SyncEncoder(), LineDecoder()
-    first = sync(3, buckets=(BucketState("root", ("w",), ("f32[2]",), 8, 9, 1),))
+    first = sync(3, buckets=(BucketState("root", (WEIGHT,), ("f32[2]",), 8, 9, 1),))
     lines = encoder.encode(first).split("\n")
     lines.append((again(3) % (7, 6, 2_500_000_000, 1_000_000)).decode())
     found = [one for one in map(decoder.decode, lines) if one is not None]
     assert found == [first, dataclasses.replace(first, index=7, step=6, time=2.5, seconds=0.001)]
     with pytest.raises(RecordError, match="not a record"):
         decoder.decode((again(4) % (8, 7, 0, 0)).decode())
+
+
+def test_older_records_name_tensors_in_words():
+    decoder = LineDecoder()
+    graph = decoder.decode(
+        '{"record":"graph","outputs":["fc.w","","w (SGD momentum_buffer)"],'
+        '"parameters":[{"index":3,"name":"waiting gradient of a.b: w shard"}]}'
+    )
+    assert graph.outputs == (
+        Tensor("fc", "w"),
+        None,
+        Tensor("", "w", Role.STATE, "SGD", "momentum_buffer"),
+    )
+    waiting = Tensor("a.b", "w", Role.WAITING, shard=True)
+    assert graph.parameters == (ParameterTensor(3, waiting),)
+    held = "history[0] in module __main__ (list)"
+    live = decoder.decode(
+        '{"record":"sync","live_tensors":[{"output":1,"name":"fc.w.grad",'
+        f'"holder":"{held}"}},'
+        '{"holder":"held by C++ only: autograd, or the base of a view"}],'
+        '"buckets":[{"tensors":["a: w shard","f32[4]"],"shapes":["f32[2]","f32[4]"]}]}'
+    )
+    assert [one.tensor for one in live.live_tensors] == [Tensor("fc", "w", Role.GRADIENT), None]
+    assert [one.holders for one in live.live_tensors] == [(Holder("", held),), (AUTOGRAD,)]
+    assert live.buckets[0].tensors == (Tensor("a", "w", Role.BUCKET, shard=True), None)
+
+
+def test_a_role_of_a_later_version_is_read_as_any_tensor():
+    line = '{"record":"graph","outputs":[["fc","w","king"],null]}'
+    assert LineDecoder().decode(line).outputs == (Tensor("fc", "w"), None)
 
 
 def test_missing_and_unknown_fields_and_types():
@@ -183,7 +219,7 @@ def test_bound_keeps_compiles_longest(tmp_path):
             100,
             outcome="compile",
             compile_seconds=1.0,
-            live_tensors=(LiveTensor(0, 1, "f32[]", 0, "", "", ()),),
+            live_tensors=(LiveTensor(0, 1, "f32[]", 0, None, (), ()),),
         )
     )
     writer.store_graph(os.urandom(5000))
@@ -214,7 +250,7 @@ def test_not_a_run_folder(tmp_path, content):
 
 
 def test_stats(tmp_path):
-    graph = GraphRecord("a" * 32, 0, "m", 3, (), (ParameterName(0, "w"),), ("w",))
+    graph = GraphRecord("a" * 32, 0, "m", 3, (), (ParameterTensor(0, WEIGHT),), (WEIGHT,))
     write_run(
         tmp_path,
         sync(0, outcome="compile", compile_seconds=1.5),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from xlagraph.capture.dump import Analysis
-from xlagraph.run.records import BucketState, Frame, LiveTensor, ParameterName
+from xlagraph.run.records import BucketState, Frame, LiveTensor, ParameterTensor
+from xlagraph.tensors import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class CompiledGraph:
     analysis: Analysis | None
     key: tuple[tuple[str, str], ...]
     """Parts of the cache key beside the analysis; see ``GraphRecord.key``."""
-    parameters: tuple[ParameterName, ...]
-    outputs: tuple[str, ...]
+    parameters: tuple[ParameterTensor, ...]
+    outputs: tuple[Tensor | None, ...]
     live_tensors: tuple[LiveTensor, ...]
     """The pending tensors before the sync; empty when not looked at."""
     tensors_agree: bool

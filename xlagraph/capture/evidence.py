@@ -15,6 +15,7 @@ from xlagraph.capture.keys import Key, module_key, process_key
 from xlagraph.capture.live import LiveReader, Pending
 from xlagraph.capture.names import Names
 from xlagraph.run.writer import digest_text
+from xlagraph.tensors import Tensor
 
 
 class Evidence:
@@ -38,13 +39,13 @@ class Evidence:
         before, self._seconds = self._seconds, ran.compile_seconds()
         return self._seconds - before if self._seconds >= before else self._seconds  # cleared
 
-    def look(self, waiting: dict[int, str]) -> Pending:
+    def look(self, waiting: dict[int, Tensor]) -> Pending:
         """The pending tensors as a sync begins; lowers them too when there is no dump."""
         self.live.with_text = self.dump is None
         self.live.with_frames = bool(self._xlac._get_ir_debug())
         return self.live.read(waiting)
 
-    def remember(self, waiting: dict[int, str]) -> None:
+    def remember(self, waiting: dict[int, Tensor]) -> None:
         """After a sync: what tensors are called now; ``waiting`` names buckets' by id."""
         self.live.remember(waiting)
 
@@ -87,8 +88,8 @@ def _graph(
         text=text,
         analysis=analysis,
         key=module_key(text) + key + (placed.output_key(text) if placed is not None else ()),
-        parameters=placed.parameter_names(text) if placed is not None else (),
-        outputs=placed.output_names(text) if placed is not None else (),
+        parameters=placed.parameter_tensors(text) if placed is not None else (),
+        outputs=placed.output_tensors(text) if placed is not None else (),
         live_tensors=placed.tensors if placed is not None else (),
         tensors_agree=agree,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from xlagraph.capture.names import Names, as_it_is, clean_name
 from xlagraph.capture.patches import Guard, Patches
 from xlagraph.capture.shapes import tensor_shape
 from xlagraph.run.records import BucketState
+from xlagraph.tensors import Role, Tensor
 
 MODULE = "torch_xla.distributed.fsdp.utils"
 CLASS = "BucketizedReduceScatter"
@@ -38,7 +40,7 @@ class _Waiting(NamedTuple):
 
     owner: str
     """Path of the FSDP module; ``""`` for a callback that is not FSDP's."""
-    name: str
+    tensor: Tensor | None
     shape: str
 
 
@@ -137,27 +139,31 @@ class Buckets:
         found = [one for one in self._alive() if one.bucket]
         return tuple(map(self.describe, found)) if found else ()
 
-    def waiting_tensors(self) -> dict[int, str]:
-        """Names of the tensors in buckets, by Python ``id``: to be used at once and dropped.
+    def waiting_tensors(self) -> dict[int, Tensor]:
+        """The tensors in buckets, by Python ``id``: to be used at once and dropped.
 
         A callback that waits holds the whole gradient besides the flat one in the bucket.
         """
-        found: dict[int, str] = {}
+        found: dict[int, Tensor] = {}
         for bucket in self._alive():
-            names = self.describe(bucket).tensors
-            for tensor, callback, name in zip(bucket.bucket, bucket.callbacks, names, strict=False):
-                for held in _closed_over(callback, "grad", "grad_flat"):
-                    found[id(held)] = f"gradient of {name}, held by its callback"
-                found[id(tensor)] = f"waiting gradient of {name}"
+            known = self.describe(bucket).tensors
+            for waits, callback, tensor in zip(
+                bucket.bucket, bucket.callbacks, known, strict=False
+            ):
+                if tensor is not None:
+                    for held in _closed_over(callback, "grad", "grad_flat"):
+                        found[id(held)] = replace(tensor, role=Role.HELD)
+                    found[id(waits)] = replace(tensor, role=Role.WAITING)
         return found
 
-    def waiting_ids(self) -> dict[int, str]:
-        """Names of the tensors in buckets by torch_xla id."""
+    def waiting_ids(self) -> dict[int, Tensor]:
+        """The tensors in buckets by torch_xla id."""
         xla_id = sys.modules["_XLAC"]._xla_get_tensor_id
         return {
-            xla_id(as_it_is(tensor)): f"waiting gradient of {name}"
+            xla_id(as_it_is(waits)): replace(tensor, role=Role.WAITING)
             for bucket in self._alive()
-            for tensor, name in zip(bucket.bucket, self.describe(bucket).tensors, strict=False)
+            for waits, tensor in zip(bucket.bucket, self.describe(bucket).tensors, strict=False)
+            if tensor is not None
         }
 
     def describe(self, bucket: Any) -> BucketState:
@@ -169,7 +175,7 @@ class Buckets:
         ]
         return BucketState(
             bucket=next((one.owner for one in found if one.owner), "") or self._ordinal(bucket),
-            tensors=tuple([one.name for one in found]),
+            tensors=tuple([one.tensor for one in found]),
             shapes=tuple([one.shape for one in found]),
             watermark_bytes=int(bucket.bucket_watermark),
             capacity_bytes=int(bucket.bucket_size_bytes),
@@ -183,7 +189,7 @@ class Buckets:
         shape = tensor_shape(tensor)
         module, parameter = _closed_over(callback, "self", "param")
         owner = self._module_name(module) if module is not None else ""
-        one = _Waiting(owner, self._parameter_name(module, parameter) or shape, shape)
+        one = _Waiting(owner, self._parameter(module, parameter), shape)
         if is_function:
             self._known[callback] = one
         return one
@@ -194,13 +200,13 @@ class Buckets:
     def _module_name(self, module: Any) -> str:
         return self._names.settled_module(module) or "root"
 
-    def _parameter_name(self, module: Any, parameter: Any) -> str:
-        """``blocks.1.inner: weight shard``: the FSDP module's path and its own parameter."""
+    def _parameter(self, module: Any, parameter: Any) -> Tensor | None:
+        """The FSDP module and its own parameter, whose gradient waits."""
         shard = getattr(parameter, "_sharded_param", parameter)
         own = getattr(shard, "_orig_name", "")
         if not own:
-            return ""
-        return f"{self._module_name(module)}: {clean_name(own)} shard"
+            return None
+        return Tensor(self._module_name(module), clean_name(own), Role.BUCKET, shard=True)
 
 
 def _closed_over(callback: Any, *names: str) -> list[Any]:

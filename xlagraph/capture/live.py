@@ -25,20 +25,18 @@ from xlagraph.capture.holders import find_holders
 from xlagraph.capture.keys import UNKNOWN, Key, KeyReader, PendingKey
 from xlagraph.capture.names import Names, as_it_is, is_plain
 from xlagraph.capture.shapes import entry_shapes, sizes, tensor_shape
-from xlagraph.run.records import Frame, LiveTensor, ParameterName
+from xlagraph.run.records import Frame, LiveTensor, ParameterTensor
+from xlagraph.tensors import AUTOGRAD, Tensor
 
 _FREE_SECONDS = 5.0
 _COMPILE_SHARE = 0.25
-
-
-HIDDEN = "held by C++ only: autograd, or the base of a view"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
     """Data that the pending graph reads: a tensor's, or a scalar or seed without a name."""
 
-    name: str
+    tensor: Tensor | None
     shape: str
 
 
@@ -70,25 +68,25 @@ class Pending:
         ]
         if places and min(places) >= 0:
             left = sorted(set(range(len(outputs))) - set(places))
-            placed += [LiveTensor(at, 0, outputs[at], 0, "", HIDDEN, ()) for at in left]
+            placed += [LiveTensor(at, 0, outputs[at], 0, None, (AUTOGRAD,), ()) for at in left]
             placed.sort(key=lambda tensor: tensor.output)
         return replace(self, tensors=tuple(placed)), mine == theirs
 
-    def parameter_names(self, text: bytes) -> tuple[ParameterName, ...]:
+    def parameter_tensors(self, text: bytes) -> tuple[ParameterTensor, ...]:
         """The HLO parameters whose tensor is known for sure."""
         theirs = [sizes(one) for one in entry_shapes(text)[0]]
         places = align([sizes(one.shape) for one in self.inputs], theirs)
         return tuple(
-            ParameterName(place, one.name)
+            ParameterTensor(place, one.tensor)
             for place, one in zip(places, self.inputs, strict=True)
-            if place >= 0 and one.name
+            if place >= 0 and one.tensor
         )
 
     def output_key(self, text: bytes) -> Key:
         """The key's parts that belong to the outputs; call on what ``placed_in`` gave."""
         count = len(entry_shapes(text)[1])
         roots, shardings = [UNKNOWN] * count, [UNKNOWN] * count
-        seen = (tensor for tensor in self.tensors if tensor.holder != HIDDEN)
+        seen = (tensor for tensor in self.tensors if AUTOGRAD not in tensor.holders)
         parts = zip(seen, self.key.roots, self.key.shardings, strict=True)
         for tensor, root, sharding in parts:
             if tensor.output >= 0:
@@ -96,13 +94,13 @@ class Pending:
                 shardings[tensor.output] = sharding or "none"
         return (("root_hashes", " ".join(roots)), ("shardings", " ".join(shardings)))
 
-    def output_names(self, text: bytes) -> tuple[str, ...]:
-        """For each output its tensor's name, or ``""``."""
-        names = [""] * len(entry_shapes(text)[1])
-        for tensor in self.tensors:
-            if tensor.output >= 0:
-                names[tensor.output] = tensor.name
-        return tuple(names)
+    def output_tensors(self, text: bytes) -> tuple[Tensor | None, ...]:
+        """For each output which tensor it becomes, if that is known."""
+        found: list[Tensor | None] = [None] * len(entry_shapes(text)[1])
+        for live in self.tensors:
+            if live.output >= 0:
+                found[live.output] = live.tensor
+        return tuple(found)
 
 
 def align(mine: list[str], outputs: list[str]) -> list[int]:
@@ -148,7 +146,7 @@ class LiveReader:
         self.with_frames = False
         self.with_text = False
 
-    def remember(self, waiting: dict[int, str]) -> None:
+    def remember(self, waiting: dict[int, Tensor]) -> None:
         """Note the ids of named tensors after a sync: they are the next graph's inputs.
 
         ``waiting`` names bucket contents by torch_xla id.
@@ -157,7 +155,7 @@ class LiveReader:
         self._names.remember(waiting)
         self.budget.spent += time.perf_counter() - start
 
-    def read(self, waiting: dict[int, str]) -> Pending:
+    def read(self, waiting: dict[int, Tensor]) -> Pending:
         """The pending tensors now; ``waiting`` names bucket contents by Python ``id``."""
         start = time.perf_counter()
         torch = sys.modules["torch"]
@@ -175,8 +173,8 @@ class LiveReader:
                 tensor_id=xla_id(of_xla),
                 shape=tensor_shape(tensor),
                 ir_nodes=0,
-                name=names.get(id(tensor), ""),
-                holder=holders.get(id(tensor), ""),
+                tensor=names.get(id(tensor)),
+                holders=holders.get(id(tensor), ()),
                 created=self._created(of_xla) if self.with_frames else (),
             )
             for output, (tensor, of_xla) in enumerate(zip(tensors, inner, strict=True))

@@ -14,13 +14,15 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xlagraph.capture import heap
+from xlagraph.tensors import Role, Tensor
 
 _WRAPPERS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
 _SEPARATOR = "_FSDP_SHARD_SEPARATOR_"
+_UNNAMED = Tensor("", "an unnamed parameter")
 
 
 def clean_name(name: str) -> str:
@@ -33,7 +35,7 @@ def clean_name(name: str) -> str:
 class Names:
     """What is known so far, refreshed when asked."""
 
-    _by_id: dict[int, str] = field(default_factory=dict)
+    _by_id: dict[int, Tensor] = field(default_factory=dict)
     _optimizers: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     _settled: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _modules: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
@@ -55,9 +57,9 @@ class Names:
             path = self._settled.setdefault(module, "")
         return path
 
-    def of_id(self, tensor_id: int) -> str:
-        """The name of the tensor that had this torch_xla id, or ``""``."""
-        return self._by_id.get(tensor_id, "")
+    def of_id(self, tensor_id: int) -> Tensor | None:
+        """The tensor that had this torch_xla id, if it is known."""
+        return self._by_id.get(tensor_id)
 
     def find_modules(self) -> None:
         """Name every live module by its path from the module that nothing contains."""
@@ -73,19 +75,19 @@ class Names:
                     found.setdefault(one, clean_name(path))
         self._modules = found
 
-    def of_objects(self, modules: list[Any], optimizers: list[Any]) -> dict[int, str]:
-        """Names by Python ``id`` of parameters, gradients, buffers and optimizer state.
+    def of_objects(self, modules: list[Any], optimizers: list[Any]) -> dict[int, Tensor]:
+        """By Python ``id``: parameters, gradients, buffers and optimizer state.
 
         Valid only while the tensors live: to be used at once and dropped.
         """
         self._name_modules(modules)
         self._optimizers = weakref.WeakSet(optimizers)
-        names: dict[int, str] = {}
+        names: dict[int, Tensor] = {}
         for tensor, name in _named_tensors(list(self._modules.items()), optimizers):
             names.setdefault(id(tensor), name)
         return names
 
-    def remember(self, more: dict[int, str]) -> None:
+    def remember(self, more: dict[int, Tensor]) -> None:
         """Keep the current tensor ids of everything that has a name: the next inputs.
 
         Looks only at the modules and optimizers of the last search: no pass over the heap.
@@ -121,35 +123,34 @@ def as_it_is(tensor: Any) -> Any:
 
 def _named_tensors(
     modules: list[tuple[Any, str]], optimizers: list[Any]
-) -> Iterator[tuple[Any, str]]:
-    """Parameters, their gradients, buffers and optimizer state, each with its name."""
-    names: dict[int, str] = {}
+) -> Iterator[tuple[Any, Tensor]]:
+    """Parameters, their gradients, buffers and optimizer state, and which they are."""
+    names: dict[int, Tensor] = {}
     for module, path in modules:
-        for own, tensor in _own_tensors(module):
-            name = clean_name(f"{path}.{own}" if path else own)
-            names.setdefault(id(tensor), name)
-            yield tensor, name
+        for own, tensor, role in _own_tensors(module):
+            owner, _, name = clean_name(f"{path}.{own}" if path else own).rpartition(".")
+            known = names.setdefault(id(tensor), Tensor(owner, name, role))
+            yield tensor, known
             if tensor.is_leaf and tensor.grad is not None:
-                yield tensor.grad, f"{name}.grad"
+                yield tensor.grad, replace(known, role=Role.GRADIENT)
     for optimizer in optimizers:
-        for name, tensor in _state_tensors(optimizer, names):
-            yield tensor, name
+        yield from _state_tensors(optimizer, names)
 
 
-def _own_tensors(module: Any) -> Iterator[tuple[str, Any]]:
-    for held in (module._parameters, module._buffers):
+def _own_tensors(module: Any) -> Iterator[tuple[str, Any, Role]]:
+    for held, role in ((module._parameters, Role.PARAMETER), (module._buffers, Role.BUFFER)):
         for name, tensor in held.items():
             if tensor is not None:
-                yield name, tensor
+                yield name, tensor, role
 
 
-def _state_tensors(optimizer: Any, names: dict[int, str]) -> Iterator[tuple[str, Any]]:
+def _state_tensors(optimizer: Any, names: dict[int, Tensor]) -> Iterator[tuple[Any, Tensor]]:
     tensor_type = sys.modules["torch"].Tensor
     kind = type(optimizer).__name__
     for parameter, state in optimizer.state.items():
         if not isinstance(state, dict):
             continue
-        owner = names.get(id(parameter), "an unnamed parameter")
+        owner = names.get(id(parameter), _UNNAMED)
         for key, value in state.items():
             if isinstance(value, tensor_type):
-                yield f"{owner} ({kind} {key})", value
+                yield value, replace(owner, role=Role.STATE, optimizer=kind, key=str(key))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import HloName, SourceLine
-    from xlagraph.tensors import Tensor
+    from xlagraph.tensors import Holder, Tensor
 
     Member = Tensor | HloName | str
     """A tensor in a bucket: by its name, by the instruction that made it, or by its shape."""
@@ -128,7 +128,7 @@ class Context:
     """Output position to tensor."""
     created: Mapping[int, SourceLine] = field(default_factory=dict)
     """Output position to the line that made the live tensor."""
-    holders: Mapping[int, str] = field(default_factory=dict)
+    holders: Mapping[int, tuple[Holder, ...]] = field(default_factory=dict)
     """Output position to what keeps the live tensor in Python."""
     sync_kind: str = ""
     call_site: SourceLine | None = None

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
-from xlagraph.message import Change, Message, join, say
+from xlagraph.message import Change, Code, Message, join, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import SideView
     from xlagraph.graph import Attributes, Module
+    from xlagraph.tensors import Holder
 
 MAX_SHAPE = 48
+CONTAINERS = frozenset({"closure", "dict", "frozenset", "list", "set", "tuple"})
+"""Python's own; the name of any other class is the program's."""
 
 
 def parameter_name(view: SideView, instruction: int) -> Message:
@@ -26,6 +29,23 @@ def output_name(view: SideView, position: int) -> Message:
     tensor = view.context.outputs.get(position)
     shape = short_shape(view.module, view.module.outputs[position])
     return say(f"output {position}", *((": ", tensor) if tensor else ()), f" ({shape})")
+
+
+def holder_name(holder: Holder) -> Message:
+    """What holds a tensor: ``history[0] in module train (list)``."""
+    name, owner = Code(holder.name), Code(holder.owner)
+    match holder.kind:
+        case "autograd":
+            return say("C++ only (autograd, or the base of a view)")
+        case "variable":
+            return say(name, " in module ", owner)
+        case "attribute":
+            return say("attribute ", name, " of a ", owner, " object")
+        case "":
+            return say(name)
+    kind = holder.kind if holder.kind in CONTAINERS else Code(holder.kind)
+    place = say(" in module ", owner) if holder.owner else say()
+    return say(name, place, " (", kind, ")") if holder.name else say("a ", kind)
 
 
 def short_shape(module: Module, instruction: int) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.diff.pairing import Pass
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -301,6 +303,8 @@ class PairData:
     proved: bool
     same: bool
     sections: tuple[Section, ...]
+    passes: Ints
+    """For each instruction of A the pass of the matcher that found its partner."""
     changes: tuple[tuple[int, int, tuple[str, ...]], ...]
     removed: Ints
     added: Ints
@@ -330,6 +334,8 @@ class PairData:
             "proved": self.proved,
             "same": self.same,
             "sections": [[s.a, s.b, deltas(s.rows_a), deltas(s.rows_b)] for s in self.sections],
+            "passes": list(self.passes),
+            "meanings": [one.meaning for one in Pass],
             "changes": [[a, b, list(fields)] for a, b, fields in self.changes],
             "removed": deltas(self.removed),
             "added": deltas(self.added),

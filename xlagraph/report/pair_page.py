@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from xlagraph.cause.model import Context
+from xlagraph.cause.names import holder_name
 from xlagraph.explain.noise import noise_in_words
+from xlagraph.message import join, words
 from xlagraph.report.align import align
 from xlagraph.report.model import (
     Bucket,
@@ -52,6 +54,7 @@ def pair_data(
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),
+        passes=tuple(diff.match.passes),
         changes=tuple((c.a, c.b, c.fields) for c in diff.changes),
         removed=diff.removed,
         added=diff.added,
@@ -134,12 +137,13 @@ def _outputs(diff: Diff, names: Names, contexts: tuple[Context, Context]) -> tup
     for slot in diff.outputs:
         tensor = _first(slot, contexts[0].outputs.get, contexts[1].outputs.get)
         created = _first(slot, contexts[0].created.get, contexts[1].created.get)
-        holder = _first(slot, contexts[0].holders.get, contexts[1].holders.get)
+        holders = _first(slot, contexts[0].holders.get, contexts[1].holders.get) or ()
+        held = words(join(map(holder_name, holders)), names)
         note = " · ".join(
             part
             for part in (
                 f"made at {source_line(created, names)}" if created else "",
-                f"held by {names.code(holder)}" if holder else "",
+                f"held by {held}" if held else "",
             )
             if part
         )

@@ -14,6 +14,7 @@ from xlagraph.report.model import (
     RunData,
     Timeline,
 )
+from xlagraph.report.names import visible
 from xlagraph.report.pair_page import cause_card
 from xlagraph.report.wording import ShownPair, source_line
 
@@ -37,7 +38,7 @@ def run_data(
     """The overview of a run; `pairs` names the pair views that the report has."""
     rows = _compile_rows(explained, names)
     notes = {
-        ": ".join(part for part in (note.what, names.detail(note.detail)) if part)
+        ": ".join(part for part in (visible(note.what), names.detail(note.detail)) if part)
         for process in explained.run.processes
         for note in process.notes
     }

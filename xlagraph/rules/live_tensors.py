@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import output_name
+from xlagraph.cause.names import holder_name, output_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
-from xlagraph.message import Code, Message, count, join, say
+from xlagraph.message import Message, count, join, say
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
 
 if TYPE_CHECKING:
@@ -165,8 +166,8 @@ def _lines(
 def _held(view: SideView, places: Sequence[int]) -> Message:
     """What keeps the tensors alive in Python, where the capture looked."""
     holders = view.context.holders
-    held = sorted({holders[k] for k in places if k in holders})
-    return say(", kept alive by ", join(map(Code, held))) if held else say()
+    held = sorted({one for k in places for one in holders.get(k, ())}, key=astuple)
+    return say(", kept alive by ", join(map(holder_name, held))) if held else say()
 
 
 def _copied(view: SideView, places: Sequence[int]) -> Message:

@@ -1,7 +1,8 @@
 """Records to JSON lines and back, by their dataclass fields.
 
 Empty and zero fields are left out of a line, and a missing field reads as the empty value
-of its type: lines stay short, and a reader accepts records written before a field existed.
+of its type: lines stay short, and a reader accepts records written before a field existed. A
+tensor is a list of its fields up to the last that is not empty, and null where it is not known.
 A call site is written once a file, as a ``site`` line, and named by number afterwards. A sync
 like an earlier one but for its times is an ``again`` line, which names that one.
 """
@@ -12,9 +13,10 @@ import dataclasses
 import json
 import typing
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
+from xlagraph.run.legacy import FIELDS, holders_of, tensor_of
 from xlagraph.run.records import (
     FlushRecord,
     Frame,
@@ -24,8 +26,10 @@ from xlagraph.run.records import (
     Record,
     SyncRecord,
 )
+from xlagraph.tensors import Holder, Role, Tensor
 
 NANOSECONDS = 1e9
+_ROLES = frozenset(Role)
 RECORD_TYPES: dict[str, type[Record]] = {
     "process": ProcessRecord,
     "sync": SyncRecord,
@@ -45,13 +49,23 @@ class RecordError(ValueError):
 def _plain(value: object) -> object:
     if isinstance(value, Frame):
         return [value.file, value.line, value.function]
+    if isinstance(value, Tensor):
+        return _tensor(value)  # by the hundred, where tensors wait in buckets
     if isinstance(value, tuple):
         if value and isinstance(value[0], str):
-            return value  # names by the hundred, where tensors wait in buckets
+            return value
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     return value
+
+
+@lru_cache(maxsize=1 << 16)
+def _tensor(tensor: Tensor) -> list[object]:
+    fields = [tensor.owner, tensor.name, tensor.role, tensor.optimizer, tensor.key, tensor.shard]
+    while not fields[-1]:
+        del fields[-1]
+    return fields
 
 
 @cache
@@ -206,6 +220,24 @@ def _decode_frame(value: Any) -> Frame:
     return Frame(str(file), int(line), str(function))
 
 
+def _decode_tensor(value: Any) -> Tensor | None:
+    if value is None or isinstance(value, str):
+        return tensor_of(value or "")
+    owner, name, role, *more = value
+    return Tensor(str(owner), str(name), _role(role), *more)
+
+
+def _role(name: str) -> Role:
+    """A role; one that a newer capture knows is that of any tensor."""
+    return Role(name) if name in _ROLES else Role.TENSOR
+
+
+def _decode_holders(value: Any) -> tuple[Holder, ...]:
+    if isinstance(value, str):
+        return holders_of(value)
+    return tuple(_build(Holder, one) for one in value)
+
+
 def _decode_tuple(items: tuple[Any, ...]) -> Decoder:
     if len(items) == 2 and items[1] is Ellipsis:
         each = _decoder(items[0])
@@ -222,6 +254,10 @@ def _decode_tuple(items: tuple[Any, ...]) -> Decoder:
 def _decoder(kind: Any) -> Decoder:
     if kind is Frame:
         return _decode_frame
+    if kind in (Tensor, Tensor | None):
+        return _decode_tensor
+    if kind == tuple[Holder, ...]:
+        return _decode_holders
     if typing.get_origin(kind) is tuple:
         return _decode_tuple(typing.get_args(kind))
     if dataclasses.is_dataclass(kind):
@@ -243,16 +279,26 @@ def _plan(kind: Any) -> tuple[tuple[str, Decoder, object], ...]:
 def _empty(hint: Any) -> object:
     if typing.get_origin(hint) is tuple:
         return ()
+    if hint in (Tensor, Tensor | None):
+        return Tensor("", "") if hint is Tensor else None
     empty: object = _build(hint, {}) if dataclasses.is_dataclass(hint) else hint()
     return empty
 
 
 def _build(kind: Any, fields: dict[str, Any]) -> Any:
     values = {
-        name: decode(fields[name]) if name in fields else empty
+        name: decode(fields[there]) if (there := _field(kind, name, fields)) else empty
         for name, decode, empty in _plan(kind)
     }
     return kind(**values)
+
+
+def _field(kind: Any, name: str, fields: dict[str, Any]) -> str:
+    """The key of a field in a line, ``""`` if it is not there; older lines have other ones."""
+    if name in fields:
+        return name
+    older = FIELDS.get((kind.__name__, name), "")
+    return older if older in fields else ""
 
 
 _UNREADABLE = (

@@ -15,8 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FORMAT_VERSION = 2
-"""2: ``again`` lines."""
+from xlagraph.tensors import Holder, Tensor
+
+FORMAT_VERSION = 3
+"""2: ``again`` lines. 3: tensors and what holds them are values, no words; older ones are read
+by ``xlagraph.run.legacy``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,10 @@ class LiveTensor:
     shape: str
     ir_nodes: int
     """Nodes of its own graph; 0 when torch_xla's report would have been too long to ask."""
-    name: str
-    """Parameter, buffer or optimizer-state name, or ``""`` when it is not known."""
-    holder: str
-    """What keeps the tensor alive in Python, or ``""`` when it was not looked up."""
+    tensor: Tensor | None
+    """Which one it is, if that is known."""
+    holders: tuple[Holder, ...]
+    """What keeps the tensor alive in Python, as far as it was looked up."""
     created: tuple[Frame, ...]
 
 
@@ -73,8 +76,8 @@ class BucketState:
 
     bucket: str
     """The owner: the FSDP module's qualified name, else its class and ordinal."""
-    tensors: tuple[str, ...]
-    """Qualified parameter name of each waiting gradient, else its shape, in bucket order."""
+    tensors: tuple[Tensor | None, ...]
+    """The waiting gradients in bucket order, as far as their parameters are known."""
     shapes: tuple[str, ...]
     watermark_bytes: int
     capacity_bytes: int
@@ -141,11 +144,11 @@ class SyncRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterName:
+class ParameterTensor:
     """Which tensor an HLO parameter is, when capture could tell."""
 
     index: int
-    name: str
+    tensor: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +169,9 @@ class GraphRecord:
     ``root_hashes`` and ``shardings`` (of each output; ``-``: not known). Digests of what the
     header says of ``parameters`` (shapes in order) and ``donors`` (aliases and donors), and of
     XLA's ``flags``; the ``device``."""
-    parameters: tuple[ParameterName, ...]
-    outputs: tuple[str, ...]
-    """Name of the tensor that each output becomes, ``""`` where unknown."""
+    parameters: tuple[ParameterTensor, ...]
+    outputs: tuple[Tensor | None, ...]
+    """The tensor that each output becomes, None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
 from xlagraph.message import SourceLine
-from xlagraph.run.legacy import tensor_of
-from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Member
     from xlagraph.run.reader import Process
-    from xlagraph.run.records import Frame, GraphRecord, SyncRecord
+    from xlagraph.run.records import BucketState, Frame, GraphRecord, SyncRecord
+    from xlagraph.tensors import Tensor
 
 
 def context_of(process: Process, graph: GraphRecord) -> Context:
@@ -25,14 +24,14 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
     live = sync.live_tensors
     created = {t.output: own_frame(t.created) for t in live}
     return Context(
-        parameters=_tensors((p.index, p.name) for p in graph.parameters),
-        outputs=_tensors((*enumerate(graph.outputs), *((t.output, t.name) for t in live))),
+        parameters={p.index: p.tensor for p in graph.parameters},
+        outputs=_known((*enumerate(graph.outputs), *((t.output, t.tensor) for t in live))),
         created={output: line for output, line in created.items() if line},
-        holders={t.output: t.holder for t in live if t.holder},
+        holders={t.output: t.holders for t in live if t.holders},
         sync_kind=sync.kind,
         call_site=own_frame(sync.call_site),
         flushed=_flushed(process, sync),
-        waiting=tuple(tensor_of(name) for bucket in sync.buckets for name in bucket.tensors),
+        waiting=tuple(one for bucket in sync.buckets for one in _members(bucket)),
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 
@@ -43,15 +42,16 @@ def own_frame(frames: Sequence[Frame]) -> SourceLine | None:
     return next((line for line in lines if not line.is_library), next(iter(lines), None))
 
 
-def _tensors(named: Iterable[tuple[int, str]]) -> dict[int, Tensor]:
-    found = {k: tensor_of(name) for k, name in named if name}
-    return {k: tensor for k, tensor in found.items() if isinstance(tensor, Tensor)}
+def _known(tensors: Iterable[tuple[int, Tensor | None]]) -> dict[int, Tensor]:
+    return {k: tensor for k, tensor in tensors if tensor}
+
+
+def _members(bucket: BucketState) -> tuple[Member, ...]:
+    """The tensors in a bucket; by their shapes where they are not known."""
+    pairs = zip(bucket.tensors, bucket.shapes, strict=False)
+    return tuple(tensor or shape for tensor, shape in pairs)
 
 
 def _flushed(process: Process, sync: SyncRecord) -> tuple[tuple[Member, ...], ...]:
     """The tensors of the buckets that were emptied for this sync."""
-    return tuple(
-        tuple(map(tensor_of, f.before.tensors))
-        for f in process.flushes
-        if f.sync == sync.index and f.emptied
-    )
+    return tuple(_members(f.before) for f in process.flushes if f.sync == sync.index and f.emptied)
