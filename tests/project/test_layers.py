@@ -29,14 +29,16 @@ ALLOWED: dict[str, set[str]] = {
     "rules": CAUSES | {"facts"},
     "explain": CAUSES | {"facts", "rules"},
     "runs": CAUSES | {"facts", "rules", "explain", "run"},
-    "catalogue": {"cause", "errors", "explain", "runs"},
+    "catalogue": {"cause", "errors", "explain", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
     "terminal": CAUSES | {"explain", "runs"},
     "report": CAUSES | {"explain", "facts", "run", "runs"},
-    "streams": {"capture", "content", "errors", "terminal"},  # a sibling: it knows no HLO
+    "streams": {  # a sibling: it knows no HLO
+        *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
+    },
     "cli": {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
         *("inputs", "output", "report", "run", "runs", "streams", "terminal"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streams.logs import Writer, log_of, real
 
+from xlagraph.message import words
 from xlagraph.streams import wording
 from xlagraph.streams.drift import Change, Drift, drift_of
 
@@ -35,7 +36,7 @@ def test_steps_that_take_turns_at_a_pool_are_alike() -> None:
     found = drift(program)
     assert found.alike == ((1, 2, 3, 4),)
     assert found.differences == ()
-    assert list(wording.drift_lines(found)) == [
+    assert list(map(words, wording.drift_lines(found))) == [
         "All 4 steps ran the same operators on the same streams."
     ]
 
@@ -52,7 +53,7 @@ def test_a_hook_on_another_stream_is_the_first_difference() -> None:
     assert difference.change is Change.STREAM
     assert (difference.old[0].stream, difference.new[0].stream) == (0, 2)
     (said,) = wording.drift_lines(found)
-    assert said == (
+    assert words(said) == (
         "Step 3 differs from step 2, first at operator 3: aten.copy_ at ds.py:97 hook ran on side "
         "stream 2, before on the default stream."
     )
@@ -64,7 +65,7 @@ def test_a_wait_that_is_gone_is_named() -> None:
     step(program, 101, 102, wait=False)
     (difference,) = drift(program).differences
     assert difference.change is Change.WAITS
-    assert wording.difference_text(difference).endswith(
+    assert words(wording.difference_text(difference)).endswith(
         "aten.sum at a.py:2 forward waited for none, before for side stream 1."
     )
 

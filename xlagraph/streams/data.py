@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from xlagraph.message import words
 from xlagraph.streams import wording
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def analysis_json(analysis: Analysis, drift: Drift) -> Json:
         "kind": "streams",
         "log": analysis.name,
         "verdict": str(analysis.verdict),
-        "summary": wording.verdict(analysis),
+        "summary": words(wording.verdict(analysis)),
         "findings": [_finding(one, analysis.streams) for one in analysis.findings],
         "streams": [
             {**asdict(stream), "name": wording.stream_name(stream)} for stream in analysis.streams
@@ -50,11 +51,11 @@ def _finding(finding: Finding, streams: Sequence[Stream]) -> Json:
         "number": finding.number,
         "kind": str(finding.kind),
         "state": str(finding.state),
-        "title": wording.title(finding, streams),
+        "title": words(wording.title(finding, streams)),
         "count": finding.count,
         "earlier": [_access(one) for one in finding.earlier],
         "later": None if finding.later is None else _access(finding.later),
-        "missing": wording.missing(finding, streams),
+        "missing": words(wording.missing(finding, streams)),
         "edges": [
             {
                 "action": edge.action,
@@ -65,7 +66,7 @@ def _finding(finding: Finding, streams: Sequence[Stream]) -> Json:
             }
             for edge in finding.edges
         ],
-        "fix": wording.fix(finding, streams),
+        "fix": words(wording.fix(finding, streams)),
         "bucket": None if finding.bucket is None else asdict(finding.bucket),
         "lifetime": None if finding.lifetime is None else asdict(finding.lifetime),
         "backward": {"stream": finding.backward_stream, "site": finding.backward_site}
@@ -88,7 +89,7 @@ def _difference(one: Difference) -> Json:
         "after": one.after,
         "change": str(one.change),
         "at": one.at,
-        "text": wording.difference_text(one),
+        "text": words(wording.difference_text(one)),
         "old": [_work(work) for work in one.old],
         "new": [_work(work) for work in one.new],
         "context": [_work(work) for work in one.context],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.message import Message, say, words
 from xlagraph.streams import wording
 from xlagraph.streams.model import State
 from xlagraph.terminal.style import labelled, paragraph
@@ -76,9 +77,9 @@ def _print_finding(console: Console, finding: Finding, analysis: Analysis, *, fu
 def _print_streams(console: Console, analysis: Analysis) -> None:
     for stream in analysis.streams:
         name = wording.stream_name(stream)
-        at = f"first operator at {stream.site}" if stream.site else "no operator seen"
-        console.print(labelled("Stream:", f"{name}, {at}", width=8))
+        at = say("first operator at ", wording.site(stream.site)) if stream.site else ""
+        console.print(labelled("Stream:", say(name, ", ", at or "no operator seen"), width=8))
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+def _sentence(text: Message) -> Message:
+    return say(text.sentence, "" if words(text).endswith(".") else ".")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.message import Code, Message, SourceLine, count, join, say
 from xlagraph.streams.drift import Change
 from xlagraph.streams.model import Kind, State, Verdict
+from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,10 +32,11 @@ DOUBTS = {
     "allocation": "the memory was allocated before the log began, perhaps with record_stream",
     "edges": "the log has no waits between streams",
 }
+_KNOWN_OPERATORS = ("aten.", "c10d.", "_c10d_functional.", "c10d_functional.", "cuda_graph_replay")
 
 
 def stream_name(stream: Stream) -> str:
-    """``default stream``, ``stream 2``: numbers are given by first use."""
+    """``the default stream``, ``stream 2``: numbers are given by first use."""
     if not stream.is_default:
         return f"stream {stream.number}"
     return "the default stream" + (f" of cuda:{stream.device}" if stream.device else "")
@@ -45,83 +48,86 @@ def names(streams: Sequence[Stream], numbers: Iterable[int]) -> str:
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
-def verdict(analysis: Analysis) -> str:
+def verdict(analysis: Analysis) -> Message:
     """The answer to a log, in a sentence or two."""
     if analysis.verdict is Verdict.FOUND:
         found = [one for one in analysis.findings if one.state is State.FOUND and not one.same_as]
-        more = f" {_count(len(found) - 1, 'more mistake')} below." if len(found) > 1 else ""
-        return f"Found: {title(found[0], analysis.streams)}.{more}"
+        more = f" {count(len(found) - 1, 'more mistake')} below." if len(found) > 1 else ""
+        return say("Found: ", title(found[0], analysis.streams), ".", more)
     if analysis.verdict is Verdict.UNKNOWN:
         if not analysis.coverage.operators:
-            return "Order unknown: the log holds no operator."
-        return "Order unknown: the log does not say what would order the accesses below."
+            return say("Order unknown: the log holds no operator.")
+        return say("Order unknown: the log does not say what would order the accesses below.")
     warnings = sum(1 for one in analysis.findings if one.state is State.WARNING)
-    extra = f" {_count(warnings, 'warning')}." if warnings else ""
-    return f"None found in what was seen.{extra}"
+    extra = f" {count(warnings, 'warning')}." if warnings else ""
+    return say("None found in what was seen.", extra)
 
 
-def title(finding: Finding, streams: Sequence[Stream]) -> str:
+def title(finding: Finding, streams: Sequence[Stream]) -> Message:
     """What is wrong, in one sentence without its full stop."""
     return _TITLES[finding.kind](finding, streams)
 
 
-def _race(finding: Finding, streams: Sequence[Stream]) -> str:
-    later = finding.later
-    assert later is not None
-    first = finding.earlier[0]
-    return (
-        f"{short(later.operator)} on {stream_name(streams[later.stream - 1])} "
-        f"{_verb(later)} {data_name(later.data)} while {short(first.operator)} on "
-        f"{stream_name(streams[first.stream - 1])} may still {'write' if first.writes else 'read'}"
-        " it"
-    )
-
-
-def _reuse(finding: Finding, streams: Sequence[Stream]) -> str:
+def _race(finding: Finding, streams: Sequence[Stream]) -> Message:
     first, later = finding.earlier[0], finding.later
     assert later is not None
-    user = stream_name(streams[first.stream - 1])
-    return (
-        f"memory was handed out again to {short(later.operator)} on "
-        f"{stream_name(streams[later.stream - 1])} while {short(first.operator)} on {user} may "
-        f"still {'write' if first.writes else 'read'} it"
-    )
+    return say(
+        actor(later, streams), f" {_verb(later)} ", data_name(later.data), " while ",
+        actor(first, streams), f" may still {_may(first)} it",
+    )  # fmt: skip
 
 
-def _latent(finding: Finding, streams: Sequence[Stream]) -> str:
+def _reuse(finding: Finding, streams: Sequence[Stream]) -> Message:
+    first, later = finding.earlier[0], finding.later
+    assert later is not None
+    return say(
+        "memory was handed out again to ", actor(later, streams), " while ",
+        actor(first, streams), f" may still {_may(first)} it",
+    )  # fmt: skip
+
+
+def _latent(finding: Finding, streams: Sequence[Stream]) -> Message:
     users = names(streams, (access.stream for access in finding.earlier))
     life = finding.lifetime
     assert life is not None
-    return (
+    return say(
         f"{size(life.size)} were freed while {users} still used them: an allocation on "
         f"{stream_name(streams[life.stream - 1])} could have had them; in this log none did"
     )
 
 
-def _bucket(finding: Finding, streams: Sequence[Stream]) -> str:
+def _bucket(finding: Finding, streams: Sequence[Stream]) -> Message:
     later, bucket = finding.later, finding.bucket
     assert later is not None
     assert bucket is not None
     fillers = names(streams, (access.stream for access in finding.earlier))
-    name = f"bucket {bucket.name}" if bucket.name else f"a bucket of {size(bucket.data.size)}"
     has = "have" if len({access.stream for access in finding.earlier}) > 1 else "has"
-    return (
-        f"{name} is reduced on {stream_name(streams[later.stream - 1])} before {fillers} "
-        f"{has} filled {_count(len(finding.earlier), 'part')} of it"
+    return say(
+        bucket_name(finding),
+        f" is reduced on {stream_name(streams[later.stream - 1])} before {fillers} {has} filled "
+        f"{count(len(finding.earlier), 'part')} of it",
     )
 
 
-def _gradient(finding: Finding, streams: Sequence[Stream]) -> str:
-    first = finding.earlier[0]
-    filler = stream_name(streams[first.stream - 1])
+def bucket_name(finding: Finding) -> Message:
+    """``bucket ipg``, or its size."""
+    bucket = finding.bucket
+    assert bucket is not None
+    if bucket.name:
+        return say("the " if " " in bucket.name else "bucket ", Code(bucket.name))
+    return say(f"a bucket of {size(bucket.data.size)}")
+
+
+def _gradient(finding: Finding, streams: Sequence[Stream]) -> Message:
+    filler = stream_name(streams[finding.earlier[0].stream - 1])
     caller = stream_name(streams[finding.backward_stream - 1])
     if finding.later is None:
-        return (
+        return say(
             f"the initial gradient is filled on {filler} and backward is called on {caller} "
             "without a wait: unsafe by contract, in order here"
         )
     reader = stream_name(streams[finding.later.stream - 1])
-    return f"backward reads its initial gradient on {reader} before {filler} has filled it"
+    return say(f"backward reads its initial gradient on {reader} before {filler} has filled it")
 
 
 _TITLES = {
@@ -133,68 +139,74 @@ _TITLES = {
 }
 
 
-def access_text(access: Access, streams: Sequence[Stream]) -> str:
+def actor(access: Access, streams: Sequence[Stream]) -> Message:
+    """``aten.copy_ on stream 2``."""
+    return say(operator(access.operator), f" on {stream_name(streams[access.stream - 1])}")
+
+
+def access_text(access: Access, streams: Sequence[Stream]) -> Message:
     """One access: operator, stream, bytes, node and lines."""
-    where = stream_name(streams[access.stream - 1])
-    parts = [f"{short(access.operator)} on {where} {_verb(access)} {bytes_text(access.data)}"]
+    parts = [say(actor(access, streams), f" {_verb(access)} ", bytes_text(access.data))]
     if access.parameter:
-        parts.append(f"for parameter {access.parameter}")
+        parts.append(say("for parameter ", Tensor("", access.parameter)))
     if access.node:
-        forward = f" of {access.forward_site}" if access.forward_site else ""
-        parts.append(f"in {access.node.rpartition('::')[2]}{forward}")
-    return ", ".join(parts) + (f"  [{access.site}]" if access.site else "")
+        forward = say(" of ", site(access.forward_site)) if access.forward_site else ""
+        parts.append(say("in ", node(access.node), forward))
+    place = say("  [", site(access.site), "]") if access.site else ""
+    return say(join(parts, len(parts)), place)
 
 
-def lifetime_text(life: Lifetime, streams: Sequence[Stream]) -> str:
+def lifetime_text(life: Lifetime, streams: Sequence[Stream]) -> Message:
     """An allocation's beginning, end, and what came after."""
-    begin = f"allocated at {life.allocated_at}" if life.allocated_at else "allocated"
+    begin = say(", allocated at ", site(life.allocated_at)) if life.allocated_at else say()
     owner = f" for {stream_name(streams[life.stream - 1])}" if life.stream else ""
-    freed = f"freed at {life.freed_at or f'line {life.freed_line} of the log'}"
-    taken = f", then an allocation at {life.taken_at}" if life.taken_at else ""
-    return f"{size(life.size)}, {begin}{owner}, {freed}{taken}"
+    freed = site(life.freed_at) if life.freed_at else f"line {life.freed_line} of the log"
+    taken = say(", then an allocation at ", site(life.taken_at)) if life.taken_at else say()
+    return say(size(life.size), begin, owner, ", freed at ", freed, taken)
 
 
-def missing(finding: Finding, streams: Sequence[Stream]) -> str:
+def missing(finding: Finding, streams: Sequence[Stream]) -> Message:
     """The missing edge, in one sentence."""
     edge = finding.edges[0]
     users = names(streams, (one.source for one in finding.edges))
-    at = f" at {edge.site}" if edge.site else f" (line {edge.line} of the log)"
-    if edge.action == "record_stream":
-        owner = stream_name(streams[edge.target - 1])
-        return (
-            f"Before the memory is freed{at}, nothing records it on {users} or makes {owner} "
-            f"wait for {users}."
-        )
+    at = say(" at ", site(edge.site)) if edge.site else say(f" (line {edge.line} of the log)")
     target = stream_name(streams[edge.target - 1])
+    if edge.action == "record_stream":
+        return say(
+            "Before the memory is freed", at,
+            f", nothing records it on {users} or makes {target} wait for {users}.",
+        )  # fmt: skip
     what = "backward is called" if finding.kind is Kind.INITIAL_GRADIENT else "that"
-    return f"Nothing makes {target} wait for {users} before {what}{at}."
+    return say(f"Nothing makes {target} wait for {users} before {what}", at, ".")
 
 
-def fix(finding: Finding, streams: Sequence[Stream]) -> str:
+def fix(finding: Finding, streams: Sequence[Stream]) -> Message:
     """What to change, in a sentence or two."""
     edge = finding.edges[0]
     sources = names(streams, (one.source for one in finding.edges))
     target = stream_name(streams[edge.target - 1])
     if edge.action == "record_stream":
-        return (
+        return say(
             f"Call tensor.record_stream(s) for {sources} before the last reference goes, or keep "
             f"the tensor until {target} has waited for {sources}."
         )
     if finding.kind is Kind.BUCKET_RACE:
-        return (
+        return say(
             f"Remember the stream of every copy into the bucket, and let {target} wait for each "
             f"(here {sources}) before it reduces: reduction_stream.wait_stream(s)."
         )
     if finding.kind is Kind.INITIAL_GRADIENT:
-        return (
+        return say(
             f"Fill the gradient on the stream that calls backward, or let {target} wait for "
             f"{sources} first: torch.cuda.current_stream().wait_stream(s), and "
             "gradient.record_stream(torch.cuda.current_stream())."
         )
-    return f"Let {target} wait for {sources} there: consumer.wait_stream(producer), or an event."
+    return say(
+        f"Let {target} wait for {sources} there: consumer.wait_stream(producer), or an event."
+    )
 
 
-def proof_text(finding: Finding) -> str:
+def proof_text(finding: Finding) -> Message:
     """What was put into the log, and what came of it."""
     proof = finding.proof
     assert proof is not None
@@ -204,65 +216,64 @@ def proof_text(finding: Finding) -> str:
     if not proof.alone:
         what += " and those of the other findings"
     gone = "the finding is gone" if proof.vanished else "the finding is still there"
-    more = f"{_count(proof.appeared, 'other')} appeared" if proof.appeared else "no other appears"
+    more = f"{count(proof.appeared, 'other')} appeared" if proof.appeared else "no other appears"
     ending = "" if proof.proved else ": take it as a suspicion"
-    return f"with {what} put into the log, {gone} and {more}{ending}."
+    return say(f"with {what} put into the log, {gone} and {more}{ending}.")
 
 
-def doubt_text(finding: Finding) -> str:
+def doubt_text(finding: Finding) -> Message:
     """Why its order is unknown."""
-    return DOUBTS[finding.doubt]
+    return say(DOUBTS[finding.doubt])
 
 
-def coverage_lines(coverage: Coverage) -> Iterator[str]:
+def coverage_lines(coverage: Coverage) -> Iterator[Message]:
     """What was seen and what was not, a line each."""
-    steps = f" in {_count(coverage.steps, 'step')}" if coverage.steps else ""
-    yield (
-        f"{coverage.operators:,} operators{steps} on {_count(coverage.streams, 'stream')} from "
-        f"{_count(coverage.threads, 'host thread')}; {coverage.records:,} records."
+    steps = f" in {count(coverage.steps, 'step')}" if coverage.steps else ""
+    yield say(
+        f"{coverage.operators:,} operators{steps} on {count(coverage.streams, 'stream')} from "
+        f"{count(coverage.threads, 'host thread')}; {coverage.records:,} records."
     )
     if coverage.began:
-        yield f"Recording began {coverage.began}."
+        yield say(f"Recording began {coverage.began}.")
     for what, times in coverage.unseen:
-        yield f"Not seen: {what}" + (f" ({times:,})." if times >= 0 else ".")
+        yield say(f"Not seen: {what}" + (f" ({times:,})." if times >= 0 else "."))
     if not coverage.stated:
-        yield "The log does not say what its recorder could not see."
+        yield say("The log does not say what its recorder could not see.")
     if not coverage.whole:
-        yield "The log ends in the middle: its writer was killed, or the file is cut off."
+        yield say("The log ends in the middle: its writer was killed, or the file is cut off.")
 
 
-def drift_lines(drift: Drift) -> Iterator[str]:
+def drift_lines(drift: Drift) -> Iterator[Message]:
     """How the steps compare, and the first difference of each pair that differs."""
     if drift.steps < 2:
         return
     if not drift.differences:
-        yield f"All {drift.steps} steps ran the same operators on the same streams."
+        yield say(f"All {drift.steps} steps ran the same operators on the same streams.")
         return
     for one in drift.differences:
         yield difference_text(one)
 
 
-def difference_text(one: Difference) -> str:
+def difference_text(one: Difference) -> Message:
     """The first difference between two steps, in a sentence."""
     head = f"Step {one.after} differs from step {one.before}, first at operator {one.at + 1}: "
     if one.change is Change.STREAM:
         old, new = one.old[0], one.new[0]
-        more = f" ({_count(one.moved, 'operator')} in all)" if one.moved > 1 else ""
-        return (
-            f"{head}{work_name(new)} ran on {role(new.stream)}, before on {role(old.stream)}{more}."
-        )
+        more = f" ({count(one.moved, 'operator')} in all)" if one.moved > 1 else ""
+        ran = f" ran on {role(new.stream)}, before on {role(old.stream)}{more}."
+        return say(head, work_name(new), ran)
     if one.change is Change.WAITS:
         old, new = one.old[0], one.new[0]
-        return f"{head}{work_name(new)} waited for {roles(new)}, before for {roles(old)}."
-    return (
-        f"{head}{_count(len(one.old), 'operator')} only in step {one.before}, "
-        f"{_count(len(one.new), 'operator')} only in step {one.after}."
+        return say(head, work_name(new), f" waited for {roles(new)}, before for {roles(old)}.")
+    return say(
+        f"{head}{count(len(one.old), 'operator')} only in step {one.before}, "
+        f"{count(len(one.new), 'operator')} only in step {one.after}."
     )
 
 
-def work_name(work: Work) -> str:
+def work_name(work: Work) -> Message:
     """An operator of a step with its line."""
-    return short(work.operator) + (f" at {work.site}" if work.site else "")
+    return say(operator(work.operator), say(" at ", site(work.site)) if work.site else "")
 
 
 def role(stream: int) -> str:
@@ -277,31 +288,32 @@ def roles(work: Work) -> str:
     return " and ".join(map(role, work.waits)) or "none"
 
 
-def bytes_text(data: Bytes) -> str:
+def bytes_text(data: Bytes) -> Message:
     """Bytes as a person finds them: the tensor with its offset, else the allocation."""
     whole = data.whole or data.size
+    is_all = data.size == whole
     span = (
         f"all {size(data.size)}"
-        if data.size == whole
+        if is_all
         else f"bytes {data.offset:,} to {data.offset + data.size - 1:,}"
     )
     if data.tensor:
-        return f"{data.tensor} ({span})"
+        return say(Tensor("", data.tensor), f" ({span})")
     if not data.whole:
-        return f"{size(data.size)} at {data.start:#x}"
-    return f"{span} of an allocation of {size(data.whole)}" if span[0] == "b" else size(data.size)
+        return say(f"{size(data.size)} at {data.start:#x}")
+    return say(size(data.size) if is_all else f"{span} of an allocation of {size(data.whole)}")
 
 
-def data_name(data: Bytes) -> str:
+def data_name(data: Bytes) -> Message:
     """The tensor's name, or its size."""
-    return data.tensor or size(data.size)
+    return say(Tensor("", data.tensor)) if data.tensor else say(size(data.size))
 
 
 def size(number: int) -> str:
     """``512 bytes``, ``4.0 MiB``."""
     value, units = float(number), ("KiB", "MiB", "GiB", "TiB")
     if value < 1024:
-        return _count(number, "byte")
+        return count(number, "byte")
     for unit in units:
         value /= 1024
         if value < 1024 or unit == units[-1]:
@@ -317,15 +329,34 @@ def edge_text(edge: Edge, streams: Sequence[Stream]) -> str:
     return f"{stream_name(streams[edge.target - 1])} waits for {source}"
 
 
-def short(operator: str) -> str:
-    """An operator without its overload: ``aten.copy_``."""
-    head, dot, overload = operator.rpartition(".")
-    return head if dot and "." in head and overload.isidentifier() else operator
+def operator(name: str) -> Message:
+    """An operator without its overload: ``aten.copy_``; one of the program's own is its code."""
+    head, dot, overload = name.rpartition(".")
+    short = head if dot and "." in head and overload.isidentifier() else name
+    return say(short if short.startswith(_KNOWN_OPERATORS) else Code(short))
+
+
+def node(name: str) -> Message:
+    """An autograd node: ``MulBackward0``; those of the program's own functions look the same."""
+    return say(Code(name.rpartition("::")[2]))
+
+
+def site(text: str) -> Message:
+    """A place of the program, ``file:line function``."""
+    place, _, function = text.partition(" ")
+    file, _, line = place.rpartition(":")
+    if not line.isdigit():
+        return say(Code(text))
+    return (
+        say(SourceLine(file, int(line)), " ", Code(function))
+        if function
+        else say(SourceLine(file, int(line)))
+    )
 
 
 def _verb(access: Access) -> str:
     return "writes" if access.writes else "reads"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
+def _may(access: Access) -> str:
+    return "write" if access.writes else "read"

@@ -22,7 +22,7 @@ def named_tensors() -> Iterator[tuple[Any, str]]:
     for tensor in _tensors(modules, optimizers):
         name = names.get(id(tensor))
         if name is not None:
-            yield tensor, name
+            yield tensor, str(name)
 
 
 def _tensors(modules: list[Any], optimizers: list[Any]) -> Iterator[Any]:
