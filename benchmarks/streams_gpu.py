@@ -322,6 +322,7 @@ def main() -> None:
     parser.add_argument("--deepspeed", type=Path, nargs="*", default=[])
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in forked children
     for what in given.what:
         start = time.perf_counter()
         run: dict[str, Callable[[], list[dict[str, Any]]]] = {

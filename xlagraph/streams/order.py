@@ -239,7 +239,7 @@ class Order:
         for item in record["w"]:
             self.accesses.write(item, stream, now, record)
         if stream is not own:
-            for item in record["r"] + record["w"]:
+            for item in (*record["r"], *record["w"], *record.get("outs", ())):
                 self.memory.record(item[1], stream)
 
     def _end(self) -> None:

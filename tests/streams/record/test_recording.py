@@ -408,3 +408,36 @@ def test_a_tensor_that_stays_where_it_is_is_named_once(tmp_path: Path) -> None:
     named = [one["tensor"] for one in recorded.of("mark") if one["name"] == "name"]
     assert named.count("weight") == 1
     assert named.count("bias") == 2
+
+
+class Doubled(torch.autograd.Function):
+    """A function of the program's own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:  # noqa: ARG004
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:  # noqa: ARG004
+        return gradient * 2
+
+
+def test_functions_of_the_programs_own_and_backwards_within_backwards(tmp_path: Path) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    def run() -> Any:
+        x = torch.ones(3, requires_grad=True)
+        y = checkpoint(lambda t: Doubled.apply(t).exp(), x, use_reentrant=True)
+        checkpoint(torch.sin, y, use_reentrant=False).sum().backward()
+        return x.grad
+
+    plain = run()
+    with Recorded(tmp_path / "log") as recorded:
+        assert torch.equal(run(), plain)
+    nodes = [one["name"] for one in recorded.of("node")]
+    assert "DoubledBackward" in nodes
+    assert "CheckpointFunctionBackward" in nodes
+    begins = [one["name"] for one in recorded.of("mark") if one["name"].startswith("backward")]
+    assert begins == ["backward_begin", "backward_begin", "backward_end", "backward_end"]
+    (product,) = [one for one in recorded.of("op") if one.get("node") == "DoubledBackward"]
+    assert product["at"].endswith(" backward")

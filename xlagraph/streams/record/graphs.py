@@ -60,19 +60,19 @@ def install(patches: Patches, guard: Guard, recorder: Recorder) -> None:
         return capture_begin
 
     def wrap_end(end: Callable[..., Any]) -> Callable[..., Any]:
-        def capture_end(self: Any) -> Any:
+        def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                return end(self)
+                return end(self, *args, **kwargs)
             finally:
                 guard.run("graphs", graphs.end, self)
 
         return capture_end
 
     def wrap_replay(replay: Callable[..., Any]) -> Callable[..., Any]:
-        def replayed(self: Any) -> Any:
+        def replayed(self: Any, *args: Any, **kwargs: Any) -> Any:
             if recorder.active:
                 guard.run("graphs", graphs.replay, self)
-            return replay(self)
+            return replay(self, *args, **kwargs)
 
         return replayed
 

@@ -34,7 +34,10 @@ class Sites:
 
     def here(self, up: int = 1) -> str | None:
         """The site that a hook is called from; None where only torch's own frames are."""
-        frame: FrameType | None = sys._getframe(up)  # noqa: SLF001 - frames have no other way in
+        try:
+            frame: FrameType | None = sys._getframe(up)  # noqa: SLF001 - there is no other way
+        except ValueError:
+            return None  # a thread of C++'s, with no more than the hook's own frames
         files = self._files
         for _ in range(_MAX_WALK):
             if frame is None:

@@ -1,0 +1,46 @@
+"""On a real GPU: programs recorded as they run, and losses that are the same bit by bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+ROOT = Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+def benchmark(tmp_path: Path, what: str) -> list[dict[str, Any]]:
+    """What benchmarks/streams_gpu.py finds; a process of its own, which forks."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "streams_gpu.py"), what, "-o"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([*command, str(tmp_path)], check=True, env=env, timeout=1800)
+    rows: list[dict[str, Any]] = json.loads((tmp_path / f"{what}.json").read_text())
+    return rows
+
+
+def test_every_mistake_is_found_and_every_correct_program_is_silent(tmp_path: Path) -> None:
+    rows = benchmark(tmp_path, "programs")
+    assert {row["name"]: row["ours"] for row in rows if row["expected"]} == {
+        row["name"]: "found" for row in rows if row["expected"]
+    }
+    assert {row["name"]: row["ours"] for row in rows if not row["expected"]} == {
+        row["name"]: "silent" for row in rows if not row["expected"]
+    }
+
+
+def test_losses_are_bit_equal_with_and_without(tmp_path: Path) -> None:
+    rows = benchmark(tmp_path, "equal")
+    assert {row["kind"]: row["equal"] for row in rows} == {
+        "eager": True, "amp": True, "compiled": True,
+    }  # fmt: skip
+    assert {row["verdict"] for row in rows} == {"none found in what was seen"}
