@@ -252,7 +252,7 @@ def equal(out: Path) -> list[dict[str, Any]]:
             log = out / f"train_{kind}.jsonl"
             log.unlink(missing_ok=True)
             env = {
-                **os.environ, "PYTHONPATH": str(ROOT), "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+                **os.environ, "PYTHONPATH": _path(), "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
                 "XLAGRAPH_STREAMS": steps, "XLAGRAPH_STREAMS_LOG": str(log),
             }  # fmt: skip
             command = [sys.executable, "-c", code, str(EXAMPLES / "train.py"), kind]
@@ -282,7 +282,7 @@ def deepspeed(out: Path, folders: list[Path]) -> list[dict[str, Any]]:
         for large in (False, True):
             name = f"zero_{folder.name}{'_large' if large else ''}"
             log = out / "logs" / f"{name}.jsonl"
-            env = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"}
+            env = {**os.environ, "PYTHONPATH": _path(folder)}
             command = [sys.executable, str(EXAMPLES / "zero.py"), str(log), "large" * large]
             done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
             row: dict[str, Any] = {"name": name, "error": ""}
@@ -298,6 +298,11 @@ def deepspeed(out: Path, folders: list[Path]) -> list[dict[str, Any]]:
             rows.append(row)
             print(json.dumps({k: v for k, v in row.items() if k != "unseen"}), flush=True)
     return rows
+
+
+def _path(*first: Path) -> str:
+    """Where a child looks for modules: these, this project, then where this process looks."""
+    return os.pathsep.join([*map(str, (*first, ROOT)), os.environ.get("PYTHONPATH", "")])
 
 
 def _compress(out: Path) -> None:
