@@ -46,6 +46,7 @@ class Group:
     earlier: dict[Key, Access] = field(default_factory=dict)
     edges: dict[tuple[str, int, int], Edge] = field(default_factory=dict)
     edits: dict[Edit, None] = field(default_factory=dict)
+    """What is missing, at every occurrence."""
     count: int = 0
     doubt: str | None = None
     """``""`` as soon as one occurrence is beyond doubt."""
@@ -126,9 +127,9 @@ class Collector:
     def __init__(self) -> None:
         self.order: Order | None = None
         self.groups: dict[Key, Group] = {}
-        self._unordered: dict[Key, list[Unordered]] = {}
-        self._reused: set[int] = set()
-        """Lines of frees whose memory was handed out while it was in use."""
+        self._unordered: list[Unordered] = []
+        self._reused: set[tuple[int, int]] = set()
+        """Lines of frees whose memory was handed out again, and streams that still used it."""
         self._gradients: dict[Key, list[_Gradient]] = {}
         self._unfilled: set[tuple[int, int]] = set()
         self._raced: set[tuple[int, int]] = set()
@@ -149,9 +150,7 @@ class Collector:
 
     def unordered_free(self, found: Unordered) -> None:
         """Keeps it until the end: the memory may be handed out yet."""
-        by = found.accesses[0][2]
-        key = (Kind.LATENT_REUSE, site_of(by), _text(found.freed.record, "at"))
-        self._unordered.setdefault(key, []).append(found)
+        self._unordered.append(found)
 
     def unordered_gradient(self, backward: Backward, by: Record, stream: Stream) -> None:
         """Keeps it until the end: an operator of the backward may read it too early."""
@@ -165,10 +164,15 @@ class Collector:
 
     def finish(self) -> list[tuple[Key, Group]]:
         """All mistakes, in the order in which the log has them."""
-        for key, frees in self._unordered.items():
-            left = [one for one in frees if one.freed.line not in self._reused]
+        latent: dict[Key, list[Unordered]] = {}
+        for one in self._unordered:
+            left = [a for a in one.accesses if (one.freed.line, a[0]) not in self._reused]
             if left:
-                self.groups[key] = self._latent(left)
+                by = site_of(left[0][2])
+                frees = latent.setdefault((by, _text(one.freed.record, "at")), [])
+                frees.append(replace(one, accesses=left))
+        for key, frees in latent.items():
+            self.groups[Kind.LATENT_REUSE, *key] = self._latent(frees)
         for key, gradients in self._gradients.items():
             kept = [one for one in gradients if one.occurrence not in self._raced]
             if kept:
@@ -206,15 +210,15 @@ class Collector:
     def _reuse(self, found: Conflict) -> None:
         key = (Kind.REUSE, *_sites(found))
         group = self._group(key, Kind.REUSE, found)
-        freed, block = found.freed, found.block
+        freed, block, user = found.freed, found.block, found.earlier_stream
         if freed is not None and freed.block is not None:
-            self._reused.add(freed.line)
             if group.lifetime is None:
                 group.lifetime = _lifetime(freed, freed.block, block)
-            if found.earlier_stream.index != freed.block.stream:
-                self._add(group, found, self._record(freed, freed.block, found.earlier_stream))
+            if user.index != freed.block.stream:
+                self._reused.add((freed.line, user.index))
+                self._add(group, found, self._record(freed, freed.block, user))
                 return
-        self._add(group, found, _wait(found.earlier_stream, found.later_stream, found.later))
+        self._add(group, found, _wait(user, found.later_stream, found.later))
 
     def _unfilled_for(self, found: Conflict) -> Backward | None:
         """The backward pass that was called before the earlier access had filled its gradient."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.streams.model import Coverage
+from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +39,11 @@ def _stated(coverage: dict[str, object]) -> Iterator[tuple[str, int]]:
 
 def _met(order: Order) -> Iterator[tuple[str, int]]:
     met = {
-        "approximate ranges": order.accesses.approximate,
-        "waits for events that the log does not record": order.clocks.unknown_events,
-        "frees of memory allocated before the log began": order.memory.unknown_frees,
-        "frees near the end of the log, not judged": order.memory.undecided,
-        "records with tensors that have no memory": order.unseen,
-        "records of unknown kinds": order.unknown_records,
+        Unseen.APPROXIMATE: order.accesses.approximate,
+        Unseen.UNKNOWN_EVENTS: order.clocks.unknown_events,
+        Unseen.EARLIER_MEMORY: order.memory.unknown_frees,
+        Unseen.LATE_FREES: order.memory.undecided,
+        Unseen.NO_MEMORY: order.unseen,
+        Unseen.UNKNOWN_KINDS: order.unknown_records,
     }
-    yield from ((what, times) for what, times in met.items() if times)
+    yield from ((str(what), times) for what, times in met.items() if times)

@@ -115,7 +115,7 @@ class Order:
         name = record["op"]
         kind = self._kinds.get(name) or self._kinds.setdefault(name, kind_of(name))
         if self._holding and thread.held is not None:
-            self._place(thread, self._announced(thread.held, line) or thread.held_on)
+            self.place(thread, self._announced(thread.held, line) or thread.held_on)
         record["line"] = line
         self.operators += 1
         thread.op, thread.kind = record, kind
@@ -153,7 +153,7 @@ class Order:
         now = stream.clock[stream.index]
         if thread.kind == COLLECTIVE:
             if thread.held is not None:
-                self._place(thread, self._announced(thread.held, line) or thread.held_on)
+                self.place(thread, self._announced(thread.held, line) or thread.held_on)
             stream, now = thread.held_on or stream, thread.epoch
         elif thread.kind == COPY:
             # A copy from the host may wait for itself before it returns: it is done by then.
@@ -171,7 +171,7 @@ class Order:
                 stream = self.clocks.streams[record["s"]]
                 announced = thread.held.get("s_launch", record["s"])
                 if event.stream == thread.held_on.index and announced == record["s"]:
-                    self._place(thread, stream)
+                    self.place(thread, stream)
 
     def on_other(self, record: Record, line: int) -> None:  # noqa: ARG002 - a handler
         """A record that orders nothing: its coverage, creations, or what v1 does not name."""
@@ -216,7 +216,7 @@ class Order:
             if self._holding:
                 thread = self.clocks.thread(record["t"])
                 if thread.held is not None:
-                    self._place(thread, self._announced(thread.held, line) or thread.held_on)
+                    self.place(thread, self._announced(thread.held, line) or thread.held_on)
             handler(record, line)
 
         return handle
@@ -226,7 +226,7 @@ class Order:
         raw = record.get("s_launch")
         return None if raw is None else self.clocks.stream(raw, line)
 
-    def _place(self, thread: Thread, stream: Stream | None) -> None:
+    def place(self, thread: Thread, stream: Stream | None) -> None:
         """Performs a collective's accesses on the stream that it runs on."""
         record, own = thread.held, thread.held_on
         assert record is not None and stream is not None and own is not None  # noqa: PT018
@@ -245,5 +245,5 @@ class Order:
     def _end(self) -> None:
         for thread in self.clocks.threads.values():
             if thread.held is not None:
-                self._place(thread, self._announced(thread.held, 0) or thread.held_on)
+                self.place(thread, self._announced(thread.held, 0) or thread.held_on)
         self.memory.end()

@@ -65,39 +65,54 @@ def prove(
     proved by one run with all edits.
     """
     proved = list(findings)
-    before = {key: group.state for key, group in groups}
+    before = _Outcome(groups)
     alone = 0
-    for at, (key, group) in enumerate(groups):
+    for at, (_, group) in enumerate(groups):
         if proved[at].proof is not None or alone == MOST_ALONE:
             continue
         alone += 1
-        after = _states(follow(Edits(group.edits)))
-        proof = Proof(key not in after, _appeared(before, after))
+        after = _Outcome(follow(Edits(group.edits)))
+        proof = Proof(after.is_without(group), before.less(after))
         proved[at] = replace(proved[at], proof=proof)
         if not proof.proved:
             continue
         for other in range(at + 1, len(groups)):
-            if proved[other].proof is None and groups[other][0] not in after:
+            if proved[other].proof is None and after.is_without(groups[other][1]):
                 proved[other] = replace(proved[other], proof=proof, same_as=at + 1)
     if any(finding.proof is None for finding in proved):
         every = [edit for _, group in groups for edit in group.edits]
-        after = _states(follow(Edits(every)))
-        appeared = _appeared(before, after)
-        for at, (key, _) in enumerate(groups):
+        after = _Outcome(follow(Edits(every)))
+        appeared = before.less(after)
+        for at, (_, group) in enumerate(groups):
             if proved[at].proof is None:
-                proof = Proof(key not in after, appeared, alone=False)
+                proof = Proof(after.is_without(group), appeared, alone=False)
                 proved[at] = replace(proved[at], proof=proof)
     return tuple(proved)
 
 
-def _states(groups: Sequence[tuple[Key, Group]]) -> dict[Key, State]:
-    return {key: group.state for key, group in groups}
+class _Outcome:
+    """What a log lacks, with or without edits.
 
+    A finding is known by what is missing, and where. With another edge in the log the same
+    mistake may show in another pair of accesses, or be a warning only.
+    """
 
-def _appeared(before: dict[Key, State], after: dict[Key, State]) -> int:
-    """How many findings the log has now that it did not have, or not as surely."""
-    return sum(
-        1
-        for key, state in after.items()
-        if key not in before or (state is State.FOUND and before[key] is not State.FOUND)
-    )
+    def __init__(self, groups: Sequence[tuple[Key, Group]]):
+        self._groups = [group for _, group in groups]
+        self._missing = {edit for group in self._groups for edit in group.edits}
+        self._found = {
+            edit for group in self._groups if group.state is State.FOUND for edit in group.edits
+        }
+
+    def is_without(self, group: Group) -> bool:
+        """Whether nothing that a finding lacks is still missing."""
+        return self._missing.isdisjoint(group.edits)
+
+    def less(self, after: _Outcome) -> int:
+        """How many findings another outcome has that this has not, or not as surely."""
+        return sum(
+            1
+            for group in after._groups
+            if not group.edits.keys()
+            <= (self._found if group.state is State.FOUND else self._missing)
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xlagraph.message import Code, Message, SourceLine, count, join, say
 from xlagraph.streams.drift import Change
 from xlagraph.streams.model import Kind, State, Verdict
+from xlagraph.streams.unseen import is_ours
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -234,9 +235,9 @@ def coverage_lines(coverage: Coverage) -> Iterator[Message]:
         f"{count(coverage.threads, 'host thread')}; {coverage.records:,} records."
     )
     if coverage.began:
-        yield say(f"Recording began {coverage.began}.")
+        yield say("Recording began ", _recorder(coverage.began), ".")
     for what, times in coverage.unseen:
-        yield say(f"Not seen: {what}" + (f" ({times:,})." if times >= 0 else "."))
+        yield say("Not seen: ", _recorder(what), f" ({times:,})." if times >= 0 else ".")
     if not coverage.stated:
         yield say("The log does not say what its recorder could not see.")
     if not coverage.whole:
@@ -352,6 +353,11 @@ def site(text: str) -> Message:
         if function
         else say(SourceLine(file, int(line)))
     )
+
+
+def _recorder(text: str) -> str | Code:
+    """What a recorder says: words of xlagraph's own, or those of another program."""
+    return text if is_ours(text) else Code(text)
 
 
 def _verb(access: Access) -> str:

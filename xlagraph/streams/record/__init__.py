@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.capture.options import DEFAULT_MAX_BYTES
 from xlagraph.capture.patches import say
+from xlagraph.streams.unseen import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ def record_streams(
         raise RuntimeError("record_streams needs a CUDA device")
     torch.cuda.current_stream()  # initializes CUDA, if nothing has so far
     where = Path(path) if path else free_path(StreamOptions(Numbers()))
-    recording = Recording(where, max_bytes, "with a record_streams block")
+    recording = Recording(where, max_bytes, BLOCK)
     recording.start()
     try:
         yield recording.step

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlagraph.capture.imports import when_imported
 from xlagraph.streams.record.mode import push, recording_mode, remove
+from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def _wrap(patches: Patches, guard: Guard, recorder: Recorder) -> None:
     def off() -> None:
         mode = recording_mode()
         if mode is not None:
-            recorder.unseen["operators run eagerly between the compiled parts of a function"] = -1
+            recorder.unseen[Unseen.BETWEEN_COMPILED] = -1
             remove(mode)
             removed.mode = mode
 

@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.streams.record.recorder import Captured
+from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ class Graphs:
         """A graph is about to be replayed on the current stream."""
         captured = self._captured.get(graph)
         if captured is None:
-            self._recorder.unseen["replays of CUDA graphs captured before recording"] += 1
+            self._recorder.unseen[Unseen.EARLIER_GRAPHS] += 1
             return
         self._recorder.launched(
             f"cuda_graph_replay({captured.operators} operators)",

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.capture.imports import when_imported
+from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def _triton(patches: Patches, guard: Guard, recorder: Recorder) -> None:
     function = getattr(sys.modules[_TRITON], "JITFunction", None)
 
     def count() -> None:
-        recorder.unseen["launches of Triton kernels outside torch.compile"] += 1
+        recorder.unseen[Unseen.TRITON] += 1
 
     def wrap(run: Callable[..., Any]) -> Callable[..., Any]:
         def counted(self: Any, *args: Any, **kwargs: Any) -> Any:

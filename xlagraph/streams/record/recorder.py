@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xlagraph.streams.record.ranges import Ranges
 from xlagraph.streams.record.schema import Argument, Plan, is_written, plan_of
 from xlagraph.streams.record.sites import Sites
+from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -187,7 +188,7 @@ class Recorder:
                 of = self.ranges.some_of if one.some else self.ranges.of
                 found = of(value, value.get_device())
             except _NO_POINTER:
-                self.unseen["tensors without memory of their own"] += 1
+                self.unseen[Unseen.WITHOUT_MEMORY] += 1
                 return
             if found is not None:
                 into.append(found)

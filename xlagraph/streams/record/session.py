@@ -15,6 +15,7 @@ from xlagraph.streams.record.journal import Journal
 from xlagraph.streams.record.mode import allow_higher_order, make_mode, push, remove
 from xlagraph.streams.record.names import named_tensors
 from xlagraph.streams.record.recorder import Recorder
+from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from xlagraph.streams.record.device import Device
 
 OTHER_LIBRARIES = {
-    "cupy": "CuPy kernels",
-    "pycuda": "PyCUDA kernels",
-    "numba.cuda": "Numba kernels",
+    "cupy": Unseen.CUPY,
+    "pycuda": Unseen.PYCUDA,
+    "numba.cuda": Unseen.NUMBA,
 }
 """Libraries that launch work past torch, by the module that shows their use."""
 
@@ -151,11 +152,11 @@ class Recording:
         unseen.update({f"{name}: the hook failed and was switched off": None for name in off})
         unseen.update({f"{kind}: this torch does not tell of it": None for kind in self._missing})
         if self._journal.unsized:
-            unseen["allocations without a size"] = self._journal.unsized
+            unseen[Unseen.UNSIZED] = self._journal.unsized
         if self._journal.full:
-            unseen["what came after the log had reached its largest size"] = None
+            unseen[Unseen.LOG_FULL] = None
         if self._others > 0:
-            unseen["operators of threads that ran before recording began"] = None
+            unseen[Unseen.EARLIER_THREADS] = None
         unseen.update({what: None for name, what in OTHER_LIBRARIES.items() if name in sys.modules})
         blind = {"record", "wait"} & set(self._missing)
         edges = not (self._guard.is_off("events") or blind)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xlagraph.capture.options import DEFAULT_MAX_BYTES, Numbers, parse_bytes
 from xlagraph.capture.patches import say
 from xlagraph.streams.record.session import Recording
+from xlagraph.streams.unseen import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +119,7 @@ class Steps:
         try:
             if not sys.modules["torch"].cuda.is_available():
                 raise OSError("torch has no CUDA device")  # noqa: TRY301 - told as any other reason
-            recording = Recording(path, self.options.max_bytes, f"at step {self.step}")
+            recording = Recording(path, self.options.max_bytes, f"{STEP}{self.step}")
             recording.start()
         except Exception as error:  # noqa: BLE001 - the program must go on whatever happens
             say(f"no stream log: {error}")

@@ -19,6 +19,7 @@ from xlagraph.streams.log import Log
 from xlagraph.streams.traces.execution import Node, Piece, read_nodes
 from xlagraph.streams.traces.files import read_json, read_snapshot
 from xlagraph.streams.traces.kineto import Kineto, Sites, backwards, read_kineto
+from xlagraph.streams.unseen import PROFILE, Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,20 +65,20 @@ def log_of_profile(trace: str, execution: str, snapshot: str) -> Log:
     converter = _Converter(kineto, nodes, allocations)
     records = converter.records()
     meta: Record = {
-        "k": "meta", "v": VERSION, "began": "with the profile", "edges": not kineto.unresolved,
+        "k": "meta", "v": VERSION, "began": PROFILE, "edges": not kineto.unresolved,
     }  # fmt: skip
     unseen: dict[str, int | None] = {
-        "record_stream (a profile does not have it)": None,
-        "initial gradients (a profile does not mark them)": None,
+        Unseen.NO_RECORD_STREAM: None,
+        Unseen.NO_INITIAL_GRADIENTS: None,
     }
     if kineto.unresolved:
-        unseen["waits between streams that the trace leaves open"] = kineto.unresolved
+        unseen[Unseen.OPEN_WAITS] = kineto.unresolved
     if kineto.outside:
-        unseen["kernels that belong to no operator"] = kineto.outside
+        unseen[Unseen.OUTSIDE] = kineto.outside
     if converter.opaque:
-        unseen["kernels of which the trace does not say what they access"] = converter.opaque
+        unseen[Unseen.OPAQUE] = converter.opaque
     if not snapshot:
-        unseen["streams and sizes of allocations (--memory gives them)"] = None
+        unseen[Unseen.NO_SIZES] = None
     last = {"k": "coverage", "edges": not kineto.unresolved, "unseen": unseen}
     text = "".join(json.dumps(one) + "\n" for one in (meta, *records, last))
     return Log(Content(trace, io.BytesIO(text.encode())))
