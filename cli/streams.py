@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from xlagraph.streams.log import Log
 
 
 @click.command(
@@ -20,18 +16,20 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 @click.option(
     "--execution-trace",
+    default="",
     type=click.Path(),
     help="LOG is a Kineto trace; this is the ExecutionTrace that was taken with it.",
 )
-@click.option("--memory", type=click.Path(), help="The memory snapshot that was taken with them.")
-def command(
-    log: str, execution_trace: str | None, memory: str | None, *, full: bool, as_json: bool
-) -> None:
+@click.option(
+    "--memory", default="", type=click.Path(), help="The memory snapshot that was taken with them."
+)
+def command(log: str, execution_trace: str, memory: str, *, full: bool, as_json: bool) -> None:
     """Say which accesses to CUDA memory nothing orders in the stream log LOG."""
     from xlagraph.streams.analyze import analyze
     from xlagraph.streams.drift import drift_of
+    from xlagraph.streams.inputs import open_log
 
-    opened = _open(log, execution_trace, memory)
+    opened = open_log(log, execution_trace, memory)
     analysis, drift = analyze(opened), drift_of(opened)
     if as_json:
         import json
@@ -45,21 +43,3 @@ def command(
 
         print_analysis(console(), analysis, drift, full=full)
     sys.exit(analysis.exit_code)
-
-
-def _open(log: str, execution_trace: str | None, memory: str | None) -> Log:
-    from xlagraph.errors import SpecError
-    from xlagraph.streams.log import Log, is_profile
-
-    if execution_trace is not None:
-        from xlagraph.streams.traces.convert import log_of_profile
-
-        return log_of_profile(log, execution_trace, memory or "")
-    if memory is not None:
-        raise click.UsageError("--memory goes with a Kineto trace and its --execution-trace")
-    if is_profile(log):
-        raise SpecError(
-            f"{log}: a Kineto trace, which says what ran and not what it accessed: give the "
-            "ExecutionTrace that was taken with it, by --execution-trace"
-        )
-    return Log.open(log)

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
     "terminal": CAUSES | {"explain", "runs"},
-    "report": CAUSES | {"explain", "facts", "run", "runs"},
+    "report": CAUSES | {"explain", "facts", "run", "runs", "streams"},
     "streams": {  # a sibling: it knows no HLO
         *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
     },

@@ -24,15 +24,6 @@ Numbered = tuple[int, "Record"]
 """A line number, from 1, and the record that the line holds."""
 
 
-def is_profile(path: str) -> bool:
-    """Whether a file is a Chrome trace, as profilers write them.
-
-    Raises:
-        SpecError: the file cannot be read.
-    """
-    return path != "-" and Content(path).data.find(b'"traceEvents"') >= 0
-
-
 class Damage(NamedTuple):
     """What a reader passed over at the end of a log."""
 

@@ -73,8 +73,9 @@ def _race(finding: Finding, streams: Sequence[Stream]) -> Message:
     first, later = finding.earlier[0], finding.later
     assert later is not None
     return say(
-        actor(later, streams), f" {_verb(later)} ", data_name(later.data), " while ",
-        actor(first, streams), f" may still {_may(first)} it",
+        f"on {stream_name(streams[later.stream - 1])}, ", operator(later.operator),
+        f" {_verb(later)} ", data_name(later.data), " while ", actor(first, streams),
+        f" may still {_may(first)} it",
     )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def access_text(access: Access, streams: Sequence[Stream]) -> Message:
     """One access: operator, stream, bytes, node and lines."""
     parts = [say(actor(access, streams), f" {_verb(access)} ", bytes_text(access.data))]
     if access.parameter:
-        parts.append(say("for parameter ", Tensor("", access.parameter)))
+        parts.append(say("for parameter ", parameter(access.parameter)))
     if access.node:
         forward = say(" of ", site(access.forward_site)) if access.forward_site else ""
         parts.append(say("in ", node(access.node), forward))
@@ -340,6 +341,11 @@ def operator(name: str) -> Message:
 def node(name: str) -> Message:
     """An autograd node: ``MulBackward0``; those of the program's own functions look the same."""
     return say(Code(name.rpartition("::")[2]))
+
+
+def parameter(name: str) -> Message:
+    """A parameter by its name."""
+    return say(Tensor("", name))
 
 
 def site(text: str) -> Message:
