@@ -27,15 +27,15 @@ LEVELS = {
 @click.option("--digests", is_flag=True, help="Print the digest of every level instead.")
 def command(spec: str, level: str, *, digests: bool) -> None:
     """Print the canonical text of a module: stable, fit to be committed and compared."""
-    from xlagraph.canon.form import canonical_lines, ladder
+    from xlagraph.canon.form import canonical_lines, level_digests
     from xlagraph.canon.labels import Level
     from xlagraph.inputs import open_module
 
     module = open_module(spec).module
     if digests:
-        for rung in ladder(module):
-            name = rung.level.name.lower().replace("_", "-")
-            click.echo(f"{rung.digest}  {name:<20} {LEVELS[name]}")
+        for one in level_digests(module):
+            name = one.level.name.lower().replace("_", "-")
+            click.echo(f"{one.digest}  {name:<20} {LEVELS[name]}")
         return
     for line in canonical_lines(module, Level[level.upper().replace("-", "_")]):
         click.echo(line)

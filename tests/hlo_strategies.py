@@ -64,12 +64,17 @@ DIALECTS = st.builds(
 
 
 @st.composite
-def computations(draw: st.DrawFn, *, max_instructions: int = 10) -> list[Computation]:
-    """The computations of a module, callees first, the entry last."""
+def computations(
+    draw: st.DrawFn, *, max_instructions: int = 10, runnable: bool = False
+) -> list[Computation]:
+    """The computations of a module, callees first, the entry last.
+
+    `runnable` ones have no custom calls.
+    """
     names = draw(st.lists(NAMES, min_size=2, max_size=4, unique=True))
     made = [_reducer(names[0])]
     for name in names[1:]:
-        made.append(_computation(draw, name, made, max_instructions))
+        made.append(_computation(draw, name, made, max_instructions, runnable=runnable))
     return made
 
 
@@ -139,7 +144,7 @@ def _reducer(name: str) -> Computation:
 
 
 def _computation(
-    draw: st.DrawFn, name: str, made: list[Computation], max_instructions: int
+    draw: st.DrawFn, name: str, made: list[Computation], max_instructions: int, *, runnable: bool
 ) -> Computation:
     """One vector parameter at least, so that every later computation can call it."""
     computation = Computation(name)
@@ -153,18 +158,25 @@ def _computation(
     parameter, *rest, last = draw(names)
     computation.instructions.append(Instruction(parameter, "parameter", VECTOR, (), "0"))
     for instruction_name in rest:
-        computation.instructions.append(_instruction(draw, instruction_name, computation, made))
+        instruction = _instruction(draw, instruction_name, computation, made, runnable=runnable)
+        computation.instructions.append(instruction)
     source = draw(st.sampled_from(computation.of_shape(VECTOR)))
     computation.instructions.append(Instruction(last, "negate", VECTOR, (source,)))
     return computation
 
 
 def _instruction(
-    draw: st.DrawFn, name: str, computation: Computation, made: list[Computation]
+    draw: st.DrawFn,
+    name: str,
+    computation: Computation,
+    made: list[Computation],
+    *,
+    runnable: bool,
 ) -> Instruction:
     vectors, scalars = computation.of_shape(VECTOR), computation.of_shape(SCALAR)
     vector = draw(st.sampled_from(vectors))
-    kinds = ["unary", "binary", "constant", "custom-call", "vector"]
+    kinds = ["unary", "binary", "constant", "vector"]
+    kinds += [] if runnable else ["custom-call"]
     kinds += ["reduce", "broadcast"] if scalars else []
     kinds += ["call"] if len(made) > 1 else []
     kind = draw(st.sampled_from(kinds))

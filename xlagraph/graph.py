@@ -129,6 +129,9 @@ class Module:
     tables: StackTables
     file: str
     """Where the text came from."""
+    effect_order: Mapping[int, int] = field(default_factory=dict)
+    """In an edited module the places of instructions with effects among each other, where these
+    are not their numbers."""
 
     def __len__(self) -> int:
         """Number of instructions in all computations."""
@@ -167,6 +170,15 @@ class Module:
         from xlagraph.hlo.effects import find_effects
 
         return find_effects(self)
+
+    @cached_property
+    def callers(self) -> Mapping[int, tuple[int, ...]]:
+        """Instructions that call a computation, ascending, by computation."""
+        found: dict[int, list[int]] = {}
+        for i, callees in sorted(self.callees.items()):
+            for computation in dict.fromkeys(callees):
+                found.setdefault(computation, []).append(i)
+        return {computation: tuple(calls) for computation, calls in found.items()}
 
     @cached_property
     def header_fields(self) -> Mapping[str, str]:

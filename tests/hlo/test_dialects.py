@@ -11,6 +11,7 @@ from hlo_helpers import (
     xla_shape_of_graph,
 )
 
+from xlagraph.canon.spelling import canonical_shape
 from xlagraph.graph import Module, SourceFrame
 from xlagraph.hlo import read_module
 from xlagraph.hlo.printer import SHORT, print_module
@@ -89,6 +90,74 @@ def test_shapes_left_out_follow_from_the_operands():
         "f32[4]{0}",
         "(f32[4]{0}, f32[4]{0})",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "shape"),
+    [
+        ("tanh(p)", "f32[4,2]{1,0}"),
+        ("compare(p, p), direction=EQ", "pred[4,2]{1,0}"),
+        ("select(c, p, p)", "f32[4,2]{1,0}"),
+        ("transpose(p), dimensions={1,0}", "f32[2,4]{0,1}"),
+        ("complex(p, p)", "c64[4,2]{1,0}"),
+        ("real(z)", "f32[4,2]{1,0}"),
+        ("get-tuple-element(t), index=1", "f32[4,2]{1,0}"),
+        ("call(p), to_apply=f", "f32[3]"),
+        ("conditional(b, p, p), true_computation=f, false_computation=f", "f32[3]"),
+        ("while(p), condition=g, body=h", "f32[4,2]{1,0}"),
+        ("after-all()", "token[]"),
+        ("partition-id()", "u32[]"),
+        ("dot(p, p), lhs_contracting_dims={0}, rhs_contracting_dims={0}", ""),
+    ],
+)
+def test_shapes_follow_as_in_xla(line, shape):
+    """What is not known here is left open, and a signature with it."""
+    text = (
+        "HloModule m\nf {\n  x = f32[4,2]{1,0} parameter(0)\n"
+        '  ROOT y = f32[3] custom-call(x), custom_call_target="t"\n}\n'
+        "g {\n  x = f32[4,2]{1,0} parameter(0)\n  ROOT y = pred[] constant(true)\n}\n"
+        "h {\n  x = f32[4,2]{1,0} parameter(0)\n  ROOT y = f32[4,2]{1,0} negate(x)\n}\n"
+        "ENTRY e {\n  p = f32[4,2]{1,0} parameter(0)\n  c = pred[4,2]{1,0} parameter(1)\n"
+        "  z = c64[4,2]{1,0} parameter(2)\n  t = (s32[], f32[4,2]{1,0}) parameter(3)\n"
+        f"  b = pred[] parameter(4)\n  ROOT r = {line}\n}}\n"
+    )
+    module = read_module(text)
+    root = module.entry_computation.root
+    assert module.shapes[root] == shape
+    printed = print_module(module)
+    assert "opaque" not in printed
+    assert xla_module(printed).to_string() == xla_module(text).to_string()
+    if shape:
+        (said,) = [s for s in xla_module(text).to_string().split("\n") if "ROOT %r" in s]
+        assert canonical_shape(said.split(" = ")[1].rpartition(line.partition("(")[0])[0].strip())
+        assert f" = {canonical_shape(shape)} " in said
+
+
+def test_space_in_shapes_is_not_kept():
+    module = read("spaced_shapes")
+    assert list(module.shapes[:2]) == ["f32[2,3]{1,0}", "f32[3,2]{1,0}"]
+    assert module.shapes[3] == "(f32[2,3]{1,0}, f32[])"
+    assert verify(module) is None
+
+
+def test_an_instruction_alone_makes_its_parameters():
+    module = read("instruction_of_named_types")
+    entry = module.entry_computation
+    assert [module.names[p] for p in entry.parameters] == ["p0", "p1"]
+    first, second = entry.parameters
+    assert module.operands[entry.root] == (first, second, first)
+
+
+def test_body_and_condition_stand_in_one_order():
+    text = (
+        "HloModule m\nb {\n  ROOT x = f32[] parameter(0)\n}\n"
+        "c {\n  y = f32[] parameter(0)\n  ROOT z = pred[] constant(false)\n}\n"
+        "ENTRY e {\n  p = f32[] parameter(0)\n  ROOT w = f32[] while(p), {}\n}\n"
+    )
+    for plain in (True, False):
+        one = read_module(text.replace("{}", "condition=c, body=b"), plain=plain)
+        other = read_module(text.replace("{}", "body=b, condition=c"), plain=plain)
+        assert one.callees == other.callees
 
 
 def test_inline_computations_become_computations():

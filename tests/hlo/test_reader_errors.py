@@ -119,6 +119,76 @@ HEAD = "HloModule m\n\nENTRY e {\n"
             1,
             "expected a computation: name (signature) -> shape {",
         ),
+        (
+            HEAD + "  p = f32[4]{0} parameter(0)\n  n = f32[4]{0} negate(f32[5]{0} p)\n}",
+            5,
+            24,
+            "operand 'p' is defined above with another shape, f32[4]{0}",
+        ),
+        (
+            HEAD + "  p = f32[4]{0} parameter(0)\n  n = s32[4]{0} negate(s32[4]{0} %p)\n}",
+            5,
+            24,
+            "operand 'p' is defined above with another shape, f32[4]{0}",
+        ),
+        (
+            HEAD + "  p = (f32[4], f32[]) parameter(0)\n"
+            "  g = f32[4] get-tuple-element(p), index=2\n}",
+            5,
+            36,
+            "expected an index below 2",
+        ),
+        (
+            HEAD + "  p = f32[4] parameter(0)\n  g = f32[4] get-tuple-element(p), index=0\n}",
+            5,
+            36,
+            "expected a tuple to take a part of",
+        ),
+        (
+            HEAD + "  p = (f32[4]) parameter(0)\n  g = f32[4] get-tuple-element(p)\n}",
+            5,
+            6,
+            "expected an index",
+        ),
+        (
+            HEAD + "  p = (f32[4], f32[]) parameter(0)\n  n = f32[4] negate(p#2)\n}",
+            5,
+            21,
+            "expected an index below 2",
+        ),
+        (
+            HEAD + "  c = f32[4]{0} constant({1, 2, 3})\n}",
+            4,
+            26,
+            "expected 4 values for f32[4]{0}, found 3",
+        ),
+        (
+            HEAD + "  c = f32[2,2]{1,0} constant({1, 2, 3, 4})\n}",
+            4,
+            30,
+            "expected the values of f32[2,2]{1,0} in braces by dimension",
+        ),
+        (HEAD + "  c = f32[] constant({1})\n}", 4, 22, None),
+        (HEAD + "  c = f32[2] constant()\n}", 4, 23, "expected 2 values for f32[2], found 0"),
+        (HEAD + "  c = f32[] constant()\n}", 4, 22, "expected 1 values for f32[], found 0"),
+        (
+            HEAD + "  c = (f32[2], s32[]) constant(({1, 2}, 3, 4))\n}",
+            4,
+            32,
+            "expected 2 literals for (f32[2], s32[])",
+        ),
+        (
+            HEAD + "  c = (f32[2], s32[2]) constant(({1, 2}, {3}))\n}",
+            4,
+            42,
+            "expected 2 values for s32[2], found 1",
+        ),
+        (
+            HEAD + "  c = c64[2]{0} constant({(1, 2), (3, 4), (5, 6)})\n}",
+            4,
+            26,
+            "expected 2 values for c64[2]{0}, found 3",
+        ),
     ],
 )
 @pytest.mark.parametrize("plain", [True, False])
@@ -161,6 +231,34 @@ def test_depth_is_bounded(text):
         read_module(text)
 
 
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ("f32[2,2]", "{ { 1, 2 }, /*i0=1*/ { 3, 4 } }"),
+        ("f32[2]", "{nan(0x7fc001), -nan}"),
+        ("c64[1]", "{(nan(0x7fc001), -inf)}"),
+        ("c64[]", "(1, 2)"),
+        ("f32[1000]", "{...}"),
+        ("(f32[1000], s32[])", "{...}"),
+        ("(f32[1000], s32[])", "( {...}, 3 )"),
+        ("()", "()"),
+        ("((), f32[])", "((), 1)"),
+        ("f32[2,0,3]", "{ {}, {} }"),
+        ("f32[<=2]", "{1, 2}"),
+        ("f32[8]", "0"),
+    ],
+)
+@pytest.mark.parametrize("plain", [True, False])
+def test_literals_that_fit_their_shape(shape, text, plain):
+    module = read_module(HEAD + f"  c = {shape} constant({text})\n}}\n", plain=plain)
+    assert module.payloads == {0: text}
+
+
+def test_operands_may_have_other_layouts_and_bounds():
+    text = HEAD + "  p = f32[4,<=2]{1,0} parameter(0)\n  n = f32[4,2] negate(f32[4,2]{0,1} p)\n}"
+    assert read_module(text).operands[1] == (0,)
+
+
 SIZE = 200_000
 
 
@@ -182,8 +280,12 @@ SIZE = 200_000
         HEAD + "  p = f32[] iota(), metadata={" + '"\\' * (SIZE // 2) + "}\n}",
         HEAD + "  p = f32[" + "1," * (SIZE // 2) + "] iota()\n}",
         HEAD + "  p = f32[] iota()" + " " * SIZE + "x\n}",
+        HEAD + "  p = f32[2] constant({" + "1, " * SIZE + "})\n}",
+        HEAD + "  p = (f32[]) constant((" + "1 " * SIZE + "))\n}",
+        HEAD + "  p = f32[] iota(), backend_config=" + "{" * SIZE + "\n}",
+        HEAD + "  p = f32[] add(" + "," * SIZE + "\n}",
     ],
-    ids=range(15),
+    ids=range(19),
 )
 @pytest.mark.parametrize("plain", [True, False])
 def test_hostile_text_ends_in_an_error(text, plain):

@@ -28,9 +28,9 @@ from xlagraph.streams.model import Kind as StreamKind
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
 NO_EXAMPLE = {"dead-code", "repeated-constants", "frontend-attributes", "header"} | {
-    *("unlike-graph", "unexplained", "race", "latent-reuse"),
+    *("execution-thread", "unlike-graph", "unexplained", "race", "latent-reuse"),
 }
-"""No real program here shows these alone; tests/explain edits real text for the first four."""
+"""No real program here shows these alone; tests/explain edits real text for the first five."""
 
 
 def rule(name: str, **options: tuple[str, ...]) -> Rule:

@@ -1,10 +1,10 @@
-"""The canonical text of a module, and its ladder of digests.
+"""The canonical text of a module, and its digests at every level.
 
 The live instructions are numbered by a walk from the root over ordered operands, so that
 names, text order and dead code leave no trace; computations stand in the order in which the
-walk first calls them. The text can be committed and compared with plain ``diff``. Each rung of
-the ladder forgives more (`Level`); the first rung on which two modules agree names how they
-differ. Time is linear in instructions plus operands, except for sorting outputs on the rungs
+walk first calls them. The text can be committed and compared with plain ``diff``. Each level
+forgives more than those above (`Level`); the first on which two modules agree names how they
+differ. Time is linear in instructions plus operands, except for sorting outputs on the levels
 that forgive their order.
 """
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One rung of the ladder: a level and the digest of the canonical text there."""
+class LevelDigest:
+    """A level and the digest of the canonical text there."""
 
     level: Level
     digest: str
     """Hex BLAKE2b-128."""
 
 
-def ladder(module: Module, text: str | None = None) -> tuple[Rung, ...]:
+def level_digests(module: Module, text: str | None = None) -> tuple[LevelDigest, ...]:
     """Digests from the strictest to the most forgiving level.
 
-    The first rung is of the file's own text; it is left out where `text` is not given.
+    The first level is of the file's own text; it is left out where `text` is not given.
     """
-    rungs = [Rung(Level.TEXT, _digest(text))] if text is not None else []
+    levels = [LevelDigest(Level.TEXT, _digest(text))] if text is not None else []
     return (
-        *rungs,
-        *(Rung(level, digest(module, level)) for level in Level if level > Level.TEXT),
+        *levels,
+        *(LevelDigest(level, digest(module, level)) for level in Level if level > Level.TEXT),
     )
 
 

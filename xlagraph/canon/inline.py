@@ -24,7 +24,7 @@ def inlined(module: Module) -> Module | None:
     """The module with every ``call`` replaced by a copy of what it calls.
 
     A call that control edges tie to others stays. Computations that nothing calls any more are
-    left out. None where it would take more than `MAX_STEPS`.
+    left out; copies keep their names. None where it would take more than `MAX_STEPS`.
     """
     writer = _Writer(module)
     return writer.module() if writer.write() else None
@@ -61,7 +61,7 @@ class _Writer:
         self.numbers: dict[int, int] = {}
         self.returned: set[int] = set()
         """Tuples that calls gave back: their parts are used directly."""
-        self.steps = self.depth = 0
+        self.steps = 0
         self.tied = {c for cs in module.controls.values() for c in cs}.union(module.controls)
 
     def write(self) -> bool:
@@ -140,7 +140,6 @@ class _Writer:
                 stack.pop()
                 if not stack:
                     return copy.places
-                self.depth -= 1
                 self._returned(stack[-1], copy)
                 continue
             self.steps += 1
@@ -149,7 +148,6 @@ class _Writer:
             operands = tuple(copy.places[o] for o in self.old.operands[i])
             if self._is_inlined(i):
                 target = self.old.computations[self.old.callees[i][0]]
-                self.depth += 1
                 stack.append(_started(target, operands, i))
             else:
                 copy.places[i] = self._place(copy, i, operands)
@@ -172,7 +170,7 @@ class _Writer:
 
     def _append(self, i: int, operands: tuple[int, ...], places: dict[int, int]) -> int:
         old, new = self.old, len(self.names)
-        self.names.append(f"{old.names[i]}.in{new}" if self.depth else old.names[i])
+        self.names.append(old.names[i])
         self.opcodes.append(old.opcodes[i])
         self.shapes.append(old.shapes[i])
         self.operands.append(operands)

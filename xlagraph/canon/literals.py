@@ -28,6 +28,9 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _SEPARATORS = str.maketrans("{},", "   ")
 _COMPLEX = re.compile(r"\(([^(),]*(?:\([^()]*\))?),([^(),]*(?:\([^()]*\))?)\)")
 _INTEGERS = re.compile(r"[su]\d+")
+_ODD = re.compile(r"-0+|.*nan.*", re.S)
+"""Numbers that keep their text: XLA's parser takes ``-0`` for an integer, which has no sign; a
+NaN may have one, and a payload."""
 _LITERALS = Memo()
 
 
@@ -92,14 +95,15 @@ def _numbers(kind: str, words: Sequence[str], *, is_scalar: bool = True) -> list
         return [false if word == "false" or word.strip("-0") == "" else true for word in words]
     if _INTEGERS.fullmatch(kind):
         return list(map(str, map(int, words)))
-    if any("nan" in word for word in words):  # a sign and a payload, which no float here keeps
-        return [word if "nan" in word else _numbers(kind, [word])[0] for word in words]
+    odd = [word for word in words if _ODD.fullmatch(word)]
+    if odd:
+        return [word if word in odd else _numbers(kind, [word])[0] for word in words]
     numbers = list(map(float, words))
     if kind != "f32":
-        return [_short(repr(number)) for number in numbers]
+        return [_signed(repr(number).removesuffix(".0")) for number in numbers]
     if len(numbers) <= FEW:
         return list(map(single, numbers))
-    return [f"{number:.9g}" for number in _rounded(numbers)]
+    return [_signed(f"{number:.9g}") for number in _rounded(numbers)]
 
 
 def single(number: float) -> str:
@@ -108,7 +112,7 @@ def single(number: float) -> str:
     for digits in range(6, 9):
         text = f"{rounded:.{digits}g}"
         if _rounded([float(text)])[0] == rounded:
-            return text
+            return _signed(text)
     return f"{rounded:.9g}"
 
 
@@ -117,5 +121,5 @@ def _rounded(numbers: Sequence[float]) -> Sequence[float]:
     return array("f", numbers)
 
 
-def _short(text: str) -> str:
-    return text.removesuffix(".0")
+def _signed(text: str) -> str:
+    return "-0.0" if text == "-0" else text

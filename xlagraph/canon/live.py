@@ -22,10 +22,12 @@ def has_effect(module: Module, i: int) -> bool:
 
 
 def acting(module: Module, computation: Computation) -> tuple[int, ...]:
-    """The instructions of a computation with effects, in text order."""
+    """The instructions of a computation with effects, in the order in which they act."""
     effects = module.effects
     first, behind = (bisect_left(effects, i) for i in (computation.start, computation.stop))
-    return effects[first:behind]
+    found = effects[first:behind]
+    order = module.effect_order
+    return tuple(sorted(found, key=lambda i: order.get(i, i))) if order else found
 
 
 def roots(module: Module, computation: Computation) -> list[int]:

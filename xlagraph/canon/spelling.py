@@ -27,13 +27,15 @@ _TOKEN = re.compile(
 )
 _PLAIN = re.compile(r"[^\s\"'/]*+")
 """Text that has one spelling only."""
+_ZEROS = re.compile(r"(?<![\w.])0\d")
 _WORD_START = re.compile(r"[\w.+?%~@#$!\"'-]")
 _WORD_END = re.compile(r"[\w.+?%~@#$!\"'})\]-]")
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]+)|(.))", re.S)
 _NAMED = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _NOTHING = re.compile(r"S\(0\)|E\(0\)|L\(1\)|D\(D(?:,D)*\)")
 """Parts of a layout that say what holds without them."""
-_IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?: T\(([\d,]+)\))?")
+_IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?: ?T\(([\d,]+)\))?")
+_METADATA = re.compile(r' ?metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}"]*\})*\}')
 _PAIR = re.compile(r"([A-Za-z_][\w.\-]*)\s*=\s*(.*)", re.S)
 _INTEGER = re.compile(r"-?\d+")
 _SLICE = re.compile(r"\[(\d+):(\d+)(?::1)?\]")
@@ -54,7 +56,6 @@ DEFAULTS = {
     "frontend_attributes": "{}",
     "indices_are_sorted": "false",
     "input_batching_dims": "{}",
-    "is_cross_program_prefetch": "false",
     "is_host_transfer": "false",
     "is_reverse": "false",
     "is_stable": "false",
@@ -94,7 +95,7 @@ _ATTRIBUTES = Memo()
 
 def one_spelling(text: str) -> str:
     """A text with its tokens spaced in one way, and no comments; strings keep what they say."""
-    if _PLAIN.fullmatch(text):
+    if _PLAIN.fullmatch(text) and not _ZEROS.search(text):
         return text
     made: list[str] = []
     end = ""
@@ -111,6 +112,8 @@ def _tokens(text: str) -> Iterator[str]:
         token = found[0]
         if found[1]:
             yield quoted(unquoted(token))
+        elif token.isdigit():
+            yield token.lstrip("0") or "0"
         elif not (token.isspace() or token.startswith(("/*", "//"))):
             yield token
 
@@ -155,7 +158,7 @@ def _shape_text(shape: Shape) -> str:
 
 def canonical_layout(shape: Shape) -> str:
     """The layout of an array with its braces, filled in where it is the default."""
-    order, _, rest = shape.layout[1:-1].partition(":")
+    order, _, rest = one_spelling(shape.layout)[1:-1].partition(":")
     rest = _NOTHING.sub("", rest)
     rank = len(shape.dimensions)
     if not order and rank:
@@ -243,8 +246,9 @@ def _groups(text: str) -> str:
 
 
 def _sharding(text: str) -> str:
-    """Shardings: ``[2,2]<=[4]`` is ``[2,2]0,1,2,3``; a replicated last dimension has one name."""
-    text = one_spelling(text).replace("last_tile_dim_replicate", "last_tile_dims={replicated}")
+    """Shardings: ``[2,2]<=[4]`` is ``[2,2]0,1,2,3``; where one comes from does not count."""
+    text = _METADATA.sub("", one_spelling(text))
+    text = text.replace("last_tile_dim_replicate", "last_tile_dims={replicated}")
     return _IOTA.sub(_listed, text)
 
 

@@ -9,8 +9,9 @@ from xlagraph.canon import entry
 from xlagraph.canon.spelling import canonical_field, one_spelling
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from xlagraph.diff.changes import Diff
     from xlagraph.graph import Module
 
 ENTRY_LAYOUT = entry.FIELD
@@ -46,44 +47,64 @@ def header_value(
     return canonical_field(field, text)
 
 
+class OtherLayout(NamedTuple):
+    """A parameter or output of which both entries ask for another layout."""
+
+    is_parameter: bool
+    a: int
+    b: int
+    """Its positions."""
+    layout_a: str
+    layout_b: str
+    """``{0,1}``; of a tuple those of its arrays, ``{0,1} {0}``."""
+
+
 def layouts_differ(
     a: Module, b: Module, parameters: Mapping[int, int], outputs: Mapping[int, int]
 ) -> bool:
     """Whether the entries ask for other layouts of paired parameters or outputs.
 
     What the field repeats of the instructions is left to these; the mappings are from A to B.
+    Where a field does not fit its module the texts are compared.
     """
+    found = _other_layouts(a, b, parameters, outputs)
+    if found is None:
+        texts = (m.header_fields.get(ENTRY_LAYOUT, "") for m in (a, b))
+        return len(set(map(one_spelling, texts))) > 1
+    return bool(found)
+
+
+def other_layouts(diff: Diff) -> list[OtherLayout]:
+    """The parameters and outputs of which both entries ask for another layout."""
+    pairs = (
+        {slot.a: slot.b for slot in slots if slot.a is not None and slot.b is not None}
+        for slots in (diff.parameters, diff.outputs)
+    )
+    return _other_layouts(diff.a, diff.b, *pairs) or []
+
+
+def _other_layouts(
+    a: Module, b: Module, parameters: Mapping[int, int], outputs: Mapping[int, int]
+) -> list[OtherLayout] | None:
+    """None where a field does not fit its module."""
     text_a, text_b = (m.header_fields.get(ENTRY_LAYOUT, "") for m in (a, b))
     if text_a == text_b and all(k == n for both in (parameters, outputs) for k, n in both.items()):
-        return False
+        return []
     asked_a, asked_b = entry.asked_layouts(a), entry.asked_layouts(b)
     if asked_a is None or asked_b is None:
-        return one_spelling(text_a) != one_spelling(text_b)
-    if entry.NOTHING == asked_a == asked_b:
-        return False
-    values_a, values_b = a.entry_computation.parameters, b.entry_computation.parameters
-    return _any_differ(
-        _Side(a, values_a, asked_a.parameters), _Side(b, values_b, asked_b.parameters), parameters
-    ) or _any_differ(
-        _Side(a, a.outputs, asked_a.outputs), _Side(b, b.outputs, asked_b.outputs), outputs
-    )
-
-
-class _Side(NamedTuple):
-    """Parameters or outputs of a module, and the layouts asked for by position."""
-
-    module: Module
-    values: Sequence[int]
-    asked: Mapping[int, str]
-
-    def layout(self, place: int) -> str:
-        return self.asked.get(place) or entry.own_layouts(self.module, self.values[place])
-
-
-def _any_differ(a: _Side, b: _Side, partners: Mapping[int, int]) -> bool:
-    return any(
-        a.layout(k) != b.layout(n) for k, n in partners.items() if k in a.asked or n in b.asked
-    )
+        return None
+    inputs = (a.entry_computation.parameters, b.entry_computation.parameters)
+    return [
+        OtherLayout(is_parameter, k, n, layout_a, layout_b)
+        for is_parameter, pairs, values, mine, theirs in (
+            (True, parameters, inputs, asked_a.parameters, asked_b.parameters),
+            (False, outputs, (a.outputs, b.outputs), asked_a.outputs, asked_b.outputs),
+        )
+        for k, n in sorted(pairs.items())
+        if k in mine or n in theirs
+        if (layout_a := mine.get(k) or entry.own_layouts(a, values[0][k]))
+        != (layout_b := theirs.get(n) or entry.own_layouts(b, values[1][n]))
+    ]
 
 
 def donors(text: str) -> frozenset[tuple[int, str]]:

@@ -24,6 +24,9 @@ _ROLES = {
     "calls": "fusion ",
 }
 
+_STEPS = 16
+"""So many of the calls on the way to the entry are told; programs nest fewer."""
+
 _CONTROL = frozenset({"while", "conditional"})
 
 
@@ -44,7 +47,7 @@ def placed(diff: Diff, finding: Finding) -> Finding:
             "it stands in ",
             HloName(computation.name),
             ": ",
-            join(steps, len(steps), ", in "),
+            join(steps, _STEPS, ", in "),
             f"; called from {others + 1} places" if others else "",
         )
         site = say(" (", lines[0], ")") if lines and not finding.lines else say()
@@ -91,7 +94,7 @@ def role(module: Module, caller: int, computation: int) -> Message:
 
 
 def _calls(module: Module, computation: int) -> list[int]:
-    return [i for i, callees in sorted(module.callees.items()) if computation in callees]
+    return list(module.callers.get(computation, ()))
 
 
 def _common(module: Module, instructions: Iterable[int]) -> Computation | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.graph import Attributes
 from xlagraph.hlo.scan import (
+    GAP,
     SIGIL_NAME,
     MalformedError,
     bracket_end,
@@ -26,11 +27,11 @@ _MESH = re.compile(
     r"(?:, device_ids=\((?:[^()\n]|\([^()\n]*+\))*+\))?+[ \t]*+(?=\{)"
 )
 """A mesh before its axes, as in ``mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'}``."""
-_IOTA = re.compile(r"\s*+<=\s*+(?=\[)|\s++(?=T\()")
+_IOTA = re.compile(rf"{GAP}<={GAP}(?=\[)|{GAP}T{GAP}(?=\()")
 """What may stand, with space around it, between the brackets of ``[2,2]<=[4]T(1,0)``."""
-_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _NAMES = re.compile(
-    r"%?+[A-Za-z_0-9][\w.\-]*+:?+|\{(?:[\s,%\w.\-]++|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+\}"
+    r"%?+[A-Za-z_0-9][\w.\-]*+:?+|\{(?:[\s,%\w.\-]++|//[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+\}"
 )
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _INNER = r"[^{}()\[\]\"'/]++"
@@ -136,7 +137,7 @@ def is_names(value: str) -> bool:
 
 def names_in(text: str) -> tuple[str, ...]:
     """The names in a list such as ``{%a, /*index=1*/%b}``, without sigils."""
-    if "/*" in text:
+    if "/" in text:
         text = _COMMENT.sub("", text)
     return tuple(SIGIL_NAME.findall(text))
 

@@ -42,6 +42,7 @@ WITH_CHANNEL = WITH_LAYOUT | {"collective-permute", "ragged-all-to-all"}
 """Opcodes that act where they have a channel; the reference leaves the last one out."""
 SHARES_CHANNELS = ACTING | WITH_CHANNEL
 """Opcodes whose channel's number says only which of them share one."""
+_NOTES = frozenset({'"Sharding"', '"SPMDFullToShardShape"', '"SPMDShardToFullShape"'})
 _MAYBE = ACTING | WITH_CHANNEL | {"custom-call"}
 _STEPS = ("-start", "-update", "-done")
 """Endings of asynchronous opcodes: ``custom-call-start`` is ``async-start`` of a custom call."""
@@ -50,19 +51,31 @@ _STEPS = ("-start", "-update", "-done")
 def find_effects(module: Module) -> tuple[int, ...]:
     """The instructions that act, by themselves or in what they call, ascending.
 
-    Linear in instructions, operands of asynchronous ones, and calls.
+    Notes to the partitioner, and what control edges tie to others, are among them where nothing
+    else needs them. Linear in instructions, operands and calls.
     """
     opcodes = module.opcodes
     wanted = {opcode for opcode in set(opcodes) if opcode in _MAYBE or opcode.endswith(_STEPS)}
     found: set[int] = set()
+    notes: list[int] = []
     for i in compress(range(len(opcodes)), map(wanted.__contains__, opcodes)):
         if acts(opcodes[i], module.attributes[i]) or _goes_on(module, i, found):
-            found.add(i)
-    if module.callees and found:
-        _add_callers(module, found)
-    if module.controls:
-        found.update(_tied(module, found))
+            if is_note(module.attributes[i]):
+                notes.append(i)
+            else:
+                found.add(i)
+    if module.callees:
+        found |= _callers(module, found)
+        notes += _callers(module, notes) - found
+    if notes or module.controls:
+        found.update(_kept(module, found, sorted({*notes, *module.controls}, reverse=True)))
     return tuple(sorted(found))
+
+
+def is_note(attributes: Attributes) -> bool:
+    """Whether a custom call tells the partitioner something: it is kept, and does nothing."""
+    target = attributes.get("custom_call_target") or ""
+    return target.startswith('"xla.sdy.') or target in _NOTES
 
 
 def acts(opcode: str, attributes: Attributes) -> bool:
@@ -82,24 +95,22 @@ def _goes_on(module: Module, i: int, found: Iterable[int]) -> bool:
     return module.opcodes[i].endswith(_STEPS[1:]) and any(o in found for o in module.operands[i])
 
 
-def _add_callers(module: Module, found: set[int]) -> None:
-    """Adds what calls a computation that holds an instruction that acts, up to the entry."""
-    calling: dict[int, list[int]] = {}
-    for i, callees in module.callees.items():
-        for callee in callees:
-            calling.setdefault(callee, []).append(i)
-    pending: list[int] = sorted(found)
+def _callers(module: Module, instructions: Collection[int]) -> set[int]:
+    """What calls a computation that holds one of these instructions, up to the entry."""
+    found: set[int] = set()
+    if not instructions:
+        return found
+    pending = list(instructions)
     reached: set[int] = set()
     while pending:
-        i = pending.pop()
-        here = module.computation_of(i).index
-        if here in reached or here not in calling:
-            continue
-        reached.add(here)
-        for caller in calling[here]:
-            chain = _with_later_steps(module, caller)
-            pending += [j for j in chain if j not in found]
-            found.update(chain)
+        here = module.computation_of(pending.pop()).index
+        if here not in reached:
+            reached.add(here)
+            for caller in module.callers.get(here, ()):
+                chain = _with_later_steps(module, caller)
+                pending += chain
+                found.update(chain)
+    return found
 
 
 def _with_later_steps(module: Module, i: int) -> Sequence[int]:
@@ -111,14 +122,14 @@ def _with_later_steps(module: Module, i: int) -> Sequence[int]:
     return steps
 
 
-def _tied(module: Module, acting: Collection[int]) -> list[int]:
-    """What nothing needs, but control edges tie to other instructions."""
+def _kept(module: Module, acting: Collection[int], candidates: Sequence[int]) -> list[int]:
+    """Of candidates, which are descending, those that nothing else needs."""
     needed = bytearray(len(module))
-    homes = {module.computation_of(i).index for i in module.controls}
+    homes = {module.computation_of(i).index for i in candidates}
     _mark(module, needed, [module.computations[c].root for c in homes])
     _mark(module, needed, acting)
     found = []
-    for i in sorted(module.controls, reverse=True):
+    for i in candidates:
         if not needed[i]:
             found.append(i)
             _mark(module, needed, [i])

@@ -26,14 +26,19 @@ from xlagraph.hlo.columns import part_count, part_message
 from xlagraph.hlo.infer import infer_shape, tuple_part
 from xlagraph.hlo.literals import check_literal
 from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, name_at, skip_space
-from xlagraph.hlo.shapes import are_compatible, parse_shape, signature_end, tidy_shape
+from xlagraph.hlo.shapes import (
+    are_compatible,
+    begins_shape,
+    parse_shape,
+    signature_end,
+    tidy_shape,
+)
 
 if TYPE_CHECKING:
     from xlagraph.hlo.columns import Columns
 
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*+")
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
-_ARRAY_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9]*+")
 _INDEX = re.compile(r"#(\d{1,9})(?!\d)")
 _NUMBER = re.compile(r"\d{1,9}(?!\d)")
 _ROOT = re.compile(r"ROOT(?=[\s%/])")
@@ -213,26 +218,25 @@ class GeneralReader:
         return [columns.shapes[columns.computations[c].root] for c in numbers if c is not None]
 
     def _optional_shape(self, pos: int) -> tuple[str, int]:
-        if not self._is_shape(pos):
+        if not begins_shape(self.text, pos):
             return "", pos
         _, end = parse_shape(self.text, pos, self.end)
         return tidy_shape(self.text[pos:end]), skip_space(self.text, end)
 
-    def _is_shape(self, pos: int) -> bool:
-        """Whether a shape begins at `pos`: ``(``, ``b(``, or a type and a bracket."""
-        if self.text.startswith(("(", "b("), pos):
-            return True
-        name = _ARRAY_TYPE.match(self.text, pos)
-        end = name.end() if name else pos
-        return end > pos and self.text.startswith("[", skip_space(self.text, end))
-
     def _read_operands(self, body: _Body, pos: int, depth: int) -> tuple[tuple[int, ...], int]:
-        """Reads operands up to the closing parenthesis, which is passed; commas may be doubled."""
+        """Reads operands up to the closing parenthesis, which is passed.
+
+        As XLA's parser does, it passes over what stands between two commas and has no name.
+        """
         text = self.text
         operands: list[int] = []
         pos = self._behind_commas(pos)
         while not text.startswith(")", pos):
-            operand, pos = self._read_operand(body, pos, depth)
+            shape, name = self._optional_shape(pos)
+            if shape and text.startswith(",", name) and not body.makes_parameters:
+                pos = self._behind_commas(name)
+                continue
+            operand, pos = self._read_operand(body, pos, shape, name, depth)
             operands.append(operand)
             pos = skip_space(text, pos)
             if not text.startswith((",", ")"), pos):
@@ -246,11 +250,13 @@ class GeneralReader:
             pos = skip_space(self.text, pos + 1)
         return pos
 
-    def _read_operand(self, body: _Body, start: int, depth: int) -> tuple[int, int]:
-        """Reads ``shape name``, ``name#1``, or a whole instruction in place."""
-        shape, pos = self._optional_shape(start)
-        if shape and not body.makes_parameters and self.text.startswith(",", pos):
-            pos = skip_space(self.text, pos + 1)  # XLA's parser passes over it, too
+    def _read_operand(
+        self, body: _Body, start: int, shape: str, pos: int, depth: int
+    ) -> tuple[int, int]:
+        """Reads ``shape name``, ``name#1``, or a whole instruction in place.
+
+        The shape from `start` to `pos` is read already, ``""`` where there is none.
+        """
         named = name_at(self.text, pos)
         if not named:
             if shape and body.makes_parameters:

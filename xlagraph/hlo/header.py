@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _HEADER = re.compile(r"HloModule(?=[\s%/])")
 _TABLE = re.compile(r"(FileNames|FunctionNames|FileLocations|StackFrames)(?![\w.\-])")
-_ROW = re.compile(r'(\d{1,9})\s++(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|\{([^{}]*+)\})', re.S)
+_NUMBER = re.compile(r"\d{1,9}(?![\d\w])")
+_CELL = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|\{([^{}]*+)\}', re.S)
 _PAIR = re.compile(r"(\w+)\s*+=\s*+(\d{1,9})(?!\d)")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 
@@ -53,13 +54,16 @@ def _read_tables(text: str, pos: int) -> tuple[StackTables, int]:
     rows: dict[str, dict[int, dict[str, int]]] = {"FileLocations": {}, "StackFrames": {}}
     while table := _TABLE.match(text, pos):
         pos = skip_space(text, table.end())
-        while row := _ROW.match(text, pos):
-            pos = skip_space(text, row.end())
-            number = int(row[1])
+        while row := _NUMBER.match(text, pos):
+            cell = _CELL.match(text, skip_space(text, row.end()))
+            if not cell:
+                break
+            pos = skip_space(text, cell.end())
+            number = int(row[0])
             if table[1] in names:
-                names[table[1]][number] = _ESCAPE.sub(r"\1", row[2] or "")
+                names[table[1]][number] = _ESCAPE.sub(r"\1", cell[1] or "")
             else:
-                pairs = _PAIR.findall(row[3] or "")
+                pairs = _PAIR.findall(cell[2] or "")
                 rows[table[1]][number] = {key: int(value) for key, value in pairs}
     found = StackTables(
         names["FileNames"], names["FunctionNames"], rows["FileLocations"], rows["StackFrames"]

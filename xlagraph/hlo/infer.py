@@ -133,12 +133,16 @@ def infer_shape(
 
 
 def _transposed(shape: Shape, dimensions: str) -> str:
-    """The shape with its dimensions in another order; the layout is left to the default."""
+    """The shape with its dimensions in another order, over the same order in memory."""
     order = [int(digits) for digits in _DIGITS.findall(dimensions)]
-    if sorted(order) != list(range(len(shape.dimensions))):
+    rank = len(shape.dimensions)
+    if sorted(order) != list(range(rank)) or ":" in shape.layout:
         return ""
+    memory = [int(digits) for digits in _DIGITS.findall(shape.layout)] or range(rank)[::-1]
+    layout = ",".join(str(order.index(dimension)) for dimension in memory)
     sizes = tuple(shape.dimensions[k] for k in order)
-    return str(Shape(shape.element_type, sizes, tuple(shape.dynamic[k] for k in order)))
+    dynamic = tuple(shape.dynamic[k] for k in order)
+    return str(Shape(shape.element_type, sizes, dynamic, f"{{{layout}}}" if rank else ""))
 
 
 def _number(text: str | None) -> int:

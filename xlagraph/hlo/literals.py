@@ -79,7 +79,7 @@ def _braces(dimensions: tuple[int, ...]) -> int:
 
 
 def split_tuple(text: str) -> list[tuple[int, int]]:
-    """Where the literals of a tuple ``( a, {b, c} )`` begin and end, the tuple taken apart once.
+    """Where the literals of a tuple ``( a, {b, c} )`` begin and end; commas may be missing.
 
     Raises:
         MalformedError: the text is no tuple.
@@ -89,15 +89,17 @@ def split_tuple(text: str) -> list[tuple[int, int]]:
         raise MalformedError("expected a tuple of literals", start)
     end = bracket_end(text, start, len(text)) - 1
     pieces: list[tuple[int, int]] = []
-    pos = begin = start + 1
+    pos = _behind_commas(text, start + 1)
     while pos < end:
-        if text[pos] in "({":
-            pos = bracket_end(text, pos, end)
-        elif text[pos] == ",":
-            pieces.append((begin, pos))
-            pos = begin = pos + 1
-        else:
-            pos += 1
-    if pieces or text[begin:end].strip():
-        pieces.append((begin, end))
+        word = _VALUE.match(text, pos, end)
+        stop = word.end() if word and text[pos] not in "({" else bracket_end(text, pos, end)
+        pieces.append((pos, stop))
+        pos = _behind_commas(text, stop)
     return pieces
+
+
+def _behind_commas(text: str, pos: int) -> int:
+    pos = skip_space(text, pos)
+    while text.startswith(",", pos):
+        pos = skip_space(text, pos + 1)
+    return pos

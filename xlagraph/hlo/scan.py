@@ -13,7 +13,10 @@ MAX_DEPTH = 100
 SIGIL_NAME = re.compile(r"%?+([A-Za-z_0-9][\w.\-]*+)")
 """A name with or without its sigil; group 1 is the bare name."""
 
-_SPACE = re.compile(r"(?:\s++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
+GAP = r"(?:\s++|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+"
+"""Regular expression of what may stand between two tokens."""
+
+_SPACE = re.compile(GAP)
 _PLAIN = re.compile(r"(?:[^{}()\[\]\"'/]++|\{[\d,]*+\}|\[[\d,]*+\]|/\*[^*]*+\*/)++")
 """What needs no look at its brackets, numbers in brackets and comments with it."""
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"' + r"|'[^'\\]*+(?:\\.[^'\\]*+)*+'", re.S)

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from xlagraph.errors import InputError, Location, Source
-from xlagraph.hlo.scan import MAX_DEPTH, MalformedError, bracket_end, skip_space
+from xlagraph.hlo.scan import GAP, MAX_DEPTH, MalformedError, bracket_end, skip_space
 
 UNBOUNDED = -1
 """Stands in `Shape.dimensions` for a dimension that is printed ``?``."""
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9]*+")
 _SIZES_TEXT = re.compile(r"\[([^\[\]]*+)\]")
+_BUFFER = re.compile(rf"b{GAP}\(")
 _LAYOUT_START = re.compile(r"[\d:}.]")
 """What a layout begins with, behind its brace; the body of a computation begins otherwise."""
-_DIMENSION = re.compile(r"\s*+(?:(<=)?+(\d{1,18})|(\?)(?:<=(\d{1,18}))?+)\s*+\Z")
+_DIMENSION = re.compile(r"\s*+(?:(<=)?+\s*+(\d{1,18})|(\?)\s*+(?:<=\s*+(\d{1,18}))?+)\s*+\Z")
 _SIZES = r"(?:\d{1,18}(?:,\d{1,18})*+)?+"
 _PLAIN_ARRAY = rf"[A-Za-z][A-Za-z0-9]*+\[{_SIZES}\](?:\{{[\d,]*+\}})?+"
 _PLAIN_PART = rf"(?:/\*[^*\n]*+\*/)?+{_PLAIN_ARRAY}"
@@ -149,8 +150,8 @@ def parse_shape(text: str, pos: int, end: int, depth: int = 0) -> tuple[Shape, i
     if text.startswith("(", pos):
         parts, pos = _parse_parts(text, pos + 1, end, depth)
         return Shape("tuple", parts=parts), pos
-    if text.startswith("b(", pos):
-        parts, pos = _parse_parts(text, pos + 2, end, depth)
+    if buffer := _BUFFER.match(text, pos):
+        parts, pos = _parse_parts(text, buffer.end(), end, depth)
         return Shape("buffer", parts=parts), pos
     name = _TYPE.match(text, pos, end)
     found = _SIZES_TEXT.match(text, skip_space(text, name.end()), end) if name else None
@@ -159,6 +160,14 @@ def parse_shape(text: str, pos: int, end: int, depth: int = 0) -> tuple[Shape, i
     sizes, dynamic = _dimensions(found[1], found.start(1))
     start, pos = layout_range(text, found.end(), end)
     return Shape(name[0], sizes, dynamic, _BLANK.sub("", text[start:pos])), pos
+
+
+def begins_shape(text: str, pos: int) -> bool:
+    """Whether a shape begins at `pos`: ``(``, ``b(``, or a type and a bracket."""
+    if text.startswith("(", pos) or _BUFFER.match(text, pos):
+        return True
+    name = _TYPE.match(text, pos)
+    return name is not None and text.startswith("[", skip_space(text, name.end()))
 
 
 def layout_range(text: str, pos: int, end: int) -> tuple[int, int]:

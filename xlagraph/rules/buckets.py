@@ -53,20 +53,21 @@ BUCKET_CARRY = Kind(
     "of this graph, an input of the next, and the next bucket fills at another place. The step's "
     "graph changes from step to step until the pattern repeats, if it does.",
     before="""\
-model = FSDP(
-    nn.Sequential(FSDP(block0, **options), FSDP(block1, **options)),
-    reduce_scatter_bucket_size_mb=25,
-)
+options = {"reduce_scatter_bucket_size_mb": 0.03, "pin_layout_in_collective_ops": False}
+net = nn.Sequential(FSDP(block0, **options), FSDP(block1, **options), head)
+net.scale = nn.Parameter(torch.ones(64, device="xla"))  # nobody uses it: it gets no gradient,
+model = FSDP(net, **options)  # and FSDP waits for it before it flushes the last bucket
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 for x, y in loader:
-    loss_fn(model(x), y).backward()  # the last bucket is not full: its gradients wait
-    optimizer.step()
-    torch_xla.sync()
+    update(model(x.repeat(1, 4)).pow(2).mean())
 """,
     after="""\
-model = FSDP(
-    nn.Sequential(FSDP(block0, **options), FSDP(block1, **options)),
-    reduce_scatter_bucket_size_mb=0,  # or flush when the last post-backward hook has run
-)
+options = {"reduce_scatter_bucket_size_mb": 0.03, "pin_layout_in_collective_ops": False}
+net = nn.Sequential(FSDP(block0, **options), FSDP(block1, **options), head)
+model = FSDP(net, **options)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for x, y in loader:
+    update(model(x.repeat(1, 4)).pow(2).mean())
 """,
     evidence="Each bucket with its tensors, which of them are left over from an earlier step, and "
     "the callbacks that were pending as the sync began. Outputs that stand elsewhere because of it "
@@ -91,15 +92,17 @@ BUCKET_COMPOSITION = Kind(
     "step: another capacity, other gradients present, gradients that become ready in another "
     "order.",
     before="""\
+model = FSDP(model, reduce_scatter_bucket_size_mb=1, pin_layout_in_collective_ops=False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 for step, (x, y) in enumerate(loader):
-    bucket_mb = 25 if step < 100 else 50
-    loss_fn(model(x), y).backward()
-    reduce_gradients(model, bucket_mb)
-    optimizer.step()
-    torch_xla.sync()
+    model.reduce_scatter_op.bucket_size_bytes = 2600 if step % 4 == 3 else 520
+    update(model(x).pow(2).mean())
 """,
     after="""\
-BUCKET_MB = 25  # one capacity for the whole program
+model = FSDP(model, reduce_scatter_bucket_size_mb=1, pin_layout_in_collective_ops=False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for x, y in loader:
+    update(model(x).pow(2).mean())
 """,
     evidence="Each bucket with its tensors, and the places of those that moved.",
     fix="Fill the buckets in the same order in every step: fixed parameter order, same set of "

@@ -28,16 +28,15 @@ CONSTANT_VALUE = Kind(
     before="""\
 for step, (x, y) in enumerate(loader):
     p = torch.softmax(model(x), 1)
-    loss = -((1 - p).pow(1 + step % 3) * p.log()).mean()  # the exponent is a constant
-    loss.backward()
+    update(-((1 - p).pow(2 + step % 3) * p.log()).mean())  # the exponent is a constant
 """,
     after="""\
-exponent = torch.ones((), device="xla")
+exponent = torch.tensor(2.0).to("xla")
+torch_xla.sync()
 for step, (x, y) in enumerate(loader):
-    exponent.fill_(1 + step % 3)
+    exponent.copy_(torch.tensor(2.0 + step % 3))
     p = torch.softmax(model(x), 1)
-    loss = -((1 - p).pow(exponent) * p.log()).mean()
-    loss.backward()
+    update(-((1 - p).pow(exponent) * p.log()).mean())
 """,
     evidence="The constant on both sides, its line, and the loop or branch that it stands in.",
     fix="Pass the value as a tensor on the device (torch.tensor(value).to(device)), made before "

@@ -38,17 +38,13 @@ DTYPE = Kind(
 for step, (x, y) in enumerate(loader):
     with torch.autocast("xla", torch.bfloat16, enabled=step >= 4):
         loss = loss_fn(model(x), y)
-    loss.backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss)
 """,
     after="""\
-for step, (x, y) in enumerate(loader):
+for x, y in loader:
     with torch.autocast("xla", torch.bfloat16):
         loss = loss_fn(model(x), y)
-    loss.backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss)
 """,
     evidence="The origin, how far it spreads, and the conversions that one side alone has.",
     fix="Keep autocast, and the dtype of every input, the same in all steps.",

@@ -34,20 +34,16 @@ EARLY_EXECUTION = Kind(
     before="""\
 for step, (x, y) in enumerate(loader):
     loss = loss_fn(model(x), y)
-    if step % 10 == 0:
+    if step % 4 == 3:
         print(loss.item())  # runs the forward pass here, alone
-    loss.backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss)
 """,
     after="""\
 for step, (x, y) in enumerate(loader):
     loss = loss_fn(model(x), y)
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
+    if step % 4 == 3:
         xm.add_step_closure(print, args=(loss.detach(),))
-    torch_xla.sync()
+    update(loss)
 """,
     evidence="The kind and call site of the sync, and the values at the cut.",
     fix="Read the value after the sync, every step or never.",

@@ -36,16 +36,17 @@ for step, (x, y) in enumerate(loader):
     loss = loss_fn(model(x), y)
     if step >= 4:
         loss = loss + 0.01 * sum(p.pow(2).sum() for p in model.parameters())
-    loss.backward()
+    update(loss)
 """,
     after="""\
-penalty = torch.zeros((), device="xla")  # set to 0.01 in step 4, by fill_
+penalty = torch.zeros((), device="xla")
+torch_xla.sync()
 for step, (x, y) in enumerate(loader):
     if step == 4:
-        penalty.fill_(0.01)
+        penalty.copy_(torch.tensor(0.01))
+        torch_xla.sync()
     loss = loss_fn(model(x), y)
-    loss = loss + penalty * sum(p.pow(2).sum() for p in model.parameters())
-    loss.backward()
+    update(loss + penalty * sum(p.pow(2).sum() for p in model.parameters()))
 """,
     evidence="The instructions of the piece, and their lines; over a run the sizes.",
     fix=BRANCH_FIX,

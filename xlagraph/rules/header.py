@@ -14,7 +14,7 @@ from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.changes import positions
-from xlagraph.diff.header import aliases
+from xlagraph.diff.header import ENTRY_LAYOUT, aliases
 from xlagraph.facts.copies import lone_copies
 from xlagraph.facts.shardings import mesh_of, without_shardy
 from xlagraph.message import A, B, Quoted, count, join, say
@@ -40,20 +40,23 @@ DONORS = Kind(
     "same and the donors are not; torch_xla makes them part of the cache key.",
     before="""\
 seen = torch.zeros(4, device="xla")
+torch_xla.sync()
 for step, (x, y) in enumerate(loader):
     out = model(x)
+    old = seen
     if step % 4 == 3:
         seen = seen + out.detach().sum(0)  # a new tensor
     else:
         seen += out.detach().sum(0)  # the same one, updated in place
-    loss_fn(out, y).backward()
+    update(loss_fn(out, y))
 """,
     after="""\
 seen = torch.zeros(4, device="xla")
-for step, (x, y) in enumerate(loader):
+torch_xla.sync()
+for x, y in loader:
     out = model(x)
     seen += out.detach().sum(0)
-    loss_fn(out, y).backward()
+    update(loss_fn(out, y))
 """,
     evidence="The parameters, by tensor whatever their numbers are, and the copies that keep what "
     "would be overwritten.",
@@ -169,7 +172,7 @@ def find(case: Case) -> list[Finding]:
     for change in case.diff.header:
         if change.field in BUFFER_FIELDS:
             findings += _buffer_findings(case, change) if len(kinds) < 2 else []
-        elif not _follows_mesh(case, change):
+        elif change.field != ENTRY_LAYOUT and not _follows_mesh(case, change):
             findings.append(_field_finding(change))
     return findings
 

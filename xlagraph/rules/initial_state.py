@@ -30,22 +30,25 @@ INITIAL_STATE = Kind(
     "that is set back to zeros, a counter in its first step. Once, this is a normal part of "
     "warming up; where a later step makes the tensor anew, that step has a graph of its own.",
     before="""\
-hidden = torch.zeros(8, 32, device="xla")
-for step, (x, y) in enumerate(loader):
-    if step % 4 == 3:
-        hidden = torch.zeros(8, 32, device="xla")  # made inside the step
-    hidden = torch.tanh(model[0](x) + hidden).detach()
-    torch_xla.sync()
-""",
-    after="""\
-hidden = torch.zeros(8, 32, device="xla")
+state = torch.zeros(8, 32, device="xla")
 torch_xla.sync()
 for step, (x, y) in enumerate(loader):
     if step % 4 == 3:
-        hidden = torch.zeros(8, 32, device="xla")
+        state = torch.zeros(8, 32, device="xla")  # made inside the step
+    hidden = torch.tanh(model[0](x) + state)
+    state = hidden.detach()
+    update(loss_fn(model[2](hidden), y))
+""",
+    after="""\
+state = torch.zeros(8, 32, device="xla")
+torch_xla.sync()
+for step, (x, y) in enumerate(loader):
+    if step % 4 == 3:
+        state.zero_()
         torch_xla.sync()
-    hidden = torch.tanh(model[0](x) + hidden).detach()
-    torch_xla.sync()
+    hidden = torch.tanh(model[0](x) + state)
+    state = hidden.detach()
+    update(loss_fn(model[2](hidden), y))
 """,
     evidence="The tensors, by name where it is known.",
     fix="Expected once for a state (a hidden state, a counter), in the step after its first. To "

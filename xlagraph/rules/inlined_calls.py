@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlagraph.canon.inline import inlined
 from xlagraph.cause.case import Case
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
@@ -9,7 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.same import same_computation
-from xlagraph.facts.inlining import inline_both, inlined
+from xlagraph.facts.inlining import inline_both
 from xlagraph.graph import Module
 from xlagraph.message import A, B, count, say
 

@@ -33,22 +33,18 @@ LIVE_TENSOR = Kind(
 history = []
 for step, (x, y) in enumerate(loader):
     out = model(x)
-    if step % 10 == 0:
+    if step % 3 == 2:
         history.append((out.argmax(1) == y).float().mean())
-    loss_fn(out, y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(out, y))
 """,
     after="""\
 history = []
 for step, (x, y) in enumerate(loader):
     out = model(x)
     accuracy = (out.argmax(1) == y).float().mean()  # computed in every step
-    loss_fn(out, y).backward()
-    optimizer.step()
-    torch_xla.sync()
-    if step % 10 == 0:
-        history.append(accuracy.item())
+    update(loss_fn(out, y))
+    if step % 3 == 2:
+        history.append(accuracy.item())  # behind the sync: it is there already
 """,
     evidence="The output, its line, what holds it (XLAGRAPH_HOLDERS=1), and whether it is a copy.",
     fix="If the tensor is logged, keep it every step, or detach it and move it to the host with "

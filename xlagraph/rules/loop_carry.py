@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.inline import inlined
 from xlagraph.canon.labels import clean
 from xlagraph.canon.live import mark
 from xlagraph.cause.editor import ModuleEditor
@@ -16,7 +17,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.match import match_modules
 from xlagraph.diff.same import same_computation
-from xlagraph.facts.inlining import inline_both, inlined
+from xlagraph.facts.inlining import inline_both
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import HloName, count, join, say
 

@@ -32,11 +32,11 @@ OWN_GRAPH = Kind(
     "compared with the nearest earlier one, a training step, and is no variant of it: nothing is "
     "wrong with its first compile.",
     before="""\
-for step, (x, y) in enumerate(loader):
-    train_step(x, y)
+for x, y in loader:
+    update(loss_fn(model(x), y))
 with torch.no_grad():
-    accuracy = evaluate(model)  # compiles its own graph, once
-    torch_xla.sync()
+    accuracy = (model(x).argmax(1) == y).float().mean()
+    torch_xla.sync()  # compiles a graph of its own, once
 """,
     after="",
     evidence="The line it comes from, and what the other graph updates.",

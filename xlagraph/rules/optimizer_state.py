@@ -33,21 +33,16 @@ OPTIMIZER_STATE = Kind(
     "compile in the second step is a normal part of warming up; state that appears later is not: "
     "momentum switched on late, parameters that get their first gradient late.",
     before="""\
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 for step, (x, y) in enumerate(loader):
     if step == 5:
         for group in optimizer.param_groups:
             group["momentum"] = 0.9
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(model(x), y))
 """,
     after="""\
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-for step, (x, y) in enumerate(loader):
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+for x, y in loader:
+    update(loss_fn(model(x), y))
 """,
     evidence="The state tensors by name, or by shape where the capture does not know them.",
     fix="Expected once, in the first optimizer step. To save the extra compile, create the state "
@@ -67,21 +62,17 @@ model[0].requires_grad_(False)
 for step, (x, y) in enumerate(loader):
     if step == 4:
         model[0].requires_grad_(True)
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(model(x), y))
 """,
     after="""\
-optimizer = torch.optim.SGD([
-    {"params": model[0].parameters(), "lr": 1e-30},  # raised in step 4
-    {"params": model[2].parameters()},
-], lr=0.05)
+optimizer = torch.optim.SGD(
+    [{"params": model[0].parameters(), "lr": 1e-30}, {"params": model[2].parameters()}],
+    lr=0.05,
+)
 for step, (x, y) in enumerate(loader):
     if step == 4:
-        optimizer.param_groups[0]["lr"] = 0.05
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+        optimizer.param_groups[0]["lr"] = 0.04
+    update(loss_fn(model(x), y))
 """,
     evidence="The parameters, and the outputs that replace them.",
     fix="Update the same tensors in every step, or update the others in a sync of their own "

@@ -26,20 +26,20 @@ OUTPUT_ORDER = Kind(
     "over a set, whose order changes, creates them in another order; layers that change places "
     "give the same shapes in each other's place.",
     before="""\
-names = {"loss", "norm", "entropy"}  # another order in every process and after every change
-for x, y in loader:
+for step, (x, y) in enumerate(loader):
     out = model(x)
-    kept = [statistic(name, out) for name in names]
-    loss_fn(out, y).backward()
-    torch_xla.sync()
+    kept = {}
+    for name in ("mean", "norm") if step % 2 else ("norm", "mean"):  # a set, say
+        kept[name] = getattr(torch, name)(out)
+    update(loss_fn(out, y))
 """,
     after="""\
-names = ("loss", "norm", "entropy")
 for x, y in loader:
     out = model(x)
-    kept = [statistic(name, out) for name in names]
-    loss_fn(out, y).backward()
-    torch_xla.sync()
+    kept = {}
+    for name in ("mean", "norm"):
+        kept[name] = getattr(torch, name)(out)
+    update(loss_fn(out, y))
 """,
     evidence="The positions, and the tensors by name where they are known.",
     fix="Create the tensors in the same order in every step; live tensors are ordered by their "

@@ -28,16 +28,15 @@ REMATERIALIZATION = Kind(
     "checkpointing in some steps only, the graph changes.",
     before="""\
 for step, (x, y) in enumerate(loader):
-    x.requires_grad_()
+    x = x.clone().requires_grad_()
     keep = step % 4 != 3
     out = model(x) if keep else checkpoint(model, x, use_reentrant=True)
-    loss_fn(out, y).backward()
+    update(loss_fn(out, y))
 """,
     after="""\
-for step, (x, y) in enumerate(loader):
-    x.requires_grad_()
-    out = checkpoint(model, x, use_reentrant=True)
-    loss_fn(out, y).backward()
+for x, y in loader:
+    x = x.clone().requires_grad_()
+    update(loss_fn(checkpoint(model, x, use_reentrant=True), y))
 """,
     evidence="The barriers of one side, and what stands behind them a second time.",
     fix="Use checkpointing (jax.checkpoint, torch_xla.utils.checkpoint) in every step or in none.",

@@ -31,13 +31,13 @@ REORDERED_OPERANDS = Kind(
     before="""\
 for step, (x, y) in enumerate(loader):
     parts = [torch.sin(x), torch.cos(x)]
-    hidden = torch.cat(parts if step % 2 else parts[::-1], dim=1)
-    loss_fn(hidden @ weight, y).backward()
+    joined = torch.cat(parts if step % 2 else parts[::-1], dim=1)
+    update(loss_fn(torch.tanh(joined @ weight) + model(x), y))
 """,
     after="""\
-for step, (x, y) in enumerate(loader):
-    hidden = torch.cat([torch.sin(x), torch.cos(x)], dim=1)
-    loss_fn(hidden @ weight, y).backward()
+for x, y in loader:
+    joined = torch.cat([torch.sin(x), torch.cos(x)], dim=1)
+    update(loss_fn(torch.tanh(joined @ weight) + model(x), y))
 """,
     evidence="The operation, with what it takes in on both sides.",
     fix="Give the values in the same order in every step (no iteration over a set, one spelling of "

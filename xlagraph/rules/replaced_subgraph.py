@@ -31,17 +31,18 @@ REPLACED_SUBGRAPH = Kind(
     "the same.",
     before="""\
 for step, (x, y) in enumerate(loader):
-    hidden = encoder(x)
+    hidden = model[0](x)
     hidden = torch.relu(hidden) if step % 4 else torch.tanh(hidden)
-    loss_fn(head(hidden), y).backward()
+    update(loss_fn(model[2](hidden), y))
 """,
     after="""\
 smooth = torch.zeros((), dtype=torch.bool, device="xla")
+torch_xla.sync()
 for step, (x, y) in enumerate(loader):
-    smooth.fill_(step % 4 == 0)
-    hidden = encoder(x)
+    smooth.copy_(torch.tensor(step % 4 == 0))
+    hidden = model[0](x)
     hidden = torch.where(smooth, torch.tanh(hidden), torch.relu(hidden))
-    loss_fn(head(hidden), y).backward()
+    update(loss_fn(model[2](hidden), y))
 """,
     evidence="Both pieces, and the framework operations that they come from.",
     fix=BRANCH_FIX,

@@ -25,13 +25,11 @@ PARAMETER_ORDER = Kind(
     meaning="The same parameters under other numbers. torch_xla numbers them in the order in which "
     "the trace meets them, and their order is part of its cache key.",
     before="""\
-for step, (x, y) in enumerate(loader):
-    first, second = (x @ w + x, b) if step % 2 else (b, x @ w + x)
-    (first + second).sum().backward()
+step = jax.jit(lambda w, x: jnp.tanh(x @ w))
+again = jax.jit(lambda x, w: jnp.tanh(x @ w))  # the same, its arguments the other way round
 """,
     after="""\
-for x, y in loader:
-    (x @ w + x + b).sum().backward()
+step = jax.jit(lambda w, x: jnp.tanh(x @ w))  # one function for all calls
 """,
     evidence="The numbers on both sides.",
     fix="Parameters are numbered in the order in which the trace meets them: run the same "
@@ -67,19 +65,10 @@ METADATA = Kind(
     id="metadata",
     title="Only metadata differs",
     section=Section.SAME,
-    meaning="Other source lines or framework operations stand beside the same instructions. With "
-    "XLA_IR_DEBUG or XLA_HLO_DEBUG torch_xla makes source lines part of its cache key, so that the "
-    "same step, called from two lines, is compiled twice.",
-    before="""\
-# XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1
-train_step(*first_batch)  # from this line ...
-for x, y in loader:
-    train_step(x, y)  # ... and from this one
-""",
-    after="""\
-for x, y in chain([first_batch], loader):
-    train_step(x, y)
-""",
+    meaning="Other source lines or framework operations stand beside the same instructions; they "
+    "come from XLA_IR_DEBUG and XLA_HLO_DEBUG, or from JAX.",
+    before="",
+    after="",
     evidence="The number of instructions that come from another line.",
     fix="Run without the debug variables, or call the step from one place.",
     proof=_PROOF,

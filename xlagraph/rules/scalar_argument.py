@@ -34,17 +34,13 @@ SPECIAL_SCALAR = Kind(
 for step, (x, y) in enumerate(loader):
     for group in optimizer.param_groups:
         group["lr"] = min(1.0, (step + 1) / 4)  # exactly 1 from step 3 on
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(model(x), y))
 """,
     after="""\
 for step, (x, y) in enumerate(loader):
     for group in optimizer.param_groups:
         group["lr"] = min(0.9999999, (step + 1) / 4)
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(model(x), y))
 """,
     evidence="The parameter, the constants, and who uses them.",
     fix="Keep the number on the device as a tensor, or keep it away from exactly 0, 1 and -1 "

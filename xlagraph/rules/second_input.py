@@ -32,13 +32,14 @@ target = model  # the target network is the network itself ...
 for step, (x, y) in enumerate(loader):
     if step == 4:
         target = copy.deepcopy(model)  # ... until the first copy is made
-    loss_fn(model(x), target(x).detach()).backward()
+        torch_xla.sync()
+    update((model(x) - target(x + 1).detach()).pow(2).mean())
 """,
     after="""\
 target = copy.deepcopy(model)
 torch_xla.sync()
-for step, (x, y) in enumerate(loader):
-    loss_fn(model(x), target(x).detach()).backward()
+for x, y in loader:
+    update((model(x) - target(x + 1).detach()).pow(2).mean())
 """,
     evidence="The parameters, and how many uses they have.",
     fix="If both are meant to be one tensor, use that one in every step. If not (a target beside "

@@ -29,16 +29,20 @@ SHARDING = Kind(
     meaning="Under SPMD every tensor may say how it is divided over the mesh. An annotation that "
     "comes, goes or changes is part of the graph, and XLA then inserts other collectives.",
     before="""\
+for p in model.parameters():
+    xs.mark_sharding(p, mesh, (None,) * p.dim())
 for step, (x, y) in enumerate(loader):
-    hidden = encoder(x)
-    xs.mark_sharding(hidden, mesh, ("data", None) if step % 4 else (None, "model"))
-    loss_fn(head(hidden), y).backward()
+    hidden = torch.relu(model[0](x))
+    xs.mark_sharding(hidden, mesh, ("data", None) if step % 4 != 3 else (None, "model"))
+    update(model[2](hidden).pow(2).mean())
 """,
     after="""\
-for step, (x, y) in enumerate(loader):
-    hidden = encoder(x)
+for p in model.parameters():
+    xs.mark_sharding(p, mesh, (None,) * p.dim())
+for x, y in loader:
+    hidden = torch.relu(model[0](x))
     xs.mark_sharding(hidden, mesh, ("data", None))
-    loss_fn(head(hidden), y).backward()
+    update(model[2](hidden).pow(2).mean())
 """,
     evidence="The tensors with both shardings, by the names of the mesh's axes if these are known.",
     fix="Give the tensors the same sharding in every step.",

@@ -34,16 +34,13 @@ SHARED_SCALAR = Kind(
     "equal, or stop being equal, has another number of parameters.",
     before="""\
 for step, (x, y) in enumerate(loader):
-    scale = 0.5 if step % 4 == 3 else 0.25
-    loss = loss_fn(model(x) * scale, y) + 0.5 * model[0].weight.abs().mean()
-    loss.backward()
+    scale = 0.5 if step % 4 == 3 else 0.25  # in some steps the same number as below
+    update((model(x) * scale).pow(2).mean() + (0.5 * model[0].weight).abs().mean())
 """,
     after="""\
-scale = torch.tensor(0.25).to("xla")
 for step, (x, y) in enumerate(loader):
-    scale.copy_(torch.tensor(0.5 if step % 4 == 3 else 0.25))
-    loss = loss_fn(model(x) * scale, y) + 0.5 * model[0].weight.abs().mean()
-    loss.backward()
+    scale = torch.tensor([0.5 if step % 4 == 3 else 0.25]).to("xla")
+    update((model(x) * scale).pow(2).mean() + (0.5 * model[0].weight).abs().mean())
 """,
     evidence="The parameters, and the uses.",
     fix="Equal Python numbers are one parameter. Keep each on the device as a tensor of its own, "

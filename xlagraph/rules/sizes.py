@@ -60,16 +60,12 @@ INPUT_SHAPE = Kind(
     before="""\
 loader = DataLoader(dataset, batch_size=8)  # 37 samples: the last batch has 5
 for x, y in loader:
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(model(x.to("xla")), y.to("xla")))
 """,
     after="""\
 loader = DataLoader(dataset, batch_size=8, drop_last=True)
 for x, y in loader:
-    loss_fn(model(x), y).backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss_fn(model(x.to("xla")), y.to("xla")))
 """,
     evidence=_EVIDENCE,
     fix=f"For data: {DATA_FIX} For a weight: {WEIGHT_FIX}",
@@ -96,17 +92,18 @@ PYTHON_INDEX = Kind(
     "every shape after it.",
     before="""\
 table = torch.randn(16, 16, device="xla")
+torch_xla.sync()
 for step, (x, y) in enumerate(loader):
-    out = model(x + table[step])  # one graph a step
-    loss_fn(out, y).backward()
+    update(loss_fn(model(x + table[step]), y))  # one graph a step
 """,
     after="""\
 table = torch.randn(16, 16, device="xla")
-row = torch.zeros((), dtype=torch.long, device="xla")
+row = torch.zeros(1, dtype=torch.long, device="xla")
+torch_xla.sync()
 for x, y in loader:
-    out = model(x + table.index_select(0, row[None]))
+    out = model(x + table.index_select(0, row))
     row += 1
-    loss_fn(out, y).backward()
+    update(loss_fn(out, y))
 """,
     evidence="The bounds on both sides, or the origin and how far it spreads.",
     fix="Index with a tensor on the device (torch.index_select, or a dynamic slice), or move the "
@@ -122,17 +119,16 @@ PYTHON_SIZE = Kind(
     "the graph.",
     before="""\
 for step, (x, y) in enumerate(loader):
-    out = model(x)
-    keep = torch.ones(step + 1, out.shape[1], device="xla")
-    loss = (out[: step + 1] * keep).pow(2).mean()
+    rows = 1 + step % 3
+    mask = torch.ones(rows, 4, device="xla")  # as long as Python says
+    update((F.pad(mask, (0, 0, 0, 8 - rows)) * model(x)).pow(2).mean())
 """,
     after="""\
-rows = torch.arange(8, device="xla")[:, None]
-length = torch.zeros((), device="xla")
-for x, y in loader:
-    out = model(x)
-    length += 1
-    loss = ((out * (rows < length)).pow(2)).mean()
+row = torch.arange(8).reshape(8, 1).to("xla")
+torch_xla.sync()
+for step, (x, y) in enumerate(loader):
+    rows = torch.tensor([1.0 + step % 3]).to("xla")  # a tensor: a parameter of the graph
+    update(((row < rows).float() * model(x)).pow(2).mean())
 """,
     evidence=_EVIDENCE,
     fix="Make tensors of a fixed size in every step and mask what is not used; a size that Python "
@@ -151,12 +147,12 @@ ATTRIBUTE = Kind(
     before="""\
 for step, (x, y) in enumerate(loader):
     weights = torch.softmax(model(x), dim=step % 2)
-    (weights * y).sum().backward()
+    update((weights * weights).sum())
 """,
     after="""\
-for step, (x, y) in enumerate(loader):
+for x, y in loader:
     weights = torch.softmax(model(x), dim=1)
-    (weights * y).sum().backward()
+    update((weights * weights).sum())
 """,
     evidence="The options that differ.",
     fix="Keep this operation's options the same in every step.",

@@ -30,19 +30,26 @@ TIED_WEIGHTS = Kind(
     "often), and have one each in others: loading a checkpoint, copying or wrapping the model "
     "breaks the tie. There is one parameter more, and its update.",
     before="""\
+embedding = nn.Linear(16, 16, bias=False).to("xla")
+decoder = nn.Linear(16, 16, bias=False).to("xla")
 decoder.weight = embedding.weight
 for step, (x, y) in enumerate(loader):
     if step == 4:
-        decoder.weight = nn.Parameter(checkpoint["decoder.weight"])  # breaks the tie
-    loss_fn(decoder(embedding(x)), y).backward()
+        decoder.weight = nn.Parameter(torch.randn(16, 16).to("xla"))  # a checkpoint: unties
+    optimizer = torch.optim.SGD([*embedding.parameters(), *decoder.parameters()], lr=0.05)
+    update(loss_fn(decoder(torch.tanh(embedding(x))), y))
 """,
     after="""\
+embedding = nn.Linear(16, 16, bias=False).to("xla")
+decoder = nn.Linear(16, 16, bias=False).to("xla")
 decoder.weight = embedding.weight
+optimizer = torch.optim.SGD(embedding.parameters(), lr=0.05)
 for step, (x, y) in enumerate(loader):
     if step == 4:
         with torch.no_grad():
-            decoder.weight.copy_(checkpoint["decoder.weight"])
-    loss_fn(decoder(embedding(x)), y).backward()
+            decoder.weight.copy_(torch.randn(16, 16))
+        torch_xla.sync()
+    update(loss_fn(decoder(torch.tanh(embedding(x))), y))
 """,
     evidence="The parameters.",
     fix="Tie the weights again after loading or copying the model (assign one Parameter to both), "

@@ -41,21 +41,18 @@ for x, y in loader:
     loss = loss_fn(model(x), y)
     losses.append(loss.detach())
     mean = sum(losses) / len(losses)  # one more input and one more addition each time
-    loss.backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss)
 """,
     after="""\
 total = torch.zeros((), device="xla")
 steps = torch.zeros((), device="xla")
+torch_xla.sync()
 for x, y in loader:
     loss = loss_fn(model(x), y)
     total += loss.detach()
     steps += 1
     mean = total / steps
-    loss.backward()
-    optimizer.step()
-    torch_xla.sync()
+    update(loss)
 """,
     evidence="The line, and the sizes of the graphs.",
     fix="Something is kept from step to step and used, or kept alive, again: keep plain numbers "
@@ -73,17 +70,23 @@ SAME_GRAPH = Kind(
     "flags. A view that changes nothing, traced in some steps, gives the same module and another "
     "key.",
     before="""\
-for step, (x, y) in enumerate(loader):
-    out = model(x)
-    if step % 4 == 3:
-        out = torch.view_copy(out, out.shape)  # changes nothing but the key
-    total += out.detach().sum()
-    torch_xla.sync()
+total = torch.zeros((), device="xla")
+torch_xla.sync()
+with torch.no_grad():
+    for step, (x, y) in enumerate(loader):
+        out = model(x)
+        if step % 4 == 3:
+            out = torch.view_copy(out, out.shape)  # changes nothing but the key
+        total += out.sum()
+        torch_xla.sync()
 """,
     after="""\
-for x, y in loader:
-    total += model(x).detach().sum()
-    torch_xla.sync()
+total = torch.zeros((), device="xla")
+torch_xla.sync()
+with torch.no_grad():
+    for x, y in loader:
+        total += model(x).sum()
+        torch_xla.sync()
 """,
     evidence="The components of the key that differ, when the capture has them.",
     fix="Trace the same operations in every step.",

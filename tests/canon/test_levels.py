@@ -1,11 +1,11 @@
-"""The ladder of digests on real graphs whose difference is known."""
+"""The digests of all levels on real graphs whose difference is known."""
 
 from __future__ import annotations
 
 import pytest
 from real_modules import graph
 
-from xlagraph.canon.form import canonical_lines, digest, ladder
+from xlagraph.canon.form import canonical_lines, digest, level_digests
 from xlagraph.canon.labels import Level
 from xlagraph.diff.same import same_computation
 from xlagraph.hlo import read_module
@@ -13,7 +13,7 @@ from xlagraph.hlo import read_module
 
 def first_agreement(a: str, b: str) -> Level | None:
     """The strictest level on which two graphs agree."""
-    for first, second in zip(ladder(graph(a)), ladder(graph(b)), strict=True):
+    for first, second in zip(level_digests(graph(a)), level_digests(graph(b)), strict=True):
         if first.digest == second.digest:
             return first.level
     return None
