@@ -136,20 +136,28 @@ function fitting(name, width) {
   return short.length <= letters ? short : letters > 2 ? short.slice(0, letters - 1) + "…" : "";
 }
 
+// Far away one path has all arrows: a stroke for each would take longer than a frame.
 function paintArrows(pen, view, ink, x, from, to) {
-  const { lanes, scale } = view, { sources, targets } = lanes.data;
-  const seen = new Set(), count = lanes.streams.length + 1;
-  for (let arrow = 0; arrow < lanes.ends.length; arrow++) {
+  const { lanes, scale } = view, { sources, targets } = lanes.data, hasHead = scale >= 2;
+  const seen = new Set(), count = lanes.streams.length + 1, path = new Path2D();
+  pen.globalAlpha = scale < 1 ? 0.35 : 0.75;
+  for (let arrow = lanes.firstEnd(from); arrow < lanes.ends.length; arrow++) {
     const end = lanes.ends[arrow], begin = lanes.begin(arrow);
-    if (end < from || begin > to + 1) continue;
+    if (begin > to + 1) continue;
     if (scale < 4) {
       const key = (Math.floor(x(end) / FAR) * count + sources[arrow] + 1) * count + targets[arrow];
       if (seen.has(key)) continue;
       seen.add(key);
     }
-    pen.globalAlpha = scale < 1 ? 0.35 : 0.75;
-    paintArrow(pen, lanes, arrow, ink.dim, x, scale >= 2);
+    if (hasHead) paintArrow(pen, lanes, arrow, ink.dim, x, true);
+    else {
+      path.moveTo(x(begin), tailOf(sources[arrow], targets[arrow]));
+      path.lineTo(x(end), edgeOf(targets[arrow], sources[arrow]));
+    }
   }
+  pen.strokeStyle = ink.dim;
+  pen.lineWidth = 1;
+  pen.stroke(path);
   pen.globalAlpha = 1;
 }
 
@@ -162,10 +170,11 @@ function paintOwnArrows(pen, { lanes, column }, ink, x) {
 function paintArrow(pen, lanes, arrow, colour, x, hasHead, thick = 1) {
   const source = lanes.data.sources[arrow], target = lanes.data.targets[arrow];
   if (source < 0) pen.setLineDash([2, 3]);
-  const from = source < 0 ? HEAD - 4 : edgeOf(source, target);
-  arrowLine(pen, colour, x(lanes.begin(arrow)), from, x(lanes.ends[arrow]), edgeOf(target, source), hasHead, thick);
+  arrowLine(pen, colour, x(lanes.begin(arrow)), tailOf(source, target), x(lanes.ends[arrow]), edgeOf(target, source), hasHead, thick);
   pen.setLineDash([]);
 }
+
+function tailOf(source, target) { return source < 0 ? HEAD - 4 : edgeOf(source, target); }
 
 // Where a line to another lane leaves a lane's blocks: below or above them.
 function edgeOf(lane, other) { return laneY(lane) + (other > lane ? BLOCK / 2 : -BLOCK / 2); }
@@ -222,23 +231,30 @@ function diamond(pen, colour, x, y) {
   pen.fill();
 }
 
-// The whole log, as dense as it is, with findings as ticks and a frame around what is in view.
-function paintWhole(pen, view, ink, height) {
-  const { lanes, width } = view, scale = width / Math.max(lanes.length, 1);
-  const rows = lanes.streams.length, row = (height - 8) / rows;
-  for (let lane = 0; lane < rows; lane++) {
+// The whole log, as dense as it is: painted once for each width.
+function overview(lanes, width, height) {
+  const canvas = document.createElement("canvas"), pen = sheet(canvas, width, height);
+  const scale = width / Math.max(lanes.length, 1), row = (height - 8) / lanes.streams.length;
+  lanes.ofLane.forEach((list, lane) => {
     pen.fillStyle = FILLS[lane % FILLS.length];
     let pixel = -1;
-    for (const column of lanes.ofLane[lane]) {
+    for (const column of list) {
       const at = Math.floor(column * scale);
       if (at === pixel) continue;
       pixel = at;
       pen.fillRect(at, 4 + lane * row, Math.max(1, scale - 0.5), Math.max(1, row - 1));
     }
-  }
+  });
+  return canvas;
+}
+
+// The whole log with findings as ticks, and a frame around the columns that are in view.
+function paintWhole(pen, view, ink, width, height) {
+  const { lanes } = view, scale = width / Math.max(lanes.length, 1);
+  pen.drawImage(view.overview, 0, 0, width, height);
   pen.fillStyle = ink.bad;
   for (const one of lanes.findings) pen.fillRect(Math.round((one.later < 0 ? one.earlier[0] : one.later) * scale) - 1, 0, 2, height);
   pen.strokeStyle = ink.focus;
   pen.lineWidth = 2;
-  pen.strokeRect(view.left * scale + 1, 1, Math.max(3, (width / view.scale) * scale) - 2, height - 2);
+  pen.strokeRect(view.left * scale + 1, 1, Math.max(3, view.inView * scale) - 2, height - 2);
 }

@@ -103,10 +103,12 @@ class LaneView {
     if (!this.width) return;
     paint(sheet(this.picture, this.width, this.height), this, this.inks);
     const { clientWidth } = this.whole;
-    paintWhole(sheet(this.whole, clientWidth, WHOLE), { ...this.plain(), width: clientWidth, scale: this.scale * (clientWidth / this.width) }, this.inks, WHOLE);
+    if (this.overviewWidth !== clientWidth) {
+      this.overviewWidth = clientWidth;
+      this.overview = overview(this.lanes, clientWidth, WHOLE);
+    }
+    paintWhole(sheet(this.whole, clientWidth, WHOLE), this, this.inks, clientWidth, WHOLE);
   }
-
-  plain() { return { lanes: this.lanes, left: this.left }; }
 
   recolour() {
     this.inks = inks(this.place);

@@ -33,15 +33,7 @@ class Lanes {
   begin(arrow) { return this.ends[arrow] - this.data.back[arrow]; }
 
   // The position in a lane of its first operator at a column or after it.
-  firstFrom(lane, column) {
-    const list = this.ofLane[lane];
-    let low = 0, high = list.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (list[middle] < column) low = middle + 1; else high = middle;
-    }
-    return low;
-  }
+  firstFrom(lane, column) { return firstAtLeast(this.ofLane[lane], column); }
 
   // The operator of a lane that is nearest to a column, or -1.
   nearest(lane, column) {
@@ -51,13 +43,12 @@ class Lanes {
   }
 
   columnOf(line) {
-    let low = 0, high = this.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.lines[middle] < line) low = middle + 1; else high = middle;
-    }
-    return this.lines[low] === line ? low : -1;
+    const column = firstAtLeast(this.lines, line);
+    return this.lines[column] === line ? column : -1;
   }
+
+  // The first arrow that ends at a place or after it; arrows are in the order of their ends.
+  firstEnd(place) { return firstAtLeast(this.ends, place); }
 
   text(key, column) { return this.data[`${key}s`][this.data[key][column]]; }
   laneName(lane) { return lane < 0 ? "an event that the log does not have" : this.streams[lane].name; }
@@ -103,6 +94,16 @@ class Lanes {
     }
     return found;
   }
+}
+
+// The position in a sorted list of the first number that is not less than one, by bisection.
+function firstAtLeast(list, number) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle] < number) low = middle + 1; else high = middle;
+  }
+  return low;
 }
 
 function bytes(n) {

@@ -1,4 +1,4 @@
-"""Records a second of the stream analysis: ``python benchmarks/streams.py [RECORDS ...]``.
+"""Records a second of the stream analysis: ``python benchmarks/stream_order.py [RECORDS ...]``.
 
 The log is written here, with the mix of records that real ones have: training steps of a model
 whose layers take turns at two streams, forward and backward, gradients copied into a bucket and
