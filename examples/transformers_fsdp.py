@@ -29,8 +29,7 @@ import torch_xla
 import torch_xla.debug.metrics as met
 import transformers as hf
 from torch import nn
-from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as FSDP
-from torch_xla.distributed.fsdp import checkpoint_module
+from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel, checkpoint_module
 from torch_xla.distributed.fsdp import xla_fully_sharded_data_parallel as fsdp_module
 from torch_xla.distributed.fsdp.utils import BucketizedReduceScatter
 
@@ -54,9 +53,9 @@ class CarryOverBucket(BucketizedReduceScatter):
             super().flush()
 
 
-def shard(module: nn.Module) -> FSDP:
+def shard(module: nn.Module) -> XlaFullyShardedDataParallel:
     """Wrap ``module`` in FSDP with a bucketed reduce-scatter."""
-    return FSDP(
+    return XlaFullyShardedDataParallel(
         module.to("xla"),
         reduce_scatter_bucket_size_mb=float(setting("BUCKET", "0.4")),
         # Coalesced reduce-scatter with pinned layouts fails a check in torch_xla 2.9.
@@ -73,7 +72,7 @@ def shard_layers(layers: nn.ModuleList, attention: str) -> None:
 
 
 def bert() -> nn.Module:
-    """BERT for masked words; its decoder has a weight of its own, since FSDP shards no tied ones."""
+    """BERT for masked words; FSDP shards no tied weights, so its decoder has its own."""
     config = hf.BertConfig(
         vocab_size=WORDS,
         hidden_size=WIDTH,

@@ -71,6 +71,8 @@ PROVED = {
         "extra-effect", "has_side_effect=True", r"B runs ffi_call.1 .* for its effect"
     ),
     "logs_turned": Truth("effect-order", "has_side_effect=True", r"custom-call\) comes in another"),
+    "largest_or_sum": Truth("other-reduction", "jnp.sin(of(x, 0))", "maximum in 2 reduces"),
+    "largest_over_devices": Truth("other-reduction", 'of(jnp.tanh(x), "d")', "in 1 all-reduce"),
     "layout_of_input.after": Truth("layout", "", r"\{1,0\} became f32\[8,16\]\{0,1\}"),
     "matmul_precision": Truth("matmul-precision", 'x @ params["up"]', "default -> highest,highest"),
     "large_constant": Truth("constant-value", "", r"\.\.\.67, 68.* became \.\.\.-1, 68"),
@@ -89,8 +91,9 @@ PROVED = {
     "parts_of_other_widths_reordered": Truth("reordered-operands", "jnp.concatenate"),
     "parts_reordered": Truth("reordered-operands", "jnp.concatenate", "concatenate takes"),
     "permute_pairs": Truth("attribute", "lax.ppermute", "source_target_pairs"),
+    "pooled_otherwise": Truth("other-reduction", "lax.reduce_window", "minimum became maximum"),
     "product_turned": Truth("reordered-operands", "jnp.cos(w) @ jnp.sin(h)", "dot takes"),
-    "reducer": Truth("replaced-subgraph", ".max(0)", "add became maximum"),
+    "reducer": Truth("other-reduction", ".max(0)", "add became maximum in 1 reduce"),
     "remat": Truth("rematerialization", "deep = lambda", "B computes 3 values again"),
     "remat.after": Truth("extra-subgraph"),
     "replica_count": Truth("replica-count"),
@@ -130,7 +133,7 @@ PROVED = {
     "type_and_decay": Truth("dtype constant-value", "", r"f32 -> bf16"),
     "two_shapes": Truth("input-shape input-shape", "jnp.sin(y) * b", "16 -> 24"),
     "while_body_step": Truth("replaced-subgraph", "v * 2.0 - x", "the body of while"),
-    "while_condition": Truth("replaced-subgraph", "v.max()", "the condition of while"),
+    "while_condition": Truth("other-reduction", "v.max()", "the condition of while"),
     "x64": Truth("dtype", "", r"parameter 0 \(s64\[\]\) \(f32 -> f64 and s32 -> s64\)"),
 }
 SAME = {

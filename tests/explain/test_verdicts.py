@@ -199,6 +199,84 @@ def test_other_step_in_a_loop():
     assert kinds(explanation) == ["replaced-subgraph"]
 
 
+REDUCTIONS = """HloModule reductions
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT sum = f32[] add(a, b)
+}
+
+max {
+  c = f32[] parameter(0)
+  d = f32[] parameter(1)
+  ROOT most = f32[] maximum(c, d)
+}
+
+ENTRY main {
+  x = f32[8,4] parameter(0)
+  y = f32[8,4] parameter(1)
+  zero = f32[] constant(0)
+  low = f32[] constant(-inf)
+  one = f32[4] reduce(x, zero), dimensions={0}, to_apply=add
+  two = f32[4] reduce(y, zero), dimensions={0}, to_apply=add
+  three = f32[2,4] reduce-scatter(x), replica_groups={{0,1,2,3}}, dimensions={0}, to_apply=add
+  wide = f32[8,4] broadcast(zero), dimensions={}
+  held = f32[8,4] maximum(x, wide)
+  four = f32[4] reduce(held, low), dimensions={0}, to_apply=max
+  started = f32[8,4] all-reduce-start(y), replica_groups={{0,1,2,3}}, to_apply=add
+  five = f32[8,4] all-reduce-done(started)
+  ROOT outputs = (f32[4], f32[4], f32[2,4], f32[4], f32[8,4]) tuple(one, two, three, four, five)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("reduce", "reduce(x, zero)", "reduce(x, low)"),
+        ("reduce", "reduce(y, zero)", "reduce(y, low)"),
+        ("reduce", "reduce(y, zero)", "reduce(y, zero)"),
+        ("reduce-scatter", "reduce-scatter(x)", "reduce-scatter(x)"),
+        ("all-reduce-start", "all-reduce-start(y)", "all-reduce-start(y)"),
+    ],
+)
+def test_reductions_that_share_what_they_apply_and_start_from(name, before, after):
+    lines = REDUCTIONS.splitlines(keepends=True)
+    (k,) = (k for k, line in enumerate(lines) if before in line)
+    lines[k] = lines[k].replace(before, after).replace("to_apply=add", "to_apply=max")
+    for pair in ((REDUCTIONS, "".join(lines)), ("".join(lines), REDUCTIONS)):
+        explanation = explained(*pair)
+        assert kinds(explanation) == ["other-reduction"]
+        assert f"in 1 {name}" in str(explanation.causes[0].title)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "further"),
+    [
+        ("reduce(y, zero), dimensions={0}", "reduce(y, low), dimensions={1}", "attribute"),
+        ("{{0,1,2,3}}, dimensions", "{{0,2,1,3}}, dimensions", "replica-groups"),
+        (
+            "  two = f32[4] reduce(y, zero)",
+            "  wave = f32[4,4] cosine(y)\n  two = f32[4] reduce(wave, low)",
+            "extra-subgraph",
+        ),
+        (
+            "  started = f32[4,4] all-reduce-start(y)",
+            "  wave = f32[4,4] cosine(y)\n  started = f32[4,4] all-reduce-start(wave)",
+            "extra-subgraph",
+        ),
+    ],
+)
+def test_what_else_differs_in_another_reduction_is_told_beside_it(before, after, further):
+    square = REDUCTIONS.replace("[8,4]", "[4,4]").replace("[2,4]", "[1,4]")
+    lines = square.splitlines(keepends=True)
+    (k,) = (k for k, line in enumerate(lines) if before in line)
+    lines[k] = lines[k].replace(before, after).replace("to_apply=add", "to_apply=max")
+    for pair in ((square, "".join(lines)), ("".join(lines), square)):
+        assert sorted(kinds(explained(*pair))) == sorted(["other-reduction", further])
+
+
 def test_seed_attribute():
     explanation = explained(
         WHILE.replace("add(result, result)", 'custom-call(result), custom_call_target="r", seed=1'),

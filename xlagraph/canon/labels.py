@@ -108,7 +108,7 @@ def _payload(module: Module, i: int, level: Level) -> str:
 
 def relabelled(
     module: Module, edited: Module, labels: Sequence[int], interner: Interner
-) -> list[int]:
+) -> Sequence[int]:
     """Labels of an edited copy of a module, whose own `labels` are known.
 
     Only instructions whose columns were replaced are looked at. Labels are those of

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import Level, clean, instruction_text, without_layout
 from xlagraph.diff.acting import ThreadChange, moved_effects, other_channels, other_threads
 from xlagraph.diff.align import longest_rise
+from xlagraph.diff.known import NO_NAMES
 from xlagraph.diff.match import Match, match_modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.diff.match import Known
     from xlagraph.graph import Module
 
 
@@ -96,9 +98,17 @@ class Diff:
         return len(self.changes) + len(self.removed) + len(self.added)
 
 
-def diff_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Diff:
-    """Compares two modules, paired at `level`; linear in instructions plus operands."""
-    return diff_match(match_modules(a, b, level))
+def diff_modules(
+    a: Module,
+    b: Module,
+    level: Level = Level.PARAMETER_ORDER,
+    known: Known = (NO_NAMES, NO_NAMES),
+) -> Diff:
+    """Compares two modules, paired at `level`; linear in instructions plus operands.
+
+    `known`: the tensors that inputs and outputs are known to be.
+    """
+    return diff_match(match_modules(a, b, level, known))
 
 
 def diff_match(match: Match) -> Diff:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.barriers import BARRIER, without_barriers
 from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
 from xlagraph.canon.structure import (
@@ -17,6 +18,7 @@ from xlagraph.canon.structure import (
     number_computations,
     number_expressions,
 )
+from xlagraph.diff.known import NO_NAMES, Identities, identities
 from xlagraph.diff.matcher import pair_sides
 from xlagraph.diff.pairing import Pass
 from xlagraph.diff.same import same_pairs
@@ -25,7 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from xlagraph.diff.known import Names
+    from xlagraph.diff.same import Pairs
     from xlagraph.graph import Module
+
+    Known = tuple[Names, Names]
+    """The names recorded of A and of B."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +40,10 @@ class Side:
     """One module with what matching needs to know of it."""
 
     module: Module
+    plain: Sequence[int]
+    """What each instruction is, inputs by their shapes alone."""
     labels: Sequence[int]
+    """The same, with inputs that are known by name told apart."""
     expressions: Sequence[int]
     """Expression numbers of the entry computation's live instructions, else -1."""
     live: bytearray
@@ -45,6 +55,8 @@ class Side:
     """Instruction to the first output position that it fills."""
     interner: Interner
     """Made the labels."""
+    identities: Identities
+    """Inputs and outputs that are known by name on both sides."""
 
     def place(self, i: int) -> tuple[int, int]:
         """Where an instruction stands among those like it: by output, then by text."""
@@ -68,15 +80,24 @@ class Match:
     """The modules are the same computation; the pairing is the proof."""
     passes: bytes
     """For each instruction of A the number of the `Pass` that found its partner."""
+    known: Known
+    """The recorded names that constrained it."""
 
     def made_by(self, a: int) -> Pass:
         """The pass that found the partner of an instruction of A."""
         return Pass(self.passes[a])
 
 
-def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_ORDER) -> Side:
-    """Labels and numbers a module; `level` says what its labels leave out."""
-    labels = label_instructions(module, interner, level)
+def prepare(
+    module: Module,
+    interner: Interner,
+    plain: Sequence[int] | None = None,
+    known: Identities | None = None,
+) -> Side:
+    """Numbers a module; `plain` labels default to those that forgive the order of parameters."""
+    known = known or Identities()
+    plain = plain or label_instructions(module, interner)
+    labels = known.label(plain, interner)
     live = live_instructions(module)
     computations = number_computations(module, labels, interner)
     expressions = number_expressions(module, labels, live, computations, interner)
@@ -84,39 +105,54 @@ def prepare(module: Module, interner: Interner, level: Level = Level.PARAMETER_O
     for position, value in enumerate(module.outputs):
         outputs.setdefault(value, position)
     closed = closed_instructions(module)
-    return Side(module, labels, expressions, live, closed, computations, outputs, interner)
+    return Side(
+        module, plain, labels, expressions, live, closed, computations, outputs, interner, known
+    )
 
 
-def match_modules(a: Module, b: Module, level: Level = Level.PARAMETER_ORDER) -> Match:
+def match_modules(
+    a: Module,
+    b: Module,
+    level: Level = Level.PARAMETER_ORDER,
+    known: Known = (NO_NAMES, NO_NAMES),
+) -> Match:
     """Pairs the instructions of two modules; see the module's text for how.
 
     A coarser `level` looks for the pairing as if constants (or shapes) were all alike: it
     finds what stands in the same place where the default finds what has the same value.
+    Inputs and outputs that `known` names on both sides pair with each other or not at all,
+    unless the modules are the same computation whatever the tensors are called.
     """
     if _comes_first(b, a):
-        match = match_modules(b, a, level)
-        return _mirrored(match)
+        return _mirrored(match_modules(b, a, level, (known[1], known[0])))
     interner = Interner()
-    sides = prepare(a, interner), prepare(b, interner)
+    named_a, named_b = identities(*known, interner)
+    labels_a, labels_b = label_instructions(a, interner), label_instructions(b, interner)
     if level <= Level.PARAMETER_ORDER:
-        return _match_exactly(*sides) or match_sides(*sides, interner)
-    coarse = prepare(a, interner, level), prepare(b, interner, level)
-    match = _match_exactly(*coarse) or match_sides(*coarse, interner)
-    return replace(match, a=sides[0], b=sides[1], exact=False)
+        pairs = same_pairs(a, b, labels_a, labels_b)
+        if pairs:
+            sides = prepare(a, interner, labels_a), prepare(b, interner, labels_b)
+            return _exact(*sides, pairs, known)
+    sides = prepare(a, interner, labels_a, named_a), prepare(b, interner, labels_b, named_b)
+    if level <= Level.PARAMETER_ORDER:
+        return match_sides(*sides, known)
+    coarse_a, coarse_b = (label_instructions(module, interner, level) for module in (a, b))
+    pairs = same_pairs(a, b, coarse_a, coarse_b)
+    if pairs:
+        return replace(_exact(*sides, pairs, known), exact=False)
+    coarse = prepare(a, interner, coarse_a, named_a), prepare(b, interner, coarse_b, named_b)
+    return replace(match_sides(*coarse, known), a=sides[0], b=sides[1])
 
 
-def _match_exactly(a: Side, b: Side) -> Match | None:
-    """The pairing of a walk over both modules at once, if they are the same computation."""
-    pairs = same_pairs(a.module, b.module, a.labels, b.labels)
-    if pairs is None:
-        return None
+def _exact(a: Side, b: Side, pairs: Pairs, known: Known) -> Match:
+    """The pairing of a walk over both modules at once, which agreed."""
     to_b, to_a = [-1] * len(a.module), [-1] * len(b.module)
     for x, y in enumerate(pairs.instructions):
         if y >= 0 and to_a[y] < 0:
             to_b[x] = y
             to_a[y] = x
     passes = bytes([Pass.SAME if y >= 0 else Pass.NONE for y in to_b])
-    return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True, passes=passes)
+    return Match(a, b, to_b, to_a, pairs.computations, 0, exact=True, passes=passes, known=known)
 
 
 def _mirrored(match: Match) -> Match:
@@ -131,6 +167,7 @@ def _mirrored(match: Match) -> Match:
         match.ambiguous,
         match.exact,
         bytes([made_by[x] if x >= 0 else Pass.NONE for x in match.to_a]),
+        (match.known[1], match.known[0]),
     )
 
 
@@ -155,9 +192,12 @@ _COLUMNS: tuple[Callable[[Module], Any], ...] = (
 """What decides, one after another."""
 
 
-def match_sides(a: Side, b: Side, interner: Interner) -> Match:
+def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
-    pairing, computations = pair_sides(a, b, interner)
+    past = None
+    if BARRIER in a.module.opcodes or BARRIER in b.module.opcodes:
+        past, _ = pair_sides(_past_barriers(a), _past_barriers(b), a.interner)
+    pairing, computations = pair_sides(a, b, a.interner, past)
     return Match(
         a,
         b,
@@ -167,4 +207,14 @@ def match_sides(a: Side, b: Side, interner: Interner) -> Match:
         pairing.ambiguous,
         exact=False,
         passes=bytes(pairing.made_by),
+        known=known,
     )
+
+
+def _past_barriers(side: Side) -> Side:
+    """The side as if there were no optimization barriers."""
+    module = without_barriers(side.module)
+    known = side.identities
+    outputs = dict(zip(side.module.outputs, module.outputs, strict=True))
+    named = {outputs[i]: name for i, name in known.outputs.items() if i in outputs}
+    return prepare(module, side.interner, side.plain, replace(known, outputs=named))

@@ -1,5 +1,8 @@
 """The search for a pairing of two modules' instructions: which pass runs when.
 
+Recorded names hold throughout: an input that both sides know by name pairs with itself alone.
+Where values pass optimization barriers, they are paired as if there were none, and the barriers
+afterwards by what passes them.
 Exact first: expressions that occur once in each module are anchors, and everything below
 an anchor pairs off by operand position. Then outwards from what is paired: users and
 operands that are the only candidates of their kind. Similar pieces are distinguished by the
@@ -14,9 +17,11 @@ from typing import TYPE_CHECKING
 
 from xlagraph.diff.pairing import Pairing, Pass
 from xlagraph.diff.passes.anchors import pair_anchors
+from xlagraph.diff.passes.barriers import pair_passed
 from xlagraph.diff.passes.bridges import pair_across
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
+from xlagraph.diff.passes.names import pair_by_name
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
 from xlagraph.diff.passes.outputs import pair_outputs_by_place
 from xlagraph.diff.passes.votes import pair_by_vote
@@ -29,9 +34,23 @@ if TYPE_CHECKING:
     from xlagraph.graph import Computation
 
 
-def pair_sides(a: Side, b: Side, interner: Interner) -> tuple[Pairing, Mapping[int, int]]:
-    """Pairs the instructions of two sides, and the computations that paired calls lead to."""
+def pair_sides(
+    a: Side, b: Side, interner: Interner, past: Pairing | None = None
+) -> tuple[Pairing, Mapping[int, int]]:
+    """Pairs the instructions of two sides, and the computations that paired calls lead to.
+
+    `past`: the pairs found as if there were no barriers.
+    """
     pairing = Pairing(a, b, interner)
+    if past:
+        pairing.take_over(past)
+        pair_passed(pairing)
+    return pairing, _pair(pairing)
+
+
+def _pair(pairing: Pairing) -> dict[int, int]:
+    """Runs the passes over the entry and what paired calls lead to; returns the latter."""
+    a, b = pairing.a, pairing.b
     computations: dict[int, int] = {}
     calling = sorted(a.module.callees)
     pending = [(a.module.entry_computation, b.module.entry_computation)]
@@ -45,7 +64,7 @@ def pair_sides(a: Side, b: Side, interner: Interner) -> tuple[Pairing, Mapping[i
         else:
             _pair_callee(pairing, ca, cb)
         pending.extend(_callee_pairs(pairing, ca, calling))
-    return pairing, computations
+    return computations
 
 
 def _callee_pairs(
@@ -66,6 +85,7 @@ def _callee_pairs(
 def _pair_entry(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     pairing.pair(ca.root, cb.root, Pass.ROOT)
     pair_anchors(pairing, ca, cb)
+    pair_by_name(pairing)
     pairing.queue = frontier(pairing, ca, cb)
     pair_neighbours(pairing)
     _refine(pairing, ca, cb)

@@ -23,16 +23,18 @@ class Pass(IntEnum):
 
     NONE = 0
     SAME = 1
-    ROOT = 2
-    PARAMETER = 3
-    ANCHOR = 4
-    NEIGHBOUR = 5
-    CONTEXT = 6
-    EXPRESSION = 7
-    OUTPUT = 8
-    TEXT_ORDER = 9
-    BRIDGE = 10
-    VOTE = 11
+    NAME = 2
+    BARRIER = 3
+    ROOT = 4
+    PARAMETER = 5
+    ANCHOR = 6
+    NEIGHBOUR = 7
+    CONTEXT = 8
+    EXPRESSION = 9
+    OUTPUT = 10
+    TEXT_ORDER = 11
+    BRIDGE = 12
+    VOTE = 13
 
     @property
     def meaning(self) -> str:
@@ -43,6 +45,8 @@ class Pass(IntEnum):
 _MEANINGS = {
     Pass.NONE: "have no partner",
     Pass.SAME: "stand at the same place of modules that are the same computation",
+    Pass.NAME: "are the same tensor by its recorded name",
+    Pass.BARRIER: "let the same value pass an optimization barrier",
     Pass.ROOT: "are the roots of computations that are paired",
     Pass.PARAMETER: "are the same parameter of computations that are paired",
     Pass.ANCHOR: "are, or belong to, an expression that stands once in each module",
@@ -72,14 +76,26 @@ class Pairing:
         """Pairs whose neighbours have not been looked at."""
 
     def pair(self, x: int, y: int, by: Pass) -> bool:
-        """Pairs two instructions unless one has a partner already."""
-        if self.to_b[x] >= 0 or self.to_a[y] >= 0:
+        """Pairs two instructions unless one has a partner already, or their names say no."""
+        if self.to_b[x] >= 0 or self.to_a[y] >= 0 or not self._may_be(x, y):
             return False
         self.to_b[x] = y
         self.to_a[y] = x
         self.made_by[x] = by
         self.queue.append((x, y))
         return True
+
+    def take_over(self, other: Pairing) -> None:
+        """Starts from the pairs of another pairing of the same instructions."""
+        self.to_b, self.to_a, self.made_by = other.to_b, other.to_a, other.made_by
+
+    def _may_be(self, x: int, y: int) -> bool:
+        """Whether recorded names allow a pair: an input is itself, an output no other output."""
+        one, other = self.a.identities, self.b.identities
+        if one.inputs.get(x) != other.inputs.get(y):
+            return False
+        name, others = one.outputs.get(x), other.outputs.get(y)
+        return name is None or others is None or name == others
 
     def part(self, x: int) -> None:
         """Takes the partner from a paired instruction of A."""

@@ -33,8 +33,9 @@ def explain_modules(
 
     `names`: what the sentences call the two.
     """
-    diff = diff_modules(a, b)
-    task = Search(diff, context_a or Context(), context_b or Context(), rules())
+    context_a, context_b = context_a or Context(), context_b or Context()
+    diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
+    task = Search(diff, context_a, context_b, rules())
     return _best(task).named(*names)
 
 
@@ -54,7 +55,7 @@ def _best(task: Search) -> Explanation:
     for level in (Level.CONSTANT_VALUES, Level.SHAPES):
         if found.proved or len(task.diff.a) + len(task.diff.b) > MAX_AGAIN:
             break
-        diff = diff_modules(task.diff.a, task.diff.b, level)
+        diff = diff_modules(task.diff.a, task.diff.b, level, task.diff.match.known)
         by_place = Search(diff, task.context_a, task.context_b, task.rules)
         again = search(by_place)
         if again.proved:

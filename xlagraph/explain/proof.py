@@ -7,13 +7,14 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from xlagraph.canon.labels import relabelled
+from xlagraph.canon.labels import label_instructions, relabelled
 from xlagraph.cause.case import Case
 from xlagraph.cause.editor import Editors, ModuleEditor
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.slices import live_work
 from xlagraph.diff import Slot, diff_modules
-from xlagraph.diff.same import same_computation, same_pairs
+from xlagraph.diff.known import identities
+from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.finding import Finding
     from xlagraph.cause.model import Context
     from xlagraph.diff import Diff
+    from xlagraph.diff.match import Known
     from xlagraph.graph import Module
 
 T = TypeVar("T")
@@ -81,17 +83,22 @@ class ProofState:
         state.places_a += [ADDED] * (len(state.edit.a.outputs) - len(state.places_a))
         state.places_b += [ADDED] * (len(state.edit.b.outputs) - len(state.places_b))
         a, b = state.edit.a.build(), state.edit.b.build()
-        if self._agree(a, b):
+        known = state.known(a, b)
+        if self._agree(a, b, known):
             return (state, True) if self._enough_left(a) else (self, False)
         if not (_in_order(a) and _in_order(b)):
             return self, False
-        state.now = diff_modules(a, b)
+        state.now = diff_modules(a, b, known=known)
         return state, False
 
-    def left(self) -> int:
-        """How much still differs: instructions, and outputs without a partner."""
+    def left(self) -> tuple[int, int]:
+        """How much still differs: instructions and outputs without a partner; then in how much.
+
+        The second tells that one of several causes that meet in one instruction is undone.
+        """
         unpaired = sum(1 for s in self.now.outputs if s.a is None or s.b is None)
-        return self.now.differing + unpaired
+        fields = sum(len(change.fields) for change in self.now.changes)
+        return self.now.differing + unpaired, fields
 
     def _kept(self, findings: Sequence[Finding], *, reordered: bool) -> tuple[list[int], list[int]]:
         """The positions of outputs that findings do not set aside, pairs at equal places."""
@@ -117,13 +124,27 @@ class ProofState:
             if s.a is not None or s.b not in taken
         ]
 
-    def _agree(self, a: Module, b: Module) -> bool:
-        """Whether the edited modules are the same computation."""
+    def known(self, a: Module, b: Module) -> Known:
+        """The recorded names of what the edited modules take in and give out."""
+        return (
+            _renumbered(self.context_a, self.places_a).names(a),
+            _renumbered(self.context_b, self.places_b).names(b),
+        )
+
+    def _agree(self, a: Module, b: Module, known: Known) -> bool:
+        """Whether the edited modules are the same computation, with each known input in its place.
+
+        Inputs that both sides know by name must not take each other's places.
+        """
         first, second = self.diff.match.a, self.diff.match.b
-        if a.names is not first.module.names or b.names is not second.module.names:
-            return same_computation(a, b)
-        labels_a = relabelled(first.module, a, first.labels, first.interner)
-        labels_b = relabelled(second.module, b, second.labels, second.interner)
+        interner = first.interner
+        if a.names is first.module.names and b.names is second.module.names:
+            plain_a = relabelled(first.module, a, first.plain, interner)
+            plain_b = relabelled(second.module, b, second.plain, interner)
+        else:
+            plain_a, plain_b = label_instructions(a, interner), label_instructions(b, interner)
+        named_a, named_b = identities(*known, interner)
+        labels_a, labels_b = named_a.label(plain_a, interner), named_b.label(plain_b, interner)
         return same_pairs(a, b, labels_a, labels_b) is not None
 
     def _enough_left(self, a: Module) -> bool:

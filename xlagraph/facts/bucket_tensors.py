@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.barriers import BARRIER, passed_values
 from xlagraph.cause.editor import ModuleEditor, is_input
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.diff import diff_modules
-from xlagraph.facts.buckets import BUCKETED, element, near_buckets, origin, reach
+from xlagraph.facts.buckets import BUCKETED, near_buckets, origin, reach
+from xlagraph.facts.kept_parameters import kept_parameters
 from xlagraph.facts.updates import at_zero
-from xlagraph.message import Message, count, say
+from xlagraph.message import A, Message, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.editor import Editors
     from xlagraph.cause.model import BucketRow
     from xlagraph.diff import Diff
+    from xlagraph.facts.kept_parameters import Kept
     from xlagraph.graph import Module
     from xlagraph.message import Side
     from xlagraph.tensors import Tensor
@@ -60,6 +63,9 @@ class BucketTensors:
     alike: frozenset[int]
     """A's results whose tensor is made in the same way on both sides."""
 
+    kept: tuple[Kept, ...]
+    """Full parameters that one side alone takes in ready-made."""
+
     def undo(self, edit: Editors) -> None:
         """Makes one operation of what happens to each tensor, or a parameter of both."""
         for one in (self.a, self.b):
@@ -72,6 +78,15 @@ class BucketTensors:
             else:
                 edit.a.become_parameter([x], edit.a.shapes[x])
                 edit.b.become_parameter([y], edit.b.shapes[y])
+        for kept in self.kept:
+            kept.undo(edit)
+
+    def claimed(self, side: Side) -> frozenset[int]:
+        """What is accounted for on one side."""
+        own = self.a if side is A else self.b
+        parameters = {one.parameter for one in self.kept if one.side is side}
+        ways = {i for one in self.kept if one.side is not side for i in one.way[:-1]}
+        return own.claimed | parameters | ways
 
     def proof(self) -> Message:
         """What `undo` does, in words."""
@@ -85,6 +100,9 @@ class BucketTensors:
         if dropped:
             number = count(dropped, "output")
             parts.append(f"{number} of what only one side reduces, or that wait, set aside")
+        if self.kept:
+            number = count(len(self.kept), "kept parameter")
+            parts.append(f"{number} taken for what the other side gathers")
         return say(
             ", ".join(parts)
             + "; barriers and tokens, which only order collectives, were taken away"
@@ -95,7 +113,7 @@ def bucket_tensors(
     case: Case, rows: tuple[Sequence[BucketRow], Sequence[BucketRow]]
 ) -> BucketTensors:
     """Pairs what both modules' buckets give back, tensor by tensor."""
-    opened = _without_order(case.diff)
+    opened = _without_order(case)
     made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
     names_a = _input_tensors(case, opened.a, case.a, made_a)
     names_b = _input_tensors(case, opened.b, case.b, made_b)
@@ -124,19 +142,21 @@ def bucket_tensors(
         b=side(case.b, made_b, lone_b, names_b),
         pairs=tuple(pairs),
         alike=frozenset(x for x, y in pairs if is_whole and to_b[made_a[x]] == made_b[y]),
+        kept=tuple(kept_parameters(case, opened)),
     )
 
 
-def _without_order(diff: Diff) -> Diff:
-    first, second = ModuleEditor(diff.a), ModuleEditor(diff.b)
+def _without_order(case: Case) -> Diff:
+    first, second = ModuleEditor(case.diff.a), ModuleEditor(case.diff.b)
     take_away_order(first)
     take_away_order(second)
-    return diff_modules(first.build(), second.build())
+    a, b = first.build(), second.build()
+    return diff_modules(a, b, known=(case.a.context.names(a), case.b.context.names(b)))
 
 
 def take_away_order(editor: ModuleEditor) -> None:
     """Lets every value pass optimization barriers, and takes all tokens for one."""
-    editor.replace_uses(_through_barriers(editor))
+    editor.replace_uses(passed_values(editor))
     made = tokens(editor)
     used = {
         o
@@ -147,16 +167,6 @@ def take_away_order(editor: ModuleEditor) -> None:
     }
     if used:
         editor.become_parameter(used, editor.shapes[min(used)])
-
-
-def _through_barriers(editor: ModuleEditor) -> dict[int, int]:
-    """What is picked out of a tuple, or of a barrier on one, to what stands in the tuple."""
-    partners: dict[int, int] = {}
-    for i, opcode in enumerate(editor.opcodes):
-        part = element(editor, i) if opcode == "get-tuple-element" else None
-        if part is not None:
-            partners[i] = partners.get(part, part)
-    return partners
 
 
 def tokens(editor: ModuleEditor) -> set[int]:
@@ -178,8 +188,8 @@ def tokens(editor: ModuleEditor) -> set[int]:
 def _order_of(module: Module) -> set[int]:
     """The buckets' results, the barriers and the tokens: what is undone."""
     editor = ModuleEditor(module)
-    picked = set(_through_barriers(editor))
-    barriers = {i for i, opcode in enumerate(module.opcodes) if opcode == "opt-barrier"}
+    picked = set(passed_values(editor))
+    barriers = {i for i, opcode in enumerate(module.opcodes) if opcode == BARRIER}
     tuples = {o for i in barriers for o in module.operands[i]}
     made = tokens(editor)
     spread = {u for i in made for u in module.users[i] if module.opcodes[u] == "broadcast"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import compress, count
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.barriers import element
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import BucketRow
@@ -14,7 +15,6 @@ from xlagraph.message import HloName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from xlagraph.cause.editor import ModuleEditor
     from xlagraph.cause.model import Context, Member
     from xlagraph.graph import Module
 
@@ -107,19 +107,6 @@ def _before(module: Module, i: int) -> int | None:
         main = [o for o in operands if not is_spread_scalar(module, o)]
         return main[0] if len(main) == 1 else None
     return operands[0] if opcode in PLUMBING and operands else None
-
-
-def element(module: Module | ModuleEditor, i: int) -> int | None:
-    """What a get-tuple-element picks out of a tuple, through optimization barriers."""
-    index = module.attributes[i].get("index")
-    source = module.operands[i][0]
-    while module.opcodes[source] == "opt-barrier":
-        source = module.operands[source][0]
-    if module.opcodes[source] != "tuple" or index is None or not index.isdecimal():
-        return None
-    position = int(index)
-    parts = module.operands[source]
-    return parts[position] if position < len(parts) else None
 
 
 def is_spread_scalar(module: Module, i: int) -> bool:

@@ -98,13 +98,17 @@ def _calls(module: Module, computation: int) -> list[int]:
 
 
 def _common(module: Module, instructions: Iterable[int]) -> Computation | None:
-    """The computation that holds all these instructions, constants apart, if not the entry."""
+    """The computation that holds all these instructions, if not the entry.
+
+    Apart from constants, and from what they call themselves.
+    """
     listed = list(instructions)
     computed = [i for i in listed if module.opcodes[i] != "constant"] or listed
     entry = module.entry_computation
     if any(entry.start <= i < entry.stop for i in computed):
         return None
-    found = {module.computation_of(i).index for i in computed}
+    called = {c for i in computed for c in module.callees.get(i, ())}
+    found = {module.computation_of(i).index for i in computed} - called
     if len(found) != 1:
         return None
     return module.computations[found.pop()]

@@ -15,6 +15,7 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import where
@@ -32,11 +33,12 @@ from xlagraph.message import EMPTY, A, B, Message, count, grouped, join, say
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
     from xlagraph.cause.model import BucketRow, Member
+    from xlagraph.facts.kept_parameters import Kept
     from xlagraph.graph import Module
     from xlagraph.message import Side
 
@@ -138,10 +140,8 @@ def find_by_tensor(case: Case) -> list[Finding]:
     opcodes = {row.opcode for row in (*rows_a, *rows_b)}
     one_by_one_a = rows_a or lone_rows(case.diff.a, case.a.context, opcodes)
     one_by_one_b = rows_b or lone_rows(case.diff.b, case.b.context, opcodes)
-    if not (one_by_one_a and one_by_one_b):
-        return []
     told = _Told.of(case, rows_a, rows_b)
-    if not (rows_a and rows_b):
+    if one_by_one_a and one_by_one_b and not (rows_a and rows_b):
         told = told.with_lone(one_by_one_a, one_by_one_b, alone=B if rows_a else A)
     return [_undone_singly(case, told, one_by_one_a, one_by_one_b)]
 
@@ -288,15 +288,35 @@ def _undone_singly(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Findi
     return Finding(
         kind=told.kind,
         title=told.title,
-        evidence=told.evidence,
+        evidence=(*told.evidence, *_kept_evidence(case, tensors.kept)),
         fix=told.fix,
         proof=tensors.proof(),
-        a=tensors.a.claimed,
-        b=tensors.b.claimed,
+        a=tensors.claimed(A),
+        b=tensors.claimed(B),
         dropped_a=tensors.a.dropped,
         dropped_b=tensors.b.dropped,
         undo=tensors.undo,
     )
+
+
+def _kept_evidence(case: Case, kept: Sequence[Kept]) -> Iterator[Evidence]:
+    """Full parameters that were not freed, a line for each side that takes some in."""
+    for own, other in case.both_ways:
+        mine = [one for one in kept if one.side is own.side]
+        if not mine:
+            continue
+        cited, ways = (tuple(one.parameter for one in mine), tuple(one.gathered for one in mine))
+        names = (other.input_tensor(one.shard) for one in mine)
+        shapes = [short_shape(own.module, one.parameter) for one in mine]
+        yield Evidence(
+            say(
+                own.side,
+                f" takes in {count(len(mine), 'full parameter')} that FSDP gathered in an earlier "
+                "step and has not freed, since its callbacks wait too: ",
+                join((n or s for n, s in zip(names, shapes, strict=True)), 4),
+            ),
+            *own.ab(cited, ways),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,15 +48,12 @@ def _finding(case: Case, x: int, y: int) -> Finding:
     piece_a = {x} | piece_of(case.a, a.operands[x])
     piece_b = {y} | piece_of(case.b, b.operands[y])
     inputs = inputs_of(case, piece_a, piece_b)
-    starts = _starts(case, x, y)
     kind, title = _told(case, (x, y), piece_a, piece_b)
     lines = where(b, [y]) or where(a, [x]) or where(b, piece_b) or where(a, piece_a)
 
     def undo(edit: Editors) -> None:
         edit.a.become_undone(x, [p for p, _ in inputs])
         edit.b.become_undone(y, [q for _, q in inputs])
-        for p, q in starts:
-            edit.a.payloads[p] = edit.b.payloads[q]
 
     return Finding(
         kind=kind,
@@ -70,8 +67,8 @@ def _finding(case: Case, x: int, y: int) -> Finding:
             ),
         ),
         proof=say("both were replaced by one operation on the same inputs"),
-        a=frozenset(piece_a | {p for p, _ in starts}),
-        b=frozenset(piece_b | {q for _, q in starts}),
+        a=frozenset(piece_a),
+        b=frozenset(piece_b),
         undo=undo,
     )
 
@@ -105,26 +102,6 @@ def _told(
 def _goes_on(more: SideView, piece: set[int], end: int, label: int) -> bool:
     """Whether the other side's last step stands in this piece, before its end."""
     return any(more.matched.labels[i] == label for i in piece if i != end)
-
-
-def _starts(case: Case, x: int, y: int) -> list[tuple[int, int]]:
-    """Constants that a reduction with the changed step starts from: 0 for a sum, for example."""
-    a, b = case.diff.a, case.diff.b
-    ends = {a.computation_of(x).index, b.computation_of(y).index}
-    if a.computation_of(x).root != x:
-        return []
-
-    def serves(module: Module, i: int) -> bool:
-        return all(
-            ends.intersection(module.callees.get(u, ())) and module.operands[u][0] != i
-            for u in module.users[i]
-        )
-
-    return [
-        (p, q)
-        for p, q in case.changed_alone("payload")
-        if a.opcodes[p] == "constant" and serves(a, p) and serves(b, q)
-    ]
 
 
 RULE = Rule(

@@ -244,7 +244,7 @@ def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]
     not; what only the first match paired is kept where it contradicts nothing.
     """
     a, b, live = case.diff.a, case.diff.b, case.diff.match.a.live
-    to_b = match_modules(a, b, Level.SHAPES).to_b
+    to_b = match_modules(a, b, Level.SHAPES, case.diff.match.known).to_b
     found = {
         x: y
         for x, y in enumerate(to_b)

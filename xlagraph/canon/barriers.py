@@ -1,0 +1,64 @@
+"""What passes optimization barriers and tuples unchanged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.graph import Attributes, Module
+
+BARRIER = "opt-barrier"
+
+
+class Columns(Protocol):
+    """A module, or an editor of one."""
+
+    @property
+    def opcodes(self) -> Sequence[str]:
+        """The opcode of each instruction."""
+
+    @property
+    def operands(self) -> Sequence[tuple[int, ...]]:
+        """The operands of each instruction."""
+
+    @property
+    def attributes(self) -> Sequence[Attributes]:
+        """The attributes of each instruction."""
+
+
+def element(module: Columns, i: int) -> int | None:
+    """What a get-tuple-element picks out of a tuple, through optimization barriers."""
+    index = module.attributes[i].get("index")
+    source = module.operands[i][0]
+    while module.opcodes[source] == BARRIER:
+        source = module.operands[source][0]
+    if module.opcodes[source] != "tuple" or index is None or not index.isdecimal():
+        return None
+    position = int(index)
+    parts = module.operands[source]
+    return parts[position] if position < len(parts) else None
+
+
+def passed_values(module: Columns) -> dict[int, int]:
+    """What is picked out of a tuple, or of a barrier on one, to the value that it is."""
+    found: dict[int, int] = {}
+    for i, opcode in enumerate(module.opcodes):
+        part = element(module, i) if opcode == "get-tuple-element" else None
+        if part is not None:
+            found[i] = found.get(part, part)
+    return found
+
+
+def without_barriers(module: Module) -> Module:
+    """The module with all values past its barriers, which are dead then; it, if it has none."""
+    if BARRIER not in module.opcodes:
+        return module
+    passed = passed_values(module)
+    operands = [
+        tuple([passed.get(o, o) for o in below]) if not passed.keys().isdisjoint(below) else below
+        for below in module.operands
+    ]
+    return replace(module, operands=operands)

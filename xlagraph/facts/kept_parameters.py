@@ -1,0 +1,153 @@
+"""Full parameters that FSDP gathered in one step and kept until the next.
+
+FSDP frees what it gathered when the last of its callbacks has run. With gradients left in a
+bucket it has not, so the next step takes the full parameter in as it was, ready-made, where
+another graph gathers the shards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.facts.buckets import PLUMBING, is_spread_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+    from xlagraph.message import Side
+
+MAX_STEPS = 24
+"""Instructions between a shard and the full parameter."""
+GATHERS = frozenset({"all-gather"})
+TOKENS = frozenset({"add", "multiply"})
+"""Opcodes that add a token, a scalar at every place, to what a collective takes in."""
+
+
+class Use(NamedTuple):
+    """Where the kept parameter stands: an instruction and a place among its operands."""
+
+    user: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A full parameter that one module takes in ready-made and the other one gathers."""
+
+    side: Side
+    """The module that takes it in."""
+    parameter: int
+    uses: tuple[Use, ...]
+    outputs: tuple[int, ...]
+    """Positions at which it is given back as it came."""
+    gathered: int
+    """The value that takes its place in the other module."""
+    here: int
+    """The same value, gathered in this module too; -1 if it is not."""
+    way: tuple[int, ...]
+    """How the other module gathers it, from the value down to the shard."""
+
+    @property
+    def shard(self) -> int:
+        """The other module's input that it is gathered from."""
+        return self.way[-1]
+
+    def undo(self, edit: Editors) -> None:
+        """Uses the value that this module gathers, else takes it for an input of both."""
+        if self.here < 0:
+            edit[self.side.other].become_parameter(
+                [self.gathered], edit[self.side.other].shapes[self.gathered]
+            )
+            return
+        own = edit[self.side]
+        for user, place in self.uses:
+            own.set_operand(user, place, self.here)
+        for position in self.outputs:
+            own.outputs[position] = self.here
+
+
+def kept_parameters(case: Case, opened: Diff) -> list[Kept]:
+    """The full parameters that one module takes in where the other one gathers them.
+
+    `opened` compares the modules without what only orders collectives.
+    """
+    return [kept for own in (case.a, case.b) for kept in _Finder(case, own, opened).find()]
+
+
+class _Finder:
+    """Looks in one module for full parameters that came in ready-made."""
+
+    def __init__(self, case: Case, own: SideView, opened: Diff):
+        match = opened.match
+        modules, partners = (opened.a, opened.b), (match.to_b, match.to_a)
+        theirs = case.b if own.is_a else case.a
+        self.side = own.side
+        self.own, self.other = own.mine(modules), theirs.mine(modules)
+        self.live = own.mine((match.a, match.b)).live
+        self.to_other, self.to_own = own.mine(partners), theirs.mine(partners)
+        pairs = [*opened.outputs, *case.replaced_outputs()]
+        self.places = {own.mine(pair): theirs.mine(pair) for pair in pairs}
+        """For each output the other module's in its place."""
+
+    def find(self) -> Iterator[Kept]:
+        """Inputs without a partner that stand in the place of gathered values."""
+        for q in self.own.entry_computation.parameters:
+            kept = self._kept(q) if self.to_other[q] < 0 else None
+            if kept:
+                yield kept
+
+    def _kept(self, q: int) -> Kept | None:
+        root = self.own.entry_computation.root
+        uses = [
+            Use(u, k)
+            for u in self.own.users[q]
+            if u != root and self.live[u]
+            for k, o in enumerate(self.own.operands[u])
+            if o == q
+        ]
+        outputs = [k for k, o in enumerate(self.own.outputs) if o == q]
+        values = {self._in_place(use) for use in uses}
+        values |= {self._output_in_place(k) for k in outputs}
+        value = next(iter(values)) if len(values) == 1 else -1
+        if value < 0 or bare_shape(self.own, q) != bare_shape(self.other, value):
+            return None
+        way = gathering(self.other, value)
+        if not way:
+            return None
+        here = self.to_own[value]
+        return Kept(self.side, q, tuple(uses), tuple(outputs), value, here, way)
+
+    def _in_place(self, use: Use) -> int:
+        """What stands in the other module where this one uses the kept parameter, or -1."""
+        user = self.to_other[use.user]
+        operands = self.other.operands[user] if user >= 0 else ()
+        return operands[use.place] if use.place < len(operands) else -1
+
+    def _output_in_place(self, position: int) -> int:
+        place = self.places.get(position)
+        return -1 if place is None else self.other.outputs[place]
+
+
+def gathering(module: Module, value: int) -> tuple[int, ...]:
+    """The way from a full parameter down to the shard that it is gathered from, or ()."""
+    way, has_gather = [value], False
+    for _ in range(MAX_STEPS):
+        i = way[-1]
+        opcode, operands = module.opcodes[i], module.operands[i]
+        if opcode == "parameter":
+            return tuple(way) if has_gather else ()
+        has_gather |= opcode in GATHERS
+        if opcode in TOKENS:
+            operands = tuple(o for o in operands if not is_spread_scalar(module, o))
+        elif opcode not in PLUMBING | GATHERS:
+            return ()
+        if len(operands) != 1:
+            return ()
+        way.append(operands[0])
+    return ()
