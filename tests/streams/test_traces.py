@@ -227,6 +227,24 @@ def test_damaged_traces_are_refused_or_read(data: st.DataObject) -> None:
     damaged(json.dumps(trace).encode(), which)
 
 
+def test_a_call_without_a_name_is_read() -> None:
+    trace = json.loads(gzip.decompress(Path(BUG[0]).read_bytes()))
+    for event in trace["traceEvents"]:
+        if event.get("cat") == "cuda_runtime":
+            event["name"] = None
+    damaged(json.dumps(trace).encode(), 0)
+
+
+@pytest.mark.parametrize("place", [2, 4])
+def test_a_size_below_0_is_refused_with_the_file_that_has_it(place: int) -> None:
+    trace = json.loads(gzip.decompress(Path(BUG[1]).read_bytes()))
+    tensors = [one for node in trace["nodes"] for one in node["inputs"]["values"]]
+    for one in tensors:
+        if isinstance(one, list) and len(one) == 6:
+            one[place] = -2
+    damaged(json.dumps(trace).encode(), 1)
+
+
 def damaged(data: bytes, which: int) -> None:
     """Converts the profile with one file in another state: a result, or an error with a name."""
     import tempfile

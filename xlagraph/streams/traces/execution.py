@@ -125,6 +125,8 @@ def _of_value(value: Any, shape: Any, stride: Any) -> Iterator[Piece]:
     if _is_tensor(value):
         _, storage, offset, _, item, device = value
         if device.startswith("cuda") and 0 not in shape:
+            if min(int(item), int(offset), *shape, *(stride or ())) < 0:
+                raise ValueError("a tensor with a size below 0")
             number = int(device.partition(":")[2] or 0)
             covers = shape_range(shape, stride or [0] * len(shape), item)
             yield Piece(int(storage), number, int(offset) * int(item), covers)

@@ -141,7 +141,9 @@ def _take(found: Kineto, event: Json) -> None:
         )
     elif category == "cuda_runtime":
         correlation = int(arguments.get("correlation", 0))
-        found.calls.append(Call(event["name"], int(event["tid"]), float(event["ts"]), correlation))
+        found.calls.append(
+            Call(str(event["name"]), int(event["tid"]), float(event["ts"]), correlation)
+        )
     elif category == "cpu_instant_event" and event.get("name") == "[memory]":
         if arguments.get("Device Type") == 1:
             start, address = float(event["ts"]), int(arguments["Addr"])
