@@ -422,6 +422,7 @@ class Doubled(torch.autograd.Function):
         return gradient * 2
 
 
+@pytest.mark.filterwarnings("ignore:.torch.cpu.amp.autocast:FutureWarning")  # torch 2.4 itself
 def test_functions_of_the_programs_own_and_backwards_within_backwards(tmp_path: Path) -> None:
     from torch.utils.checkpoint import checkpoint
 
