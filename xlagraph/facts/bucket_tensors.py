@@ -113,7 +113,7 @@ def bucket_tensors(
     case: Case, rows: tuple[Sequence[BucketRow], Sequence[BucketRow]]
 ) -> BucketTensors:
     """Pairs what both modules' buckets give back, tensor by tensor."""
-    opened = _without_order(case)
+    opened = without_order(case)
     made_a, made_b = _results(opened.a, rows[0]), _results(opened.b, rows[1])
     names_a = _input_tensors(case, opened.a, case.a, made_a)
     names_b = _input_tensors(case, opened.b, case.b, made_b)
@@ -132,7 +132,7 @@ def bucket_tensors(
         own, other = view.ab(*near)  # this side's first
         dropped = _set_aside(view, opened, lone - zeros, (own, other))
         gone = exclusive_slice(view.module, dropped) | zeros | left.keys()
-        claimed = frozenset(_order_of(view.module) | gone)
+        claimed = frozenset(order_of(view.module) | gone)
         return SideTensors(
             view.side, made, lone, frozenset(zeros), left, frozenset(dropped), claimed
         )
@@ -146,7 +146,8 @@ def bucket_tensors(
     )
 
 
-def _without_order(case: Case) -> Diff:
+def without_order(case: Case) -> Diff:
+    """Both modules compared past barriers and tokens, which only order collectives."""
     first, second = ModuleEditor(case.diff.a), ModuleEditor(case.diff.b)
     take_away_order(first)
     take_away_order(second)
@@ -185,7 +186,7 @@ def tokens(editor: ModuleEditor) -> set[int]:
     return found
 
 
-def _order_of(module: Module) -> set[int]:
+def order_of(module: Module) -> set[int]:
     """The buckets' results, the barriers and the tokens: what is undone."""
     editor = ModuleEditor(module)
     picked = set(passed_values(editor))

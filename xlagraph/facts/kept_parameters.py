@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
 from xlagraph.facts.buckets import PLUMBING, is_spread_scalar
+from xlagraph.message import count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -94,6 +97,7 @@ class _Finder:
         pairs = [*opened.outputs, *case.replaced_outputs()]
         self.places = {own.mine(pair): theirs.mine(pair) for pair in pairs}
         """For each output the other module's in its place."""
+        self.taken = frozenset(k for k in self.places.values() if k is not None)
 
     def find(self) -> Iterator[Kept]:
         """Inputs without a partner that stand in the place of gathered values."""
@@ -130,8 +134,19 @@ class _Finder:
         return operands[use.place] if use.place < len(operands) else -1
 
     def _output_in_place(self, position: int) -> int:
+        """What the other module gives back there; else the only such value without a partner."""
         place = self.places.get(position)
-        return -1 if place is None else self.other.outputs[place]
+        if place is not None:
+            return self.other.outputs[place]
+        shape = bare_shape(self.own, self.own.outputs[position])
+        free = {
+            value
+            for k, value in enumerate(self.other.outputs)
+            if k not in self.taken
+            and bare_shape(self.other, value) == shape
+            and gathering(self.other, value)
+        }
+        return free.pop() if len(free) == 1 else -1
 
 
 def gathering(module: Module, value: int) -> tuple[int, ...]:
@@ -151,3 +166,23 @@ def gathering(module: Module, value: int) -> tuple[int, ...]:
             return ()
         way.append(operands[0])
     return ()
+
+
+def kept_evidence(case: Case, kept: Sequence[Kept]) -> Iterator[Evidence]:
+    """Full parameters that were not freed, a line for each side that takes some in."""
+    for own, other in case.both_ways:
+        mine = [one for one in kept if one.side is own.side]
+        if not mine:
+            continue
+        cited, ways = (tuple(one.parameter for one in mine), tuple(one.gathered for one in mine))
+        names = (other.input_tensor(one.shard) for one in mine)
+        shapes = [short_shape(own.module, one.parameter) for one in mine]
+        yield Evidence(
+            say(
+                own.side,
+                f" takes in {count(len(mine), 'full parameter')} that FSDP gathered in an earlier "
+                "step and has not freed, since its callbacks wait too: ",
+                join((n or s for n, s in zip(names, shapes, strict=True)), 4),
+            ),
+            *own.ab(cited, ways),
+        )

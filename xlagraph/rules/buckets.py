@@ -15,7 +15,6 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import where
@@ -29,16 +28,16 @@ from xlagraph.facts.buckets import (
     origin,
     reach,
 )
+from xlagraph.facts.kept_parameters import kept_evidence
 from xlagraph.message import EMPTY, A, B, Message, count, grouped, join, say
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
     from xlagraph.cause.model import BucketRow, Member
-    from xlagraph.facts.kept_parameters import Kept
     from xlagraph.graph import Module
     from xlagraph.message import Side
 
@@ -288,7 +287,7 @@ def _undone_singly(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Findi
     return Finding(
         kind=told.kind,
         title=told.title,
-        evidence=(*told.evidence, *_kept_evidence(case, tensors.kept)),
+        evidence=(*told.evidence, *kept_evidence(case, tensors.kept)),
         fix=told.fix,
         proof=tensors.proof(),
         a=tensors.claimed(A),
@@ -297,26 +296,6 @@ def _undone_singly(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Findi
         dropped_b=tensors.b.dropped,
         undo=tensors.undo,
     )
-
-
-def _kept_evidence(case: Case, kept: Sequence[Kept]) -> Iterator[Evidence]:
-    """Full parameters that were not freed, a line for each side that takes some in."""
-    for own, other in case.both_ways:
-        mine = [one for one in kept if one.side is own.side]
-        if not mine:
-            continue
-        cited, ways = (tuple(one.parameter for one in mine), tuple(one.gathered for one in mine))
-        names = (other.input_tensor(one.shard) for one in mine)
-        shapes = [short_shape(own.module, one.parameter) for one in mine]
-        yield Evidence(
-            say(
-                own.side,
-                f" takes in {count(len(mine), 'full parameter')} that FSDP gathered in an earlier "
-                "step and has not freed, since its callbacks wait too: ",
-                join((n or s for n, s in zip(names, shapes, strict=True)), 4),
-            ),
-            *own.ab(cited, ways),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
