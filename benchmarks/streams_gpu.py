@@ -9,7 +9,8 @@ WHAT is any of:
 - ``deepspeed``: ``average_tensor`` with all that it needs, by ``--deepspeed FOLDER`` with one
   installed version each.
 
-Logs go to FOLDER/logs, results to FOLDER/WHAT.json, the tables to standard output.
+Logs go to FOLDER/logs, results to FOLDER/WHAT.json, the tables to standard output. Ends with 1
+where something did not run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +74,8 @@ def programs(out: Path) -> list[dict[str, Any]]:
         row["theirs"] = _mark(reported, kind, report if not reported else "")
         rows.append(row)
         print(f"{name:32} {kind or '-':18} {row['ours']:12} {row['theirs']:12}", flush=True)
+    for who in ("ours", "theirs"):
+        print(f"{who}:", dict(Counter(row[who] for row in rows)))
     return rows
 
 
@@ -315,8 +319,14 @@ def _compress(out: Path) -> None:
         file.unlink()
 
 
+def _went_wrong(row: dict[str, Any]) -> bool:
+    """Whether a row is about something that did not run."""
+    parts = [row, *(value for value in row.values() if isinstance(value, dict))]
+    return any(part.get("error") for part in parts)
+
+
 def main() -> None:
-    """Runs what is asked for and writes what came of it."""
+    """Runs what is asked for and writes what came of it; 1 if something did not run."""
     if sys.argv[1:2] == ["--measure"]:
         measure(sys.argv[2], sys.argv[3])
         return
@@ -328,6 +338,7 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in forked children
+    failed = False
     for what in given.what:
         start = time.perf_counter()
         run: dict[str, Callable[[], list[dict[str, Any]]]] = {
@@ -338,8 +349,10 @@ def main() -> None:
         }
         rows = run[what]()
         (given.out / f"{what}.json").write_text(json.dumps(rows, indent=1))
+        failed |= any(map(_went_wrong, rows))
         print(f"{what}: {time.perf_counter() - start:.0f} s", flush=True)
     _compress(given.out)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
