@@ -23,6 +23,8 @@ from xlagraph.graph import Attributes, Computation, Module
 NOTHING = Attributes("", (), "", (), ())
 UNARY = ("negate", "exponential", "tanh", "abs")
 ELEMENTWISE = ("add", "multiply", "subtract", "divide", "maximum", "minimum")
+STARTS = {"add": "0", "multiply": "1", "maximum": "-inf", "minimum": "inf"}
+"""What a reduction by each of these starts from."""
 
 
 class Edited:
@@ -399,6 +401,33 @@ def groups(edited: Edited, chance: random.Random) -> bool:
     return True
 
 
+def reduction(edited: Edited, chance: random.Random) -> bool:
+    """A reduction applies another operation, and starts from that one's value if it has a start."""
+    found = [
+        (i, root)
+        for i in edited.free(["reduce", "reduce-scatter", "all-reduce"])
+        if (root := _combiner(edited.module, i)) is not None
+    ]
+    if not found:
+        return False
+    i, root = chance.choice(found)
+    edited.opcodes[root] = chance.choice([o for o in STARTS if o != edited.opcodes[root]])
+    if edited.opcodes[i] == "reduce":
+        shape = edited.shapes[edited.operands[i][1]]
+        edited.rewire(i, 1, edited.add("constant", shape, (), STARTS[edited.opcodes[root]]))
+    edited.claim(i)
+    return True
+
+
+def _combiner(module: Module, i: int) -> int | None:
+    """The operation on f32 that a reduction applies, unless another one applies it, too."""
+    (called,) = module.callees[i]
+    root = module.computations[called].root
+    is_shared = sum(called in callees for callees in module.callees.values()) > 1
+    fits = module.opcodes[root] in STARTS and module.shapes[root].startswith("f32[]")
+    return root if fits and not is_shared else None
+
+
 def index(edited: Edited, chance: random.Random) -> bool:
     """A slice of the same length begins one further on."""
     found = [i for i in edited.free(["slice"]) if _can_move(edited, i)]
@@ -531,6 +560,7 @@ EDITS: dict[str, tuple[Edit, frozenset[str]]] = {
     "bucket member": (bucket_member, frozenset({"bucket-composition", "bucket-carry"})),
     "replica groups": (groups, frozenset({"replica-groups"})),
     "index": (index, frozenset({"python-index"})),
+    "reduction": (reduction, frozenset({"other-reduction"})),
 }
 """Name, how it is made, and the kinds of cause that name it rightly."""
 

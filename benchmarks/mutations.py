@@ -4,7 +4,8 @@ Each trial takes a committed real module, applies one to three known edits (and 
 mean nothing: new names, another text order, permuted parameters, dead code, repeated constants),
 explains the difference and compares: pairs of instructions with the true pairs, kinds of causes
 with the edits made, and where the causes point with where the edits are. "Wrong and proved" counts
-trials in which a cause was proved and yet is no edit's; with any, the exit code is 1.
+trials in which a cause was proved and yet is no edit's; with any, the exit code is 1. "Proved
+backwards" is about the same pairs in the other direction.
 
     python benchmarks/mutations.py [--trials N] [--seed N]
 """
@@ -54,6 +55,7 @@ class Score:
     sited: int = 0
     located: int = 0
     proved: int = 0
+    proved_backwards: int = 0
     wrong_proved: int = 0
 
     def add(self, other: Score) -> None:
@@ -62,8 +64,13 @@ class Score:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def scored(explanation: Explanation, new: dict[int, int], truths: list[Truth]) -> Score:
-    """Compares one explanation with the edits; `new` tells where old instructions are in B."""
+def scored(
+    explanation: Explanation, back: Explanation, new: dict[int, int], truths: list[Truth]
+) -> Score:
+    """Compares an explanation with the edits; `new` tells where old instructions are in B.
+
+    `back` explains the same pair in the other direction.
+    """
     match = explanation.diff.match
     side = match.a
     true = {
@@ -74,6 +81,7 @@ def scored(explanation: Explanation, new: dict[int, int], truths: list[Truth]) -
     found = {i: y for i, y in enumerate(match.to_b) if y >= 0 and side.live[i]}
     causes = [cause for cause in explanation.causes if cause.kind.id not in NOISE_KINDS]
     kinds = {cause.kind.id for cause in causes}
+    kinds_back = {cause.kind.id for cause in back.causes} - NOISE_KINDS
     allowed = frozenset[str]().union(*(truth.kinds for truth in truths))
     sited = [truth for truth in truths if truth.site]
     old = {y: i for i, y in new.items()}
@@ -96,7 +104,9 @@ def scored(explanation: Explanation, new: dict[int, int], truths: list[Truth]) -
         sited=len(sited),
         located=sum(map(is_located, sited)),
         proved=explanation.proved,
-        wrong_proved=bool(explanation.proved and kinds - allowed),
+        proved_backwards=back.proved,
+        wrong_proved=bool(explanation.proved and kinds - allowed)
+        or bool(back.proved and kinds_back - allowed),
     )
 
 
@@ -127,8 +137,8 @@ def trial(module: Module, names: list[str], seed: int) -> tuple[Explanation, Sco
         truths.append(Truth(kinds, frozenset(edited.site)))
     noise(edited, chance)
     mutated, new = edited.build(chance)
-    explanation = explain_modules(module, mutated)
-    return explanation, scored(explanation, new, truths)
+    explanation, back = explain_modules(module, mutated), explain_modules(mutated, module)
+    return explanation, scored(explanation, back, new, truths)
 
 
 def main() -> int:
@@ -151,9 +161,9 @@ def main() -> int:
     )
     print(
         "| edits | trials | pairs: precision | recall | causes: precision | recall | located "
-        "| proved | wrong and proved |"
+        "| proved | proved backwards | wrong and proved |"
     )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     bad = 0
     for label, (number, among) in sets.items():
         total = Score()
@@ -191,7 +201,8 @@ def _row(label: str, total: Score) -> str:
         f"| {_part(total.right_pairs, total.true_pairs)} "
         f"| {_part(total.right_causes, total.causes)} | {_part(total.named, total.edits)} "
         f"| {_part(total.located, total.sited)} "
-        f"| {_part(total.proved, total.trials)} | {total.wrong_proved} |"
+        f"| {_part(total.proved, total.trials)} | {_part(total.proved_backwards, total.trials)} "
+        f"| {total.wrong_proved} |"
     )
 
 

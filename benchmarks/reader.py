@@ -1,9 +1,10 @@
-"""The reader beside XLA's own parser: ``python benchmarks/reader.py [FILE ...]``.
+"""The readers beside XLA's own: ``python benchmarks/reader.py [FILE | FOLDER ...]``.
 
-Without files it takes every module over 100 kB in ``fixtures/corpus`` and written modules of
-1,000 to 1,000,000 instructions. Each measurement runs in a process of its own: best of
-several runs for the time, resident memory added by the first run for the peak. Needs
-jaxlib (``pip install xlagraph[test]``).
+Without files it takes every module over 100 kB in ``fixtures/corpus`` and ``fixtures/protos``
+and written modules of 1,000 to 1,000,000 instructions, each as text and as protobuf: that of a
+dump folder if there is one, else the one XLA makes of the text. Each measurement runs in a
+process of its own: best of several runs for the time, resident memory added by the first run
+for the peak. Needs jaxlib (``pip install xlagraph[test]``).
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
+SMALL_PROTO = FIXTURES / "corpus" / "jax_scan.hlo.pb"
 SMALLEST = 100_000
 """Characters from which a corpus module is measured."""
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -44,76 +50,125 @@ def written(instructions: int) -> str:
     return "\n".join(lines)
 
 
-def measure(parser: str, path: str) -> dict[str, float]:
-    """Seconds (best) and megabytes (added by the first run) of one parser on one text."""
-    text = Path(path).read_text(encoding="utf-8")
-    if parser == "xla":
-        from jaxlib import _hlo
-
-        read = _hlo.hlo_module_from_text
-    else:
+def reader(parser: str, path: str) -> Callable[[], Any]:
+    """Reads one module with one parser; what it imports is imported."""
+    data = Path(path).read_bytes()
+    small = "HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
+    if parser == "text":
         from xlagraph.hlo import read_module
 
-        read = read_module
-    read("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+        read_module(small)
+        text = data.decode()
+        return lambda: read_module(text)
+    if parser == "proto":
+        from xlagraph.hlo.proto.reader import read_proto
+
+        read_proto(SMALL_PROTO.read_bytes())
+        return lambda: read_proto(data)
+    from jaxlib import _hlo
+
+    _hlo.hlo_module_from_text(small)
+    if parser == "xla-proto":
+        return lambda: _hlo.HloModule.from_serialized_hlo_module_proto(data)
+    text = data.decode()
+    return lambda: _hlo.hlo_module_from_text(text)
+
+
+def measure(parser: str, path: str) -> dict[str, float]:
+    """Seconds (best) and megabytes (added by the first run) of one parser on one module."""
+    read = reader(parser, path)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     best, spent = float("inf"), 0.0
     megabytes = 0.0
     while spent < 2.0:
         start = time.process_time()
-        module = read(text)
+        module = read()
         seconds = time.process_time() - start
         if not spent:
             after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             megabytes = (after - before) / 1024
         best, spent = min(best, seconds), spent + max(seconds, 1e-4)
-    count = 0 if parser == "xla" else len(module)
+    count = 0 if parser.startswith("xla") else len(module)
     return {"seconds": best, "megabytes": megabytes, "instructions": count}
 
 
-def side_by_side(name: str, text: str) -> None:
+def convert(text: str, proto: str) -> None:
+    """Writes the protobuf that XLA makes of a text."""
+    from jaxlib import _hlo
+
+    module = _hlo.hlo_module_from_text(Path(text).read_text(encoding="utf-8"))
+    Path(proto).write_bytes(module.as_serialized_hlo_module_proto())
+
+
+def in_a_process(*arguments: str) -> str:
+    """What this script prints for these arguments."""
+    command = [sys.executable, __file__, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def module_bytes(proto: bytes) -> bytes:
+    """The HloModuleProto within an HloProto, which is what XLA reads."""
+    from xlagraph.hlo.proto.wire import module_span
+
+    start, stop = module_span(proto, "module")
+    return proto[start:stop]
+
+
+def side_by_side(name: str, text: str, proto: bytes | None) -> None:
     """Prints one line of the table."""
-    with tempfile.NamedTemporaryFile("w", suffix=".hlo", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        results = {}
-        for parser in ("ours", "xla"):
-            command = [sys.executable, __file__, "--measure", parser, file.name]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            results[parser] = json.loads(output)
-    ours, xla = results["ours"], results["xla"]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {"text": f"{folder}/module.hlo", "proto": f"{folder}/module.hlo.pb"}
+        Path(paths["text"]).write_text(text, encoding="utf-8")
+        if proto is None:
+            in_a_process("--convert", paths["text"], paths["proto"])
+        else:
+            Path(paths["proto"]).write_bytes(module_bytes(proto))
+        size = Path(paths["proto"]).stat().st_size
+        results = {
+            parser: json.loads(in_a_process("--measure", parser, paths[parser.split("-")[-1]]))
+            for parser in ("text", "proto", "xla-text", "xla-proto")
+        }
+    seconds = {parser: result["seconds"] for parser, result in results.items()}
+    peaks = {parser: result["megabytes"] for parser, result in results.items()}
     print(
-        f"{name:<44} {len(text) / _MEGA:8.2f} {ours['instructions']:9,.0f}"
-        f" {len(text) / _MEGA / ours['seconds']:8.1f} {len(text) / _MEGA / xla['seconds']:8.1f}"
-        f" {ours['instructions'] / ours['seconds']:11,.0f}"
-        f" {xla['seconds'] / ours['seconds']:7.2f}"
-        f" {ours['megabytes']:8.0f} {xla['megabytes']:8.0f}",
+        f"{name:<44} {len(text) / _MEGA:7.2f} {size / _MEGA:7.2f}"
+        f" {results['text']['instructions']:9,.0f}"
+        f" {seconds['text'] * 1e3:8.1f} {seconds['proto'] * 1e3:8.1f}"
+        f" {seconds['text'] / seconds['proto']:6.2f}"
+        f" {seconds['xla-text'] / seconds['text']:9.2f}"
+        f" {seconds['xla-proto'] / seconds['proto']:9.2f}"
+        f" {peaks['text']:7.0f} {peaks['proto']:7.0f} {peaks['xla-text']:7.0f}",
         flush=True,
     )
 
 
 def main() -> None:
-    """Measures the corpus, or the files named, and written modules."""
+    """Measures the corpus, or the files and folders named, and written modules."""
     from xlagraph.hlo import open_entries
 
     print(
-        f"{'module':<44} {'MB':>8} {'instr.':>9} {'MB/s':>8} {'XLA MB/s':>8}"
-        f" {'instr./s':>11} {'times':>7} {'MB mem':>8} {'XLA mem':>8}"
+        f"{'module':<44} {'MB text':>7} {'proto':>7} {'instr.':>9}"
+        f" {'ms text':>8} {'proto':>8} {'t/p':>6} {'XLA/text':>9} {'XLA/proto':>9}"
+        f" {'MB mem':>7} {'proto':>7} {'XLA':>7}"
     )
     corpus = [*FIXTURES.glob("corpus/**/*.hlo*.gz"), *FIXTURES.glob("corpus/**/*.txt.gz")]
-    paths = sys.argv[1:] or sorted(map(str, corpus))
-    for path in paths:
+    folders = [path for path in FIXTURES.glob("protos/*") if path.is_dir()]
+    for path in sys.argv[1:] or sorted(map(str, corpus)) + sorted(map(str, folders)):
         entries = {entry.graph_hash or entry.spec: entry for entry in open_entries(path).entries}
         for entry in entries.values():
-            text = entry.source().text
+            text = entry.text_beside if entry.kind == "proto" else entry.source().text
+            proto = bytes(entry.data()) if entry.kind == "proto" else None
             if len(text) >= SMALLEST:
-                side_by_side(f"{Path(path).name.removesuffix('.gz')}:{entry.ordinal}"[-44:], text)
+                label = f"{Path(path).name.removesuffix('.gz')}:{entry.ordinal}:{entry.stage}"
+                side_by_side(label.removesuffix(":")[-44:], text, proto)
     for size in () if sys.argv[1:] else SIZES:
-        side_by_side(f"written, {size:,} instructions", written(size))
+        side_by_side(f"written, {size:,} instructions", written(size), None)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measure(*sys.argv[2:4])))
+    elif sys.argv[1:2] == ["--convert"]:
+        convert(*sys.argv[2:4])
     else:
         main()

@@ -7,7 +7,8 @@ import sys
 import click
 
 SPEC_HELP = (
-    "A and B each name one module: a file (HLO text, .gz, .zst, or - for standard input), "
+    "A and B each name one module: a file (HLO text or protobuf, also .gz or .zst, or - for "
+    "standard input), "
     "FILE:3 or FILE:NAME or FILE:HASH for one of several in a file, DIR:11 for module 11 of an "
     "--xla_dump_to folder, RUN:C for graph C of a captured run."
 )

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from xlagraph.catalogue import by_section, kinds
 from xlagraph.explain import explain_modules
+from xlagraph.explain.registry import rules
 from xlagraph.inputs import is_run, open_module
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.rule import Rule
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "causes"
@@ -52,6 +54,15 @@ library". Without these variables the causes are the same, named by tensors and 
 In the training scripts `model`, `optimizer`, `loss_fn` and `loader` stand for yours.
 """
 
+ORDER = """\
+## The order in which rules are asked
+
+Each is asked about what those above it left open; where it has no kinds of its own, it finds causes
+of other rules' kinds. How to place a new one: [Architecture](../ARCHITECTURE.md#how-to-add-a-rule).
+
+| rule | its kinds | follows |
+|---|---|---|"""
+
 
 def pages() -> Mapping[str, str]:
     """The files of docs/causes by name."""
@@ -60,13 +71,22 @@ def pages() -> Mapping[str, str]:
 
 
 def index() -> str:
-    """The list of all kinds."""
+    """The list of all kinds, and the order of the rules."""
     lines = [INTRODUCTION]
     for section, listed in by_section().items():
         lines += [f"## {section.value}", "", "| kind | |", "|---|---|"]
         lines += [f"| [`{kind.id}`]({kind.id}.md) | {kind.title} |" for kind in listed]
         lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, ORDER, *map(asked, rules())]) + "\n"
+
+
+def asked(rule: Rule) -> str:
+    """One rule: its file, its kinds, the rules that it has to follow."""
+    file = rule.find.__module__.replace(".", "/") + ".py"
+    listed = ", ".join(f"[`{kind.id}`]({kind.id}.md)" for kind in rule.kinds)
+    followed = [other for other in rules() if other.name in rule.after or rule.name in other.before]
+    names = ", ".join(other.name for other in followed)
+    return f"| [{rule.name}](../../{file}) | {listed} | {names} |"
 
 
 def page(kind: Kind) -> str:

@@ -1,4 +1,4 @@
-"""Real modules for tests: graphs of the committed captures, smallest first."""
+"""Real modules for tests and benchmarks: the committed captures, dumps and pairs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlagraph.hlo import read_module
+from xlagraph.hlo import open_entries, read_module
 from xlagraph.run.reader import read_run
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS = ROOT / "fixtures" / "runs"
+FIXTURES = ROOT / "fixtures"
+RUNS = FIXTURES / "runs"
 
 
 @lru_cache
@@ -32,3 +33,17 @@ def graph(name: str) -> Module:
     """A module by run and letter: ``carry:E``."""
     run, _, letter = name.partition(":")
     return graphs(run)[ord(letter) - ord("A")]
+
+
+def real_texts() -> dict[str, str]:
+    """Every committed real module, by the name of its file and its place in it."""
+    found = {}
+    for folder in sorted((*(FIXTURES / "pairs").iterdir(), *(FIXTURES / "runs").iterdir())):
+        run = read_run(folder)
+        found.update({f"{folder.name}:{d[:6]}": run.graph_text(d) for d in run.digests()})
+    files = [*(FIXTURES / "module_pairs").glob("*.hlo.gz"), *(FIXTURES / "corpus").glob("*hlo*.gz")]
+    for path in sorted(files):
+        for entry in open_entries(str(path)).entries:
+            if entry.kind == "hlo":
+                found[f"{path.name}:{entry.ordinal}"] = entry.source().text
+    return found

@@ -7,6 +7,7 @@ answer takes too long.
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from xlagraph.diff import Diff
 
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""XLA's own passes stay; LLVM's would take most of the time."""
 WORKER = Path(__file__).with_name("xla_worker.py")
 SECONDS = 60.0
 
@@ -110,6 +113,7 @@ def _started() -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env={**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICK}"},
     )
 
 

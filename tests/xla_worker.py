@@ -40,6 +40,7 @@ class _Placed(_jax.SingleDeviceSharding):  # type: ignore[misc]
         return _hlo.HloSharding.replicate()
 
 
+@lru_cache(maxsize=8)
 def printed(text: str) -> str:
     """XLA's own print of what it reads: names, numbering and metadata left out, values kept."""
     module = _hlo.hlo_module_from_text(text)

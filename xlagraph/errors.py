@@ -53,7 +53,7 @@ class XlagraphError(Exception):
 
 
 class InputError(XlagraphError):
-    """Text that is not what it should be: message, file, line, column and a caret."""
+    """Input that is not what it should be: message, file, line, column and a caret."""
 
     def __init__(self, message: str, location: Location):
         super().__init__(message)
@@ -63,6 +63,17 @@ class InputError(XlagraphError):
     def __str__(self) -> str:
         at = self.location
         return f"{at.source.name}:{at.line}:{at.column}: {self.message}\n{at.excerpt()}"
+
+
+class BytesError(InputError):
+    """Bytes that are not the message they should be: what is wrong, the file, the byte."""
+
+    def __init__(self, message: str, name: str, offset: int):
+        super().__init__(message, Location(Source(name, ""), 0))
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return f"{self.location.source.name}: byte {self.offset}: {self.message}"
 
 
 class SpecError(XlagraphError):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
+    from xlagraph.hlo.origin import Origin
+
 MAIN_THREAD = "main"
 _THREAD = re.compile(r"""execution_thread\s*=\s*["']([^"']*)["']""")
 
@@ -77,7 +79,7 @@ class Computation:
     parameters: tuple[int, ...]
     """Instruction numbers in order of parameter number."""
     first_line: int
-    """Line of the first instruction in the file (1-based)."""
+    """Line of the first instruction in the file (1-based); 0 where it came from no text."""
     suffix: str = ""
     """Text after the closing brace, such as ``execution_thread="main"``."""
     lines: tuple[int, ...] = ()
@@ -90,19 +92,30 @@ class Computation:
         return named[1] if named else MAIN_THREAD
 
     def line_of(self, instruction: int) -> int:
-        """Line number in the file of one of its instructions."""
+        """Line number in the file of one of its instructions; 0 where it came from no text."""
+        if not self.first_line:
+            return 0
         offset = instruction - self.start
         return self.lines[offset] if self.lines else self.first_line + offset
 
 
 @dataclass(frozen=True, slots=True)
 class StackTables:
-    """The numbered tables that newer XLA prints after the header (``StackFrames`` etc.)."""
+    """Numbered tables of source positions; numbers begin at 1, and 0 means none.
+
+    Newer XLA prints them after the header (``StackFrames`` etc.), protobufs have them as
+    ``stack_frame_index``.
+    """
 
     files: Mapping[int, str] = field(default_factory=dict)
     functions: Mapping[int, str] = field(default_factory=dict)
     locations: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     frames: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """``file_location_id`` and ``parent_frame_id`` of each frame."""
+    stacks: dict[int, tuple[SourceFrame, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Stacks that were asked for, innermost frame first, by their frame's number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +141,9 @@ class Module:
     """Control predecessors; sparse."""
     tables: StackTables
     file: str
-    """Where the text came from."""
+    """Where the module came from."""
+    unstated: frozenset[str] = frozenset()
+    """Header fields that its source has no place for; that they are missing says nothing."""
     effect_order: Mapping[int, int] = field(default_factory=dict)
     """In an edited module the places of instructions with effects among each other, where these
     are not their numbers."""
@@ -208,6 +223,13 @@ class Module:
         from xlagraph.hlo.metadata import read_metadata
 
         return read_metadata(text, self.tables)
+
+    @cached_property
+    def origins(self) -> Mapping[int, Origin]:
+        """The forward operation of instructions of the backward pass that have no frames."""
+        from xlagraph.hlo.origin import find_origins
+
+        return find_origins(self)
 
     def source(self, instruction: int) -> SourceFrame | None:
         """The innermost source frame of an instruction, or None."""

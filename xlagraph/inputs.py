@@ -70,14 +70,13 @@ def _entry_context(entry: Entry) -> Context:
 
 
 def _open_graph(spec: str, path: str, selector: str) -> Opened:
-    from xlagraph.hlo import read_module
+    from xlagraph.hlo import read_stored
     from xlagraph.run.reader import read_run
     from xlagraph.runs.context import context_of
 
     run = read_run(path)
     record, process = _find_graph(run, path, selector)
-    text = run.graph_text(record.digest)
-    return Opened(spec, read_module(text, spec), context_of(process, record))
+    return Opened(spec, read_stored(*run.graph(record.digest), spec), context_of(process, record))
 
 
 def _find_graph(run: Run, path: str, selector: str) -> tuple[GraphRecord, Process]:

@@ -89,3 +89,19 @@ ENTRY e {
     assert digest(one, Level.NAMES) != digest(shared, Level.NAMES)
     assert same_computation(one, other)
     assert not same_computation(one, shared)
+
+
+def test_an_entry_that_is_called_by_others_has_digests() -> None:
+    text = """HloModule m
+ENTRY a {
+  p = f32[] parameter(0)
+  ROOT n = f32[] %s(p)
+}
+b {
+  q = f32[] parameter(0)
+  ROOT c = f32[] call(q), to_apply=a
+}
+"""
+    one, other = (level_digests(read_module(text % opcode)) for opcode in ("negate", "abs"))
+    assert len(one) == len(other) == len(Level) - 1
+    assert not {level.digest for level in one} & {level.digest for level in other}

@@ -35,6 +35,22 @@ def xlagraph(
 
 
 @pytest.mark.parametrize(
+    "arguments", [("cause", "dtype"), ("diff", f"{RUN}:D", f"{RUN}:F"), ("diff",), ("--help",)]
+)
+def test_the_package_run_as_a_module_is_the_command(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "xlagraph", *arguments],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    command = xlagraph(*arguments)
+    assert (done.stdout.decode(), done.stderr.decode()) == (command.stdout, command.stderr)
+    assert done.returncode == command.returncode
+    assert done.stdout or done.stderr
+
+
+@pytest.mark.parametrize(
     ("name", "arguments", "code"),
     [
         ("diff_carry", ("diff", f"{RUN}:E", f"{RUN}:G"), 1),
@@ -107,7 +123,7 @@ def test_lines_keep_to_the_width(width: str) -> None:
         (("canon", "-"), b"", "holds no module"),
         (("canon", "-"), b"\x00\x01\x02\x80" * 50, "neither text nor an HLO protobuf"),
         (("canon", "-"), b"\x01" + bytes(range(128, 256)) * 30, "neither text nor an HLO protobuf"),
-        (("canon", "fixtures/corpus/jax_scan.hlo.pb"), None, "is an HLO protobuf; dump text"),
+        (("canon", "-"), b"\n\x20\n\x06jit_me\x12\x04", "cut off: field 1 reaches to byte 34"),
         (("explain", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
         (("report", "README.md"), None, "a file, not a run folder: `xlagraph diff A B`"),
         (("stats", "README.md"), None, "a file, not a run folder"),

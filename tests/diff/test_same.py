@@ -309,3 +309,25 @@ def test_one_reducer_of_two_differs_in_both_directions():
     a, b = modules(CALLS.format("set"), CALLS.format("mn"))
     assert not diff_modules(a, b).same
     assert diff_modules(a, b).match.to_b == diff_modules(b, a).match.to_a
+
+
+UNUSED = """HloModule m
+f {{
+  a = f32[{}] parameter(0)
+  ROOT r = f32[4] constant({{1, 2, 3, 4}})
+}}
+ENTRY e {{
+  p = f32[4] parameter(0)
+  ROOT c = f32[4] custom-call(p), custom_call_target="t", called_computations={{f}}
+}}
+"""
+
+
+def test_parameters_of_callees_that_nobody_uses_are_compared():
+    a, b, same = modules(*map(UNUSED.format, (4, 8, 4)))
+    assert diff_modules(a, same).same
+    diff = diff_modules(a, b)
+    assert not diff.same
+    assert not diff_modules(b, a).same
+    assert [change.fields for change in diff.changes] == [("shape",)]
+    assert digest(a, Level.NAMES) != digest(b, Level.NAMES)

@@ -37,6 +37,7 @@ def test_one_edit_is_found_and_nothing_else(name):
         tried += 1
         explanation, score = done
         assert explanation.proved
+        assert score.proved_backwards == 1
         assert score.wrong_proved == 0
         assert score.named == score.edits
         assert score.located == score.sited

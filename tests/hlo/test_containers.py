@@ -251,7 +251,7 @@ def test_run_folders_open_by_digest(tmp_path):
     assert open_entries(str(tmp_path / "run")).ignored == 1
 
 
-def test_stablehlo_and_protobufs_are_refused_with_the_way_to_convert():
+def test_stablehlo_is_refused_with_the_way_to_convert():
     corpus = FIXTURES / "corpus"
     with pytest.raises(SpecError, match="StableHLO; convert it with"):
         load(str(corpus / "jax_attention.stablehlo.mlir.gz"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-HEAVY = ("torch", "torch_xla", "networkx", "jinja2", "numpy", "jaxlib")
+HEAVY = ("torch", "torch_xla", "networkx", "jinja2", "numpy", "jaxlib", "google.protobuf")
 
 
 def _loaded(code: str, **env: str) -> set[str]:
@@ -31,6 +32,14 @@ def _loaded(code: str, **env: str) -> set[str]:
 )
 def test_analysis_loads_nothing_heavy(code: str) -> None:
     assert not _loaded(code) & set(HEAVY)
+
+
+def test_reading_text_loads_no_protobuf_library(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+    loaded = _loaded(f"from xlagraph.hlo import load; load({str(path)!r})")
+    assert "xlagraph.hlo.reader" in loaded
+    assert "google.protobuf" not in loaded
 
 
 def test_capture_that_is_off_loads_nothing_of_ours() -> None:

@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
         *("inputs", "output", "report", "run", "runs", "streams", "terminal"),
     },
+    "__main__": {"cli"},
 }
 
 

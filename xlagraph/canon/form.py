@@ -23,7 +23,7 @@ from xlagraph.canon.structure import call_order
 from xlagraph.graph import MAIN_THREAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from xlagraph.graph import Computation, Module
 
@@ -101,16 +101,16 @@ class _Form:
         called = {c for i, cs in module.callees.items() if live[i] or everything for c in cs}
         for number in call_order(module):
             if number in called or everything:
-                self._add(number)
+                self._add(number, called)
         if module.entry not in self.rows:
-            self._add(module.entry)
+            self._add(module.entry, called)
         self.names: dict[int, str] = {}
         self.known: dict[object, str] = {}
         self.channels: dict[str, int] = {}
 
-    def _add(self, number: int) -> None:
+    def _add(self, number: int, called: Collection[int]) -> None:
         self.rows[number] = self._rows(self.module.computations[number])
-        if number != self.module.entry:
+        if number != self.module.entry or number in called:
             self.keys[number] = _digest("\n".join(map(str, self._key(number))))
 
     def lines(self) -> Iterator[str]:

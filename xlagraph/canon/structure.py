@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 
 def call_order(module: Module) -> list[int]:
-    """Computation numbers, callees before callers; unreachable ones included."""
+    """Computation numbers, callees before callers, by a walk from the entry; the rest behind.
+
+    The order in which the module lists its computations plays no part.
+    """
     calls: dict[int, list[int]] = {}
     for i, callees in module.callees.items():
         calls.setdefault(module.computation_of(i).index, []).extend(callees)
     done: set[int] = set()
     order: list[int] = []
-    for start in range(len(module.computations)):
+    for start in (module.entry, *range(len(module.computations))):
         stack = [(start, False)]
         while stack:
             number, expanded = stack.pop()
@@ -41,7 +44,7 @@ def call_order(module: Module) -> list[int]:
 
 
 def number_computations(module: Module, labels: Sequence[int], interner: Interner) -> list[int]:
-    """The number of each computation: of its root's expression and of its effects."""
+    """The number of each computation: of its root's expression, its effects and its parameters."""
     numbers = [-1] * len(module.computations)
     for c in call_order(module):
         if c == module.entry:
@@ -50,7 +53,7 @@ def number_computations(module: Module, labels: Sequence[int], interner: Interne
         expressions = defaultdict[int, int](_nowhere)
         for i in range(computation.start, computation.stop):
             expressions[i] = expression_number(module, i, labels[i], expressions, numbers, interner)
-        starts = [expressions[i] for i in roots(module, computation)]
+        starts = [expressions[i] for i in (*roots(module, computation), *computation.parameters)]
         numbers[c] = interner.number(("computation", computation.execution_thread, *starts))
     return numbers
 

@@ -83,7 +83,14 @@ class SideView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """The two modules, their difference, and what is already accounted for."""
+    """The two modules, their difference, and what is already accounted for.
+
+    A rule begins with what is open: `open_changes` (what their fields mean: `xlagraph.diff.Change`)
+    and `SideView.open_lone`. Where the pair that it looks for need not be changed itself, as a call
+    of which the computation differs, it walks all pairs instead, (x, ``case.a.partners[x]``) for x
+    in ``case.diff.a.callees``, say, and leaves out what is not live (``case.a.matched.live``) or
+    claimed. What takes more than that is a fact: see `xlagraph.facts`.
+    """
 
     diff: Diff
     a: SideView

@@ -34,7 +34,10 @@ class ModuleEditor:
     """A copy of a module's columns, edited in place and turned back by `build`.
 
     An edit costs as much as the instructions that it touches have users. `opcodes`, `shapes`,
-    `attributes`, `payloads` and `callees` may be written directly, operands through `set_operands`.
+    `attributes`, `payloads` and `callees` may be written directly. Operands are read from
+    `operands` and written through `set_operands`, `replace_uses` or `bypass`, outputs through
+    `replace_outputs`. For what has no column here, such as control edges, `module` is replaced by
+    one with the same instructions.
     """
 
     def __init__(self, module: Module):

@@ -29,6 +29,7 @@ class Finding:
 
     kind: Kind
     title: Message
+    """One sentence, without a capital letter and a full stop."""
     evidence: tuple[Evidence, ...]
     proof: Message
     """What `undo` does, in words."""
@@ -36,8 +37,20 @@ class Finding:
     """Advice for this finding alone; empty where that of its kind will do."""
     a: frozenset[int] = NONE
     b: frozenset[int] = NONE
-    """The instructions of A and of B that it accounts for."""
+    """The instructions of A and of B that it accounts for.
+
+    Later rules of the same round do not see them, and they make up the cause's share. So a cause
+    in a called computation claims the call and the instructions in there. Of the constants that it
+    brings along it claims those that nothing else uses: others may differ for their own reasons.
+    """
     undo: Callable[[Editors], None] = nothing
+    """Makes both modules equal as far as this cause goes; see `ModuleEditor` for what it may write.
+
+    It is called many times, each time on a copy: alone, after findings of earlier rounds, and with
+    others left out. Instructions have the numbers of the modules that the rule was asked about in
+    every round (but for what `ModuleEditor.become` did), their operands may have changed: it
+    reads those from the editor, and keeps no state between calls.
+    """
     dropped_a: frozenset[int] = NONE
     """Output positions of A that undoing sets aside."""
     dropped_b: frozenset[int] = NONE

@@ -30,7 +30,11 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Kind:
-    """One kind of cause; the documentation, the command line and the report speak from it."""
+    """One kind of cause; the documentation, the command line and the report speak from it.
+
+    Up to `examples` all has to be said. What follows has defaults that suit most kinds: it says how
+    findings of one kind are put together with others, and what they may be over a whole run.
+    """
 
     id: str
     """Stable identifier, such as ``bucket-carry``; JSON carries it."""
@@ -40,7 +44,11 @@ class Kind:
     meaning: str
     """What happened, and why that makes another graph."""
     before: str
-    """A training script, or the telling part of one, that shows it."""
+    """A training script, or the telling part of one, that shows it.
+
+    If ``loader`` occurs in it, tests/rules/test_programs.py runs it under torch_xla, with the names
+    that tests/rules/training.py defines: it has to recompile for this kind, and `after` must not.
+    """
     after: str
     """The same script mended; ``""`` where there is nothing to mend."""
     evidence: str
@@ -53,20 +61,20 @@ class Kind:
     """Committed fixtures that show it: scenarios, or pairs of modules. The first one's verdict
     stands in the documentation."""
     family: Family | None = None
+    """Findings of one family become one cause where their source lines meet, or where they touch;
+    None: each is a cause by itself."""
     is_piece: bool = False
     """A piece of graph that is there or not: over a run, a loop of changing length."""
     may_grow: bool = False
-    """Over a run it may be something that grows from step to step."""
-    in_warm_up: bool = False
-    """It may be a normal part of a program's first steps."""
+    """Over a run it may be something that grows from step to step (``growing-graph``)."""
     anywhere: bool = False
     """Over a run it is one reason wherever it shows: its lines are those of a library's hooks."""
     only_proved: bool = False
-    """It means nothing where instructions do not pair off."""
+    """It means nothing where instructions do not pair off: not named unless all is proved."""
     is_cause: bool = True
     """False for what names that no cause was found."""
     consequences: tuple[str, ...] = ()
-    """Kinds that follow from this one when both are found."""
+    """Kinds that follow from this one when both are found: they become part of it."""
 
     @property
     def headings(self) -> tuple[str, str]:

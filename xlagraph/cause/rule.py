@@ -25,7 +25,9 @@ class Rule:
     """One family of causes.
 
     Rules are asked in order about what those before them left open: what explains most
-    specifically comes first.
+    specifically comes first. The present order is listed in docs/causes/README.md. A new rule
+    between two that follow each other names one of them in `after` and the other one in `before`:
+    of each two neighbours one has to name the other, so that nothing is left to the names.
     """
 
     name: str

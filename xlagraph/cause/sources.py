@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from xlagraph.message import Message, Operation, SourceLine, join, say
@@ -10,7 +11,7 @@ from xlagraph.message import Message, Operation, SourceLine, join, say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xlagraph.graph import Module
+    from xlagraph.graph import Module, SourceFrame
 
 MAX_LINES = 3
 MAX_NEAR = 200
@@ -20,20 +21,57 @@ MAX_NEAR = 200
 def where(module: Module, instructions: Iterable[int]) -> tuple[SourceLine, ...]:
     """The source lines of instructions, at most 3.
 
-    Lines of the program itself come first, then the most frequent.
+    Lines of the program itself come first, then those of the forward pass, then the most
+    frequent.
     """
     counts: Counter[SourceLine] = Counter()
     for i in instructions:
         line = _line(module, i)
         if line:
             counts[line] += 1
-    ordered = sorted(counts, key=lambda line: (line.is_library, -counts[line], str(line)))
+    ordered = sorted(counts, key=lambda line: (*_rank(line), -counts[line], str(line)))
     return tuple(ordered[:MAX_LINES])
 
 
+def _rank(line: SourceLine) -> tuple[bool, bool]:
+    return line.is_library, bool(line.backward_of)
+
+
 def _line(module: Module, i: int) -> SourceLine | None:
-    source = module.source(i)
-    return SourceLine(source.file, source.line) if source else None
+    """The line of an instruction, else that of the forward operation it is the derivative of."""
+    metadata = module.metadata(i)
+    if metadata is None:
+        return None
+    if metadata.frames:
+        return own_line(metadata.frames)
+    origin = module.origins.get(i) if metadata.op_type else None
+    if origin is None:
+        return None
+    return own_line(origin.frames)._replace(backward_of=_bare(origin.operation))
+
+
+@lru_cache(maxsize=4096)
+def own_line(frames: tuple[SourceFrame, ...]) -> SourceLine:
+    """The innermost frame of the program itself, with the library's that it led to.
+
+    Where all frames are a library's, the innermost one.
+
+    Args:
+        frames: a stack, innermost frame first; not empty.
+    """
+    lines = [SourceLine(f.file, f.line, _named(f.function)) for f in frames]
+    own = next((line for line in lines if not line.is_library), lines[0])
+    return own if own is lines[0] else own._replace(called=lines[0])
+
+
+def _named(function: str) -> str:
+    """The innermost named function of a qualified name: ``step`` of ``main.<locals>.step``."""
+    parts = function.split(".<locals>.")
+    return next((part for part in reversed(parts) if not part.startswith("<")), function)
+
+
+def _bare(operation: str) -> str:
+    return operation.removeprefix("aten__").removeprefix("xla__")
 
 
 def knows_lines(module: Module) -> bool:
@@ -47,21 +85,25 @@ def operations(module: Module, instructions: Iterable[int]) -> Message:
     for i in instructions:
         metadata = module.metadata(i)
         if metadata and metadata.op_type:
-            counts[metadata.op_type.removeprefix("aten__").removeprefix("xla__")] += 1
+            counts[_bare(metadata.op_type)] += 1
     ordered = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_LINES]
     return say(" (", join(map(Operation, ordered)), ")") if ordered else say()
 
 
 def at(lines: Sequence[SourceLine]) -> Message:
     """`` at train.py:10`` for a title, or nothing."""
-    return say(" at ", lines[0]) if lines else say()
+    if not lines:
+        return say()
+    operation = lines[0].backward_of
+    before = say(" in the backward of ", Operation(operation)) if operation else say()
+    return say(before, " at ", lines[0])
 
 
 def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
     """The program's line that is the fewest steps away from these instructions.
 
-    torch_xla keeps only the innermost frame of each instruction, which is often inside a
-    library; the values that go in or come out know more.
+    The text of torch_xla has only the innermost frame of each instruction, which is often inside
+    a library; the values that go in or come out know more.
     """
     front = sorted(instructions)
     seen = set(front)

@@ -10,12 +10,13 @@ from xlagraph.diff.acting import ThreadChange, moved_effects, other_channels, ot
 from xlagraph.diff.align import longest_rise
 from xlagraph.diff.known import NO_NAMES
 from xlagraph.diff.match import Match, match_modules
+from xlagraph.diff.stated import stated_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.diff.match import Known
-    from xlagraph.graph import Module
+    from xlagraph.graph import Metadata, Module
 
 
 class Change(NamedTuple):
@@ -24,9 +25,18 @@ class Change(NamedTuple):
     a: int
     b: int
     fields: tuple[str, ...]
-    """Of ``shape, layout, attributes, payload, opcode, operands, callees, controls``: callees
-    where the computations called are not paired with each other, controls where it waits for
-    other instructions."""
+    """What differs between the two, one or more of
+
+    - ``opcode``; ``shape``: sizes or type; ``layout``: nothing but the layout of the shape
+    - ``payload``: the value of a constant, the number of a parameter
+    - ``attributes``: all others, such as ``dimensions``; also which collectives share a channel
+    - ``operands``: at some place they are neither partners nor equal constants
+    - ``callees``: the computations called are neither paired with each other nor equal. A pair of
+      calls pairs what they call, and what differs in there has changes of its own. So this is left
+      to calls that share a computation with others, which was paired otherwise there, and to calls
+      of another number of computations.
+    - ``controls``: it waits for other instructions
+    """
 
 
 class HeaderChange(NamedTuple):
@@ -106,9 +116,10 @@ def diff_modules(
 ) -> Diff:
     """Compares two modules, paired at `level`; linear in instructions plus operands.
 
+    What only one of them can state, such as large constants, is not compared (`stated_alike`).
     `known`: the tensors that inputs and outputs are known to be.
     """
-    return diff_match(match_modules(a, b, level, known))
+    return diff_match(match_modules(*stated_alike(a, b), level, known))
 
 
 def diff_match(match: Match) -> Diff:
@@ -308,10 +319,26 @@ class _Finder:
         return len(side.live) - sum(side.live)
 
     def metadata_changes(self) -> int:
-        """Paired instructions whose metadata differs."""
-        a, b = self.a.attributes, self.b.attributes
-        return sum(
-            1
-            for x, y in enumerate(self.match.to_b)
-            if y >= 0 and a[x].metadata != b[y].metadata and a[x].metadata and b[y].metadata
-        )
+        """Paired instructions that come from another line or framework op."""
+        known: dict[tuple[str, str], bool] = {}
+        count = 0
+        for x, y in enumerate(self.match.to_b):
+            if y < 0:
+                continue
+            texts = self.a.attributes[x].metadata, self.b.attributes[y].metadata
+            if texts not in known:
+                known[texts] = _come_from_elsewhere(self.a.metadata(x), self.b.metadata(y))
+            count += known[texts]
+        return count
+
+
+def _come_from_elsewhere(one: Metadata | None, other: Metadata | None) -> bool:
+    """Whether two instructions come from different places, as far as both say where.
+
+    Numbers of stack frames are a module's own, so that not texts but lines are compared: the
+    innermost ones, since the text of torch_xla has no others.
+    """
+    if one is None or other is None:
+        return False
+    lines = ([frame[:2] for frame in side.frames[:1]] for side in (one, other))
+    return one[:2] != other[:2] or next(lines) != next(lines)

@@ -87,6 +87,9 @@ class _Walk:
                 partners[start:stop] = [-1] * (stop - start)
         one, other = self.a.computations[x], self.b.computations[y]
         starts_a, starts_b = roots(self.a, one), roots(self.b, other)
+        if x != self.a.entry:  # those of the entry may stand in another order
+            starts_a += one.parameters
+            starts_b += other.parameters
         return (
             one.execution_thread == other.execution_thread
             and len(starts_a) == len(starts_b)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
 
 
 def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
@@ -70,13 +70,18 @@ def _follows(group: Sequence[Finding], kind: Kind) -> bool:
 
 
 def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Finding] | None:
-    lines = set(finding.lines)
+    lines = _forward(finding)
     if lines:
-        shared = (g for g in groups if any(lines.intersection(f.lines) for f in g))
+        shared = (g for g in groups if any(lines & _forward(f) for f in g))
         return next(shared, None)
     around_a, around_b = _around(diff.a, finding.a), _around(diff.b, finding.b)
     touching = (g for g in groups if any(f.a & around_a or f.b & around_b for f in g))
     return next(touching, None)
+
+
+def _forward(finding: Finding) -> set[SourceLine]:
+    """A finding's lines; an operation and its derivative have one."""
+    return {line.forward for line in finding.lines}
 
 
 def _around(module: Module, instructions: frozenset[int]) -> set[int]:

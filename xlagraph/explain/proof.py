@@ -92,9 +92,11 @@ class ProofState:
         return state, False
 
     def left(self) -> tuple[int, int]:
-        """How much still differs: instructions and outputs without a partner; then in how much.
+        """How far the modules still are from each other: *closer* is less of this, in this order.
 
-        The second tells that one of several causes that meet in one instruction is undone.
+        First the number of instructions that differ or have no partner, and of outputs without one;
+        then the number of fields in which paired instructions differ (`Change.fields`), which shows
+        that one of several causes that meet in one instruction is undone.
         """
         unpaired = sum(1 for s in self.now.outputs if s.a is None or s.b is None)
         fields = sum(len(change.fields) for change in self.now.changes)

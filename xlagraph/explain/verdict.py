@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.facts.elided import elided_constants
+from xlagraph.facts.elided import not_compared
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import count, join, say
 
@@ -29,7 +29,7 @@ def pair_verdict(
         )
     else:
         verdict = _main(causes, left, context_a, context_b)
-    return say(verdict, elided_constants(diff))
+    return say(verdict, not_compared(diff))
 
 
 def _main(causes: Sequence[Cause], left: int, context_a: Context, context_b: Context) -> Message:

@@ -1,20 +1,34 @@
-"""Large constants, which XLA leaves out of its text: ``constant({...})``."""
+"""What is not compared: large constants left out of texts, configuration left out of protobufs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.diff.stated import ELIDED
 from xlagraph.message import Message, count, say
 
 if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.diff.match import Side
 
-ELIDED = "{...}"
+
+def not_compared(diff: Diff) -> Message:
+    """Says what nobody knows to be equal, because a source leaves it out."""
+    return say(elided_constants(diff), unstated_fields(diff))
+
+
+def unstated_fields(diff: Diff) -> Message:
+    """Says which header fields a protobuf has no place for."""
+    if not diff.a.unstated:
+        return say()
+    return say(
+        " Not compared: replica_count, num_partitions and other configuration, which a protobuf"
+        " does not hold; the text that XLA dumps beside it does."
+    )
 
 
 def elided_constants(diff: Diff) -> Message:
-    """Says how many constants both texts leave out: nobody knows whether these are equal."""
+    """Says how many constants the texts leave out: nobody knows whether these are equal."""
     number = min(_elided(diff.match.a), _elided(diff.match.b))
     if not number:
         return say()

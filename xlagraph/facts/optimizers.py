@@ -15,8 +15,8 @@ _FILE = re.compile(r"(^|/)optim/")
 
 
 def is_optimizer_line(line: SourceLine) -> bool:
-    """Whether a line belongs to an optimizer's own code."""
-    return bool(_FILE.search(line.file))
+    """Whether a line belongs to an optimizer's own code, or led there."""
+    return any(_FILE.search(one.file) for one in (line, line.called) if one)
 
 
 def is_optimizer_state(tensors: Iterable[Tensor | None], lines: Iterable[SourceLine]) -> bool:

@@ -91,7 +91,7 @@ def _connect(view: SideView, edges: Sequence[Edge], groups: Groups) -> None:
             reached[i] = k
             stack.extend(module.operands[i])
             for line in where(module, [i]):
-                groups.join(lines.setdefault(line, k), k)
+                groups.join(lines.setdefault(line.forward, k), k)
 
 
 def piece_of(view: SideView, starts: Iterable[int], *, with_claimed: bool = False) -> set[int]:

@@ -1,7 +1,8 @@
-"""Reading HLO: text in any dialect to `xlagraph.graph.Module`, and back."""
+"""Reading HLO: text in any dialect and protobufs to `xlagraph.graph.Module`, and back."""
 
 from xlagraph.hlo.containers import find_entry, load, open_entries
+from xlagraph.hlo.kinds import read_stored
 from xlagraph.hlo.reader import read_module
 from xlagraph.hlo.shapes import read_shape
 
-__all__ = ["find_entry", "load", "open_entries", "read_module", "read_shape"]
+__all__ = ["find_entry", "load", "open_entries", "read_module", "read_shape", "read_stored"]

@@ -12,6 +12,8 @@ from xlagraph.graph import Computation, Module
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from xlagraph.errors import Source
     from xlagraph.graph import Attributes, StackTables
 
@@ -100,20 +102,9 @@ class Columns:
 
     def _check_parts(self) -> None:
         """Makes sure that every get-tuple-element takes a part that its tuple has."""
-        is_part = "get-tuple-element".__eq__
-        counts: dict[str, int] = {}
-        for number in compress(range(len(self.opcodes)), map(is_part, self.opcodes)):
-            shape = self.shapes[self.operands[number][0]] if self.operands[number] else ""
-            count = counts.get(shape, -1)
-            if count < 0:
-                count = counts[shape] = part_count(shape)
-            index = self.attributes[number].get("index") or ""
-            if len(index) > 9 or not index.isdecimal() or int(index) >= count:
-                raise self._wrong_part(number, index, count)
-
-    def _wrong_part(self, number: int, index: str, count: int) -> InputError:
-        message = part_message(count) if index.isdecimal() else "expected an index"
-        return InputError(message, self._location(number, f"index={index}"))
+        parts = wrong_parts(self.opcodes, self.shapes, self.operands, self.attributes)
+        for number, index, message in parts:
+            raise InputError(message, self._location(number, f"index={index}"))
 
     def _check_acyclic(self, callees: dict[int, tuple[int, ...]]) -> None:
         """Callees that stand before their caller need no search; others get one."""
@@ -166,6 +157,25 @@ class Columns:
         offset = instruction.end() if instruction else offset
         callee = re.compile(rf"(?<![\w.\-]){re.escape(name)}(?![\w.\-])").search(text, offset)
         return Location(self.source, callee.start() if callee else offset)
+
+
+def wrong_parts(
+    opcodes: Sequence[str],
+    shapes: Sequence[str],
+    operands: Sequence[tuple[int, ...]],
+    attributes: Sequence[Attributes],
+) -> Iterator[tuple[int, str, str]]:
+    """Each get-tuple-element that takes a part its tuple lacks: position, index, message."""
+    is_part = "get-tuple-element".__eq__
+    counts: dict[str, int] = {}
+    for number in compress(range(len(opcodes)), map(is_part, opcodes)):
+        shape = shapes[operands[number][0]] if operands[number] else ""
+        count = counts.get(shape, -1)
+        if count < 0:
+            count = counts[shape] = part_count(shape)
+        index = attributes[number].get("index") or ""
+        if len(index) > 9 or not index.isdecimal() or int(index) >= count:
+            yield number, index, part_message(count) if index.isdecimal() else "expected an index"
 
 
 def part_message(count: int) -> str:

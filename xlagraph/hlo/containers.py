@@ -2,7 +2,7 @@
 
 A *spec* names one module::
 
-    FILE            the only module of a file (plain, .gz or .zst)
+    FILE            the only module of a file (text or protobuf; plain, .gz or .zst)
     FILE:3          its third entry (1-based); FILE:-1 is the last one
     FILE:IrToHlo.7  the entry with that module name
     FILE:4f9b97     the entry whose graph hash begins so
@@ -17,7 +17,7 @@ Entries are found without reading the modules; `Entry.load` reads one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,14 +26,18 @@ from xlagraph.errors import Source, SpecError
 from xlagraph.hlo.sections import NO_PREAMBLE, Dropped, Preamble, scan
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Iterator
 
     from xlagraph.graph import Module, SourceFrame
 
 _DUMP_FILE = re.compile(
-    r"(?:\d+\.)?module_(\d{1,9})\.(.+)\.(?:[\w.]*_)?(before|after)_optimizations\.(?:txt|hlo)(?:\.gz|\.zst)?"
+    r"(?:\d+\.)?module_(\d{1,9})\.(.+)\.(?:[\w.]*_)?(before|after)_optimizations"
+    r"\.(txt|hlo|hlo\.pb)(?:\.gz|\.zst)?"
 )
-_GRAPH_FILE = re.compile(r"([0-9a-f]{6,})\.hlo(?:\.zst|\.gz)?")
+_GRAPH_FILE = re.compile(r"([0-9a-f]{6,})\.(hlo|hlo\.pb)(?:\.zst|\.gz)?")
+_PROTO = "hlo.pb"
+"""Ending of a protobuf's name, before that of a compression."""
 _NUMBER = re.compile(r"-?\d{1,9}")
 _RANK_SUFFIX = re.compile(r"\.(\d{1,6})(?:\.gz|\.zst)?")
 _HASH_PREFIX = 4
@@ -62,6 +66,8 @@ class Entry:
     """The ordinal that torch_xla appends to a save-tensors file's name."""
     preamble: Preamble = NO_PREAMBLE
     _content: Content = field(default=Content(""), repr=False, compare=False)
+    _text: Content | None = field(default=None, repr=False, compare=False)
+    """The text of the same module, where the entry is a protobuf that has one beside it."""
 
     @property
     def frames(self) -> tuple[SourceFrame, ...]:
@@ -72,6 +78,19 @@ class Entry:
     def spec(self) -> str:
         """The name by which `load` opens this entry."""
         return self.file if self.stop < 0 else f"{self.file}:{self.ordinal}"
+
+    def with_text(self, text: Entry) -> Entry:
+        """This entry, a protobuf, with the text of the same module beside it."""
+        return replace(self, _text=text._content)
+
+    @property
+    def text_beside(self) -> str:
+        """The text of the same module beside a protobuf, or ``""``."""
+        return self._text.text(0, len(self._text.data)) if self._text else ""
+
+    def data(self) -> bytes | mmap.mmap:
+        """The bytes of a module that fills its file."""
+        return self._content.data
 
     def source(self) -> Source:
         """The module's text with its place in the file."""
@@ -202,7 +221,7 @@ def _list_folder(folder: Path) -> Listing:
         return _list_graphs(graphs)
     if not any(_DUMP_FILE.fullmatch(path.name) for path in folder.iterdir()):
         return _list_files(folder)
-    entries: list[Entry] = []
+    entries: dict[tuple[int, str, str], Entry] = {}
     ignored = 0
     for path in sorted(folder.iterdir()):
         match = _DUMP_FILE.fullmatch(path.name)
@@ -210,12 +229,25 @@ def _list_folder(folder: Path) -> Listing:
             ignored += 1
             continue
         number, module, stage = int(match[1]), match[2], match[3]
-        content = Content(str(path))
-        entries.append(
-            Entry(str(path), number, "hlo", module, 0, -1, 1, stage=stage, _content=content)
+        kind = "proto" if match[4] == _PROTO else "hlo"
+        entry = Entry(
+            str(path), number, kind, module, 0, -1, 1, stage=stage, _content=Content(str(path))
         )
-    entries.sort(key=lambda entry: (entry.ordinal, entry.module, entry.stage != "before"))
-    return Listing(tuple(entries), (), ignored)
+        key = (number, module, stage)
+        entries[key] = _joined(entries[key], entry) if key in entries else entry
+    ordered = sorted(entries.values(), key=lambda e: (e.ordinal, e.module, e.stage != "before"))
+    return Listing(tuple(ordered), (), ignored)
+
+
+def _joined(one: Entry, other: Entry) -> Entry:
+    """One entry for a module that lies there as a protobuf and as text.
+
+    The protobuf has whole stacks and constants, the text what is not in the protobuf.
+    """
+    proto, text = (one, other) if one.kind == "proto" else (other, one)
+    if proto.kind == text.kind:  # the same twice, such as .txt and .txt.gz
+        return one
+    return proto.with_text(text)
 
 
 def _list_files(folder: Path) -> Listing:
@@ -232,18 +264,20 @@ def _list_files(folder: Path) -> Listing:
 
 
 def _list_graphs(graphs: Path) -> Listing:
-    entries: list[Entry] = []
+    entries: dict[str, Entry] = {}
     ignored = 0
     for path in sorted(graphs.iterdir()):
         match = _GRAPH_FILE.fullmatch(path.name)
         if not match:
             ignored += 1
             continue
+        digest, kind = match[1], "proto" if match[2] == _PROTO else "hlo"
+        known = entries.get(digest)
+        number = known.ordinal if known else len(entries) + 1
         content = Content(str(path))
-        entries.append(
-            Entry(str(path), len(entries) + 1, "hlo", "", 0, -1, 1, match[1], _content=content)
-        )
-    return Listing(tuple(entries), (), ignored)
+        entry = Entry(str(path), number, kind, "", 0, -1, 1, digest, _content=content)
+        entries[digest] = _joined(known, entry) if known else entry
+    return Listing(tuple(entries.values()), (), ignored)
 
 
 def _select(path: str, selector: str, listing: Listing) -> Entry:

@@ -65,6 +65,9 @@ def _read_tables(text: str, pos: int) -> tuple[StackTables, int]:
             else:
                 pairs = _PAIR.findall(cell[2] or "")
                 rows[table[1]][number] = {key: int(value) for key, value in pairs}
+    for frame in rows["StackFrames"].values():
+        # XLA prints the number plus one, so that a frame without a parent has 1 (hlo_module.cc).
+        frame["parent_frame_id"] = max(frame.get("parent_frame_id", 0) - 1, 0)
     found = StackTables(
         names["FileNames"], names["FunctionNames"], rows["FileLocations"], rows["StackFrames"]
     )

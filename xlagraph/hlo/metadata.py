@@ -9,8 +9,9 @@ from xlagraph.graph import Metadata, SourceFrame, StackTables
 
 _FIELD = re.compile(r"""(\w+)=(?:"((?:[^"\\]|\\.)*)"|([^\s{}"]+|\{[^{}]*\}))""", re.S)
 _ESCAPE = re.compile(r"\\(.)", re.S)
-MAX_FRAMES = 64
-"""Frames followed through parent links; a cycle in a hostile table ends there."""
+MAX_FRAMES = 1000
+"""Frames followed through parent links; Python's own stacks end there. Tables that are wrong
+may go in a circle."""
 
 
 @lru_cache(maxsize=65536)
@@ -24,23 +25,26 @@ def _fields(text: str) -> dict[str, str]:
 def read_metadata(text: str, tables: StackTables) -> Metadata:
     """Reads the text between metadata's braces; a stack frame id is resolved in `tables`."""
     fields = _fields(text)
-    frames: list[SourceFrame] = []
     frame_id = _number(fields.get("stack_frame_id"))
-    if frame_id:
-        frames = _stack(frame_id, tables)
+    frames = stack(frame_id, tables) if frame_id else ()
     if not frames and "source_file" in fields:
-        frames = [SourceFrame(fields["source_file"], _number(fields.get("source_line")))]
-    return Metadata(fields.get("op_type", ""), fields.get("op_name", ""), tuple(frames))
+        frames = (SourceFrame(fields["source_file"], _number(fields.get("source_line"))),)
+    return Metadata(fields.get("op_type", ""), fields.get("op_name", ""), frames)
 
 
 def _number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
 
 
-def _stack(frame_id: int, tables: StackTables) -> list[SourceFrame]:
+def stack(frame_id: int, tables: StackTables) -> tuple[SourceFrame, ...]:
+    """The frames from a numbered one outwards, innermost first; each stack is made once."""
+    known = tables.stacks.get(frame_id)
+    if known is not None:
+        return known
     frames: list[SourceFrame] = []
-    while frame_id in tables.frames and len(frames) < MAX_FRAMES:
-        frame = tables.frames[frame_id]
+    number = frame_id
+    while number in tables.frames and len(frames) < MAX_FRAMES:
+        frame = tables.frames[number]
         location = tables.locations.get(frame.get("file_location_id", 0), {})
         frames.append(
             SourceFrame(
@@ -49,8 +53,5 @@ def _stack(frame_id: int, tables: StackTables) -> list[SourceFrame]:
                 tables.functions.get(location.get("function_name_id", 0), ""),
             )
         )
-        parent = frame.get("parent_frame_id", 0)
-        if parent == frame_id:
-            break
-        frame_id = parent
-    return frames
+        number = frame.get("parent_frame_id", 0)
+    return tables.stacks.setdefault(frame_id, tuple(frames))

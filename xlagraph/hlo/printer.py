@@ -85,7 +85,11 @@ class _Printer:
             if names:
                 rows = (f"{number} {json.dumps(name)}\n" for number, name in names.items())
                 yield f"{title}\n{''.join(rows)}\n"
-        pairs = (("FileLocations", tables.locations), ("StackFrames", tables.frames))
+        frames = {
+            number: {**row, "parent_frame_id": row.get("parent_frame_id", 0) + 1}
+            for number, row in tables.frames.items()
+        }
+        pairs = (("FileLocations", tables.locations), ("StackFrames", frames))
         for title, table in pairs:
             if table:
                 yield f"{title}\n"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError, Location, Source
+from xlagraph.hlo.collector import without_collector
 from xlagraph.hlo.columns import Columns
 from xlagraph.hlo.header import read_header
 from xlagraph.hlo.plain import read_plain
 from xlagraph.hlo.scan import MalformedError, skip_space
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from xlagraph.graph import Module
     from xlagraph.hlo.general import GeneralReader
 
@@ -36,7 +33,7 @@ def read_module(
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     source = Source(name, text, first_line)
-    with _without_collector():
+    with without_collector():
         try:
             return _read(source, plain=plain)
         except MalformedError as error:
@@ -67,15 +64,3 @@ def _general_reader(columns: Columns) -> GeneralReader:
     from xlagraph.hlo.general import GeneralReader
 
     return GeneralReader(columns)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Holds back the garbage collector, which would walk all the new tuples over and over."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.graph import SourceFrame
+from xlagraph.hlo.proto.wire import looks_like_module
 
 if TYPE_CHECKING:
     import mmap
@@ -23,9 +24,6 @@ _BINARY_HEAD = 1 << 10
 """So many first bytes tell text from binary data."""
 _CHUNK = 1 << 20
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_PROTO = re.compile(rb"(?:\n[\x80-\xff]{0,4}[\x00-\x7f]){1,3}[\w.\-]+[\x12\x1a\x28]")
-"""HloModuleProto begins with its name (field 1) and goes on with the entry's name, computations
-or id; HloProto and HloSnapshot wrap it in a field 1 of theirs (xla/service/hlo.proto)."""
 _MARK = re.compile(rb"(?:^|\n)## (BEGIN|END)_GRAPH")
 _MARK_AFTER = re.compile(rb"\n## (BEGIN|END)_GRAPH")
 _MODULE = re.compile(rb"\nHloModule[ \t]")
@@ -37,6 +35,9 @@ _FRAME = re.compile(r"^  (.*) \((.*):(\d{1,9})\)$", re.M)
 _HASHES = re.compile(r"^(?:Root )?Hashes: \(([^()\n]*)\)", re.M)
 _GRAPH_NAME = re.compile(r"^Graph Name: (.*)$", re.M)
 _EVENT = re.compile(r"^\[(\w+)\]\s*$", re.M)
+
+
+NOT_HLO = "neither text nor an HLO protobuf (HloProto, HloModuleProto, HloSnapshot)"
 
 
 class Dropped(NamedTuple):
@@ -86,10 +87,10 @@ class Section(NamedTuple):
 def scan(content: Content) -> Iterator[Section | Dropped]:
     """Yields the modules of an input, and what had to be dropped, in file order."""
     head = bytes(content.data[:_HEAD])
-    if _PROTO.match(head):
-        yield Section(0, len(content.data), 1, "proto", "")
+    if (module := looks_like_module(head)) is not None:
+        yield Section(0, len(content.data), 1, "proto", module)
     elif _CONTROL.search(head, 0, _BINARY_HEAD):
-        yield Dropped(content.name, 1, 0, len(content.data), "neither text nor an HLO protobuf")
+        yield Dropped(content.name, 1, 0, len(content.data), NOT_HLO)
     elif _search(_MARK, content.data):
         yield from _scan_saved(content)
     elif head.strip():

@@ -8,6 +8,7 @@ finished sentence ever has to be taken apart again.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -24,6 +25,8 @@ MAX_QUOTED = 120
 """Characters of a quoted text that are shown, unless the part says otherwise."""
 _PACKAGES = ("site-packages", "dist-packages")
 _LIBRARY_PARTS = frozenset({*_PACKAGES, "torch", "torch_xla"})
+_MADE = ("<frozen ", "<eval_with_key>")
+_STANDARD = re.compile(r"[\\/]lib(?:64)?[\\/]python3\.\d+[\\/]")
 
 
 class Side(Enum):
@@ -47,16 +50,35 @@ class GraphName(NamedTuple):
     letter: str
 
 
+def short_path(file: str) -> str:
+    """``models/net.py``: the telling end of a path; an installed package's whole."""
+    parts = PurePath(file).parts
+    for packages in _PACKAGES:
+        if packages in parts:
+            return "/".join(parts[parts.index(packages) + 1 :])
+    return "/".join(parts[-2:]) if len(parts) > 2 else file
+
+
 class SourceLine(NamedTuple):
     """A line of a Python program."""
 
     file: str
     line: int
+    function: str = ""
+    """The function it stands in, ``""`` where that is not known."""
+    called: SourceLine | None = None
+    """The innermost frame, in a library, that this line led to."""
+    backward_of: str = ""
+    """The forward operation whose derivative was asked about; the line is that of the operation."""
 
     @property
     def is_library(self) -> bool:
-        """Whether the file belongs to an installed package rather than to the program."""
-        return not _LIBRARY_PARTS.isdisjoint(PurePath(self.file).parts[:-1])
+        """Whether the file belongs to Python or an installed package, not to the program."""
+        return (
+            not _LIBRARY_PARTS.isdisjoint(PurePath(self.file).parts[:-1])
+            or self.file.startswith(_MADE)
+            or bool(_STANDARD.search(self.file))
+        )
 
     @property
     def is_installed(self) -> bool:
@@ -64,13 +86,26 @@ class SourceLine(NamedTuple):
         return not set(_PACKAGES).isdisjoint(PurePath(self.file).parts)
 
     @property
+    def forward(self) -> SourceLine:
+        """The line without the mark that its derivative was asked about."""
+        return self._replace(backward_of="")
+
+    @property
     def short(self) -> str:
-        """``models/net.py:10``: the telling end of the path; an installed package's whole."""
-        parts = PurePath(self.file).parts
-        for packages in _PACKAGES:
-            if packages in parts:
-                return f"{'/'.join(parts[parts.index(packages) + 1 :])}:{self.line}"
-        return f"{'/'.join(parts[-2:]) if len(parts) > 2 else self.file}:{self.line}"
+        """``models/net.py:10``."""
+        return f"{short_path(self.file)}:{self.line}"
+
+    @property
+    def place(self) -> Message:
+        """Where evidence comes from, with the library that the line led to.
+
+        ``net.py:7 (forward), through torch/nn/modules/linear.py:134 (forward, a library)``; of a
+        derivative ``backward of addmm at ...``.
+        """
+        before = (
+            say("backward of ", Operation(self.backward_of), " at ") if self.backward_of else ""
+        )
+        return say(before, self, say(", through ", self.called) if self.called else "")
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

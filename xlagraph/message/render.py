@@ -15,6 +15,7 @@ from xlagraph.message.parts import (
     Quoted,
     Side,
     SourceLine,
+    short_path,
 )
 from xlagraph.tensors import Tensor
 
@@ -28,8 +29,11 @@ class Wording(Protocol):
     def tensor(self, tensor: Tensor) -> str:
         """A parameter, buffer, gradient, ...."""
 
-    def line(self, line: SourceLine) -> str:
-        """A line of a Python program, its path cut to the telling end."""
+    def path(self, file: str) -> str:
+        """A source file."""
+
+    def function(self, name: str) -> str:
+        """A Python function."""
 
     def instruction(self, name: str, opcode: str) -> str:
         """An instruction of a module."""
@@ -54,9 +58,13 @@ class PlainWording:
         """The tensor in words."""
         return str(tensor)
 
-    def line(self, line: SourceLine) -> str:
-        """``net.py:10``; a line of an installed package is marked."""
-        return f"{line.short} (a library)" if line.is_installed else line.short
+    def path(self, file: str) -> str:
+        """The telling end of the path."""
+        return short_path(file)
+
+    def function(self, name: str) -> str:
+        """The name itself."""
+        return name
 
     def instruction(self, name: str, opcode: str) -> str:  # noqa: ARG002
         """The name itself."""
@@ -118,7 +126,7 @@ def _name(part: Tensor | SourceLine | HloName | Operation | Code, wording: Wordi
         case Tensor():
             return "tensor", wording.tensor(part)
         case SourceLine():
-            return "source", wording.line(part)
+            return "source", _source_line(part, wording)
         case HloName() if part.opcode:
             return "hlo", wording.instruction(part.name, part.opcode)
         case HloName():
@@ -127,6 +135,14 @@ def _name(part: Tensor | SourceLine | HloName | Operation | Code, wording: Wordi
             return "hlo", wording.operation(part.name)
         case Code():
             return "code", wording.code(part.text)
+
+
+def _source_line(line: SourceLine, wording: Wording) -> str:
+    """``net.py:10 (forward)``; a line of an installed package is marked."""
+    notes = [wording.function(line.function)] if line.function else []
+    notes += ["a library"] if line.is_installed else []
+    place = f"{wording.path(line.file)}:{line.line}"
+    return f"{place} ({', '.join(notes)})" if notes else place
 
 
 def from_difference(old: str, new: str) -> tuple[str, str]:

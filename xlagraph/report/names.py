@@ -15,7 +15,6 @@ from xlagraph.message import Wording
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xlagraph.message import SourceLine
     from xlagraph.tensors import Tensor
 
 _INVISIBLE = re.compile(
@@ -27,12 +26,6 @@ _PACKAGES = re.compile(r"(?:/[^\s:()'\",/]+)*/(?:site|dist)-packages/")
 
 class Names(Wording, Protocol):
     """How a report names each kind of thing, in messages and beside them."""
-
-    def path(self, file: str) -> str:
-        """A source file."""
-
-    def function(self, name: str) -> str:
-        """A Python function."""
 
     def module(self, name: str) -> str:
         """An HLO module."""
@@ -53,11 +46,6 @@ class PlainNames:
     def path(self, file: str) -> str:
         """The path without the shared folder, or from ``site-packages`` on."""
         return visible(_PACKAGES.sub("", file).removeprefix(self._prefix))
-
-    def line(self, line: SourceLine) -> str:
-        """Path and line; a line of an installed package is marked."""
-        place = f"{self.path(line.file)}:{line.line}"
-        return f"{place} (a library)" if line.is_installed else place
 
     def tensor(self, tensor: Tensor) -> str:
         """The tensor in words."""

@@ -114,7 +114,7 @@ def _evidence(evidence: Evidence, view: ShownPair) -> EvidenceLine:
         text=view.said(evidence.text),
         links=tuple(view.link(side, i) for side, i in links),
         more=len(cited) - len(links),
-        sources=tuple(source_line(source, view.names) for source in evidence.sources),
+        sources=tuple(words(source.place, view.names) for source in evidence.sources),
     )
 
 

@@ -17,7 +17,6 @@ from xlagraph.tensors import in_words
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xlagraph.message import SourceLine
     from xlagraph.tensors import Tensor
 
 _FREE_ATTRIBUTES = re.compile(r"\bfrontend_attributes=\{(?:[^{}]|\{[^{}]*\})*\}")
@@ -47,11 +46,6 @@ class RedactedNames:
     def path(self, file: str) -> str:
         """``file3.py``."""
         return self._pseudonym("file", file) + ".py" if file else ""
-
-    def line(self, line: SourceLine) -> str:
-        """``file3.py:10``."""
-        place = f"{self.path(line.file)}:{line.line}"
-        return f"{place} (a library)" if line.is_installed else place
 
     def function(self, name: str) -> str:
         """``function3``."""

@@ -56,7 +56,6 @@ for step, (x, y) in enumerate(loader):
     "later step makes it anew, do the same there.",
     proof="The constants and the input become one operation.",
     examples=("hidden_state_reset",),
-    in_warm_up=True,
 )
 
 

@@ -44,6 +44,7 @@ def body(i, state):
     w, trace = state
     return update(i, w), trace.at[i].set(norm(w))
 
+
 if log:
     w, trace = lax.fori_loop(0, n, body, (w, trace))
 else:

@@ -49,7 +49,6 @@ for x, y in loader:
     "before the loop (a first step with zero gradients).",
     proof="Zeros stand for the state; its new values are set aside where the other side has none.",
     examples=("momentum_first_step", "momentum_late", "adam_first_step"),
-    in_warm_up=True,
 )
 NEWLY_UPDATED = Kind(
     id="newly-updated",

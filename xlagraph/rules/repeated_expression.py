@@ -29,6 +29,7 @@ def forward(x, view):
     hidden = torch.relu(model[0](x))
     return model[2](hidden.view(8, 32) if view else hidden)  # the same values, one view more
 
+
 for step, (x, y) in enumerate(loader):
     update(forward(x, step % 4 == 3).pow(2).mean())
 """,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
+from xlagraph.cause.editor import UNDONE, is_input
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
@@ -228,13 +229,13 @@ def _with_options(case: Case, origins: Origins) -> Origins:
 def _may_start(case: Case, x: int, y: int) -> bool:
     """Whether a size can come from here.
 
-    A called computation is given its parameters; and what has another number of dimensions
-    is an input, or another step.
+    A called computation is given its parameters; what has another number of dimensions is
+    an input, or another step; and what was undone only stands for a value.
     """
     a = case.diff.a
     if x in a.entry_computation.parameters:
-        return True
-    return a.opcodes[x] != "parameter" and bool(_sizes(case, {x: y}))
+        return is_input(a, x)
+    return a.opcodes[x] not in ("parameter", UNDONE) and bool(_sizes(case, {x: y}))
 
 
 def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import zstandard
 
@@ -30,7 +30,7 @@ from xlagraph.run.records import (
     SyncRecord,
 )
 from xlagraph.run.remote import fetch, is_url
-from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS
+from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS, PROTO_SUFFIX
 
 RecordType = TypeVar("RecordType", bound=Record)
 _INDEX = attrgetter("index")
@@ -61,6 +61,14 @@ class Process:
         return found if found is not None and found.index == index else None
 
 
+class StoredGraph(NamedTuple):
+    """A graph as it is stored; at least one of the two is there."""
+
+    text: str | None
+    proto: bytes | None
+    """An HloProto or HloModuleProto of the same module, with its stacks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A whole run folder: its processes by rank, and its graphs on demand."""
@@ -83,13 +91,32 @@ class Run:
             RunError: the graph is not in the folder (a size limit, a killed process), or
                 its file is damaged.
         """
-        path = self.path / GRAPHS / (digest + GRAPH_SUFFIX)
+        text = self.graph(digest).text
+        if text is None:
+            raise RunError(f"{self.path}: graph {digest} is stored as a protobuf only")
+        return text
+
+    def graph(self, digest: str) -> StoredGraph:
+        """What is stored under ``digest``: the module as text, as a protobuf, or both.
+
+        Raises:
+            RunError: as `graph_text`.
+        """
+        text, proto = (self._stored(digest + end) for end in (GRAPH_SUFFIX, PROTO_SUFFIX))
+        if text is None and proto is None:
+            raise RunError(f"{self.path}: graph {digest} is not in the run folder")
         try:
-            packed = path.read_bytes()
-            return zstandard.ZstdDecompressor().decompress(packed).decode()
-        except FileNotFoundError as error:
-            raise RunError(f"{self.path}: graph {digest} is not in the run folder") from error
-        except (zstandard.ZstdError, UnicodeDecodeError) as error:
+            return StoredGraph(None if text is None else text.decode(), proto)
+        except UnicodeDecodeError as error:
+            raise RunError(f"{self.path}: graph {digest} is damaged: {error}") from error
+
+    def _stored(self, name: str) -> bytes | None:
+        path = self.path / GRAPHS / name
+        try:
+            return zstandard.ZstdDecompressor().decompress(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except zstandard.ZstdError as error:
             raise RunError(f"{path}: damaged graph: {error}") from error
 
     def unfinished(self) -> tuple[Path, ...]:
@@ -101,8 +128,14 @@ class Run:
 
     def digests(self) -> tuple[str, ...]:
         """Digests of every graph in the folder, sorted."""
-        files = (self.path / GRAPHS).glob("*" + GRAPH_SUFFIX)
-        return tuple(sorted(file.name.removesuffix(GRAPH_SUFFIX) for file in files))
+        names = [file.name for file in (self.path / GRAPHS).glob("*.zst")]
+        found = {
+            name.removesuffix(suffix)
+            for suffix in (GRAPH_SUFFIX, PROTO_SUFFIX)
+            for name in names
+            if name.endswith(suffix)
+        }
+        return tuple(sorted(found))
 
 
 def read_run(path: str | Path) -> Run:

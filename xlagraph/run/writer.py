@@ -22,6 +22,8 @@ from xlagraph.run.records import LIMIT, NoteRecord, ProcessRecord, Record, SyncR
 
 GRAPHS = "graphs"
 GRAPH_SUFFIX = ".hlo.zst"
+PROTO_SUFFIX = ".hlo.pb.zst"
+"""Of the same graph as a protobuf, which has the whole Python stacks of its instructions."""
 HIT_SHARE = 0.5
 """Cache hits stop being recorded at this share of the limit: compiles matter more."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.explain import explain_modules
-from xlagraph.hlo import read_module
+from xlagraph.hlo import read_stored
 from xlagraph.runs.alternation import alternating
 from xlagraph.runs.context import context_of, own_frame
 from xlagraph.runs.groups import group_nodes
@@ -93,7 +93,7 @@ def _graphs(run: Run) -> list[_Graph]:
     graphs = []
     for letter, record, process in graph_order(run):
         sync = process.sync_at(record.sync)
-        module = read_module(run.graph_text(record.digest), f"{run.name}:{letter}")
+        module = read_stored(*run.graph(record.digest), f"{run.name}:{letter}")
         context = context_of(process, record)
         graphs.append(_Graph(record, process, sync, module, opcode_histogram(module), context))
     return graphs

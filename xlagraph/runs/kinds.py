@@ -24,7 +24,6 @@ FIRST_GRAPH = Kind(
     fix="None needed.",
     proof=_NOT_UNDONE,
     examples=("stable", "late_evaluation", "two_step_kinds"),
-    in_warm_up=True,
     is_cause=False,
 )
 GROWING_GRAPH = Kind(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import BucketRow, Cause, Explanation
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.message import SourceLine
     from xlagraph.runs.model import RunExplanation
 
 SCHEMA_VERSION = 1
@@ -69,11 +70,23 @@ def cause_json(cause: Cause, diff: Diff) -> Json:
                 "a": [diff.a.names[i] for i in evidence.a],
                 "b": [diff.b.names[i] for i in evidence.b],
                 "sources": [str(line) for line in evidence.sources],
+                "places": [_place(line) for line in evidence.sources],
             }
             for evidence in cause.evidence
         ],
         "a": [diff.a.names[i] for i in sorted(cause.a)],
         "b": [diff.b.names[i] for i in sorted(cause.b)],
+    }
+
+
+def _place(line: SourceLine) -> Json:
+    """A source line with what its stack tells; empty where that is not known."""
+    return {
+        "file": line.file,
+        "line": line.line,
+        "function": line.function,
+        "called": str(line.called or ""),
+        "backward_of": line.backward_of,
     }
 
 

@@ -45,7 +45,7 @@ def labelled(
 
 def evidence_line(evidence: Evidence) -> Message:
     """A line of evidence with the first of its source lines."""
-    place = say("  [", evidence.sources[0], "]") if evidence.sources else say()
+    place = say("  [", evidence.sources[0].place, "]") if evidence.sources else say()
     return say(evidence.text, place)
 
 

@@ -15,6 +15,7 @@ from xlagraph.diff.pairing import Pass
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from xlagraph.diff.match import Side
     from xlagraph.diff.pairing import Pairing
 
 
@@ -24,7 +25,7 @@ def pair_passed(pairing: Pairing) -> None:
     What is picked is identified by the value that passes and by what takes it in; a barrier by
     most of what is picked out of it.
     """
-    passed_a, passed_b = passed_values(pairing.a.module), passed_values(pairing.b.module)
+    passed_a, passed_b = _live_passed(pairing.a), _live_passed(pairing.b)
     votes: Counter[tuple[int, int]] = Counter()
     for p, q in _taken_in(pairing, passed_a, passed_b):
         if pairing.to_b[passed_a[p]] == passed_b[q] and pairing.pair(p, q, Pass.BARRIER):
@@ -32,6 +33,11 @@ def pair_passed(pairing: Pairing) -> None:
     for (x, y), _ in sorted(votes.items(), key=lambda vote: (-vote[1], vote[0])):
         _pair_barriers(pairing, x, y)
     _pair_rest(pairing, passed_a, passed_b)
+
+
+def _live_passed(side: Side) -> dict[int, int]:
+    found = passed_values(side.module)
+    return {i: source for i, source in found.items() if side.live[i]}
 
 
 def _taken_in(
