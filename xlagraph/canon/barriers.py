@@ -52,13 +52,24 @@ def passed_values(module: Columns) -> dict[int, int]:
     return found
 
 
-def without_barriers(module: Module) -> Module:
-    """The module with all values past its barriers, which are dead then; it, if it has none."""
-    if BARRIER not in module.opcodes:
-        return module
-    passed = passed_values(module)
-    operands = [
-        tuple([passed.get(o, o) for o in below]) if not passed.keys().isdisjoint(below) else below
-        for below in module.operands
-    ]
-    return replace(module, operands=operands)
+def past_tuples(module: Module) -> tuple[Module, dict[int, int]]:
+    """The module with what is picked out of a tuple taking in that value alone.
+
+    Where the value stands in the tuple, and what else does, no longer counts. Returned with it:
+    how many barriers each such get-tuple-element lies behind.
+    """
+    operands = list(module.operands)
+    depths: dict[int, int] = {}
+    for i, opcode in enumerate(module.opcodes):
+        part = element(module, i) if opcode == "get-tuple-element" else None
+        if part is not None:
+            operands[i] = (part,)
+            depths[i] = _depth(module, i)
+    return replace(module, operands=operands), depths
+
+
+def _depth(module: Module, i: int) -> int:
+    source, barriers = module.operands[i][0], 0
+    while module.opcodes[source] == BARRIER:
+        source, barriers = module.operands[source][0], barriers + 1
+    return barriers

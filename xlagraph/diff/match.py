@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.barriers import BARRIER, without_barriers
+from xlagraph.canon.barriers import BARRIER, past_tuples
 from xlagraph.canon.labels import Interner, Level, label_instructions
 from xlagraph.canon.live import live_instructions
+from xlagraph.canon.spelling import canonical_shape
 from xlagraph.canon.structure import (
     closed_instructions,
     number_computations,
@@ -196,7 +197,7 @@ def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
     past = None
     if BARRIER in a.module.opcodes or BARRIER in b.module.opcodes:
-        past, _ = pair_sides(_past_barriers(a), _past_barriers(b), a.interner)
+        past, _ = pair_sides(_past_tuples(a), _past_tuples(b), a.interner)
     pairing, computations = pair_sides(a, b, a.interner, past)
     return Match(
         a,
@@ -211,10 +212,11 @@ def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
     )
 
 
-def _past_barriers(side: Side) -> Side:
-    """The side as if there were no optimization barriers."""
-    module = without_barriers(side.module)
-    known = side.identities
-    outputs = dict(zip(side.module.outputs, module.outputs, strict=True))
-    named = {outputs[i]: name for i, name in known.outputs.items() if i in outputs}
-    return prepare(module, side.interner, side.plain, replace(known, outputs=named))
+def _past_tuples(side: Side) -> Side:
+    """The side as if barriers had no tuples: each value passes them alone."""
+    module, depths = past_tuples(side.module)
+    number = side.interner.number
+    labels = list(side.plain)
+    for i, depth in depths.items():
+        labels[i] = number(("passed", depth, canonical_shape(module.shapes[i])))
+    return prepare(module, side.interner, labels, side.identities)

@@ -1,7 +1,7 @@
 """The search for a pairing of two modules' instructions: which pass runs when.
 
 Recorded names hold throughout: an input that both sides know by name pairs with itself alone.
-Where values pass optimization barriers, they are paired as if there were none, and the barriers
+Values that pass optimization barriers are paired as if each passed alone, and the barriers
 afterwards by what passes them.
 Exact first: expressions that occur once in each module are anchors, and everything below
 an anchor pairs off by operand position. Then outwards from what is paired: users and
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.diff.pairing import Pairing, Pass
 from xlagraph.diff.passes.anchors import pair_anchors
-from xlagraph.diff.passes.barriers import pair_passed
+from xlagraph.diff.passes.barriers import pair_barriers
 from xlagraph.diff.passes.bridges import pair_across
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
@@ -39,12 +39,12 @@ def pair_sides(
 ) -> tuple[Pairing, Mapping[int, int]]:
     """Pairs the instructions of two sides, and the computations that paired calls lead to.
 
-    `past`: the pairs found as if there were no barriers.
+    `past`: the pairs found as if each value passed barriers alone.
     """
     pairing = Pairing(a, b, interner)
     if past:
         pairing.take_over(past)
-        pair_passed(pairing)
+        pair_barriers(pairing)
     return pairing, _pair(pairing)
 
 

@@ -46,7 +46,7 @@ _MEANINGS = {
     Pass.NONE: "have no partner",
     Pass.SAME: "stand at the same place of modules that are the same computation",
     Pass.NAME: "are the same tensor by its recorded name",
-    Pass.BARRIER: "let the same value pass an optimization barrier",
+    Pass.BARRIER: "let the same values pass an optimization barrier",
     Pass.ROOT: "are the roots of computations that are paired",
     Pass.PARAMETER: "are the same parameter of computations that are paired",
     Pass.ANCHOR: "are, or belong to, an expression that stands once in each module",

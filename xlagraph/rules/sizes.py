@@ -430,7 +430,7 @@ def _fix(case: Case, origins: Origins) -> Message:
         return say()
     a, known = case.diff.a, case.a.context.parameters
     donated = given_away(a)
-    numbers = {int(a.payloads[x]) for x in origins.starts}
+    numbers = {int(a.payloads[x]) for x in origins.starts if is_input(a, x)}
     if numbers & (donated | set(known)):
         return say(WEIGHT_FIX)
     return say(DATA_FIX) if donated or known else say()
