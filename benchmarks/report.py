@@ -3,12 +3,14 @@
 ::
 
     python benchmarks/make_big.py          # once: the real big pair
-    python benchmarks/report.py            # that pair, and a run of 500 steps on 32 ranks
-    python benchmarks/report.py A B        # another pair
+    python benchmarks/report.py            # that pair, a run of 500 steps on 32 ranks, a stream log
+    python benchmarks/report.py A B        # another pair, and those
+    python benchmarks/report.py --streams  # only a stream log of 50,000 operators
 
 Needs chromium and chromium-driver. Opening is timed from the request to the first drawn
 rows; scrolling gives the times between frames over 200 frames of 3,000 pixels each, with
-every row unfolded; searching is timed from the key to the drawn matches.
+every row unfolded; searching is timed from the key to the drawn matches. The picture of a
+stream log is dragged and zoomed for 200 frames each, from the whole log to single operators.
 """
 
 from __future__ import annotations
@@ -44,6 +46,22 @@ function frame(now) {
 }
 requestAnimationFrame(frame);
 """
+PICTURE = """
+const [how, done] = arguments, picture = document.querySelector('canvas.picture'), times = [];
+const box = picture.getBoundingClientRect();
+const turn = { bubbles: true, cancelable: true, clientX: box.left + box.width / 2, clientY: 50 };
+let last = performance.now(), k = 0;
+function frame(now) {
+  times.push(now - last);
+  last = now;
+  const way = k++ < 100 ? 1 : -1;
+  const wheel = how === 'zoom'
+    ? { ctrlKey: true, deltaY: -18 * way } : { shiftKey: true, deltaY: 60 * way };
+  picture.dispatchEvent(new WheelEvent('wheel', { ...turn, ...wheel }));
+  if (times.length < 200) requestAnimationFrame(frame); else done(times.slice(1));
+}
+requestAnimationFrame(frame);
+"""
 SEARCH = """
 const field = document.querySelector('input[type=search]'), start = performance.now();
 field.value = arguments[0];
@@ -55,15 +73,18 @@ return performance.now() - start;
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def main(files: tuple[Path, ...]) -> None:
-    """Measures a pair and a wide run."""
+@click.option("--streams", is_flag=True)
+def main(files: tuple[Path, ...], *, streams: bool) -> None:
+    """Measures a pair, a wide run and a stream log."""
     from report_browser import start
 
     with tempfile.TemporaryDirectory() as folder:
         browser = start(Path(folder))
         try:
-            _pair(browser, *(files or PAIR))
-            _wide(browser)
+            if not streams:
+                _pair(browser, *(files or PAIR))
+                _wide(browser)
+            _streams(browser)
         finally:
             browser.driver.quit()
 
@@ -82,12 +103,42 @@ def _pair(browser: Browser, file_a: Path, file_b: Path) -> None:
     opened = [_opened(browser, page) for _ in range(REPEATS)]
     click.echo(f"  opens in {statistics.median(opened):.2f} s (worst {max(opened):.2f} s)")
     browser.press("f")
-    frames = sorted(browser.driver.execute_async_script(SCROLL))
+    _frames("scrolls", browser.driver.execute_async_script(SCROLL))
+    _searches(browser, "op:reduce-scatter", "16384", "no such thing")
+
+
+def _streams(browser: Browser) -> None:
+    from report_streams import large_log, page_of
+
+    from xlagraph.report.render import render_streams
+
+    log = large_log(50_000)
+    click.echo("stream log of 50,000 operators on 8 streams")
+    begin = time.perf_counter()
+    page = render_streams(page_of(log))
+    took = time.perf_counter() - begin
+    click.echo(f"  page of {len(page.encode()) / 1e6:.2f} MB, built in {took:.2f} s")
+    begin = time.perf_counter()
+    browser.show(page)
+    click.echo(f"  opens in {time.perf_counter() - begin:.2f} s")
+    for how in ("zoom", "drag"):
+        browser.press("0")
+        _frames(f"{how}s from the whole", browser.driver.execute_async_script(PICTURE, how))
+    browser.press("+", "+", "+", "+", "+", "+")
+    _frames("drags closer", browser.driver.execute_async_script(PICTURE, "drag"))
+    _searches(browser, "copy_", "model.py:42", "no such thing")
+
+
+def _frames(what: str, times: list[float]) -> None:
+    times = sorted(times)
     click.echo(
-        f"  scrolls at {statistics.median(frames):.0f} ms a frame, "
-        f"99% within {frames[int(len(frames) * 0.99)]:.0f} ms"
+        f"  {what} at {statistics.median(times):.0f} ms a frame, "
+        f"99% within {times[int(len(times) * 0.99)]:.0f} ms"
     )
-    for words in ("op:reduce-scatter", "16384", "no such thing"):
+
+
+def _searches(browser: Browser, *texts: str) -> None:
+    for words in texts:
         took = browser.run(SEARCH, words)
         click.echo(f"  searches {words!r} in {took:.0f} ms: {browser.text('.count')}")
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": "Say why a captured run compiled as often as it did.",
     "report": "Write a run, or a pair of modules, as one HTML page.",
     "run": "Run a Python program with capture switched on.",
+    "streams": "Say which CUDA streams use memory in no order, in a stream log.",
     "stats": "Count a captured run's steps, compiles and seconds.",
 }
 
@@ -70,8 +71,8 @@ class _LazyGroup(click.Group):
 @click.command(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 same computation, or nothing to report; 1 different; 2 bad input or "
-    "usage.",
+    epilog="Exit codes: 0 same computation, or nothing to report; 1 different, or found; 2 bad "
+    "input or usage; 3 order unknown (streams).",
 )
 @click.version_option(package_name="xlagraph")
 def cli() -> None:

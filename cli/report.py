@@ -9,12 +9,14 @@ import click
 
 if TYPE_CHECKING:
     from xlagraph.report.model import Report, ReportOptions
+    from xlagraph.report.stream_model import StreamReport
 
 
 @click.command(
-    epilog="A and B name modules as for `xlagraph diff`. Exit code: 0 written, 2 bad input."
+    epilog="A and B name modules as for `xlagraph diff`, LOG and the files with it as for "
+    "`xlagraph streams`. Exit code: 0 written, 2 bad input."
 )
-@click.argument("inputs", nargs=-1, required=True, metavar="RUN | A B")
+@click.argument("inputs", nargs=-1, required=True, metavar="RUN | A B | LOG")
 @click.option(
     "-o",
     "--output",
@@ -28,23 +30,57 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.5),
     default=10.0,
     show_default=True,
-    help="Size up to which a run's pair views go on the page; the page says what was left out.",
+    help="Size up to which a run's pair views, or a log's operators, go on the page; the page "
+    "says what was left out.",
 )
 @click.option("--redact", is_flag=True, help="Replace paths and names by stable pseudonyms.")
-def command(inputs: tuple[str, ...], *, output: Path, max_mb: float, redact: bool) -> None:
-    """Write a captured run, or two modules side by side, as one HTML page."""
+@click.option("--execution-trace", default="", type=click.Path(), help="As for `xlagraph streams`.")
+@click.option("--memory", default="", type=click.Path(), help="As for `xlagraph streams`.")
+def command(
+    inputs: tuple[str, ...],
+    execution_trace: str,
+    memory: str,
+    *,
+    output: Path,
+    max_mb: float,
+    redact: bool,
+) -> None:
+    """Write a captured run, two modules side by side, or a stream log as one HTML page."""
     if len(inputs) > 2:
-        raise click.UsageError("expected a run folder, or two modules")
+        raise click.UsageError("expected a run folder, two modules, or a stream log")
     from xlagraph.output import write_whole
     from xlagraph.report.model import ReportOptions
-    from xlagraph.report.render import plain, render
+    from xlagraph.report.render import plain, render, render_streams
+    from xlagraph.streams.inputs import is_log
 
-    report = _report(inputs, ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000)))
-    text = render(report)
+    options = ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000))
+    report: Report | StreamReport
+    if execution_trace or memory or (len(inputs) == 1 and is_log(inputs[0])):
+        if len(inputs) != 1:
+            raise click.UsageError("--execution-trace and --memory go with one trace")
+        report = _stream_report(inputs[0], execution_trace, memory, options)
+        text = render_streams(report)
+    else:
+        report = _report(inputs, options)
+        text = render(report)
     write_whole(output, text)
     click.echo(f"{plain(report.verdict)}\n{output}: {len(text.encode()) / 1e6:.1f} MB")
     for cut in report.cuts:
         click.echo(f"left out for size: {cut} (raise --max-mb)")
+
+
+def _stream_report(
+    path: str, execution_trace: str, memory: str, options: ReportOptions
+) -> StreamReport:
+    from xlagraph.report.stream_page import stream_report
+    from xlagraph.streams.analyze import analyze
+    from xlagraph.streams.drift import drift_of
+    from xlagraph.streams.inputs import open_log
+    from xlagraph.streams.lanes import lanes_of
+
+    log = open_log(path, execution_trace, memory)
+    analysis = analyze(log)
+    return stream_report(analysis, lanes_of(log, analysis.findings), drift_of(log), options)
 
 
 def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:

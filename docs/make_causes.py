@@ -18,6 +18,10 @@ from xlagraph.explain.registry import rules
 from xlagraph.inputs import is_run, open_module
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
+from xlagraph.streams.analyze import analyze
+from xlagraph.streams.drift import drift_of
+from xlagraph.streams.log import Log
+from xlagraph.streams.text import print_analysis
 from xlagraph.terminal.explanation import print_explanation
 from xlagraph.terminal.run import print_run
 
@@ -29,11 +33,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "causes"
+STREAMS = ROOT / "fixtures" / "streams"
 WIDTH = 96
 INTRODUCTION = """\
 # Causes
 
-Why a graph is another one than before. This folder is made from the rules
+Why a graph is another one than before, and which use of CUDA streams is in no order. This folder
+is made from the rules
 (`python docs/make_causes.py`); `xlagraph cause KIND` prints the same in a terminal. How a cause is
 found and proved: [Architecture](../ARCHITECTURE.md#how-a-cause-is-found). How often the right one
 is named: [accuracy](../accuracy.md).
@@ -86,10 +92,9 @@ def asked(rule: Rule) -> str:
 def page(kind: Kind) -> str:
     """One kind: meaning, a program before and after, evidence, fix, proof, a real verdict."""
     parts = [f"# {kind.id}", f"*{kind.title}.*", kind.meaning]
-    if kind.before:
-        parts += ["Recompiles:", code(kind.before, "python")]
-    if kind.after:
-        parts += ["Does not:", code(kind.after, "python")]
+    for heading, program in zip(kind.headings, (kind.before, kind.after), strict=True):
+        if program:
+            parts += [heading, code(program, "python")]
     parts += [f"**Evidence.** {kind.evidence}", f"**Fix.** {kind.fix}", f"**Proof.** {kind.proof}"]
     if kind.examples:
         command, verdict = verdict_of(kind.examples[0])
@@ -110,6 +115,8 @@ def source_of(name: str) -> str:
         return program
     if name == "carry":
         return "examples/fsdp_bucket_carry.py"
+    if (STREAMS / f"{name}.jsonl.zst").exists():
+        return f"fixtures/streams/{name}.jsonl.zst"
     maker = name.removesuffix(".after")
     is_jax = f"def {maker}(" in (ROOT / "fixtures" / "make_jax_pairs.py").read_text()
     return f"fixtures/make_{'jax' if is_jax else 'torch'}_pairs.py"
@@ -123,6 +130,11 @@ def code(text: str, language: str = "") -> str:
 def verdict_of(example: str) -> tuple[str, str]:
     """The command for an example's fixture, and what it prints."""
     screen = Console(file=StringIO(), width=WIDTH, markup=False, highlight=False, emoji=False)
+    log = STREAMS / f"{example}.jsonl.zst"
+    if log.exists():
+        opened = Log.open(str(log))
+        print_analysis(screen, analyze(opened), drift_of(opened))
+        return f"xlagraph streams {log.relative_to(ROOT)}", printed(screen)
     for folder in ("pairs", "runs"):
         path = f"fixtures/{folder}/{example}"
         if is_run(str(ROOT / path)):

@@ -1,4 +1,4 @@
-"""Takes the screenshots of the README from the committed capture.
+"""Takes the screenshots of the README from the committed capture and a committed stream log.
 
 ::
 
@@ -24,11 +24,13 @@ VIEWS = {
 
 
 def main() -> None:
-    """Opens the report of the carry run and stores a picture of each view."""
+    """Opens the report of the carry run and of a stream log and stores a picture of each view."""
     from report_browser import start
     from report_inputs import explained
+    from report_streams import real_page
 
     from xlagraph.report.build import run_report
+    from xlagraph.report.render import render_streams
 
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -42,6 +44,8 @@ def main() -> None:
                 if "/i/" in address:
                     browser.press("n")
                 browser.driver.save_screenshot(str(IMAGES / f"{name}.png"))
+            browser.show(render_streams(real_page("001_bug")), "#/finding/1")
+            browser.driver.save_screenshot(str(IMAGES / "report-streams.png"))
         finally:
             browser.driver.quit()
 

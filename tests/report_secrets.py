@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import zstandard
 
 from xlagraph.hlo import read_module
+from xlagraph.report.model import Report
 from xlagraph.report.pack import unpack
-from xlagraph.report.render import render
+from xlagraph.report.render import render, render_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from xlagraph.report.model import Report
+    from xlagraph.report.stream_model import StreamReport
 
 SECRET = "zq"
 """Every secret holds it, and no word of XLA, torch or this project does."""
@@ -82,10 +83,9 @@ def told_tensor(tensor: dict[str, object], told: Callable[[object], object]) -> 
     return {key: one if key == "shape" else told(one) for key, one in tensor.items()}
 
 
-def all_that_is_said(report: Report) -> str:
+def all_that_is_said(report: Report | StreamReport) -> str:
     """The page without its own style and script, and the packed data."""
-    page = re.sub(
-        r"<style>.*?</style>|<script type=.module.>.*?</script>", "", render(report), flags=re.S
-    )
+    page = render(report) if isinstance(report, Report) else render_streams(report)
+    page = re.sub(r"<style>.*?</style>|<script type=.module.>.*?</script>", "", page, flags=re.S)
     page = re.sub(r'<script type="application/octet-stream".*?</script>', "", page, flags=re.S)
     return page + "".join(str(unpack(text)) for text in report.blobs.values())

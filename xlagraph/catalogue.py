@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Section
 from xlagraph.errors import XlagraphError
 from xlagraph.explain.registry import rule_kinds
 from xlagraph.runs.kinds import KINDS as RUN_KINDS
+from xlagraph.streams.kinds import KINDS as STREAM_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ class UnknownKindError(XlagraphError):
 @cache
 def kinds() -> Mapping[str, Kind]:
     """Every kind by its identifier."""
-    return {kind.id: kind for kind in (*rule_kinds(), *RUN_KINDS)}
+    return {kind.id: kind for kind in (*rule_kinds(), *RUN_KINDS, *STREAM_KINDS)}
 
 
 def find_kind(name: str) -> Kind:

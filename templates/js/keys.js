@@ -1,27 +1,8 @@
-// Keys. None of them acts while a field has the focus, but Escape.
+// What each key does.
 
-function installKeys(app) {
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const field = event.target.closest("input, select, textarea");
-    if (event.key === "Escape") {
-      if (app.view?.clear()) event.preventDefault();
-      if (field) field.blur();
-      return;
-    }
-    if (field || byId("help").open) return;
-    const action = actions(app)[event.key];
-    if (action && action(event) !== false) event.preventDefault();
-  });
-}
-
-function actions(app) {
+function actions() {
   const { view } = app;
-  const shared = {
-    "?": () => byId("help").showModal(),
-    o: () => { location.hash = "#/"; },
-    t: () => app.switchTheme(),
-  };
+  const shared = { o: () => { location.hash = "#/"; } };
   if (!view) return shared;
   const tab = (name) => () => { location.hash = address(view.pair, name); };
   const tabs = { 1: tab("i"), 2: tab("io"), 3: tab("collectives"), 4: tab("causes") };

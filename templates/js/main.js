@@ -14,21 +14,6 @@ const app = {
     return this.pairs.get(id);
   },
 
-  switchTheme() {
-    const root = document.documentElement;
-    const now = root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    root.dataset.theme = now === "dark" ? "light" : "dark";
-  },
-
-  // A cause or a graph of the overview, as #cause-1 or #graph-E.
-  showAnchor(id) {
-    document.querySelector("#overview .hit")?.classList.remove("hit");
-    const goal = id && byId("overview").querySelector(`#${CSS.escape(id)}`);
-    if (!goal) return;
-    goal.classList.add("hit");
-    goal.scrollIntoView({ block: "center" });
-  },
-
   async route() {
     const [kind, id, tab = "i", rest = ""] = location.hash.replace(/^#\/?/, "").split("/");
     const isPair = kind === "pair" && hasBlob(`pair-${id}`);
@@ -45,7 +30,7 @@ const app = {
       announce(view ? `Comparing ${view.pair.data.title}` : "Overview");
     }
     this.view = view;
-    if (!view) this.showAnchor(kind);
+    if (!view) showAnchor(kind);
     if (view) {
       if (byId("pair").firstChild !== view.element) byId("pair").replaceChildren(view.element);
       view.show(tab, rest);
@@ -62,28 +47,15 @@ function module(key) {
   return modules.get(key);
 }
 
-// Paper has no use for closed details, and room for more rows than a screen.
-function installPrint() {
-  let closed = [];
-  window.addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
-    for (const details of closed) details.open = true;
-    if (app.view?.tab === "i") app.view.list.drawForPrint();
-  });
-  window.addEventListener("afterprint", () => {
-    for (const details of closed) details.open = false;
-    app.view?.list.refresh();
-  });
-}
-
 function start() {
-  byId("theme").addEventListener("click", () => app.switchTheme());
-  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  installShell();
   byId("pick-pair")?.addEventListener("change", (event) => { location.hash = event.target.value ? `#/pair/${event.target.value}` : "#/"; });
-  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
   if (byId("timeline")) drawTimeline(byId("timeline"));
-  installKeys(app);
-  installPrint();
+  installKeys(actions, () => app.view?.clear());
+  installPrint(
+    () => { if (app.view?.tab === "i") app.view.list.drawForPrint(); },
+    () => app.view?.list.refresh(),
+  );
   window.addEventListener("hashchange", () => app.route());
   app.route();
 }

@@ -9,9 +9,10 @@ import pytest
 import zstandard
 from hlo_helpers import FIXTURES
 
+from xlagraph import content
 from xlagraph.errors import InputError, SpecError
 from xlagraph.graph import SourceFrame
-from xlagraph.hlo import content, find_entry, load, open_entries
+from xlagraph.hlo import find_entry, load, open_entries
 
 
 def module(name: str, opcode: str = "negate") -> str:

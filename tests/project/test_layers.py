@@ -17,11 +17,13 @@ CAUSES = MODULES | {"tensors", "message", "cause"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "patterns": set(),
+    "strings": set(),
+    "limits": {"errors"},
+    "content": {"errors", "limits"},
     "tensors": set(),
     "message": {"tensors"},
     "graph": {"hlo"},  # metadata is read when it is asked for
-    "limits": {"errors"},
-    "hlo": {"errors", "graph", "limits", "patterns"},
+    "hlo": {"content", "errors", "graph", "patterns"},
     "canon": {"hlo", "graph", "errors", "patterns"},
     "diff": {"canon", "graph", "errors", "hlo"},
     "run": {"errors", "limits", "tensors"},
@@ -31,16 +33,20 @@ ALLOWED: dict[str, set[str]] = {
     "rules": CAUSES | {"facts"},
     "explain": CAUSES | {"facts", "rules"},
     "runs": CAUSES | {"facts", "rules", "explain", "run"},
-    "catalogue": {"cause", "errors", "explain", "runs"},
+    "catalogue": {"cause", "errors", "explain", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
     "terminal": CAUSES | {"explain", "runs"},
-    "report": CAUSES | {"explain", "facts", "run", "runs"},
+    "report": CAUSES | {"explain", "facts", "run", "runs", "streams"},
+    "streams": {
+        "strings",  # a sibling: it knows no HLO
+        *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
+    },
     "cli": {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
-        *("inputs", "limits", "output", "report", "run", "runs", "terminal"),
+        *("inputs", "limits", "output", "report", "run", "runs", "streams", "terminal"),
     },
     "__main__": {"cli"},
 }

@@ -13,6 +13,10 @@ from xlagraph.errors import XlagraphError
 from xlagraph.output import WriteError, write_whole
 
 CARRY = str(RUNS / "carry")
+LOGS = RUNS.parent / "streams"
+TRACES = LOGS / "traces"
+BUCKET = str(LOGS / "001_bug.jsonl.zst")
+TRACE = str(TRACES / "kineto_001_bug.json.gz")
 
 
 def _report(*arguments: str) -> Result:
@@ -46,6 +50,57 @@ def test_bad_input_writes_nothing(tmp_path: Path, arguments: tuple[str, ...]) ->
     result = _report(*arguments, "-o", str(tmp_path / "r.html"))
     assert isinstance(result.exception, XlagraphError)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_stream_log(tmp_path: Path) -> None:
+    output = tmp_path / "streams.html"
+    result = _report(BUCKET, "-o", str(output))
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("Found: bucket ipg[0] is reduced on stream 4 before")
+    assert "Order of streams in 001_bug.jsonl.zst" in output.read_text()
+
+
+def test_a_profile(tmp_path: Path) -> None:
+    output = tmp_path / "streams.html"
+    rest = ["--execution-trace", str(TRACES / "et_001_bug.json.gz")]
+    rest += ["--memory", str(TRACES / "mem_001_bug.pickle"), "-o", str(output)]
+    result = _report(TRACE, *rest)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("Order unknown")
+    assert "hero unsure" in output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((TRACE,), "give the ExecutionTrace"),
+        ((BUCKET, "--memory", str(TRACES / "mem_001_bug.pickle")), "goes with a trace"),
+        ((TRACE, "--execution-trace", "nowhere.json"), "nowhere.json"),
+    ],
+)
+def test_a_profile_that_is_not_enough_writes_nothing(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    result = _report(*arguments, "-o", str(tmp_path / "r.html"))
+    assert isinstance(result.exception, XlagraphError)
+    assert said in str(result.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_log_is_refused_with_its_place(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"k": "meta", "v": 1}\n{"k": "op", "t": 1, "s": "zero"}\n{"k": "free"}\n')
+    result = _report(str(log), "-o", str(tmp_path / "r.html"))
+    assert isinstance(result.exception, XlagraphError)
+    assert "log.jsonl:2:" in str(result.exception)
+    assert [file.name for file in tmp_path.iterdir()] == ["log.jsonl"]
+
+
+@pytest.mark.parametrize("option", ["--execution-trace", "--memory"])
+def test_files_of_a_profile_go_with_one_trace(option: str) -> None:
+    result = _report("a", "b", option, "c")
+    assert result.exit_code == 2
+    assert "go with one trace" in result.output
 
 
 def test_three_inputs_are_a_usage_error() -> None:

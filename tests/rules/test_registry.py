@@ -20,11 +20,15 @@ from xlagraph.inputs import is_run, open_module
 from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
+from xlagraph.streams.analyze import analyze
+from xlagraph.streams.kinds import KINDS as STREAM_KINDS
+from xlagraph.streams.log import Log
+from xlagraph.streams.model import Kind as StreamKind
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
 NO_EXAMPLE = {"dead-code", "repeated-constants", "frontend-attributes", "header"} | {
-    *("execution-thread", "unlike-graph", "unexplained"),
+    *("execution-thread", "unlike-graph", "unexplained", "race", "latent-reuse"),
 }
 """No real program here shows these alone; tests/explain edits real text for the first five."""
 
@@ -104,6 +108,10 @@ def test_a_kind_says_everything(kind: Kind):
 
 def explanations_of(example: str) -> list[tuple[str, bool]]:
     """The kinds that an example's explanation names, and whether they are proved."""
+    log = FIXTURES / "streams" / f"{example}.jsonl.zst"
+    if log.exists():
+        found = analyze(Log.open(str(log))).findings
+        return [(str(one.kind), bool(one.proof and one.proof.proved)) for one in found]
     for folder in ("pairs", "runs"):
         path = str(FIXTURES / folder / example)
         if is_run(path):
@@ -154,3 +162,7 @@ def test_an_unknown_kind_is_an_error_that_helps():
 
 def test_the_package_imports_no_rule_by_itself():
     assert not [name for name in vars(xlagraph.rules) if name.isupper()]
+
+
+def test_what_the_analysis_of_streams_finds_is_in_the_catalogue():
+    assert {str(kind) for kind in StreamKind} == {kind.id for kind in STREAM_KINDS}

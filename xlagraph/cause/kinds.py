@@ -17,6 +17,7 @@ class Section(Enum):
     HEADER = "What stands in the header"
     SAME = "The same computation"
     RUN = "Over a whole run"
+    STREAMS = "Order of streams on CUDA"
 
 
 class Family(Enum):
@@ -74,6 +75,13 @@ class Kind:
     """False for what names that no cause was found."""
     consequences: tuple[str, ...] = ()
     """Kinds that follow from this one when both are found: they become part of it."""
+
+    @property
+    def headings(self) -> tuple[str, str]:
+        """What stands before its two programs."""
+        if self.section is Section.STREAMS:
+            return "Wrong:", "Right:"
+        return "Recompiles:", "Does not:"
 
     def __str__(self) -> str:
         return self.id

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.content import Content, standard_input
 from xlagraph.errors import Source, SpecError
-from xlagraph.hlo.content import Content, standard_input
 from xlagraph.hlo.sections import NO_PREAMBLE, Dropped, Preamble, scan
 
 if TYPE_CHECKING:

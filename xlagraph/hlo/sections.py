@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import mmap
     from collections.abc import Iterator
 
-    from xlagraph.hlo.content import Content
+    from xlagraph.content import Content
 
 _HEAD = 1 << 16
 _TAIL = 1 << 12

@@ -16,38 +16,37 @@ from xlagraph.message import duration
 
 if TYPE_CHECKING:
     from xlagraph.report.model import Report, Spans
+    from xlagraph.report.stream_model import StreamReport
 
 STYLES = ("base", "overview", "pair", "tables", "print")
 SCRIPTS = (
-    "dom",
-    "pack",
-    "text",
-    "module",
-    "pair",
-    "rows",
-    "list",
-    "detail",
-    "picture",
-    "tables",
-    "collectives",
-    "timeline",
-    "view",
-    "keys",
-    "main",
+    *("dom", "pack", "text", "shell", "module", "pair", "rows", "list", "detail", "picture"),
+    *("tables", "collectives", "timeline", "view", "keys", "main"),
 )
+STREAM_STYLES = ("base", "overview", "tables", "streams", "print")
+STREAM_SCRIPTS = ("dom", "pack", "text", "shell", "lanes", "draw", "lane_view", "stream_main")
 """In the order in which they are joined to one ES module."""
 
 
 def render(report: Report) -> str:
     """The page: template, styles, scripts and packed data in one text without links out."""
-    script = _joined("js", SCRIPTS)
+    return _page("report", report, STYLES, SCRIPTS)
+
+
+def render_streams(report: StreamReport) -> str:
+    """The page of a stream log, as `render` makes it."""
+    return _page("streams", report, STREAM_STYLES, STREAM_SCRIPTS)
+
+
+def _page(template: str, report: object, styles: tuple[str, ...], scripts: tuple[str, ...]) -> str:
+    script = _joined("js", scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         _environment()
-        .get_template("report.html.j2")
+        .get_template(f"{template}.html.j2")
         .render(
             report=report,
-            style=Markup(_joined("css", STYLES)),  # noqa: S704 - our own file
+            style=Markup(_joined("css", styles)),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own file
             script_digest=digest,
         )

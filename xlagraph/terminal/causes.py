@@ -33,7 +33,7 @@ def print_kind(console: Console, kind: Kind) -> None:
     console.print()
     console.print(paragraph(kind.meaning))
     console.print()
-    for heading, program in (("Recompiles:", kind.before), ("Does not:", kind.after)):
+    for heading, program in zip(kind.headings, (kind.before, kind.after), strict=True):
         if program:
             console.print(paragraph(heading, style="dim"))
             for line in program.splitlines():

@@ -1,0 +1,41 @@
+"""Names of parameters, gradients, buffers and optimizer state, as in XLA capture."""
+
+# ruff: noqa: SLF001 - modules and optimizers keep their tensors under private names
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from xlagraph.capture import heap
+from xlagraph.capture.names import Names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def named_tensors() -> Iterator[tuple[Any, str]]:
+    """Every tensor of a live module or optimizer, with its name; one pass over the heap."""
+    torch = sys.modules["torch"]
+    modules, optimizers = heap.find(torch.nn.Module, torch.optim.Optimizer)
+    names = Names().of_objects(modules, optimizers)
+    for tensor in _tensors(modules, optimizers):
+        name = names.get(id(tensor))
+        if name is not None:
+            yield tensor, str(name)
+
+
+def _tensors(modules: list[Any], optimizers: list[Any]) -> Iterator[Any]:
+    tensor_type = sys.modules["torch"].Tensor
+    for module in modules:
+        for held in (module._parameters, module._buffers):
+            for tensor in held.values():
+                if tensor is not None:
+                    yield tensor
+                    if tensor.is_leaf and tensor.grad is not None:
+                        yield tensor.grad
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            for value in state.values() if isinstance(state, dict) else ():
+                if isinstance(value, tensor_type):
+                    yield value
