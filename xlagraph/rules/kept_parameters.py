@@ -68,4 +68,6 @@ def find(case: Case) -> list[Finding]:
     ]
 
 
-RULE = Rule(name="kept_parameters", kinds=(), find=find, after=("buckets",))
+RULE = Rule(
+    name="kept-parameters", kinds=(), find=find, after=("buckets",), before=("early-execution",)
+)
