@@ -14,11 +14,12 @@ import zstandard
 from click.testing import CliRunner
 from proto_helpers import PROTOS, canonical, field, message, module, row
 
+from xlagraph import content
 from xlagraph.canon.form import level_digests
 from xlagraph.cli.app import cli
 from xlagraph.diff.changes import diff_modules
 from xlagraph.errors import BytesError, SpecError
-from xlagraph.hlo import content, find_entry, load, open_entries, read_module, read_stored
+from xlagraph.hlo import find_entry, load, open_entries, read_module, read_stored
 from xlagraph.hlo.proto.reader import read_proto
 from xlagraph.hlo.verify import verify
 from xlagraph.run.reader import RunError, read_run
