@@ -21,7 +21,7 @@ from xlagraph.canon.structure import (
 )
 from xlagraph.diff.known import NO_NAMES, Identities, identities
 from xlagraph.diff.matcher import pair_sides, sure_pairs
-from xlagraph.diff.pairing import Pass, equally_many
+from xlagraph.diff.pairing import Pass
 from xlagraph.diff.same import same_pairs
 
 if TYPE_CHECKING:
@@ -137,22 +137,12 @@ def match_modules(
     sides = prepare(a, interner, labels_a, named_a), prepare(b, interner, labels_b, named_b)
     if level <= Level.PARAMETER_ORDER:
         return match_sides(*sides, known)
-    settled = equally_many(*sides)
-    coarse_a, coarse_b = (_coarse(side, level, settled) for side in sides)
+    coarse_a, coarse_b = (label_instructions(module, interner, level) for module in (a, b))
     pairs = same_pairs(a, b, coarse_a, coarse_b)
     if pairs:
         return replace(_exact(*sides, pairs, known), exact=False)
     coarse = prepare(a, interner, coarse_a, named_a), prepare(b, interner, coarse_b, named_b)
     return replace(match_sides(*coarse, known), a=sides[0], b=sides[1])
-
-
-def _coarse(side: Side, level: Level, settled: frozenset[int]) -> Sequence[int]:
-    """Labels at a coarser level; inputs whose shape both sides have equally often keep it."""
-    labels = list(label_instructions(side.module, side.interner, level))
-    for p in side.module.entry_computation.parameters:
-        if side.labels[p] in settled:
-            labels[p] = side.plain[p]
-    return labels
 
 
 def _exact(a: Side, b: Side, pairs: Pairs, known: Known) -> Match:

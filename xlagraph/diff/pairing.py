@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -72,8 +71,6 @@ class Pairing:
         self.made_by = bytearray(len(a.module))
         """For each instruction of A the `Pass` that found its partner."""
         self.root = a.module.entry_computation.root
-        self.settled = equally_many(a, b)
-        """Inputs that stand equally often on both sides keep their shapes."""
         self.ambiguous = 0
         self.queue: list[tuple[int, int]] = []
         """Pairs whose neighbours have not been looked at."""
@@ -93,16 +90,9 @@ class Pairing:
         self.to_b, self.to_a, self.made_by = other.to_b, other.to_a, other.made_by
 
     def _may_be(self, x: int, y: int) -> bool:
-        """Whether a pair is possible by what is known of inputs and outputs.
-
-        An input that is known by name is itself, and an output no other output. An input does not
-        become one of another shape while both sides have equally many of its own.
-        """
+        """Whether recorded names allow a pair: an input is itself, an output no other output."""
         one, other = self.a.identities, self.b.identities
         if one.inputs.get(x) != other.inputs.get(y):
-            return False
-        label, others = self.a.labels[x], self.b.labels[y]
-        if label != others and (label in self.settled or others in self.settled):
             return False
         name, another = one.outputs.get(x), other.outputs.get(y)
         return name is None or another is None or name == another
@@ -133,14 +123,6 @@ class Pairing:
         if to_b is not None:
             return to_b[i]
         return i if self.to_a[i] >= 0 else -1
-
-
-def equally_many(a: Side, b: Side) -> frozenset[int]:
-    """Labels of inputs that stand equally often on both sides."""
-    found_a, found_b = (
-        Counter(side.labels[p] for p in side.module.entry_computation.parameters) for side in (a, b)
-    )
-    return frozenset(label for label, number in found_a.items() if found_b[label] == number)
 
 
 def places(side: Side, i: int, user: int) -> tuple[int, ...]:
