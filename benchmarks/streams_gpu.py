@@ -47,8 +47,8 @@ sys.path[:0] = [str(ROOT), str(EXAMPLES)]
 # ---- programs
 
 
-def programs(out: Path) -> list[dict[str, Any]]:
-    """Runs every program twice over: recorded, and under torch's sanitizer."""
+def programs(out: Path, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Runs programs twice over: recorded, and under torch's sanitizer."""
     import correct
     import more
     import seeds
@@ -56,7 +56,10 @@ def programs(out: Path) -> list[dict[str, Any]]:
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     known = {
-        name: one for source in (seeds, more, correct) for name, one in source.PROGRAMS.items()
+        name: one
+        for source in (seeds, more, correct)
+        for name, one in source.PROGRAMS.items()
+        if not only or name in only
     }
     jobs: dict[tuple[str, str], Callable[[], None]] = {}
     for name, (run, _) in known.items():
@@ -366,6 +369,7 @@ def main() -> None:
     parser.add_argument("what", nargs="+", choices=whats)
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--deepspeed", type=Path, nargs="*", default=[])
+    parser.add_argument("--only", nargs="*", default=[], help="programs, by name")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in forked children
@@ -373,7 +377,7 @@ def main() -> None:
     for what in given.what:
         start = time.perf_counter()
         run: dict[str, Callable[[], list[dict[str, Any]]]] = {
-            "programs": lambda: programs(given.out),
+            "programs": lambda: programs(given.out, given.only),
             "overhead": lambda: overhead(given.out),
             "equal": lambda: equal(given.out),
             "deepspeed": lambda: deepspeed(given.out, given.deepspeed),
