@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.diff.known import Names
-from xlagraph.message import Message
+from xlagraph.message import A, B, Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +87,31 @@ class Cause:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The outputs that a proof sets aside, by position, and how many the modules have."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    outputs_a: int
+    outputs_b: int
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether the proof compares less than everything."""
+        return bool(self.a or self.b)
+
+    @property
+    def compared(self) -> Message:
+        """``31 of 85 outputs``; empty where it compares everything."""
+        if not self.sets_aside:
+            return say()
+        kept = self.outputs_a - len(self.a)
+        if self.outputs_a == self.outputs_b:
+            return say(f"{kept} of {self.outputs_a} outputs")
+        return say(f"{kept} of ", A, f"'s {self.outputs_a} and ", B, f"'s {self.outputs_b} outputs")
+
+
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Why B is another module than A."""
@@ -99,6 +124,9 @@ class Explanation:
     unexplained_b: tuple[int, ...]
     proved: bool
     """All causes undone, the modules are the same computation."""
+    scope: Scope
+    compared: Message
+    """The outputs that the proof compares, in words; empty for all."""
     buckets_a: tuple[BucketRow, ...]
     buckets_b: tuple[BucketRow, ...]
 
@@ -116,6 +144,7 @@ class Explanation:
         return replace(
             self,
             verdict=self.verdict.named(a, b),
+            compared=self.compared.named(a, b),
             causes=tuple(cause.named(a, b) for cause in self.causes),
         )
 
