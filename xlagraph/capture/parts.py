@@ -32,7 +32,7 @@ class Parts:
     def of(cls, xlac: Any, dump: Dump | None) -> Parts:
         """Those for torch_xla's extension module ``xlac``."""
         counters, sites, names, dispatch = Counters(xlac), SiteReader(), Names(), Dispatch()
-        buckets = Buckets(names, dispatch.guard, dispatch.flush)
+        buckets = Buckets(names, sites, dispatch.guard, dispatch.flush)
         steady = SteadySteps(counters, sites, buckets, dispatch.guard)
         dispatch.drain = steady.drain
         evidence = Evidence(xlac, dump, names, counters.now())

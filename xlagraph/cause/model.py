@@ -121,6 +121,33 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingGradient:
+    """A parameter whose gradient an FSDP module waits for, and backward did not give."""
+
+    tensor: Tensor
+    shape: str
+    owner_class: str
+    """Class of the module whose own parameter it is."""
+    defined: SourceLine | None
+    """Where that class's ``__init__`` begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedBackward:
+    """An FSDP module that has not emptied its bucket as the sync began: hooks have not run."""
+
+    module: str
+    """Its path from the root, ``root`` for the root itself."""
+    hooks: int
+    hooks_left: int
+    """Below zero where forward ran several times before one backward."""
+    missing: tuple[MissingGradient, ...]
+    """Empty where it is not certain which parameters got no gradient."""
+    made: SourceLine | None
+    """Where the program wrapped the module."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What a capture knows of one module beyond its text; empty for a bare file."""
 
@@ -138,6 +165,8 @@ class Context:
     """The tensors of each bucket that was emptied before the sync, in order of emptying."""
     waiting: tuple[Member, ...] = ()
     """Tensors that sat in buckets as the sync began."""
+    unfinished: tuple[UnfinishedBackward, ...] = ()
+    """FSDP modules that keep tensors in their buckets because hooks of theirs have not run."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
 
