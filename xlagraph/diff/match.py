@@ -20,7 +20,7 @@ from xlagraph.canon.structure import (
     number_expressions,
 )
 from xlagraph.diff.known import NO_NAMES, Identities, identities
-from xlagraph.diff.matcher import pair_sides
+from xlagraph.diff.matcher import pair_sides, sure_pairs
 from xlagraph.diff.pairing import Pass
 from xlagraph.diff.same import same_pairs
 
@@ -197,7 +197,7 @@ def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
     past = None
     if BARRIER in a.module.opcodes or BARRIER in b.module.opcodes:
-        past, _ = pair_sides(_past_tuples(a), _past_tuples(b), a.interner)
+        past = sure_pairs(_past_tuples(a), _past_tuples(b), a.interner)
     pairing, computations = pair_sides(a, b, a.interner, past)
     return Match(
         a,

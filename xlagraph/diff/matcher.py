@@ -39,13 +39,21 @@ def pair_sides(
 ) -> tuple[Pairing, Mapping[int, int]]:
     """Pairs the instructions of two sides, and the computations that paired calls lead to.
 
-    `past`: the pairs found as if each value passed barriers alone.
+    `past`: the sure ones, found as if each value passed barriers alone.
     """
     pairing = Pairing(a, b, interner)
     if past:
         pairing.take_over(past)
         pair_barriers(pairing)
     return pairing, _pair(pairing)
+
+
+def sure_pairs(a: Side, b: Side, interner: Interner) -> Pairing:
+    """The pairs of the entry that equal expressions and names decide."""
+    pairing = Pairing(a, b, interner)
+    pair_anchors(pairing, a.module.entry_computation, b.module.entry_computation)
+    pair_by_name(pairing)
+    return pairing
 
 
 def _pair(pairing: Pairing) -> dict[int, int]:

@@ -175,13 +175,15 @@ def kept_evidence(case: Case, kept: Sequence[Kept]) -> Iterator[Evidence]:
         if not mine:
             continue
         cited, ways = (tuple(one.parameter for one in mine), tuple(one.gathered for one in mine))
+        waits = own.context.waiting or other.context.waiting
+        why = ", since its callbacks wait too" if waits else ""
         names = (other.input_tensor(one.shard) for one in mine)
         shapes = [short_shape(own.module, one.parameter) for one in mine]
         yield Evidence(
             say(
                 own.side,
                 f" takes in {count(len(mine), 'full parameter')} that FSDP gathered in an earlier "
-                "step and has not freed, since its callbacks wait too: ",
+                f"step and has not freed{why}: ",
                 join((n or s for n, s in zip(names, shapes, strict=True)), 4),
             ),
             *own.ab(cited, ways),

@@ -1,4 +1,4 @@
-"""Full parameters that FSDP kept over a step in which no bucket was emptied."""
+"""Full parameters that FSDP kept over a step, where the buckets themselves are alike."""
 
 from __future__ import annotations
 
@@ -8,30 +8,40 @@ from xlagraph.canon.barriers import BARRIER
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.rule import Rule
 from xlagraph.facts.bucket_tensors import order_of, take_away_order, without_order
-from xlagraph.facts.buckets import bucket_rows
 from xlagraph.facts.kept_parameters import kept_evidence, kept_parameters
-from xlagraph.message import A, count, say
+from xlagraph.message import EMPTY, count, say
 from xlagraph.rules.buckets import BUCKET_CARRY
+from xlagraph.rules.early_execution import EARLY_EXECUTION
 
 if TYPE_CHECKING:
-    from xlagraph.cause.case import Case
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.facts.kept_parameters import Kept
+
+FIX = say(
+    "Expected once, in the step after the first: FSDP keeps the last parameters that it gathered."
+)
 
 
 def find(case: Case) -> list[Finding]:
-    """Full parameters that came in ready-made, where neither module empties a bucket.
+    """Full parameters that came in ready-made, where the buckets do not tell of them."""
+    is_sharded = any(BARRIER in view.module.opcodes for view in (case.a, case.b))
+    if not is_sharded or not (case.diff.removed or case.diff.added):
+        return []
+    open_ones = {view.side: set(view.open_lone()) for view in (case.a, case.b)}
+    kept = [
+        one
+        for one in kept_parameters(case, without_order(case))
+        if one.parameter in open_ones[one.side]
+    ]
+    return [_finding(case, kept)] if kept else []
 
-    Where one does, `xlagraph.rules.buckets` accounts for them.
-    """
-    if any(bucket_rows(view.module, view.context) for view in (case.a, case.b)) or not (
-        case.diff.removed or case.diff.added
-    ):
-        return []
-    if not any(BARRIER in view.module.opcodes for view in (case.a, case.b)):
-        return []
-    kept = kept_parameters(case, without_order(case))
-    if not kept:
-        return []
+
+def _finding(case: Case, kept: Sequence[Kept]) -> Finding:
+    waits = any(view.context.waiting for view in (case.a, case.b))
+    side = kept[0].side
 
     def undo(edit: Editors) -> None:
         for editor in edit:
@@ -39,33 +49,39 @@ def find(case: Case) -> list[Finding]:
         for one in kept:
             one.undo(edit)
 
-    ways = {
-        view.side: {i for one in kept if one.side is not view.side for i in one.way[:-1]}
-        | {one.parameter for one in kept if one.side is view.side}
-        | order_of(view.module)
-        for view in (case.a, case.b)
-    }
-    sides = [view.side for view, _ in case.both_ways if any(k.side is view.side for k in kept)]
-    return [
-        Finding(
-            kind=BUCKET_CARRY,
-            title=say(
-                sides[0],
-                f" takes in {count(len(kept), 'full parameter')} that FSDP kept from an earlier "
-                "step, since gradients still waited in a bucket; ",
-                sides[0].other,
-                " gathers the shards",
-            ),
-            evidence=tuple(kept_evidence(case, kept)),
-            proof=say(
-                f"{count(len(kept), 'kept parameter')} taken for what the other side gathers; "
-                "barriers and tokens, which only order collectives, were taken away"
-            ),
-            a=frozenset(ways[A]),
-            b=frozenset(ways[A.other]),
-            undo=undo,
-        )
-    ]
+    return Finding(
+        kind=BUCKET_CARRY if waits else EARLY_EXECUTION,
+        title=say(
+            side,
+            f" takes in {count(len(kept), 'full parameter')} that FSDP kept from an earlier step",
+            ", since gradients still waited in a bucket; " if waits else "; ",
+            side.other,
+            " gathers the shards",
+        ),
+        evidence=tuple(kept_evidence(case, kept)),
+        fix=EMPTY if waits else FIX,
+        proof=say(
+            f"{count(len(kept), 'kept parameter')} taken for what the other side gathers; "
+            "barriers and tokens, which only order collectives, were taken away"
+        ),
+        a=_claimed(case.a, kept),
+        b=_claimed(case.b, kept),
+        undo=undo,
+        expected=not waits,
+    )
 
 
-RULE = Rule(name="kept_parameters", kinds=(), find=find, after=("buckets",))
+def _claimed(view: SideView, kept: Sequence[Kept]) -> frozenset[int]:
+    """What is accounted for on one side."""
+    parameters = {one.parameter for one in kept if one.side is view.side}
+    ways = {i for one in kept if one.side is not view.side for i in one.way[:-1]}
+    return frozenset(parameters | ways | order_of(view.module))
+
+
+RULE = Rule(
+    name="kept-parameters",
+    kinds=(),
+    find=find,
+    after=("buckets",),
+    before=("early-execution", "rematerialization"),
+)
