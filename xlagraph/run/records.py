@@ -4,6 +4,7 @@ A run folder is a directory (or fsspec URL)::
 
     RUN/records-<rank>-<host>-<pid>.jsonl   one append-only file per process, one record a line
     RUN/graphs/<digest>.hlo.zst             each distinct module text once, named by its digest
+    RUN/graphs/<digest>.hlo.pb.zst          the same as a protobuf, where that has Python stacks
 
 Every line is a JSON object with a key ``record`` that names its type (``process``,
 ``sync``, ``graph``, ``flush``, ``note``); the first line is the ``process`` record. Unknown
