@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from xlagraph.capture.names import clean_name
-from xlagraph.capture.shapes import tensor_shape
+from xlagraph.capture.tensor_shapes import tensor_shape
 from xlagraph.run.records import Frame, MissingGradient
 from xlagraph.tensors import Role, Tensor
 

@@ -14,7 +14,7 @@ from xlagraph.capture.events import CompiledGraph
 from xlagraph.capture.keys import Key, module_key, process_key
 from xlagraph.capture.live import LiveReader, Pending
 from xlagraph.capture.modules import DumpedModule, module_name
-from xlagraph.capture.names import Names
+from xlagraph.capture.names import TensorNames
 from xlagraph.run.writer import digest_text
 from xlagraph.tensors import Tensor
 
@@ -24,7 +24,7 @@ _LATE = "XLA's dump could not be switched on any more, and the step was not look
 class Evidence:
     """Joins XLA's dump, torch_xla's analysis and the live tensors seen before the sync."""
 
-    def __init__(self, xlac: Any, dump: Dump | None, names: Names, ran: Ran) -> None:
+    def __init__(self, xlac: Any, dump: Dump | None, names: TensorNames, ran: Ran) -> None:
         self.dump = dump
         self._xlac = xlac
         self.live = LiveReader(xlac, names)

@@ -17,10 +17,10 @@ from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from xlagraph.capture.backward import Backward, backward_of
-from xlagraph.capture.names import Names, as_it_is, clean_name
+from xlagraph.capture.names import TensorNames, as_it_is, clean_name
 from xlagraph.capture.patches import Guard, Patches
-from xlagraph.capture.shapes import tensor_shape
 from xlagraph.capture.sites import Site, SiteReader
+from xlagraph.capture.tensor_shapes import tensor_shape
 from xlagraph.run.records import BucketState
 from xlagraph.tensors import Role, Tensor
 
@@ -50,7 +50,7 @@ class Buckets:
 
     def __init__(
         self,
-        names: Names,
+        names: TensorNames,
         sites: SiteReader,
         guard: Guard,
         on_flush: Callable[[BucketState, bool], None],
@@ -73,9 +73,9 @@ class Buckets:
 
     def install(self) -> None:
         """Patch the class, which ``torch_xla.distributed.fsdp.utils`` has defined."""
-        kind = getattr(sys.modules[MODULE], CLASS)
-        self._patches.replace(kind, "__init__", self._wrap_init)
-        self._wrap_flush(kind)
+        bucket_class = getattr(sys.modules[MODULE], CLASS)
+        self._patches.replace(bucket_class, "__init__", self._wrap_init)
+        self._wrap_flush(bucket_class)
 
     def uninstall(self) -> None:
         """Put the classes back."""
@@ -92,9 +92,9 @@ class Buckets:
     def _register(self, bucket: Any, caller: FrameType) -> None:
         self._remember(bucket)
         self._made[id(bucket)] = self._sites.read(caller)[0]
-        for kind in type(bucket).__mro__:
-            if "flush" in kind.__dict__:
-                self._wrap_flush(kind)
+        for bucket_class in type(bucket).__mro__:
+            if "flush" in bucket_class.__dict__:
+                self._wrap_flush(bucket_class)
 
     def _remember(self, bucket: Any) -> None:
         number = id(bucket)
@@ -111,11 +111,11 @@ class Buckets:
         found = [reference() for reference in list(self.alive.values())]
         return [bucket for bucket in found if bucket is not None]
 
-    def _wrap_flush(self, kind: type) -> None:
-        if kind in self._wrapped:
+    def _wrap_flush(self, bucket_class: type) -> None:
+        if bucket_class in self._wrapped:
             return
-        self._wrapped.add(kind)
-        self._patches.replace(kind, "flush", self._make_flush)
+        self._wrapped.add(bucket_class)
+        self._patches.replace(bucket_class, "flush", self._make_flush)
 
     def _make_flush(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def flush(bucket: Any, *arguments: Any, **options: Any) -> Any:

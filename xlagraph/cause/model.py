@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from xlagraph.diff.known import Names
+from xlagraph.diff.known import KnownTensors
 from xlagraph.message import Message
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Context:
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
 
-    def names(self, module: Module) -> Names:
+    def names(self, module: Module) -> KnownTensors:
         """The tensors that inputs and outputs of this module are known to be."""
         entry = {p: self.input_tensor(module, p) for p in module.entry_computation.parameters}
         inputs = {p: tensor for p, tensor in entry.items() if tensor}
@@ -180,7 +180,7 @@ class Context:
             for k, tensor in self.outputs.items()
             if k < len(module.outputs) and values[module.outputs[k]] == 1
         }
-        return Names(inputs, {i: t for i, t in outputs.items() if i not in entry})
+        return KnownTensors(inputs, {i: t for i, t in outputs.items() if i not in entry})
 
     def input_tensor(self, module: Module, parameter: int) -> Tensor | None:
         """The tensor that this parameter of the entry computation is; None if not known.

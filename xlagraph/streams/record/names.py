@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.capture import heap
-from xlagraph.capture.names import Names
+from xlagraph.capture.names import TensorNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ def named_tensors() -> Iterator[tuple[Any, str]]:
     """Every tensor of a live module or optimizer, with its name; one pass over the heap."""
     torch = sys.modules["torch"]
     modules, optimizers = heap.find(torch.nn.Module, torch.optim.Optimizer)
-    names = Names().of_objects(modules, optimizers)
+    names = TensorNames().of_objects(modules, optimizers)
     for tensor in _tensors(modules, optimizers):
         name = names.get(id(tensor))
         if name is not None:
