@@ -7,7 +7,7 @@ WHAT is any of:
 - ``overhead``: microseconds an operator and milliseconds a step with and without recording.
 - ``equal``: losses of a training loop with and without ``XLAGRAPH_STREAMS=3-5``, bit by bit.
 - ``deepspeed``: ``average_tensor`` with all that it needs, by ``--deepspeed FOLDER`` with one
-  installed version each.
+  installed version each; on two GPUs, or else on one that stands for both.
 
 Logs go to FOLDER/logs, results to FOLDER/WHAT.json, the tables to standard output. Ends with 1
 where something did not run.
@@ -30,7 +30,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from xlagraph.streams.model import Finding
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "streams"
@@ -45,8 +47,8 @@ sys.path[:0] = [str(ROOT), str(EXAMPLES)]
 # ---- programs
 
 
-def programs(out: Path) -> list[dict[str, Any]]:
-    """Runs every program twice over: recorded, and under torch's sanitizer."""
+def programs(out: Path, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Runs programs twice over: recorded, and under torch's sanitizer."""
     import correct
     import more
     import seeds
@@ -54,7 +56,10 @@ def programs(out: Path) -> list[dict[str, Any]]:
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     known = {
-        name: one for source in (seeds, more, correct) for name, one in source.PROGRAMS.items()
+        name: one
+        for source in (seeds, more, correct)
+        for name, one in source.PROGRAMS.items()
+        if not only or name in only
     }
     jobs: dict[tuple[str, str], Callable[[], None]] = {}
     for name, (run, _) in known.items():
@@ -158,11 +163,22 @@ def _analysis(log: Path) -> dict[str, Any]:
     return {
         "verdict": str(analysis.verdict),
         **by_state,
+        "buckets": _buckets(analysis.findings),
         "proved": all(one.proof and one.proof.proved for one in analysis.findings),
         "records": analysis.coverage.records,
         "operators": analysis.coverage.operators,
         "unseen": analysis.coverage.unseen,
     }
+
+
+def _buckets(findings: Sequence[Finding]) -> dict[str, int]:
+    """The most streams that a bucket's reduction did not wait for, by the bucket's name."""
+    found: dict[str, int] = {}
+    for one in findings:
+        if one.bucket is not None:
+            streams = len({access.stream for access in one.earlier})
+            found[one.bucket.name] = max(streams, found.get(one.bucket.name, 0))
+    return found
 
 
 def _mark(found: list[str], kind: str, error: str) -> str:
@@ -278,22 +294,40 @@ def equal(out: Path) -> list[dict[str, Any]]:
 # ---- DeepSpeed
 
 
+ZERO: dict[tuple[str, bool], set[str]] = {
+    ("bucket", False): {"ipg bucket"},
+    ("bucket", True): set(),
+    ("large", False): {"ipg bucket"},
+    ("large", True): {"extra-large gradient"},
+    ("refill", False): {"ipg bucket", "race"},
+    ("refill", True): {"race"},
+}
+"""What ``examples/streams/zero.py`` is to show, by layout and whether pull request 8080 is in."""
+
+
 def deepspeed(out: Path, folders: list[Path]) -> list[dict[str, Any]]:
-    """ZeRO-2 of each version, with its bucket and with an extra-large gradient."""
+    """ZeRO-2 of each version: what is found by layout, and whether that is what its code says."""
+    import torch
+
     rows = []
     (out / "logs").mkdir(parents=True, exist_ok=True)
+    ranks = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    python = [sys.executable, *(ranks if torch.cuda.device_count() > 1 else [])]
     for folder in folders:
-        for large in (False, True):
-            name = f"zero_{folder.name}{'_large' if large else ''}"
+        for layout in ("bucket", "large", "refill"):
+            name = f"zero_{folder.name}_{layout}"
             log = out / "logs" / f"{name}.jsonl"
             env = {**os.environ, "PYTHONPATH": _path(folder)}
-            command = [sys.executable, str(EXAMPLES / "zero.py"), str(log), "large" * large]
+            command = [*python, str(EXAMPLES / "zero.py"), str(log), layout]
             done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
             row: dict[str, Any] = {"name": name, "error": ""}
-            if done.returncode or not log.exists():
+            said = [line for line in done.stdout.splitlines() if line.startswith('{"deepspeed"')]
+            if done.returncode or not log.exists() or not said:
                 row["error"] = (done.stdout + done.stderr)[-3000:]
             else:
-                row |= _analysis(log)
+                row |= json.loads(said[-1]) | _analysis(log)
+                names = set(row["buckets"]) | {"race"} & set(row["found"])
+                row["as_expected"] = names == ZERO[layout, row["fixed"]]
                 command = [sys.executable, "-c", "from xlagraph.cli import main; main()"]
                 text = subprocess.run(
                     [*command, "streams", str(log)], capture_output=True, text=True, env=env
@@ -322,7 +356,7 @@ def _compress(out: Path) -> None:
 def _went_wrong(row: dict[str, Any]) -> bool:
     """Whether a row is about something that did not run."""
     parts = [row, *(value for value in row.values() if isinstance(value, dict))]
-    return any(part.get("error") for part in parts)
+    return any(part.get("error") for part in parts) or row.get("as_expected") is False
 
 
 def main() -> None:
@@ -335,6 +369,7 @@ def main() -> None:
     parser.add_argument("what", nargs="+", choices=whats)
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--deepspeed", type=Path, nargs="*", default=[])
+    parser.add_argument("--only", nargs="*", default=[], help="programs, by name")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of processes in forked children
@@ -342,7 +377,7 @@ def main() -> None:
     for what in given.what:
         start = time.perf_counter()
         run: dict[str, Callable[[], list[dict[str, Any]]]] = {
-            "programs": lambda: programs(given.out),
+            "programs": lambda: programs(given.out, given.only),
             "overhead": lambda: overhead(given.out),
             "equal": lambda: equal(given.out),
             "deepspeed": lambda: deepspeed(given.out, given.deepspeed),

@@ -344,6 +344,18 @@ def data_parallel() -> None:
         _steps(net, (torch.randn(64, 128, device="cuda") for _ in range(3)))
 
 
+def data_parallel_on_two_streams() -> None:
+    """Its hooks run on one stream, whatever streams the layers ran on."""
+    from distributed import Branches, group
+
+    with group():
+        net = nn.parallel.DistributedDataParallel(Branches().cuda())
+        x = torch.randn(64, 256, device="cuda")
+        for _ in range(3):
+            net(x).backward()
+            torch.cuda.synchronize()
+
+
 def cache_emptied() -> None:
     """Memory goes back to the driver and comes to another stream."""
     side = torch.cuda.Stream()
@@ -364,7 +376,8 @@ PROGRAMS: dict[str, tuple[Callable[[], None], str]] = {
         plain, fused_optimizer, mixed_precision, whole_step_on_a_side_stream, prefetch,
         prefetch_thread, two_branches, bucket_of_all_producers, two_buffers, polled_event,
         host_waits, copy_to_host, columns, graph, graph_on_a_side_stream, checkpointed, compiled,
-        convolution, collectives, data_parallel, cache_emptied,
+        convolution, collectives, data_parallel, data_parallel_on_two_streams,
+        cache_emptied,
     )
 }  # fmt: skip
 """Each program; nothing is to be found in any."""

@@ -1,4 +1,4 @@
-"""A process group of one, for programs with collectives."""
+"""A process group of one, for programs with collectives, and a model to replicate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,3 +24,24 @@ def group() -> Iterator[None]:
         torch.distributed.all_reduce(warm)
         torch.cuda.synchronize()
     yield
+
+
+class Branches(nn.Module):
+    """Two layers beside each other, each on a stream of its own."""
+
+    def __init__(self, width: int = 256):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(2))
+        self.streams = [torch.cuda.Stream() for _ in range(2)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of both."""
+        current, parts = torch.cuda.current_stream(), []
+        for stream, layer in zip(self.streams, self.layers, strict=True):
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                parts.append(layer(x).pow(2).mean())
+                parts[-1].record_stream(current)
+        for stream in self.streams:
+            current.wait_stream(stream)
+        return parts[0] + parts[1]

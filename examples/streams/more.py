@@ -149,6 +149,27 @@ def result_of_a_collective() -> None:
         del y
 
 
+def replica_with_hooks_on_two_streams() -> None:
+    """A view of each weight, kept from before, makes its gradient's hook run on its stream.
+
+    DistributedDataParallel's reducer waits for the stream of the hook that completes a bucket.
+    """
+    from distributed import Branches, group
+
+    with group():
+        net = Branches().cuda()
+        kept = []
+        for stream, layer in zip(net.streams, net.layers, strict=True):
+            with torch.cuda.stream(stream):
+                kept.append(layer.weight.view(-1))
+        replica = torch.nn.parallel.DistributedDataParallel(net)
+        x = torch.randn(64, 256, device="cuda")
+        for _ in range(3):
+            replica(x).backward()
+            torch.cuda.synchronize()
+        del kept
+
+
 PROGRAMS: dict[str, tuple[Callable[[], None], str]] = {
     "prefetch_without_wait": (prefetch_without_wait, "race"),
     "prefetch_without_record": (prefetch_without_record, "reuse"),
@@ -159,5 +180,6 @@ PROGRAMS: dict[str, tuple[Callable[[], None], str]] = {
     "column_written_elsewhere": (column_written_elsewhere, "race"),
     "new_memory_without_wait": (new_memory_without_wait, "reuse"),
     "result_of_a_collective": (result_of_a_collective, "race"),
+    "replica_with_hooks_on_two_streams": (replica_with_hooks_on_two_streams, "bucket-race"),
 }
 """Each program, and the kind that is to be found in it."""

@@ -94,8 +94,8 @@ class Pairing:
         one, other = self.a.identities, self.b.identities
         if one.inputs.get(x) != other.inputs.get(y):
             return False
-        name, others = one.outputs.get(x), other.outputs.get(y)
-        return name is None or others is None or name == others
+        name, another = one.outputs.get(x), other.outputs.get(y)
+        return name is None or another is None or name == another
 
     def part(self, x: int) -> None:
         """Takes the partner from a paired instruction of A."""

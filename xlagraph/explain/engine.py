@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.case import Case
+from xlagraph.explain.citations import uncited_inputs
 from xlagraph.explain.proof import ProofState
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def search(task: Search) -> Found:
         found.findings += accepted
         if found.proved and number:
             found.findings = _needed_of_all(task.start(), found.findings)
+        if found.proved and any(uncited_inputs(task.diff, found.findings)):
+            found.proved = False
+            break
         if not accepted:
             break
     return found
@@ -120,9 +124,14 @@ def _needed(state: ProofState, found: Sequence[Finding]) -> list[Finding]:
     for finding in reversed(found):
         if len(needed) > 1 and not finding.is_silent:
             others = [f for f in needed if f is not finding]
-            if state.without(others)[1]:
+            if state.without(others)[1] and not _left_out(state, others, needed):
                 needed = others
     return needed
+
+
+def _left_out(state: ProofState, findings: Sequence[Finding], more: Sequence[Finding]) -> bool:
+    """Whether these findings leave an input of one side unmentioned that `more` tell of."""
+    return uncited_inputs(state.now, findings) != uncited_inputs(state.now, more)
 
 
 def _needed_of_all(start: ProofState, findings: list[Finding]) -> list[Finding]:

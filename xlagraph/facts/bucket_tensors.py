@@ -132,7 +132,8 @@ def bucket_tensors(
         own, other = view.ab(*near)  # this side's first
         dropped = _set_aside(view, opened, lone - zeros, (own, other))
         gone = exclusive_slice(view.module, dropped) | zeros | left.keys()
-        claimed = frozenset(order_of(view.module) | gone)
+        carried = {i for i in own if view.module.opcodes[i] == "parameter"}
+        claimed = frozenset(order_of(view.module) | gone | carried)
         return SideTensors(
             view.side, made, lone, frozenset(zeros), left, frozenset(dropped), claimed
         )

@@ -95,9 +95,10 @@ class _Finder:
         self.live = own.mine((match.a, match.b)).live
         self.to_other, self.to_own = own.mine(partners), theirs.mine(partners)
         pairs = [*opened.outputs, *case.replaced_outputs()]
-        self.places = {own.mine(pair): theirs.mine(pair) for pair in pairs}
-        """For each output the other module's in its place."""
-        self.taken = frozenset(k for k in self.places.values() if k is not None)
+        both = ((own.mine(pair), theirs.mine(pair)) for pair in pairs)
+        self.places = {mine: other for mine, other in both if None not in (mine, other)}
+        """For each output the other module's in its place, where it has one."""
+        self.taken = frozenset(self.places.values())
 
     def find(self) -> Iterator[Kept]:
         """Inputs without a partner that stand in the place of gathered values."""

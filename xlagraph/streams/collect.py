@@ -250,9 +250,10 @@ class Collector:
         operator = operator_of(found.later)
         kind = kind_of(operator["op"])
         if kind == COLLECTIVE or (kind == COPY and not found.later_writes):
+            name = _text(operator, "bucket")
             for item in operator["r"]:
-                if _overlaps(item, found) and self._filled_by_several(item):
-                    return Bucket("", self._bytes(item[1], item[1] + item[2], found.block))
+                if _overlaps(item, found) and (name or self._filled_by_several(item)):
+                    return Bucket(name, self._bytes(item[1], item[1] + item[2], found.block))
         return None
 
     def _filled_by_several(self, item: Sequence[int]) -> bool:

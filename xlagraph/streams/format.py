@@ -130,6 +130,7 @@ OPTIONAL: dict[str, _Fields] = {
         "fwd_at": _OPTIONAL_TEXT,
         "s_launch": _OPTIONAL_WHOLE,
         "outs": _RANGES,
+        "bucket": _OPTIONAL_TEXT,
     },
     "sync_dev": {"d": _OPTIONAL_WHOLE},
     "sync_ev": {"via": _OPTIONAL_TEXT},

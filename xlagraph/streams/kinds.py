@@ -103,8 +103,9 @@ BUCKET_RACE = Kind(
     meaning="Gradients are copied into one buffer by hooks that run on the streams of their "
     "parameters, and the buffer is reduced on a stream that has waited for one of them only, "
     "mostly the current one (DeepSpeed issue 8061). Parts of the sum are then old or half "
-    "written. A bucket is what an adapter marks (DeepSpeed's average_tensor), or any range that "
-    "at least two operators have written when a collective or a copy reads it.",
+    "written. A bucket is what an adapter names (DeepSpeed's average_tensor, the buckets of "
+    "DistributedDataParallel), or any range that at least two operators have "
+    "written when a collective or a copy reads it.",
     before="""\
 def hook(param):  # runs on the stream of param's backward
     bucket[param.index].copy_(param.grad)

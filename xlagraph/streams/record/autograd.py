@@ -45,8 +45,11 @@ def _begin(
 ) -> None:
     given = args[0] if args else ()
     gradients = given if isinstance(given, (list, tuple)) else (given,)
+    recorder.replicas.backward_begins()
+    nodes = list(_nodes(outputs))
+    recorder.know(node.variable for node in nodes if node.name().endswith(ACCUMULATE))
     recorder.mark("backward_begin", [one for one in gradients if one is not None])
-    for node in _nodes(outputs):
+    for node in nodes:
         handles.append(node.register_prehook(_hook(recorder, guard, node)))  # noqa: PERF401 - kept if one fails
 
 
@@ -59,10 +62,11 @@ def _end(recorder: Recorder, handles: list[Any]) -> None:
 def _hook(recorder: Recorder, guard: Guard, node: Any) -> Callable[[Any], None]:
     """What is called before a node runs; it holds the node's name and not the node."""
     name, sequence = node.name(), node._sequence_nr()
-    parameter = ""
+    parameter, owner = "", None
     if name.endswith(ACCUMULATE):
         parameter = recorder.names.get(id(node.variable), "")
-    known = Node(name, sequence, parameter)
+        owner = recorder.replicas.owner(node.variable)
+    known = Node(name, sequence, parameter, owner)
 
     def before(gradients: Any) -> None:
         if recorder.active:

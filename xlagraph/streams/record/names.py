@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def named_tensors() -> Iterator[tuple[Any, str]]:
-    """Every tensor of a live module or optimizer, with its name; one pass over the heap."""
+def live() -> tuple[list[Any], list[Any]]:
+    """Modules and optimizers that are alive; one pass over the heap."""
     torch = sys.modules["torch"]
     modules, optimizers = heap.find(torch.nn.Module, torch.optim.Optimizer)
+    return modules, optimizers
+
+
+def named_tensors(modules: list[Any], optimizers: list[Any]) -> Iterator[tuple[Any, str]]:
+    """Every tensor of these modules and optimizers, with its name."""
     names = TensorNames().of_objects(modules, optimizers)
     for tensor in _tensors(modules, optimizers):
         name = names.get(id(tensor))

@@ -11,12 +11,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.streams.record.ranges import Ranges
+from xlagraph.streams.record.replicas import Replicas
 from xlagraph.streams.record.schema import Argument, Plan, is_written, plan_of
 from xlagraph.streams.record.sites import Sites
 from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xlagraph.streams.format import Record
     from xlagraph.streams.record.device import Device
@@ -35,12 +36,16 @@ FLUSH = 50_000
 class Node:
     """The autograd node that a thread of the engine runs."""
 
-    __slots__ = ("name", "parameter", "sequence")
+    __slots__ = ("name", "owner", "parameter", "sequence")
 
-    def __init__(self, name: str, sequence: int, parameter: str):
+    def __init__(
+        self, name: str, sequence: int, parameter: str, owner: tuple[int, str] | None = None
+    ):
         self.name = name
         self.sequence = sequence
         self.parameter = parameter
+        self.owner = owner
+        """The DistributedDataParallel whose parameter's gradient it accumulates."""
 
 
 class _Local(threading.local):
@@ -87,8 +92,11 @@ class Recorder:
         """What could not be seen, and how often."""
         self.sites = Sites()
         self.ranges = Ranges()
+        self.replicas = Replicas()
         self.names: dict[int, str] = {}
         """Names of parameters by Python's id, as of the last search."""
+        self.search: Callable[[], None] | None = None
+        """Looks for names; None if that has been done in this step."""
         self._tensor = sys.modules["torch"].Tensor
         self._sequence = sys.modules["torch"]._C._autograd._get_sequence_nr
         self._running_node = sys.modules["torch"]._C._current_autograd_node
@@ -129,6 +137,9 @@ class Recorder:
         local.op = record
         if plan.collective:
             record["w"], record["outs"] = [], writes
+            if local.node is not None and local.node.owner is not None:
+                bucket = self.replicas.sends(local.node.owner, plan.name, given)
+                record.update({"bucket": bucket} if bucket else {})
         self.add(record)
         return record
 
@@ -300,6 +311,13 @@ class Recorder:
             self.add({"k": kind, "t": threading.get_ident(), **fields})
 
     # ---- threads, gradients, marks
+
+    def know(self, leaves: Iterable[Any]) -> None:
+        """Looks for names, once a step, if a leaf has none: its model was made since."""
+        search = self.search
+        if search is not None and any(id(one) not in self.names for one in leaves):
+            self.search = None
+            search()
 
     def enter_node(self, node: Node, gradients: Iterable[Any], stream: int | None) -> None:
         """The engine is about to run a node in this thread."""

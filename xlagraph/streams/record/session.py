@@ -14,7 +14,7 @@ from xlagraph.streams.record import autograd, compiled, frameworks, graphs, host
 from xlagraph.streams.record.device import REGISTRIES, Cuda
 from xlagraph.streams.record.journal import Journal
 from xlagraph.streams.record.mode import allow_higher_order, make_mode, push, remove
-from xlagraph.streams.record.names import named_tensors
+from xlagraph.streams.record.names import live, named_tensors
 from xlagraph.streams.record.recorder import Recorder
 from xlagraph.streams.unseen import Unseen
 
@@ -80,6 +80,7 @@ class Recording:
     def step(self) -> None:
         """A training step begins: names what has a name by now."""
         self._guard.run("names", self._name)
+        self.recorder.search = self._name
         self._guard.run("marks", self.recorder.mark, "step")
         self._guard.run("journal", self.recorder.flush)
 
@@ -126,7 +127,9 @@ class Recording:
         """Names tensors; those that are where they were at the last step are not named again."""
         recorder = self.recorder
         recorder.names = {}
-        for tensor, name in named_tensors():
+        modules, optimizers = live()
+        recorder.replicas.find(modules)
+        for tensor, name in named_tensors(modules, optimizers):
             if not self._device.holds(tensor):
                 continue
             recorder.names.setdefault(id(tensor), name)
