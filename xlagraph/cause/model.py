@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from xlagraph.diff.known import Names
+from xlagraph.diff.known import KnownTensors
 from xlagraph.message import A, B, Message, say
 
 if TYPE_CHECKING:
@@ -150,6 +150,33 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingGradient:
+    """A parameter whose gradient an FSDP module waits for, and backward did not give."""
+
+    tensor: Tensor
+    shape: str
+    owner_class: str
+    """Class of the module whose own parameter it is."""
+    defined: SourceLine | None
+    """Where that class's ``__init__`` begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedBackward:
+    """An FSDP module that has not emptied its bucket as the sync began: hooks have not run."""
+
+    module: str
+    """Its path from the root, ``root`` for the root itself."""
+    hooks: int
+    hooks_left: int
+    """Below zero where forward ran several times before one backward."""
+    missing: tuple[MissingGradient, ...]
+    """Empty where it is not certain which parameters got no gradient."""
+    made: SourceLine | None
+    """Where the program wrapped the module."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What a capture knows of one module beyond its text; empty for a bare file."""
 
@@ -167,10 +194,12 @@ class Context:
     """The tensors of each bucket that was emptied before the sync, in order of emptying."""
     waiting: tuple[Member, ...] = ()
     """Tensors that sat in buckets as the sync began."""
+    unfinished: tuple[UnfinishedBackward, ...] = ()
+    """FSDP modules that keep tensors in their buckets because hooks of theirs have not run."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
 
-    def names(self, module: Module) -> Names:
+    def names(self, module: Module) -> KnownTensors:
         """The tensors that inputs and outputs of this module are known to be."""
         entry = {p: self.input_tensor(module, p) for p in module.entry_computation.parameters}
         inputs = {p: tensor for p, tensor in entry.items() if tensor}
@@ -180,7 +209,7 @@ class Context:
             for k, tensor in self.outputs.items()
             if k < len(module.outputs) and values[module.outputs[k]] == 1
         }
-        return Names(inputs, {i: t for i, t in outputs.items() if i not in entry})
+        return KnownTensors(inputs, {i: t for i, t in outputs.items() if i not in entry})
 
     def input_tensor(self, module: Module, parameter: int) -> Tensor | None:
         """The tensor that this parameter of the entry computation is; None if not known.
