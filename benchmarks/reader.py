@@ -156,8 +156,8 @@ def main() -> None:
     for path in sys.argv[1:] or sorted(map(str, corpus)) + sorted(map(str, folders)):
         entries = {entry.graph_hash or entry.spec: entry for entry in open_entries(path).entries}
         for entry in entries.values():
-            text = entry.text_beside if entry.kind == "proto" else entry.source().text
-            proto = bytes(entry.data()) if entry.kind == "proto" else None
+            text = entry.text_beside if entry.form == "proto" else entry.source().text
+            proto = bytes(entry.data()) if entry.form == "proto" else None
             if len(text) >= SMALLEST:
                 label = f"{Path(path).name.removesuffix('.gz')}:{entry.ordinal}:{entry.stage}"
                 side_by_side(label.removesuffix(":")[-44:], text, proto)

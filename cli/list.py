@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-HEAD = ("spec", "kind", "module", "graph hash", "stage")
+HEAD = ("spec", "form", "module", "graph hash", "stage")
 
 
 @click.command(epilog="Exit code: 0, or 2 when PATH holds no module.")
@@ -34,7 +34,7 @@ def _rows(path: str) -> tuple[list[tuple[str, ...]], list[str]]:
     rows: list[tuple[str, ...]] = [
         (
             f"-:{entry.ordinal}" if path == "-" else entry.spec,
-            entry.kind,
+            entry.form,
             entry.module,
             entry.graph_hash,
             entry.stage,

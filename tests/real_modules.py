@@ -44,6 +44,6 @@ def real_texts() -> dict[str, str]:
     files = [*(FIXTURES / "module_pairs").glob("*.hlo.gz"), *(FIXTURES / "corpus").glob("*hlo*.gz")]
     for path in sorted(files):
         for entry in open_entries(str(path)).entries:
-            if entry.kind == "hlo":
+            if entry.form == "hlo":
                 found[f"{path.name}:{entry.ordinal}"] = entry.source().text
     return found

@@ -87,7 +87,7 @@ def in_words(tensor: Tensor, path: str, member: str, optimizer: str, key: str) -
 class Holder:
     """What keeps a tensor alive in Python."""
 
-    kind: str
+    via: str
     """``variable`` of a module, ``attribute`` of an object, ``closure``, ``autograd`` (held by
     C++ only), the class of a container, or ``""`` where only `name` says it, in words."""
     name: str = ""

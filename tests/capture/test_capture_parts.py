@@ -19,9 +19,9 @@ from xlagraph.capture.live import align, parse_frames
 from xlagraph.capture.names import clean_name
 from xlagraph.capture.options import Numbers, OptionError, Options, options_from, parse_bytes
 from xlagraph.capture.patches import Guard, Patches
-from xlagraph.capture.shapes import entry_shapes
 from xlagraph.capture.sites import SiteReader
 from xlagraph.capture.steady import SteadySteps
+from xlagraph.capture.tensor_shapes import entry_shapes
 from xlagraph.run.journal import FIRST, STEPS, new_cells
 
 SHAPES = st.lists(st.sampled_from(["[2]", "[3]", "[]"]), max_size=8)

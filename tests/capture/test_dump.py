@@ -6,12 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from xlagraph.capture import private
 from xlagraph.capture.analysis import AnalysisFile
-from xlagraph.capture.inherited import MARK, OVERRIDES, drop_dump
+from xlagraph.capture.inherited import FORMS, MARK, OVERRIDES, drop_dump
 from xlagraph.capture.modules import PrivateModules
 from xlagraph.capture.private import PrivateFolder
+from xlagraph.cli.app import cli
 from xlagraph.run.reader import read_run
 from xlagraph.run.unfinished import PREFIX, unfinished
 
@@ -96,6 +98,21 @@ def test_the_private_folder_is_emptied_of_what_xla_wrote(folder):
     assert not folder.path.exists()
 
 
+PROTO = b"\x0a\x03\x0a\x01m"
+"""An ``HloProto`` around a module of that name."""
+
+
+@pytest.mark.parametrize(("written", "kept"), [(PROTO, PROTO[2:]), (PROTO[:-1], None), (b"", None)])
+def test_a_protobuf_is_taken_beside_its_text(folder, written, kept):
+    stem = "module_0001.m.7.before_optimizations"
+    (folder.modules / f"{stem}.txt").write_text(MODULE)
+    (folder.modules / f"{stem}.hlo.pb").write_bytes(written)
+    (module,) = PrivateModules(folder).take()
+    assert (module.text, module.proto) == (MODULE.encode(), kept)
+    assert not list(folder.modules.iterdir())
+    folder.remove()
+
+
 def test_a_link_in_place_of_the_folder_deletes_nothing(folder, tmp_path):
     target = tmp_path / "target"
     target.mkdir()
@@ -125,6 +142,17 @@ def test_what_was_killed_while_compiling_is_kept_for_a_while(tmp_path, folder):
     }  # fmt: skip
 
 
+def test_what_was_compiling_is_told_once_whatever_its_forms(tmp_path):
+    place = tmp_path / f"{PREFIX}x" / "dump"
+    place.mkdir(parents=True)
+    for number, end in ((1, "hlo.pb"), (1, "txt"), (2, "hlo.pb"), (3, "hlo.pb.gz"), (3, "txt")):
+        (place / f"module_000{number}.m.before_optimizations.{end}").touch()
+    found = unfinished(str(place), private.os.uname().nodename)
+    assert [path.name.partition("before_optimizations.")[2] for path in found] == [
+        "txt", "hlo.pb", "txt"
+    ]  # fmt: skip
+
+
 def test_only_our_own_folders_are_looked_into(tmp_path):
     module = "module_0001.m.before_optimizations.txt"
     for name in (f"{PREFIX}x", "other"):
@@ -146,6 +174,9 @@ def test_only_our_own_folders_are_looked_into(tmp_path):
         (f" --a=1 --xla_dump_to=/proc/self/fd/700{MARK} --b", " --a=1 --b"),
         (" ".join(["--xla_dump_hlo_module_re=x", *OVERRIDES, f"--xla_dump_to={MARK}"]),
          "--xla_dump_hlo_module_re=x"),
+        (" ".join(["--a", *OVERRIDES, *FORMS, f"--xla_dump_to={MARK}", "--b"]), "--a --b"),
+        (" ".join([*FORMS, f"--xla_dump_to={MARK}"]), None),
+        (" ".join([*FORMS, "--c", f"--xla_dump_to={MARK}"]), " ".join([*FORMS, "--c"])),
         ("--xla_dump_to=/mine", "--xla_dump_to=/mine"),
     ],
 )  # fmt: skip
@@ -204,6 +235,70 @@ def check_graphs(folder, compiles):
 def test_every_graph_is_stored_whatever_the_flags(run_program, tmp_path, flags):
     run_program(STEPS, XLAGRAPH="1", XLA_FLAGS=flags)
     check_graphs(tmp_path / "xlagraph-run", 4)
+
+
+STACKS = """
+import torch, torch_xla
+def model(x):
+    h = torch.nn.functional.layer_norm(x, x.shape[-1:])
+    return h.exp()
+def train(rows):
+    y = model(torch.ones(rows, 8, device="xla"))
+    torch_xla.sync()
+for step in range(6):
+    train(4 + step // 3)
+"""
+
+
+@pytest.mark.torch_xla
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "",
+        "--xla_cpu_enable_fast_math=true --xla_dump_hlo_as_text=false",
+        "--xla_dump_to=theirs --xla_dump_hlo_as_proto --xla_dump_hlo_as_text",
+        "--xla_dump_to=theirs --xla_dump_hlo_as_proto --xla_dump_compress_protos",
+    ],
+)
+def test_with_ir_debug_whole_stacks_are_stored(run_program, tmp_path, flags):
+    run_program(STACKS, XLAGRAPH="1", XLA_IR_DEBUG="1", XLA_FLAGS=flags)
+    folder = tmp_path / "xlagraph-run"
+    check_graphs(folder, 2)
+    run = read_run(folder)
+    assert all(run.graph(digest).proto for digest in run.digests())
+    line = next(n for n, line in enumerate(STACKS.splitlines(), 1) if "layer_norm" in line)
+    shown = CliRunner().invoke(cli, ["explain", str(folder)]).output
+    assert re.search(rf":{line} \(model\)", shown), shown
+    assert not [*folder.glob("**/.*")]
+
+
+@pytest.mark.torch_xla
+def test_without_ir_debug_no_protobuf_is_stored(run_program, tmp_path):
+    flags = "--xla_dump_to=theirs --xla_dump_hlo_as_proto --xla_dump_hlo_as_text"
+    run_program(STACKS, XLAGRAPH="1", XLA_FLAGS=flags)
+    run_program(STACKS, XLAGRAPH="1", XLAGRAPH_DIR="b")
+    for name in ("xlagraph-run", "b"):
+        run = read_run(tmp_path / name)
+        assert len(run.digests()) == 2
+        assert not any(run.graph(digest).proto for digest in run.digests())
+
+
+@pytest.mark.torch_xla
+def test_dump_flags_are_no_part_of_the_key(run_program, tmp_path):
+    asked = "--xla_dump_to=theirs --xla_dump_hlo_as_proto --xla_dump_hlo_as_text"
+    for name, flags in (("a", ""), ("b", asked), ("c", "--xla_cpu_enable_fast_math=true")):
+        run_program(STACKS, XLAGRAPH="1", XLAGRAPH_DIR=name, XLA_IR_DEBUG="1", XLA_FLAGS=flags)
+    keys = [
+        [(key["flags"], key["graph_hash"]) for key in map(dict, process_keys(tmp_path / name))]
+        for name in "abc"
+    ]
+    assert keys[0] == keys[1]
+    assert all(one[0] != other[0] for one, other in zip(keys[0], keys[2], strict=True))
+    assert all(one[1] != other[1] for one, other in zip(keys[0], keys[2], strict=True))
+
+
+def process_keys(folder):
+    return [graph.key for graph in only_process(folder).graphs]
 
 
 @pytest.mark.torch_xla

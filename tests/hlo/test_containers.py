@@ -52,7 +52,7 @@ def test_entries_of_a_save_tensors_file(saved_file):
     assert not listing.dropped
     first, second, third, last = listing.entries
     assert [e.ordinal for e in listing.entries] == [1, 2, 3, 4]
-    assert first.kind == "hlo"
+    assert first.form == "hlo"
     assert first.rank == 3
     assert (first.module, first.graph_hash) == ("first.1", "aaaa1111")
     assert first.preamble.event == "ScheduleSyncTensorsGraph"

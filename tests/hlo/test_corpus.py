@@ -70,7 +70,7 @@ def test_entries_of_a_training_run():
 
 def test_lazy_ir_is_a_graph():
     for entry in open_entries(str(CORPUS / "torch_mlp.ir.0.gz")).entries:
-        assert entry.kind == "lazy-ir"
+        assert entry.form == "lazy-ir"
         module = entry.load()
         verify(module)
         root = module.entry_computation.root

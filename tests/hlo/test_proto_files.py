@@ -51,7 +51,7 @@ def dump(tmp_path):
 @pytest.mark.parametrize("stage", ["before", "after"])
 def test_text_and_protobuf_of_one_compile_are_the_same(folder, stage):
     entry = next(e for e in open_entries(str(folder)).entries if e.stage == stage)
-    assert entry.kind == "proto"
+    assert entry.form == "proto"
     made, text = entry.load(), read_module(entry.text_beside)
     verify(made)
     assert [r.digest for r in level_digests(made)] == [r.digest for r in level_digests(text)]
@@ -101,7 +101,7 @@ def test_every_message_around_a_module_is_opened(tmp_path, wrap):
     path = tmp_path / "graph.pb"
     path.write_bytes(data)
     (entry,) = open_entries(str(path)).entries
-    assert (entry.kind, entry.module) == ("proto", "jit__lambda")
+    assert (entry.form, entry.module) == ("proto", "jit__lambda")
     assert canonical(load(str(path))) == canonical(read_proto(whole))
     assert load(f"{path}:1").name == "jit__lambda"
     with pytest.raises(SpecError, match="holds 1 modules, there is no 3"):
@@ -122,7 +122,7 @@ def test_a_protobuf_on_standard_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", Stream)
     content.standard_input.cache_clear()
     assert load("-").name == "jit__lambda"
-    assert open_entries("-").entries[0].kind == "proto"
+    assert open_entries("-").entries[0].form == "proto"
     content.standard_input.cache_clear()
 
 
@@ -143,7 +143,7 @@ def test_other_binary_files_are_refused(tmp_path):
 
 def test_a_dump_folder_has_one_entry_for_text_and_protobuf(dump):
     listing = open_entries(str(dump))
-    assert [(e.kind, e.ordinal, e.stage) for e in listing.entries] == [
+    assert [(e.form, e.ordinal, e.stage) for e in listing.entries] == [
         ("proto", 18, "before"),
         ("proto", 18, "after"),
     ]

@@ -231,6 +231,29 @@ def test_bound_keeps_compiles_longest(tmp_path):
     assert writer.dropped.graphs == 1
 
 
+def test_a_protobuf_is_stored_beside_its_text_within_the_bound(tmp_path):
+    writer = RunWriter(tmp_path, PROCESS, 9000)
+    small, large = b"HloModule small", b"HloModule large"
+    protos = [os.urandom(2000), os.urandom(8000)]
+    digests = [
+        writer.store_graph(small),
+        writer.store_graph(small, protos[0]),  # by a process that sees the text there already
+        writer.store_graph(large, protos[1]),
+    ]
+    writer.close()
+    run = read_run(tmp_path)
+    found = [run.graph(digest) for digest in digests[1:]]
+    assert [(one.text, one.proto) for one in found] == [
+        (small.decode(), protos[0]),
+        (large.decode(), None),
+    ]
+    stored = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert stored == writer.written < 9000
+    assert (writer.dropped.graphs, writer.dropped.stacks) == (0, 1)
+    assert writer.dropped
+    assert "Python stacks of 1 graphs" in str(writer.dropped)
+
+
 def test_newer_format_is_refused(tmp_path):
     newer = dataclasses.replace(PROCESS, format=FORMAT_VERSION + 1)
     write_run(tmp_path, process=newer)

@@ -13,7 +13,7 @@ from xlagraph.capture.counters import Ran
 from xlagraph.capture.events import CompiledGraph
 from xlagraph.capture.habits import Habits
 from xlagraph.capture.parts import Parts
-from xlagraph.capture.running import DynamoGraphs, Place, RunningGraphs
+from xlagraph.capture.running import DynamoGraphs, RunningGraphs, SiteKey
 from xlagraph.run.records import PERSISTENT_CACHE
 
 RUN_CACHED = "run_cached"
@@ -21,7 +21,7 @@ _LOADED = (
     "graphs came from torch_xla's persistent cache: they count as hits, and as they were not "
     "compiled here, their modules are not known"
 )
-_NOWHERE: Place = (0, "")
+_NOWHERE: SiteKey = (0, "")
 
 
 class Compiled(NamedTuple):
@@ -115,9 +115,9 @@ class Accounting:
         return ran_meanwhile > 1 and (call.shared or ran_meanwhile != call.new + call.found)
 
     def identify(
-        self, call: Call, ran: Ran, place: Place, compiled: Compiled, outcome: str
+        self, call: Call, ran: Ran, site: SiteKey, compiled: Compiled, outcome: str
     ) -> Identity:
-        """Which graph ran during ``call``, at ``place``; learned for later hits there."""
+        """Which graph ran during ``call``, at ``site``; learned for later hits there."""
         if call.entry == RUN_CACHED:
             return Identity(self.dynamo.of(call.graph_hash))
         if call.entry == "warm_up":
@@ -126,15 +126,15 @@ class Accounting:
         graph_hash = call.pending.key.graph if call.pending is not None else ""
         if outcome == "hit":
             read, is_first = ran.last_graph_size, call.is_first
-            size = self.habits.size(place, made, read, is_first=is_first)
-            self._running.hit(place, size, graph_hash)
-            graphs = self._running.of(place, size, graph_hash)
+            size = self.habits.size(site, made, read, is_first=is_first)
+            self._running.hit(site, size, graph_hash)
+            graphs = self._running.of(site, size, graph_hash)
             return Identity(graphs, (size,), is_inferred=bool(graphs))
         self.habits.none()
         if outcome != "compile":
             return Identity()
         size = ran.last_graph_size()
-        self._running.compiled(compiled.digests, place, size, graph_hash)
+        self._running.compiled(compiled.digests, site, size, graph_hash)
         return Identity(compiled.digests, (size,))
 
     def _count_made(self) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlagraph.capture.analysis import AnalysisFile
-from xlagraph.capture.inherited import MARK, OVERRIDES
+from xlagraph.capture.inherited import FORMS, MARK, OVERRIDES
 from xlagraph.capture.modules import Modules, NoModules, PrivateModules, TheirModules
 from xlagraph.capture.private import PrivateFolder
 from xlagraph.capture.variables import Variables
@@ -89,8 +89,8 @@ class Dump:
             self.private.remove()
 
 
-def prepare_dump() -> Dump:
-    """Ask XLA and torch_xla to write what they compile.
+def prepare_dump(*, with_stacks: bool = False) -> Dump:
+    """Ask XLA and torch_xla to write what they compile, with Python stacks also as protobufs.
 
     To be called with torch_xla imported, and before a device is used.
 
@@ -99,11 +99,13 @@ def prepare_dump() -> Dump:
     """
     private, variables = PrivateFolder(), Variables()
     flags = os.environ.get("XLA_FLAGS")
-    modules = _ask_modules(flags or "", private, variables)
+    modules = _ask_modules(flags or "", private, variables, with_stacks=with_stacks)
     return Dump(modules, _ask_analyses(private, variables), private, variables, flags)
 
 
-def _ask_modules(flags: str, private: PrivateFolder, variables: Variables) -> Modules:
+def _ask_modules(
+    flags: str, private: PrivateFolder, variables: Variables, *, with_stacks: bool
+) -> Modules:
     found = dict(_FLAG.findall(flags))
     forms = [one for one in _FORMS if found.get(f"xla_dump_hlo_as_{one}", "false") not in _NO]
     theirs = found.get("xla_dump_to", "")
@@ -114,7 +116,8 @@ def _ask_modules(flags: str, private: PrivateFolder, variables: Variables) -> Mo
     if theirs:
         return TheirModules(Path(theirs), _what_leaves_out(theirs, forms, found))
     # Without a folder the user's other flags have no effect.
-    put = [flags, *(OVERRIDES if found else ()), f"--xla_dump_to={private.visible}{MARK}"]
+    ours = (*(OVERRIDES if found else ()), *(FORMS if with_stacks else ()))
+    put = [flags, *ours, f"--xla_dump_to={private.visible}{MARK}"]
     variables.put("XLA_FLAGS", " ".join(filter(None, put)))
     return PrivateModules(private)
 

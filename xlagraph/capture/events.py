@@ -18,6 +18,8 @@ class CompiledGraph:
     digest: str
     module: str
     text: bytes
+    proto: bytes | None
+    """The same as an ``HloModuleProto``, where instructions have their Python stacks there."""
     analysis: Analysis | None
     key: tuple[tuple[str, str], ...]
     """Parts of the cache key beside the analysis; see ``GraphRecord.key``."""

@@ -13,8 +13,8 @@ from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph
 from xlagraph.capture.keys import Key, module_key, process_key
 from xlagraph.capture.live import LiveReader, Pending
-from xlagraph.capture.modules import Module, module_name
-from xlagraph.capture.names import Names
+from xlagraph.capture.modules import DumpedModule, module_name
+from xlagraph.capture.names import TensorNames
 from xlagraph.run.writer import digest_text
 from xlagraph.tensors import Tensor
 
@@ -24,12 +24,12 @@ _LATE = "XLA's dump could not be switched on any more, and the step was not look
 class Evidence:
     """Joins XLA's dump, torch_xla's analysis and the live tensors seen before the sync."""
 
-    def __init__(self, xlac: Any, dump: Dump | None, names: Names, ran: Ran) -> None:
+    def __init__(self, xlac: Any, dump: Dump | None, names: TensorNames, ran: Ran) -> None:
         self.dump = dump
         self._xlac = xlac
         self.live = LiveReader(xlac, names)
         self._seconds = ran.compile_seconds()
-        self._modules: list[Module] = []
+        self._modules: list[DumpedModule] = []
         self._analyses: list[Analysis] = []
         """Both read from the dump and not yet taken."""
 
@@ -64,7 +64,7 @@ class Evidence:
             self._analyses += dump.analyses.take() if dump.analyses is not None else []
             dump.end()
         if (dump is None or not dump.gives_modules) and pending is not None and pending.text:
-            self._modules.append(Module("", pending.text))
+            self._modules.append(DumpedModule("", pending.text))
         number = None if ran.until == inf else new
         modules, analyses = self._modules[:number], self._analyses[:number]
         del self._modules[:number], self._analyses[:number]
@@ -73,9 +73,10 @@ class Evidence:
         # torch_xla compiles one module an analysis; other modules (transfers) have none.
         padded = [*analyses, *[None] * (len(modules) - len(analyses))]
         key = process_key(self._xlac)
+        with_stacks = bool(self._xlac._get_ir_debug())
         return tuple(
-            _graph(self._text(module), analysis, pending, key)
-            for module, analysis in zip(modules, padded, strict=False)
+            _graph(self._text(one), one.proto if with_stacks else None, analysis, pending, key)
+            for one, analysis in zip(modules, padded, strict=False)
         )
 
     def why_none(self, missing: int) -> str:
@@ -87,22 +88,27 @@ class Evidence:
         why = _LATE if self.dump is None else self.dump.modules.why_none()
         return f"{missing} compiled without a stored graph: {why}"
 
-    def _text(self, module: Module) -> bytes:
-        if not module.is_proto:
-            return module.data
-        computation = self._xlac._xla_op_computation_from_module_proto("", module.data)
+    def _text(self, module: DumpedModule) -> bytes:
+        if module.text is not None:
+            return module.text
+        computation = self._xlac._xla_op_computation_from_module_proto("", module.proto)
         text: str = self._xlac._xla_computation_text(computation)
         return text.encode()
 
 
 def _graph(
-    text: bytes, analysis: Analysis | None, pending: Pending | None, key: Key
+    text: bytes,
+    proto: bytes | None,
+    analysis: Analysis | None,
+    pending: Pending | None,
+    key: Key,
 ) -> CompiledGraph:
     placed, agree = pending.placed_in(text) if pending is not None else (None, False)
     return CompiledGraph(
         digest=digest_text(text),
         module=module_name(text),
         text=text,
+        proto=proto,
         analysis=analysis,
         key=module_key(text) + key + (placed.output_key(text) if placed is not None else ()),
         parameters=placed.parameter_tensors(text) if placed is not None else (),

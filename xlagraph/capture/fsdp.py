@@ -13,13 +13,14 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
-from xlagraph.capture.names import Names, as_it_is, clean_name
+from xlagraph.capture.backward import Backward, backward_of
+from xlagraph.capture.names import TensorNames, as_it_is, clean_name
 from xlagraph.capture.patches import Guard, Patches
-from xlagraph.capture.shapes import tensor_shape
+from xlagraph.capture.sites import Site, SiteReader
+from xlagraph.capture.tensor_shapes import tensor_shape
 from xlagraph.run.records import BucketState
 from xlagraph.tensors import Role, Tensor
 
@@ -49,15 +50,19 @@ class Buckets:
 
     def __init__(
         self,
-        names: Names,
+        names: TensorNames,
+        sites: SiteReader,
         guard: Guard,
         on_flush: Callable[[BucketState, bool], None],
     ) -> None:
         self._names = names
+        self._sites = sites
         self._guard = guard
         self._on_flush = on_flush
         self.alive: dict[int, weakref.ref[Any]] = {}
         """By Python ``id``; empty in programs without bucketed reduce-scatter."""
+        self._made: dict[int, Site] = {}
+        """Where those were made that are alive, as far as it was seen."""
         self._known: weakref.WeakKeyDictionary[Any, _Waiting] = weakref.WeakKeyDictionary()
         """By callback: what waits over many steps is read once."""
         self._wrapped: set[type] = set()
@@ -68,9 +73,9 @@ class Buckets:
 
     def install(self) -> None:
         """Patch the class, which ``torch_xla.distributed.fsdp.utils`` has defined."""
-        kind = getattr(sys.modules[MODULE], CLASS)
-        self._patches.replace(kind, "__init__", self._wrap_init)
-        self._wrap_flush(kind)
+        bucket_class = getattr(sys.modules[MODULE], CLASS)
+        self._patches.replace(bucket_class, "__init__", self._wrap_init)
+        self._wrap_flush(bucket_class)
 
     def uninstall(self) -> None:
         """Put the classes back."""
@@ -80,31 +85,37 @@ class Buckets:
     def _wrap_init(self, original: Callable[..., None]) -> Callable[..., None]:
         def init(bucket: Any, *arguments: Any, **options: Any) -> None:
             original(bucket, *arguments, **options)
-            self._guard.run("fsdp", self._register, bucket)
+            self._guard.run("fsdp", self._register, bucket, sys._getframe(1))
 
         return init
 
-    def _register(self, bucket: Any) -> None:
+    def _register(self, bucket: Any, caller: FrameType) -> None:
         self._remember(bucket)
-        for kind in type(bucket).__mro__:
-            if "flush" in kind.__dict__:
-                self._wrap_flush(kind)
+        self._made[id(bucket)] = self._sites.read(caller)[0]
+        for bucket_class in type(bucket).__mro__:
+            if "flush" in bucket_class.__dict__:
+                self._wrap_flush(bucket_class)
 
     def _remember(self, bucket: Any) -> None:
         number = id(bucket)
         if number not in self.alive:
-            forget = partial(self.alive.pop, number)
-            self.alive[number] = weakref.ref(bucket, lambda _: forget(None))
+            alive, made = self.alive, self._made
+
+            def forget(_: object) -> None:
+                alive.pop(number, None)
+                made.pop(number, None)
+
+            alive[number] = weakref.ref(bucket, forget)
 
     def _alive(self) -> list[Any]:
         found = [reference() for reference in list(self.alive.values())]
         return [bucket for bucket in found if bucket is not None]
 
-    def _wrap_flush(self, kind: type) -> None:
-        if kind in self._wrapped:
+    def _wrap_flush(self, bucket_class: type) -> None:
+        if bucket_class in self._wrapped:
             return
-        self._wrapped.add(kind)
-        self._patches.replace(kind, "flush", self._make_flush)
+        self._wrapped.add(bucket_class)
+        self._patches.replace(bucket_class, "flush", self._make_flush)
 
     def _make_flush(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def flush(bucket: Any, *arguments: Any, **options: Any) -> Any:
@@ -135,9 +146,22 @@ class Buckets:
         return tuple(found)
 
     def waiting(self) -> tuple[BucketState, ...]:
-        """The buckets that hold tensors now."""
-        found = [one for one in self._alive() if one.bucket]
-        return tuple(map(self.describe, found)) if found else ()
+        """The buckets that hold tensors now, and what keeps them from being emptied."""
+        return tuple([self._describe_whole(one) for one in self._alive() if one.bucket])
+
+    def _describe_whole(self, bucket: Any) -> BucketState:
+        state = self.describe(bucket)
+        modules = (_closed_over(one, "self")[0] for one in bucket.callbacks)
+        module = next((one for one in modules if one is not None), None)
+        path = "" if module is None else self._names.settled_module(module)
+        backward = self._guard.run("backward", backward_of, module, path) or Backward()
+        return replace(
+            state,
+            hooks=backward.hooks,
+            hooks_left=backward.hooks_left,
+            without_gradient=backward.missing,
+            made=self._made.get(id(bucket), ()),
+        )
 
     def waiting_tensors(self) -> dict[int, Tensor]:
         """The tensors in buckets, by Python ``id``: to be used at once and dropped.

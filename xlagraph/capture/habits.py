@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlagraph.capture.running import Place
+from xlagraph.capture.running import SiteKey
 
 TRUST = 4
 """After so many readings of one size at one place, the place stands for the size."""
@@ -43,16 +43,16 @@ class Habits:
     """
 
     def __init__(self) -> None:
-        self._habits: dict[tuple[Place, int], _Habit] = {}
+        self._habits: dict[tuple[SiteKey, int], _Habit] = {}
         self._last: _Habit | None = None
 
-    def size(self, place: Place, made: int, read: Callable[[], int], *, is_first: bool) -> int:
+    def size(self, site: SiteKey, made: int, read: Callable[[], int], *, is_first: bool) -> int:
         """IR nodes of the graph that a hit ran; ``read`` asks torch_xla.
 
         ``made``: tensors made since the last sync. Unless the call ``is_first`` after the hook
         before, something ran unseen in between, and that count says nothing.
         """
-        key = (place, made)
+        key = (site, made)
         habit = self._habits.get(key) if is_first and made >= 0 else None
         if habit is None or not habit.is_trusted or habit.uses >= RECHECK:
             before, habit = habit, _Habit(read())

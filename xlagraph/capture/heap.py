@@ -22,31 +22,31 @@ from itertools import chain, compress, filterfalse, starmap, tee
 from typing import Any
 
 
-def find(*kinds: type) -> tuple[list[Any], ...]:
-    """Objects of each kind, in one pass over all that the collector tracks.
+def find(*classes: type) -> tuple[list[Any], ...]:
+    """Objects of each class, in one pass over all that the collector tracks.
 
-    A kind may be ``torch.Tensor``: then plain tensors and parameters are found, and no subclasses
+    A class may be ``torch.Tensor``: then plain tensors and parameters are found, and no subclasses
     that stand for other tensors.
     """
-    families = [_family(kind) for kind in kinds]
-    found: tuple[list[Any], ...] = tuple([] for _ in kinds)
+    families = [_family(one) for one in classes]
+    found: tuple[list[Any], ...] = tuple([] for _ in classes)
     for one in _select(frozenset().union(*families)):
         number = next(n for n, family in enumerate(families) if type(one) in family)
         found[number].append(one)
     return found
 
 
-def _family(kind: Any) -> frozenset[type]:
+def _family(wanted: Any) -> frozenset[type]:
     """A class and all that were derived from it."""
     found: set[type] = set()
-    todo = [kind]
+    todo = [wanted]
     while todo:
         one = todo.pop()
         if one not in found:
             found.add(one)
             todo += type.__subclasses__(one)
     torch = sys.modules.get("torch")
-    if torch is None or kind is not torch.Tensor:
+    if torch is None or wanted is not torch.Tensor:
         return frozenset(found)
     plain = torch._C._disabled_torch_dispatch_impl
     every: Iterable[Any] = found

@@ -42,7 +42,7 @@ def find_holders(
 class _Owner(NamedTuple):
     """What holds a container."""
 
-    kind: str
+    what: str
     """``module`` or ``object`` for a namespace, ``variable`` for what a namespace names."""
     name: str
     module: str = ""
@@ -85,9 +85,9 @@ def _entries(container: Any, wanted: dict[int, Any]) -> list[tuple[object, int]]
 
 
 def _holder(container: Any, key: object, owner: _Owner | None) -> Holder:
-    if owner is not None and isinstance(container, dict) and owner.kind != "variable":
-        kind = "variable" if owner.kind == "module" else "attribute"
-        return Holder(kind, str(key), owner.name)
-    kind = "closure" if isinstance(container, CellType) else type(container).__name__
+    if owner is not None and isinstance(container, dict) and owner.what != "variable":
+        via = "variable" if owner.what == "module" else "attribute"
+        return Holder(via, str(key), owner.name)
+    via = "closure" if isinstance(container, CellType) else type(container).__name__
     place = "" if key is None else f"[{key!r}]"
-    return Holder(kind, f"{owner.name if owner else ''}{place}", owner.module if owner else "")
+    return Holder(via, f"{owner.name if owner else ''}{place}", owner.module if owner else "")

@@ -205,15 +205,15 @@ class Hooks:
 
     def _learn(self, event: SyncEvent, frame: FrameType | None, site: tuple[Frame, ...]) -> None:
         """Later steps like this one may go the short way."""
-        place = self._steady.place(frame, site)
+        line = self._steady.line(frame, site)
         if (
-            place is not None
+            line is not None
             and event.outcome == "hit"
             and self._steady.open
             and self._accounts.habits.may_repeat()
         ):
             self._accounts.habits.repeats()
-            self._steady.learn(place, event, self._dispatch.sinks)
+            self._steady.learn(line, event, self._dispatch.sinks)
 
     def _tell(
         self, call: Call, ran: Ran, site: tuple[Frame, ...], seconds: float

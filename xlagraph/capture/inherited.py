@@ -13,7 +13,9 @@ PROGRAM_VARIABLE = "XLAGRAPH_PROGRAM"
 MARK = "/xlagraph-dump"
 """Stands in whatever variable points to a process's private dump; the .pth file looks for it."""
 OVERRIDES = ["--xla_dump_hlo_module_re=.*", "--xla_dump_hlo_pass_re="]
-"""Flags that may stand before the one with the mark."""
+"""Flags that may stand before the one with the mark, or before `FORMS`."""
+FORMS = ["--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"]
+"""Flags that may stand before the one with the mark; asked for protos alone, XLA writes no text."""
 _LAUNCHER_JOBS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 
 
@@ -39,8 +41,11 @@ def drop_dump() -> None:
     flags = os.environ.get("XLA_FLAGS", "").split(" ")
     for at, flag in enumerate(flags):
         if MARK in flag:
-            first = at - len(OVERRIDES)
-            del flags[first if first >= 0 and flags[first:at] == OVERRIDES else at : at + 1]
+            first = at
+            for ours in (FORMS, OVERRIDES):
+                if flags[max(first - len(ours), 0) : first] == ours:
+                    first -= len(ours)
+            del flags[first : at + 1]
             os.environ["XLA_FLAGS"] = " ".join(flags)
             if not flags:
                 del os.environ["XLA_FLAGS"]

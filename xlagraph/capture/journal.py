@@ -55,8 +55,8 @@ class Journal:
 
 def _is_tmpfs(folder: Path) -> bool:
     mounts = _MOUNTS.read_text().splitlines()
-    kinds = [kind for _, where, kind, *_ in map(str.split, mounts) if where == str(folder)]
-    return kinds[-1:] == ["tmpfs"]
+    types = [fs_type for _, where, fs_type, *_ in map(str.split, mounts) if where == str(folder)]
+    return types[-1:] == ["tmpfs"]
 
 
 def _delete_left_over() -> None:

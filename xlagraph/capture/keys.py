@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xlagraph.capture.shapes import entry_shapes
+from xlagraph.capture.tensor_shapes import entry_shapes
 
 MAX_SECONDS = 0.1
 """The thread's time for the root hashes of one sync; 200 roots above 5,000 nodes take as long."""
 UNKNOWN = "-"
+_DUMPS = re.compile(r"--?xla_dump_")
+"""Flags that torch_xla leaves out of its key, too."""
 Key = tuple[tuple[str, str], ...]
 
 
@@ -70,7 +73,7 @@ def module_key(text: bytes) -> Key:
 
 def process_key(xlac: Any, env: Mapping[str, str] = os.environ) -> Key:
     """The parts of the key that are the process's own: its device and XLA's flags."""
-    flags = (flag for flag in env.get("XLA_FLAGS", "").split() if "xla_dump_to=" not in flag)
+    flags = (flag for flag in env.get("XLA_FLAGS", "").split() if not _DUMPS.match(flag))
     device = sys.modules["torch_xla.runtime"].device_type()
     asked = (*sorted(flags), env.get("LIBTPU_INIT_ARGS", ""), str(bool(xlac._get_ir_debug())))
     return (("device", str(device)), ("flags", _digest("\n".join(asked))))

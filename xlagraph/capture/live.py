@@ -23,8 +23,8 @@ from typing import Any
 from xlagraph.capture import heap
 from xlagraph.capture.holders import find_holders
 from xlagraph.capture.keys import UNKNOWN, Key, KeyReader, PendingKey
-from xlagraph.capture.names import Names, as_it_is, is_plain
-from xlagraph.capture.shapes import entry_shapes, sizes, tensor_shape
+from xlagraph.capture.names import TensorNames, as_it_is, is_plain
+from xlagraph.capture.tensor_shapes import entry_shapes, sizes, tensor_shape
 from xlagraph.run.records import Frame, LiveTensor, ParameterTensor
 from xlagraph.tensors import AUTOGRAD, Tensor
 
@@ -140,7 +140,7 @@ class Budget:
 class LiveReader:
     """Finds the pending tensors of this process."""
 
-    def __init__(self, xlac: Any, names: Names) -> None:
+    def __init__(self, xlac: Any, names: TensorNames) -> None:
         self._xlac = xlac
         self._names = names
         self._keys = KeyReader(xlac)
@@ -162,8 +162,8 @@ class LiveReader:
         """The pending tensors now; ``waiting`` names bucket contents by Python ``id``."""
         start = time.thread_time()
         torch = sys.modules["torch"]
-        kinds = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
-        modules, optimizers, found = heap.find(*kinds)
+        classes = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
+        modules, optimizers, found = heap.find(*classes)
         names = self._names.of_objects(modules, optimizers)
         names.update(waiting)
         tensors = self._pending_of(found)

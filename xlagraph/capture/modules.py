@@ -20,19 +20,19 @@ _END = re.compile(rb"\}\s*(?://[^\n]*)?\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
-    """One module as XLA was given it."""
+class DumpedModule:
+    """One module as XLA was given it: as text, as a protobuf, or as both."""
 
     file: str
-    data: bytes
-    """HLO text, or a serialized ``HloModuleProto``."""
-    is_proto: bool = False
+    text: bytes | None
+    proto: bytes | None = None
+    """A serialized ``HloModuleProto``."""
 
 
 class Modules(Protocol):
     """Where a process's modules come from."""
 
-    def take(self) -> list[Module]:
+    def take(self) -> list[DumpedModule]:
         """Modules complete since the last call, in the order they were compiled.
 
         Raises:
@@ -49,7 +49,7 @@ class NoModules:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def take(self) -> list[Module]:
+    def take(self) -> list[DumpedModule]:
         """None, ever."""
         return []
 
@@ -66,12 +66,12 @@ class TheirModules:
         self._what_leaves_out = what_leaves_out
         self._seen = {name for name, _, _ in _list(folder)}
 
-    def take(self) -> list[Module]:
+    def take(self) -> list[DumpedModule]:
         """Those that were written since."""
         found = []
         for name, _, others in _list(self.folder):
             if name not in self._seen:
-                module = _read(self.folder / name)
+                module = _read(self.folder, name, others)
                 if module is not None:
                     self._seen |= {name, *others}
                     found.append(module)
@@ -89,15 +89,15 @@ class PrivateModules:
         self._private = private
         self._gave_any = False
 
-    def take(self) -> list[Module]:
+    def take(self) -> list[DumpedModule]:
         """Those that are complete; what else XLA has written is deleted."""
         folder = self._private.modules
         found = []
         kept = set()
-        for name, _, _ in _list(folder):
-            module = _read(folder / name)
+        for name, _, others in _list(folder):
+            module = _read(folder, name, others)
             if module is None:
-                kept.add(name)  # another thread is writing it; it is read after that sync
+                kept |= {name, *others}  # another thread is writing it; read after that sync
             else:
                 found.append(module)
         for entry in _entries(folder):
@@ -140,17 +140,27 @@ def _list(folder: Path) -> list[tuple[str, int, tuple[str, ...]]]:
     ]
 
 
-def _read(path: Path) -> Module | None:
-    """The module in a file; None when it is not complete."""
+def _read(folder: Path, name: str, others: tuple[str, ...]) -> DumpedModule | None:
+    """The module in a file, with what its other forms add; None when it is not complete."""
+    if not name.endswith(".txt"):
+        proto = _read_proto(folder / name)
+        return None if proto is None else DumpedModule(name, None, proto)
+    with open_regular(folder / name, follow=False) as file:
+        text = file.read()
+    if not _END.search(text[-4096:]):
+        return None
+    protos = (_read_proto(folder / other) for other in others)
+    return DumpedModule(name, text, next((one for one in protos if one is not None), None))
+
+
+def _read_proto(path: Path) -> bytes | None:
+    """The ``HloModuleProto`` in a file; None when it is not complete."""
     with open_regular(path, follow=False) as file:
         data = file.read()
-    if path.suffix == ".txt":
-        return Module(path.name, data) if _END.search(data[-4096:]) else None
     try:
-        proto = _module_of(gzip.decompress(data) if path.suffix == ".gz" else data)
+        return _module_of(gzip.decompress(data) if path.suffix == ".gz" else data)
     except (ValueError, EOFError, OSError):
         return None
-    return Module(path.name, proto, is_proto=True)
 
 
 def _module_of(proto: bytes) -> bytes:

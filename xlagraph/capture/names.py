@@ -32,7 +32,7 @@ def clean_name(name: str) -> str:
 
 
 @dataclass(slots=True)
-class Names:
+class TensorNames:
     """What is known so far, refreshed when asked."""
 
     _by_id: dict[int, Tensor] = field(default_factory=dict)
@@ -146,11 +146,14 @@ def _own_tensors(module: Any) -> Iterator[tuple[str, Any, Role]]:
 
 def _state_tensors(optimizer: Any, names: dict[int, Tensor]) -> Iterator[tuple[Any, Tensor]]:
     tensor_type = sys.modules["torch"].Tensor
-    kind = type(optimizer).__name__
+    optimizer_class = type(optimizer).__name__
     for parameter, state in optimizer.state.items():
         if not isinstance(state, dict):
             continue
         owner = names.get(id(parameter), _UNNAMED)
         for key, value in state.items():
             if isinstance(value, tensor_type):
-                yield value, replace(owner, role=Role.STATE, optimizer=kind, key=str(key))
+                yield (
+                    value,
+                    replace(owner, role=Role.STATE, optimizer=optimizer_class, key=str(key)),
+                )

@@ -11,7 +11,7 @@ from xlagraph.capture.dispatch import Dispatch
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.evidence import Evidence
 from xlagraph.capture.fsdp import Buckets
-from xlagraph.capture.names import Names
+from xlagraph.capture.names import TensorNames
 from xlagraph.capture.sites import SiteReader
 from xlagraph.capture.steady import SteadySteps
 
@@ -31,8 +31,8 @@ class Parts:
     @classmethod
     def of(cls, xlac: Any, dump: Dump | None) -> Parts:
         """Those for torch_xla's extension module ``xlac``."""
-        counters, sites, names, dispatch = Counters(xlac), SiteReader(), Names(), Dispatch()
-        buckets = Buckets(names, dispatch.guard, dispatch.flush)
+        counters, sites, names, dispatch = Counters(xlac), SiteReader(), TensorNames(), Dispatch()
+        buckets = Buckets(names, sites, dispatch.guard, dispatch.flush)
         steady = SteadySteps(counters, sites, buckets, dispatch.guard)
         dispatch.drain = steady.drain
         evidence = Evidence(xlac, dump, names, counters.now())

@@ -37,7 +37,8 @@ def ensure_hub(options: Options) -> Hub:
     hub = the_hub()
     if hub is None:
         xlac = sys.modules["_XLAC"]
-        dump = None if xlac._xla_runtime_is_initialized() else prepare_dump()
+        is_late = xlac._xla_runtime_is_initialized()
+        dump = None if is_late else prepare_dump(with_stacks=bool(xlac._get_ir_debug()))
         try:
             hub = Hub(xlac, dump, options.arm_steps)
             hub.install()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-Place = tuple[int, str]
+SiteKey = tuple[int, str]
 """A call site, by the identity of its frames, and the entry."""
 Graph = tuple[str, ...]
 """The digests of the modules that a sync compiled."""
@@ -21,41 +21,41 @@ class RunningGraphs:
     def __init__(self) -> None:
         self.knows_all = True
         """No graph was compiled that is not known here."""
-        self._compiled: dict[Graph, Place] = {}
+        self._compiled: dict[Graph, SiteKey] = {}
         """Where."""
         self._by_hash: dict[str, set[Graph]] = {}
         self._by_size: dict[int, set[Graph]] = {}
         """Graphs that had it as they compiled, or in a hit that was known for sure."""
-        self._hits: dict[tuple[Place, int], set[Graph]] = {}
+        self._hits: dict[tuple[SiteKey, int], set[Graph]] = {}
         """Graphs of which a hit there, of that size, was known for sure."""
-        self._open: dict[Place, set[Graph]] = {}
+        self._open: dict[SiteKey, set[Graph]] = {}
         """By where they compiled, those without such a hit: they can have any size."""
 
-    def compiled(self, graph: Graph, place: Place, size: int, graph_hash: str) -> None:
+    def compiled(self, graph: Graph, site: SiteKey, size: int, graph_hash: str) -> None:
         """A graph of ``size`` IR nodes has compiled.
 
         ``graph_hash``: of the tensors seen pending, on armed steps.
         """
-        self._compiled[graph] = place
+        self._compiled[graph] = site
         self._by_size.setdefault(size, set()).add(graph)
-        self._open.setdefault(place, set()).add(graph)
+        self._open.setdefault(site, set()).add(graph)
         if graph_hash:
             self._by_hash.setdefault(graph_hash, set()).add(graph)
 
-    def hit(self, place: Place, size: int, graph_hash: str) -> None:
+    def hit(self, site: SiteKey, size: int, graph_hash: str) -> None:
         """A cached graph ran: where it is known for sure which, so is its size there."""
         graph = self._sure(graph_hash)
         if graph is not None:
             self._by_size.setdefault(size, set()).add(graph)
-            self._hits.setdefault((place, size), set()).add(graph)
+            self._hits.setdefault((site, size), set()).add(graph)
             self._open[self._compiled[graph]].discard(graph)
 
-    def of(self, place: Place, size: int, graph_hash: str) -> Graph:
+    def of(self, site: SiteKey, size: int, graph_hash: str) -> Graph:
         """The digests that such a hit ran, ``()`` where more than one graph is possible."""
         graph = self._sure(graph_hash)
         if graph is not None:
             return graph
-        known, unsettled = self._hits.get((place, size), set()), self._open.get(place, set())
+        known, unsettled = self._hits.get((site, size), set()), self._open.get(site, set())
         if not self.knows_all or len(unsettled) > 1:
             return ()
         possible = known | unsettled or self._by_size.get(size, set())

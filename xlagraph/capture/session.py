@@ -94,7 +94,7 @@ class Session:
             writer.write(_sync_record(event, index, step, self.options.level))
             for graph in event.compiled:
                 # Equal text can compile twice, under two keys: each has its record.
-                writer.store_graph(graph.text)
+                writer.store_graph(graph.text, graph.proto)
                 writer.write(_graph_record(graph, index))
 
     def repeater(self, event: SyncEvent) -> Repeat | None:
@@ -189,7 +189,7 @@ class Session:
             if writer is None:
                 return
             dropped = writer.dropped
-            if (dropped.syncs or dropped.graphs or dropped.other) and not writer.closed:
+            if dropped and not writer.closed:
                 writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))
             try:
                 writer.close()

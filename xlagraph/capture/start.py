@@ -52,5 +52,5 @@ class Start:
 
 
 def _tell(error: Exception) -> None:
-    kind = "" if isinstance(error, (XlagraphError, OSError)) else f"{type(error).__name__}: "
-    say(f"nothing is captured: {kind}{error}")
+    name = "" if isinstance(error, (XlagraphError, OSError)) else f"{type(error).__name__}: "
+    say(f"nothing is captured: {name}{error}")

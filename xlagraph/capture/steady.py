@@ -5,8 +5,8 @@ how little code and memory a stable step touches: a Python function costs some 8
 read of a counter 9 us, a system call 25 us (measured beside 10,000 traced operations). So all
 is asked after the sync. A step marker that was called from a known line, made as many tensors
 as before, left as many in reduce-scatter buckets, and moved the hit counter by exactly one is a
-repeat of the last event of that kind. Its times are stored in shared memory, and the sinks are
-told of it in a bunch with others: when something else is to be told, when the cells are full,
+repeat of the last event of that footprint. Its times are stored in shared memory, and the sinks
+are told of it in a bunch with others: when something else is to be told, when the cells are full,
 or after ``PATIENCE_NS``. Of anything else the hub finds out after the fact.
 """
 
@@ -43,11 +43,11 @@ of 8 steps, has the allocator tidy up first what a step's operations left (3 ms 
 _NOTHING = new_cells()
 
 Hooked = Callable[..., Any]
-Place = tuple[int, FrameType]
+StepLine = tuple[int, FrameType]
 """A line: frames up from the hooked function's caller, and the frame that is there."""
 Callers = tuple[tuple[CodeType, int], ...]
 """Code and instruction, innermost first."""
-Kind = int | tuple[int, Fill]
+Footprint = int | tuple[int, Fill]
 """Tensors that a step makes and, in programs with buckets, what it leaves in them."""
 
 
@@ -94,7 +94,7 @@ class SteadySteps:
         self._sites = sites
         self._buckets = buckets
         self._guard = guard
-        self._known: dict[Kind, _Known] = {}
+        self._known: dict[Footprint, _Known] = {}
         self._tellers: dict[int, Sequence[tuple[str, Repeat]]] = {}
         """By number: the names of sinks, and how each is told."""
         self._depth = 1
@@ -120,16 +120,16 @@ class SteadySteps:
         if not may:
             self.forget()
 
-    def place(self, frame: FrameType | None, site: tuple[Frame, ...]) -> Place | None:
+    def line(self, frame: FrameType | None, site: tuple[Frame, ...]) -> StepLine | None:
         """The line of a step whose hooked function ``frame`` called; None if it is not known."""
-        place = self._sites.line(frame)
-        if place is None:
+        line = self._sites.line(frame)
+        if line is None:
             return None
-        if not self._sites.is_shared(place[1]) and self._sites.is_shared(place[1], site):
+        if not self._sites.is_shared(line[1]) and self._sites.is_shared(line[1], site):
             self.forget()  # it was known by its line alone
-        return place
+        return line
 
-    def learn(self, place: Place, event: SyncEvent, sinks: Sequence[Sink]) -> None:
+    def learn(self, line: StepLine, event: SyncEvent, sinks: Sequence[Sink]) -> None:
         """Remember a hit that took the long way."""
         self.drain()
         told = [(sink.name, self._guard.run(sink.name, sink.repeater, event)) for sink in sinks]
@@ -146,14 +146,14 @@ class SteadySteps:
             self._tellers.clear()
             self._left = REPEATS
         made = self._counters.seen.made_between
-        kind = (made, fill_of(event.buckets)) if self._buckets.alive else made
-        depth, frame = place
+        footprint = (made, fill_of(event.buckets)) if self._buckets.alive else made
+        depth, frame = line
         code, instruction = frame.f_code, frame.f_lasti
         callers = _callers_of(frame) if self._sites.is_shared(frame) else ()
         self._depth = depth + 1
         self._thread = get_ident()
         self._tellers[number] = tellers
-        self._known[kind] = _Known(code, instruction, callers, number)
+        self._known[footprint] = _Known(code, instruction, callers, number)
 
     def drain(self) -> None:
         """Tell the sinks of the steps that they are not yet told of."""
@@ -245,8 +245,8 @@ class SteadySteps:
             end = time_ns()
             hits = value(HITS)
             made = value(TENSORS_MADE) or 0
-            kind = made - seen.made
-            known = known_steps.get(kind if fill is None else (kind, fill))
+            new = made - seen.made
+            known = known_steps.get(new if fill is None else (new, fill))
             if (
                 known is None
                 or hits != seen.hits + 1

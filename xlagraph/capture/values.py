@@ -36,12 +36,15 @@ ALONE = frozenset(
 def install_values(hooks: Hooks) -> Patches:
     """Hook ``torch.Tensor``'s reading methods; the result puts them back."""
     patches = Patches()
-    kind = sys.modules["torch"].Tensor
+    tensor_class = sys.modules["torch"].Tensor
     for name in METHODS:
-        if patches.replace(kind, name, _maker(hooks, name)):
-            hooked = kind.__dict__[name]
+        if patches.replace(tensor_class, name, _maker(hooks, name)):
+            hooked = tensor_class.__dict__[name]
             # Pickled by this name, and read where there is no capture.
-            hooked.__module__, hooked.__qualname__ = kind.__module__, f"{kind.__name__}.{name}"
+            hooked.__module__, hooked.__qualname__ = (
+                tensor_class.__module__,
+                f"{tensor_class.__name__}.{name}",
+            )
     return patches
 
 

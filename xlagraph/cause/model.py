@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from xlagraph.diff.known import Names
-from xlagraph.message import Message
+from xlagraph.diff.known import KnownTensors
+from xlagraph.message import A, B, Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +87,31 @@ class Cause:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The outputs that a proof sets aside, by position, and how many the modules have."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    outputs_a: int
+    outputs_b: int
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether the proof compares less than everything."""
+        return bool(self.a or self.b)
+
+    @property
+    def compared(self) -> Message:
+        """``31 of 85 outputs``; empty where it compares everything."""
+        if not self.sets_aside:
+            return say()
+        kept = self.outputs_a - len(self.a)
+        if self.outputs_a == self.outputs_b:
+            return say(f"{kept} of {self.outputs_a} outputs")
+        return say(f"{kept} of ", A, f"'s {self.outputs_a} and ", B, f"'s {self.outputs_b} outputs")
+
+
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Why B is another module than A."""
@@ -99,6 +124,9 @@ class Explanation:
     unexplained_b: tuple[int, ...]
     proved: bool
     """All causes undone, the modules are the same computation."""
+    scope: Scope
+    compared: Message
+    """The outputs that the proof compares, in words; empty for all."""
     buckets_a: tuple[BucketRow, ...]
     buckets_b: tuple[BucketRow, ...]
 
@@ -116,8 +144,36 @@ class Explanation:
         return replace(
             self,
             verdict=self.verdict.named(a, b),
+            compared=self.compared.named(a, b),
             causes=tuple(cause.named(a, b) for cause in self.causes),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MissingGradient:
+    """A parameter whose gradient an FSDP module waits for, and backward did not give."""
+
+    tensor: Tensor
+    shape: str
+    owner_class: str
+    """Class of the module whose own parameter it is."""
+    defined: SourceLine | None
+    """Where that class's ``__init__`` begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedBackward:
+    """An FSDP module that has not emptied its bucket as the sync began: hooks have not run."""
+
+    module: str
+    """Its path from the root, ``root`` for the root itself."""
+    hooks: int
+    hooks_left: int
+    """Below zero where forward ran several times before one backward."""
+    missing: tuple[MissingGradient, ...]
+    """Empty where it is not certain which parameters got no gradient."""
+    made: SourceLine | None
+    """Where the program wrapped the module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +194,12 @@ class Context:
     """The tensors of each bucket that was emptied before the sync, in order of emptying."""
     waiting: tuple[Member, ...] = ()
     """Tensors that sat in buckets as the sync began."""
+    unfinished: tuple[UnfinishedBackward, ...] = ()
+    """FSDP modules that keep tensors in their buckets because hooks of theirs have not run."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
 
-    def names(self, module: Module) -> Names:
+    def names(self, module: Module) -> KnownTensors:
         """The tensors that inputs and outputs of this module are known to be."""
         entry = {p: self.input_tensor(module, p) for p in module.entry_computation.parameters}
         inputs = {p: tensor for p, tensor in entry.items() if tensor}
@@ -151,7 +209,7 @@ class Context:
             for k, tensor in self.outputs.items()
             if k < len(module.outputs) and values[module.outputs[k]] == 1
         }
-        return Names(inputs, {i: t for i, t in outputs.items() if i not in entry})
+        return KnownTensors(inputs, {i: t for i, t in outputs.items() if i not in entry})
 
     def input_tensor(self, module: Module, parameter: int) -> Tensor | None:
         """The tensor that this parameter of the entry computation is; None if not known.

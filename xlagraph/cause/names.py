@@ -34,7 +34,7 @@ def output_name(view: SideView, position: int) -> Message:
 def holder_name(holder: Holder) -> Message:
     """What holds a tensor: ``history[0] in module train (list)``."""
     name, owner = Code(holder.name), Code(holder.owner)
-    match holder.kind:
+    match holder.via:
         case "autograd":
             return say("C++ only (autograd, or the base of a view)")
         case "variable":
@@ -43,9 +43,9 @@ def holder_name(holder: Holder) -> Message:
             return say("attribute ", name, " of a ", owner, " object")
         case "":
             return say(name)
-    kind = holder.kind if holder.kind in CONTAINERS else Code(holder.kind)
+    via = holder.via if holder.via in CONTAINERS else Code(holder.via)
     place = say(" in module ", owner) if holder.owner else say()
-    return say(name, place, " (", kind, ")") if holder.name else say("a ", kind)
+    return say(name, place, " (", via, ")") if holder.name else say("a ", via)
 
 
 def short_shape(module: Module, instruction: int) -> str:

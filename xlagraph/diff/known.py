@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class KnownTensors:
     """The tensors that instructions of one module's entry computation are known to be."""
 
     inputs: Mapping[int, Hashable] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Names:
     """Instruction to the tensor that its value becomes."""
 
 
-NO_NAMES = Names()
+NO_NAMES = KnownTensors()
 """Nothing is known: a bare file."""
 
 
@@ -43,7 +43,9 @@ class Identities:
         return made
 
 
-def identities(a: Names, b: Names, interner: Interner) -> tuple[Identities, Identities]:
+def identities(
+    a: KnownTensors, b: KnownTensors, interner: Interner
+) -> tuple[Identities, Identities]:
     """What the names of two modules say together.
 
     A name that only one side has says nothing: the other side may not have recorded it.

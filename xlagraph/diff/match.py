@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from xlagraph.diff.known import Names
+    from xlagraph.diff.known import KnownTensors
     from xlagraph.diff.same import Pairs
     from xlagraph.graph import Module
 
-    Known = tuple[Names, Names]
+    Known = tuple[KnownTensors, KnownTensors]
     """The names recorded of A and of B."""
 
 

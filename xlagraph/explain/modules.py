@@ -10,8 +10,10 @@ from xlagraph.diff import diff_modules
 from xlagraph.explain.causes import causes_of, unexplained
 from xlagraph.explain.engine import Search, search
 from xlagraph.explain.registry import rules
+from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict
 from xlagraph.facts.buckets import bucket_rows
+from xlagraph.message import say
 from xlagraph.rules.same_computation import remaining_differences
 
 if TYPE_CHECKING:
@@ -68,13 +70,19 @@ def _explanation(task: Search, found: Found) -> Explanation:
     left_a, left_b = unexplained(diff, found)
     causes = remaining_differences(diff) if diff.same else causes_of(diff, found)
     left = len(left_a) + len(left_b)
+    scope = scope_of(found.state)
+    verdict = pair_verdict(diff, causes, left, task.context_a, task.context_b)
+    if found.proved:
+        verdict = say(verdict, scope_sentence(scope, diff, task.context_a, task.context_b))
     return Explanation(
         diff=diff,
-        verdict=pair_verdict(diff, causes, left, task.context_a, task.context_b),
+        verdict=verdict,
         causes=causes,
         unexplained_a=left_a,
         unexplained_b=left_b,
         proved=found.proved,
+        scope=scope,
+        compared=scope.compared,
         buckets_a=bucket_rows(diff.a, task.context_a),
         buckets_b=bucket_rows(diff.b, task.context_b),
     )

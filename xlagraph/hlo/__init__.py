@@ -1,7 +1,7 @@
 """Reading HLO: text in any dialect and protobufs to `xlagraph.graph.Module`, and back."""
 
 from xlagraph.hlo.containers import find_entry, load, open_entries
-from xlagraph.hlo.kinds import read_stored
+from xlagraph.hlo.forms import read_stored
 from xlagraph.hlo.reader import read_module
 from xlagraph.hlo.shapes import read_shape
 

@@ -51,7 +51,7 @@ class Entry:
     file: str
     ordinal: int
     """1-based position in the file; the module number NNNN in a dump folder."""
-    kind: str
+    form: str
     """``hlo``, ``lazy-ir``, ``dot``, ``stablehlo``, ``proto`` or ``unknown``."""
     module: str
     start: int
@@ -101,10 +101,10 @@ class Entry:
         """Reads the module.
 
         Raises:
-            InputError: the text is not what its kind says.
-            SpecError: the file cannot be read, or is of a kind that has to be converted first.
+            InputError: the text is not what its form says.
+            SpecError: the file cannot be read, or is of a form that has to be converted first.
         """
-        from xlagraph.hlo.kinds import read_entry
+        from xlagraph.hlo.forms import read_entry
 
         return read_entry(self)
 
@@ -199,7 +199,7 @@ def _scan_entries(path: str) -> Iterator[Entry | Dropped]:
         yield Entry(
             content.name,
             ordinal,
-            piece.kind,
+            piece.form,
             piece.module,
             piece.start,
             piece.stop,
@@ -229,9 +229,9 @@ def _list_folder(folder: Path) -> Listing:
             ignored += 1
             continue
         number, module, stage = int(match[1]), match[2], match[3]
-        kind = "proto" if match[4] == _PROTO else "hlo"
+        form = "proto" if match[4] == _PROTO else "hlo"
         entry = Entry(
-            str(path), number, kind, module, 0, -1, 1, stage=stage, _content=Content(str(path))
+            str(path), number, form, module, 0, -1, 1, stage=stage, _content=Content(str(path))
         )
         key = (number, module, stage)
         entries[key] = _joined(entries[key], entry) if key in entries else entry
@@ -244,8 +244,8 @@ def _joined(one: Entry, other: Entry) -> Entry:
 
     The protobuf has whole stacks and constants, the text what is not in the protobuf.
     """
-    proto, text = (one, other) if one.kind == "proto" else (other, one)
-    if proto.kind == text.kind:  # the same twice, such as .txt and .txt.gz
+    proto, text = (one, other) if one.form == "proto" else (other, one)
+    if proto.form == text.form:  # the same twice, such as .txt and .txt.gz
         return one
     return proto.with_text(text)
 
@@ -256,7 +256,7 @@ def _list_files(folder: Path) -> Listing:
     ignored = 0
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         listing = open_entries(str(path))
-        known = [entry for entry in listing.entries if entry.kind != "unknown"]
+        known = [entry for entry in listing.entries if entry.form != "unknown"]
         entries += known
         dropped += listing.dropped if known else ()
         ignored += not known
@@ -271,11 +271,11 @@ def _list_graphs(graphs: Path) -> Listing:
         if not match:
             ignored += 1
             continue
-        digest, kind = match[1], "proto" if match[2] == _PROTO else "hlo"
+        digest, form = match[1], "proto" if match[2] == _PROTO else "hlo"
         known = entries.get(digest)
         number = known.ordinal if known else len(entries) + 1
         content = Content(str(path))
-        entry = Entry(str(path), number, kind, "", 0, -1, 1, digest, _content=content)
+        entry = Entry(str(path), number, form, "", 0, -1, 1, digest, _content=content)
         entries[digest] = _joined(known, entry) if known else entry
     return Listing(tuple(entries.values()), (), ignored)
 

@@ -78,7 +78,7 @@ class Section(NamedTuple):
     start: int
     stop: int
     line: int
-    kind: str
+    form: str
     """``hlo``, ``lazy-ir``, ``dot``, ``stablehlo``, ``proto`` or ``unknown``."""
     module: str
     preamble: Preamble = NO_PREAMBLE
@@ -101,8 +101,8 @@ def scan(content: Content) -> Iterator[Section | Dropped]:
         yield Dropped(content.name, line, size, size, content.damage)
 
 
-def kind_of(head: bytes) -> tuple[str, str]:
-    """Kind and module name of a text, from its first bytes."""
+def form_of(head: bytes) -> tuple[str, str]:
+    """Form and module name of a text, from its first bytes."""
     head = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if match := _HLO_NAME.match(head):
         return "hlo", match[1].decode("utf-8", "replace")
@@ -188,7 +188,7 @@ def _saved_section(content: Content, before: str, begin: int, end: int, line: in
                 content.text(opening, stop).partition("BEGIN")[2].rpartition("#OUTPUT")[0].strip()
             )
             stop = opening
-    kind, module = kind_of(bytes(data[begin : begin + _TAIL]))
+    form, module = form_of(bytes(data[begin : begin + _TAIL]))
     event = _EVENT.findall(before)
     name = _GRAPH_NAME.search(before)
     hashes = _HASHES.search(before)
@@ -201,7 +201,7 @@ def _saved_section(content: Content, before: str, begin: int, end: int, line: in
         graph_hash,
         sharding,
     )
-    return Section(begin, stop, line, kind, module, preamble)
+    return Section(begin, stop, line, form, module, preamble)
 
 
 def _scan_modules(content: Content) -> Iterator[Section | Dropped]:
@@ -212,7 +212,7 @@ def _scan_modules(content: Content) -> Iterator[Section | Dropped]:
     if not head.startswith(b"HloModule", lead):
         found = _search(_MODULE, data)
         if not found:
-            yield Section(0, len(data), 1, *kind_of(head))
+            yield Section(0, len(data), 1, *form_of(head))
             return
         before = bytes(data[: min(found.start(), _HEAD)]).strip()
         if not before.startswith((b"//", b"/*")):
@@ -228,8 +228,8 @@ def _scan_modules(content: Content) -> Iterator[Section | Dropped]:
         if not closed and (count > 1 or following):
             yield Dropped(content.name, line, start, stop, "module is cut off (no closing '}')")
         else:
-            kind, module = kind_of(bytes(data[start : start + _TAIL]))
-            yield Section(start, stop, line, kind, module)
+            form, module = form_of(bytes(data[start : start + _TAIL]))
+            yield Section(start, stop, line, form, module)
         if not following:
             return
         start = stop

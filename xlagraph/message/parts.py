@@ -26,6 +26,8 @@ MAX_QUOTED = 120
 _PACKAGES = ("site-packages", "dist-packages")
 _LIBRARY_PARTS = frozenset({*_PACKAGES, "torch", "torch_xla"})
 _MADE = ("<frozen ", "<eval_with_key>")
+_HOOKS = re.compile(r"[\\/]xlagraph[\\/]capture[\\/]")
+"""The hooks of a capture: they stand in stacks between a program and what it calls."""
 _STANDARD = re.compile(r"[\\/]lib(?:64)?[\\/]python3\.\d+[\\/]")
 
 
@@ -73,11 +75,12 @@ class SourceLine(NamedTuple):
 
     @property
     def is_library(self) -> bool:
-        """Whether the file belongs to Python or an installed package, not to the program."""
+        """Whether the file belongs to Python, an installed package or a capture's hooks."""
         return (
             not _LIBRARY_PARTS.isdisjoint(PurePath(self.file).parts[:-1])
             or self.file.startswith(_MADE)
             or bool(_STANDARD.search(self.file))
+            or bool(_HOOKS.search(self.file))
         )
 
     @property

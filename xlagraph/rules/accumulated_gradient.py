@@ -30,7 +30,8 @@ ACCUMULATED_GRADIENT = Kind(
     "accumulation the first micro-batch differs from the others, and a parameter that no "
     "optimizer zeroes differs from the second step on.",
     before="""\
-optimizer = torch.optim.SGD([p for n, p in model.named_parameters() if n != "0.weight"], lr=0.05)
+trained = [p for n, p in model.named_parameters() if n != "0.weight"]
+optimizer = torch.optim.SGD(trained, lr=0.05)
 for x, y in loader:
     loss_fn(model(x), y).backward()
     optimizer.step()
@@ -38,7 +39,8 @@ for x, y in loader:
     torch_xla.sync()
 """,
     after="""\
-optimizer = torch.optim.SGD([p for n, p in model.named_parameters() if n != "0.weight"], lr=0.05)
+trained = [p for n, p in model.named_parameters() if n != "0.weight"]
+optimizer = torch.optim.SGD(trained, lr=0.05)
 for x, y in loader:
     loss_fn(model(x), y).backward()
     optimizer.step()

@@ -29,6 +29,7 @@ from xlagraph.facts.buckets import (
     reach,
 )
 from xlagraph.facts.kept_parameters import kept_evidence
+from xlagraph.facts.unfinished import missing_gradients, unfinished_evidence, unfinished_fix
 from xlagraph.message import EMPTY, A, B, Message, count, grouped, join, say
 from xlagraph.tensors import Tensor
 
@@ -71,7 +72,8 @@ for x, y in loader:
     update(model(x.repeat(1, 4)).pow(2).mean())
 """,
     evidence="Each bucket with its tensors, which of them are left over from an earlier step, and "
-    "the callbacks that were pending as the sync began. Outputs that stand elsewhere because of it "
+    "the callbacks that were pending as the sync began; from a capture, the hooks that FSDP still "
+    "waits for and the parameters that got no gradient. Outputs that stand elsewhere because of it "
     "belong to it.",
     fix="Flush the bucket at the end of every backward, so that no gradient waits for the next "
     "step (in FSDP: when the last post-backward hook has run), or set "
@@ -249,14 +251,21 @@ class _Told:
         pending_b = _pending(case.b, case.a, rows_a)
         is_carried = bool(pending_a or pending_b) or _carried(rows_a) != _carried(rows_b)
         opcode = (rows_b or rows_a)[0].opcode
-        what = "carry tensors over the step" if is_carried else "are composed differently"
+        what = _carry(case) if is_carried else say("are composed differently")
         return cls(
             kind=BUCKET_CARRY if is_carried else BUCKET_COMPOSITION,
             opcode=opcode,
             title=say(
-                f"{opcode} buckets {what}: ", _extent(case.a, rows_a), "; ", _extent(case.b, rows_b)
+                f"{opcode} buckets ",
+                what,
+                ": ",
+                _extent(case.a, rows_a),
+                "; ",
+                _extent(case.b, rows_b),
             ),
+            fix=unfinished_fix(case) if is_carried else EMPTY,
             evidence=(
+                *(unfinished_evidence(case) if is_carried else ()),
                 *_side_evidence(case.a, rows_a, pending_a),
                 *_side_evidence(case.b, rows_b, pending_b),
                 *_moves(rows_a, rows_b),
@@ -357,6 +366,14 @@ def _bucket_outputs(case: Case, view: SideView, own: _Reach, other: _Reach) -> s
         if own.depends[value] or (waits and paired is None):
             found.add(k)
     return found
+
+
+def _carry(case: Case) -> Message:
+    tensors = missing_gradients(case)
+    if not tensors:
+        return say("carry tensors over the step")
+    get = "gets" if len(tensors) == 1 else "get"
+    return say("carry tensors over the step, as ", join(tensors, 1), f" {get} no gradient")
 
 
 def _carried(rows: Rows) -> Counter[str]:

@@ -37,7 +37,7 @@ RECORD_TYPES: dict[str, type[Record]] = {
     "flush": FlushRecord,
     "note": NoteRecord,
 }
-RECORD_NAMES: dict[type[Record], str] = {kind: name for name, kind in RECORD_TYPES.items()}
+RECORD_NAMES: dict[type[Record], str] = {cls: name for name, cls in RECORD_TYPES.items()}
 
 _dumps = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -69,14 +69,14 @@ def _tensor(tensor: Tensor) -> list[object]:
 
 
 @cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _names(cls: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 def _fields(value: object) -> dict[str, object]:
     found: dict[str, object] = {}
-    kind: Any = type(value)
-    for name in _names(kind):
+    cls: Any = type(value)
+    for name in _names(cls):
         item = getattr(value, name)
         if item:
             found[name] = _plain(item)
@@ -251,26 +251,26 @@ def _decode_tuple(items: tuple[Any, ...]) -> Decoder:
 
 
 @cache
-def _decoder(kind: Any) -> Decoder:
-    if kind is Frame:
+def _decoder(hint: Any) -> Decoder:
+    if hint is Frame:
         return _decode_frame
-    if kind in (Tensor, Tensor | None):
+    if hint in (Tensor, Tensor | None):
         return _decode_tensor
-    if kind == tuple[Holder, ...]:
+    if hint == tuple[Holder, ...]:
         return _decode_holders
-    if typing.get_origin(kind) is tuple:
-        return _decode_tuple(typing.get_args(kind))
-    if dataclasses.is_dataclass(kind):
-        return lambda value: _build(kind, value)
-    convert: Decoder = kind
+    if typing.get_origin(hint) is tuple:
+        return _decode_tuple(typing.get_args(hint))
+    if dataclasses.is_dataclass(hint):
+        return lambda value: _build(hint, value)
+    convert: Decoder = hint
     return convert
 
 
 @cache
-def _plan(kind: Any) -> tuple[tuple[str, Decoder, object], ...]:
-    hints = typing.get_type_hints(kind)
+def _plan(cls: Any) -> tuple[tuple[str, Decoder, object], ...]:
+    hints = typing.get_type_hints(cls)
     plan: list[tuple[str, Decoder, object]] = []
-    for name in _names(kind):
+    for name in _names(cls):
         hint = hints[name]
         plan.append((name, _decoder(hint), _empty(hint)))
     return tuple(plan)
@@ -285,19 +285,19 @@ def _empty(hint: Any) -> object:
     return empty
 
 
-def _build(kind: Any, fields: dict[str, Any]) -> Any:
+def _build(cls: Any, fields: dict[str, Any]) -> Any:
     values = {
-        name: decode(fields[there]) if (there := _field(kind, name, fields)) else empty
-        for name, decode, empty in _plan(kind)
+        name: decode(fields[there]) if (there := _field(cls, name, fields)) else empty
+        for name, decode, empty in _plan(cls)
     }
-    return kind(**values)
+    return cls(**values)
 
 
-def _field(kind: Any, name: str, fields: dict[str, Any]) -> str:
+def _field(cls: Any, name: str, fields: dict[str, Any]) -> str:
     """The key of a field in a line, ``""`` if it is not there; older lines have other ones."""
     if name in fields:
         return name
-    older = FIELDS.get((kind.__name__, name), "")
+    older = FIELDS.get((cls.__name__, name), "")
     return older if older in fields else ""
 
 
@@ -329,8 +329,8 @@ class LineDecoder:
                 return self.again(**fields)
             if isinstance(fields.get("call_site"), int):
                 fields["call_site"] = self._sites[fields["call_site"]]
-            kind = RECORD_TYPES.get(name)
-            record: Record | None = None if kind is None else _build(kind, fields)
+            cls = RECORD_TYPES.get(name)
+            record: Record | None = None if cls is None else _build(cls, fields)
         except _UNREADABLE as error:
             raise RecordError(f"not a record: {error}: {line[:80]!r}") from error
         if isinstance(record, SyncRecord):

@@ -17,7 +17,8 @@ _SHAPE = re.compile(r"\(?[a-z][a-z0-9]*\[[\d,<=? ]*\].*", re.S)
 _AUTOGRAD = "held by C++ only"
 
 FIELDS = {("LiveTensor", "tensor"): "name", ("LiveTensor", "holders"): "holder"} | {
-    ("ParameterTensor", "tensor"): "name"
+    ("ParameterTensor", "tensor"): "name",
+    ("Holder", "via"): "kind",
 }
 """Fields of today's records, by class, that had another name."""
 

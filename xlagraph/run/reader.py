@@ -240,5 +240,5 @@ def _still_waiting(
     return tuple(found)
 
 
-def _of(records: list[Record], kind: type[RecordType]) -> tuple[RecordType, ...]:
-    return tuple(record for record in records if isinstance(record, kind))
+def _of(records: list[Record], cls: type[RecordType]) -> tuple[RecordType, ...]:
+    return tuple(record for record in records if isinstance(record, cls))

@@ -4,6 +4,7 @@ A run folder is a directory (or fsspec URL)::
 
     RUN/records-<rank>-<host>-<pid>.jsonl   one append-only file per process, one record a line
     RUN/graphs/<digest>.hlo.zst             each distinct module text once, named by its digest
+    RUN/graphs/<digest>.hlo.pb.zst          the same as a protobuf, where that has Python stacks
 
 Every line is a JSON object with a key ``record`` that names its type (``process``,
 ``sync``, ``graph``, ``flush``, ``note``); the first line is the ``process`` record. Unknown
@@ -73,8 +74,24 @@ class LiveTensor:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingGradient:
+    """A parameter whose gradient an FSDP module waits for, and backward did not give."""
+
+    tensor: Tensor
+    shape: str
+    owner_class: str
+    """Class of the module whose own parameter it is."""
+    defined: tuple[Frame, ...]
+    """Where that class's ``__init__`` begins, as one frame with the class as its function;
+    empty for classes of torch."""
+
+
+@dataclass(frozen=True, slots=True)
 class BucketState:
-    """One ``BucketizedReduceScatter`` at one moment: what waits in it and how full it is."""
+    """One ``BucketizedReduceScatter`` at one moment: what waits in it and how full it is.
+
+    The fields after ``callbacks`` are known of FSDP's buckets as a sync starts.
+    """
 
     bucket: str
     """The owner: the FSDP module's qualified name, else its class and ordinal."""
@@ -84,6 +101,16 @@ class BucketState:
     watermark_bytes: int
     capacity_bytes: int
     callbacks: int
+    hooks: int = 0
+    """Parameters of the FSDP module that require a gradient: in forward each gets a hook, and the
+    bucket is emptied when the last has run."""
+    hooks_left: int = 0
+    """Hooks that FSDP still counts on. Below zero where forward ran several times before one
+    backward: it starts counting anew each time."""
+    without_gradient: tuple[MissingGradient, ...] = ()
+    """The parameters whose hooks those are; empty where that is not certain."""
+    made: tuple[Frame, ...] = ()
+    """Where the program made the bucket (wrapped the module), innermost first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ MODULE = "module_*.before_optimizations.*"
 
 
 def unfinished(dump: str, host: str) -> tuple[Path, ...]:
-    """The modules in a folder that a record file names; none on another host.
+    """The modules in a folder that a record file names, each once; none on another host.
 
     What stands in record files is not trusted: a folder that capture would not have made, or of
     another user, is not looked into.
@@ -24,6 +24,13 @@ def unfinished(dump: str, host: str) -> tuple[Path, ...]:
     try:
         if folder.parent.lstat().st_uid != os.getuid():
             return ()
-        return tuple(sorted(folder.glob(MODULE)))
+        found = sorted(folder.glob(MODULE))
     except (OSError, AttributeError):  # gone, or a system without users
         return ()
+    texts = {path.with_suffix("") for path in found if path.suffix == ".txt"}
+    return tuple(path for path in found if path.suffix == ".txt" or _stem(path) not in texts)
+
+
+def _stem(path: Path) -> Path:
+    """What the forms of one module share: ``NAME.before_optimizations``."""
+    return path.with_name(path.name.partition(".hlo.pb")[0])

@@ -47,9 +47,15 @@ class Dropped:
     syncs: int = 0
     graphs: int = 0
     other: int = 0
+    stacks: int = 0
+    """Graphs whose text is stored, but not the protobuf with the Python stacks."""
+
+    def __bool__(self) -> bool:
+        return bool(self.syncs or self.graphs or self.other or self.stacks)
 
     def __str__(self) -> str:
-        return f"{self.syncs} syncs, {self.graphs} graphs, {self.other} other records"
+        stacks = f", the Python stacks of {self.stacks} graphs" if self.stacks else ""
+        return f"{self.syncs} syncs, {self.graphs} graphs, {self.other} other records{stacks}"
 
 
 class RunWriter:
@@ -171,21 +177,30 @@ class RunWriter:
         """
         self._append_text(encode(note))
 
-    def store_graph(self, text: bytes) -> str:
+    def store_graph(self, text: bytes, proto: bytes | None = None) -> str:
         """Store a module's text once; its digest, also when the bound kept it out.
+
+        ``proto``: the same module as a protobuf, to be stored beside it.
 
         Raises:
             OSError: the disk is full or gone.
         """
         digest = digest_text(text)
-        path = self.folder / GRAPHS / (digest + GRAPH_SUFFIX)
-        if path.exists() or self.closed:
-            return digest
-        packed = self._compressor.compress(text)
-        if self.written + len(packed) > self.max_bytes:
+        if not self._store(digest + GRAPH_SUFFIX, text):
             self.dropped.graphs += 1
-            return digest
-        partial = path.with_name(f".{digest}.{os.getpid()}.{id(self):x}")
+        elif proto is not None and not self._store(digest + PROTO_SUFFIX, proto):
+            self.dropped.stacks += 1
+        return digest
+
+    def _store(self, name: str, data: bytes) -> bool:
+        """Put a file of graphs in place unless it is there; False when the bound keeps it out."""
+        path = self.folder / GRAPHS / name
+        if path.exists() or self.closed:
+            return True
+        packed = self._compressor.compress(data)
+        if self.written + len(packed) > self.max_bytes:
+            return False
+        partial = path.with_name(f".{name}.{os.getpid()}.{id(self):x}")
         try:
             write_new(partial, packed)
             partial.replace(path)
@@ -193,7 +208,7 @@ class RunWriter:
             partial.unlink(missing_ok=True)
             raise
         self.written += len(packed)
-        return digest
+        return True
 
     def close(self) -> None:
         """End the file; does nothing the second time.

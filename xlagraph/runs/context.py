@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.model import Context, MissingGradient, UnfinishedBackward
 from xlagraph.message import SourceLine
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         call_site=own_frame(sync.call_site),
         flushed=_flushed(process, sync),
         waiting=tuple(one for bucket in sync.buckets for one in _members(bucket)),
+        unfinished=tuple(_unfinished(one) for one in sync.buckets if one.hooks_left),
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 
@@ -50,6 +51,15 @@ def _members(bucket: BucketState) -> tuple[Member, ...]:
     """The tensors in a bucket; by their shapes where they are not known."""
     pairs = zip(bucket.tensors, bucket.shapes, strict=False)
     return tuple(tensor or shape for tensor, shape in pairs)
+
+
+def _unfinished(bucket: BucketState) -> UnfinishedBackward:
+    missing = [
+        MissingGradient(one.tensor, one.shape, one.owner_class, own_frame(one.defined))
+        for one in bucket.without_gradient
+    ]
+    made = own_frame(bucket.made)
+    return UnfinishedBackward(bucket.bucket, bucket.hooks, bucket.hooks_left, tuple(missing), made)
 
 
 def _flushed(process: Process, sync: SyncRecord) -> tuple[tuple[Member, ...], ...]:

@@ -170,7 +170,7 @@ def _compared_with(
     if is_new_place and _is_another_part(graph, history):
         return None, ""
     if any(_were_read_in_turn(other, graph) for other in earlier):
-        steps = {k: g.histogram for k, g in enumerate(earlier) if g.sync and g.sync.kind == "step"}
+        steps = {k: g.histogram for k, g in enumerate(earlier) if g.sync and g.sync.ends_step}
         within = container(graph.histogram, list(steps.values()))
         if within is not None:
             return list(steps)[within], "it contains what was read"
@@ -187,7 +187,7 @@ def _compared_with(
 def _ran_in_step(other: _Graph, graph: _Graph, history: History) -> bool:
     """Whether another rank ran `other` in the step in which this one ran `graph` first."""
     rank, sync = graph.process.record.rank, graph.sync
-    if sync is None or sync.kind != "step" or other.process.record.rank >= rank:
+    if sync is None or not sync.ends_step or other.process.record.rank >= rank:
         return False
     ran = history.ranks.get((sync.step, other.record.digest), frozenset())
     return other.process.record.rank in ran
@@ -252,7 +252,7 @@ def _is_second(graph: _Graph, history: History) -> bool:
 def _is_another_part(graph: _Graph, history: History) -> bool:
     """Whether a step or a read made it that is the first at its place and cuts no step."""
     sync = graph.sync
-    if sync is None or sync.kind not in ("step", "value"):
+    if sync is None or not (sync.ends_step or sync.kind == "value"):
         return False
     return history.begins_another_part(graph.process, sync)
 

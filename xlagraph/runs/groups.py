@@ -96,6 +96,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compiles=sum(node.compiles for node in members),
         seconds=sum(node.compile_seconds for node in members),
         expected=all(node.warm_up for node in members),
+        compared=explanation.compared if explanation else say(),
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
 

@@ -72,7 +72,7 @@ def history_of(run: Run) -> History:
                 turns.add(process, sync)
             elif not turns.has(place):
                 empty.add(place)
-            if sync.kind == "step":
+            if sync.ends_step:
                 for digest in sync.graphs:
                     ranks[sync.step, digest].add(process.record.rank)
     training = {process: training_steps(process) for process in run.processes}

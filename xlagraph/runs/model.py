@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.message import words
+from xlagraph.message import EMPTY, words
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
@@ -67,6 +67,8 @@ class CauseGroup:
     seconds: float
     expected: bool
     proved: bool
+    compared: Message = EMPTY
+    """The outputs that the representative's proof compares; empty for all."""
 
 
 def by_cost(group: CauseGroup) -> tuple[bool, float, str]:

@@ -70,10 +70,12 @@ def _print_group(
     proved = "proved" if group.proved else "not proved"
     kind = "warm-up" if group.expected else group.kind.id
     graphs = ", ".join(letters[d] for d in group.graphs[:8])
-    head = (
+    scope = say(" for ", group.compared) if group.proved and group.compared else say()
+    head = say(
         f"{number}. {kind}  ({count(group.compiles, 'compile')}, {duration(group.seconds)}, "
-        f"{'graph' if len(group.graphs) == 1 else 'graphs'} {graphs}"
-        + (f", {proved})" if group.cause else ")")
+        f"{'graph' if len(group.graphs) == 1 else 'graphs'} {graphs}",
+        *((f", {proved}", scope) if group.cause else ()),
+        ")",
     )
     console.print(paragraph(head, style="dim" if group.expected else "bold cyan"))
     if number > 1 or group.expected:

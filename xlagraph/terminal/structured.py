@@ -28,6 +28,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
         "same": diff.same,
         "verdict": words(explanation.verdict),
         "proved": explanation.proved,
+        "set_aside": {"a": list(explanation.scope.a), "b": list(explanation.scope.b)},
         "a": _module(diff.a, name_a),
         "b": _module(diff.b, name_b),
         "differing": diff.differing,

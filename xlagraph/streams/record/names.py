@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.capture import heap
-from xlagraph.capture.names import Names
+from xlagraph.capture.names import TensorNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ def live() -> tuple[list[Any], list[Any]]:
 
 def named_tensors(modules: list[Any], optimizers: list[Any]) -> Iterator[tuple[Any, str]]:
     """Every tensor of these modules and optimizers, with its name."""
-    names = Names().of_objects(modules, optimizers)
+    names = TensorNames().of_objects(modules, optimizers)
     for tensor in _tensors(modules, optimizers):
         name = names.get(id(tensor))
         if name is not None:

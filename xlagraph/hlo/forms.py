@@ -1,4 +1,4 @@
-"""From an entry to a module: each kind of input has its reader, or a way to convert it."""
+"""From an entry to a module: each form of input has its reader, or a way to convert it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def read_entry(entry: Entry) -> Module:
     """Reads the module of an entry.
 
     Raises:
-        InputError: the text, or the protobuf, is not what its kind says.
-        SpecError: a kind that has to be converted first; the message names the way.
+        InputError: the text, or the protobuf, is not what its form says.
+        SpecError: a form that has to be converted first; the message names the way.
     """
-    conversion = _CONVERSIONS.get(entry.kind)
+    conversion = _CONVERSIONS.get(entry.form)
     if conversion:
         raise SpecError(f"{entry.file}: entry {entry.ordinal} is {conversion}")
-    if entry.kind == "proto":
+    if entry.form == "proto":
         return read_stored(entry.text_beside, entry.data(), entry.file)
     source = entry.source()
-    if entry.kind == "lazy-ir":
+    if entry.form == "lazy-ir":
         from xlagraph.hlo.lazy_ir import read_lazy_ir
 
         return read_lazy_ir(source)

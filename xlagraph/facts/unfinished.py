@@ -1,0 +1,102 @@
+"""Why FSDP has not emptied a bucket as a sync began: hooks of its parameters that never ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.model import Evidence
+from xlagraph.message import EMPTY, Code, Message, count, join, say
+from xlagraph.tensors import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.model import MissingGradient, UnfinishedBackward
+
+ROOT = "root"
+"""What a capture calls the FSDP module that nothing contains."""
+_NO_BUCKETS = "set reduce_scatter_bucket_size_mb=0"
+
+
+def unfinished_evidence(case: Case) -> list[Evidence]:
+    """A line for each FSDP module that waits for hooks; of both modules in one where equal."""
+    in_a, in_b = case.a.context.unfinished, case.b.context.unfinished
+    found = [_evidence(EMPTY, one) for one in in_b if one in in_a]
+    for view, own, other in ((case.a, in_a, in_b), (case.b, in_b, in_a)):
+        found += [_evidence(say(view.side, ": "), one) for one in own if one not in other]
+    return found
+
+
+def missing_gradients(case: Case) -> tuple[Tensor, ...]:
+    """The parameters without a gradient that FSDP waits for, in either module."""
+    return tuple(dict.fromkeys(one.tensor for one in _missing(case)))
+
+
+def unfinished_fix(case: Case) -> Message:
+    """What to change so that the hooks run; nothing where none is waited for."""
+    tensors = missing_gradients(case)
+    found = _all(case)
+    if tensors:
+        it = "it" if len(tensors) == 1 else "them"
+        return say(
+            "Let ",
+            join(tensors),
+            f" take part in the loss, tie {it} to what does, or freeze {it} "
+            f"(requires_grad=False) before FSDP wraps the model; or {_NO_BUCKETS}.",
+        )
+    if any(one.hooks_left < 0 for one in found):
+        return say(
+            "Call each FSDP module once before each backward (several inputs as one batch), for "
+            f"it starts counting its hooks anew in every forward; or {_NO_BUCKETS}."
+        )
+    if found:
+        return say(
+            "Find the parameters that get no gradient in backward; freeze them "
+            f"(requires_grad=False) before FSDP wraps the model, or use them; or {_NO_BUCKETS}."
+        )
+    return EMPTY
+
+
+def _all(case: Case) -> tuple[UnfinishedBackward, ...]:
+    return case.a.context.unfinished + case.b.context.unfinished
+
+
+def _missing(case: Case) -> Iterable[MissingGradient]:
+    return (missing for one in _all(case) for missing in one.missing)
+
+
+def _evidence(before: Message, one: UnfinishedBackward) -> Evidence:
+    lines = (one.made, *(missing.defined for missing in one.missing))
+    return Evidence(
+        say(before, _named(one.module), _state(one)),
+        sources=tuple(dict.fromkeys(line for line in lines if line)),
+    )
+
+
+def _named(module: str) -> Message:
+    if module == ROOT:
+        return say("the root FSDP module")
+    return say("the FSDP module ", Tensor("", module))
+
+
+def _state(one: UnfinishedBackward) -> Message:
+    if one.hooks_left < 0:
+        return say(
+            f" has counted its post-backward hooks down to {one.hooks_left} as the sync begins: "
+            "its forward ran more than once before backward, and the count began anew",
+        )
+    of = f"{one.hooks_left} of {count(one.hooks, 'post-backward hook')}"
+    waits = f" still waits for {of} as the sync begins"
+    if not one.missing:
+        return say(f"{waits}; which parameters got no gradient is not known")
+    return say(
+        f"{waits}: ",
+        join(_described(missing) for missing in one.missing),
+        " got no gradient",
+    )
+
+
+def _described(one: MissingGradient) -> Message:
+    line = say(", ", one.defined) if one.defined else EMPTY
+    return say(one.tensor, f" ({one.shape}, of a ", Code(one.owner_class), line, ")")
