@@ -54,6 +54,19 @@ def test_the_finding_that_is_the_verdict_does_not_repeat_it() -> None:
     assert later.startswith("   On stream 2, aten.copy_ writes 32.0 KiB while c10d.allreduce_")
 
 
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("001_bug", "bucket ipg[0] is"),
+        ("zero/0.19.2_bucket", "the ipg bucket is"),
+        ("zero/0.19.8_large", "the extra-large gradient is"),
+        ("programs/replica_with_hooks_on_two_streams", "DDP bucket 0 of Branches is"),
+    ],
+)
+def test_buckets_are_called_by_their_names(name: str, begins: str) -> None:
+    assert xlagraph("streams", f"{LOGS}/{name}.jsonl.zst").stdout.startswith(f"Found: {begins}")
+
+
 def test_json_has_what_the_text_has() -> None:
     done = xlagraph("streams", "--json", f"{LOGS}/001_bug.jsonl.zst")
     assert done.returncode == 1

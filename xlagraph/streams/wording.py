@@ -124,11 +124,13 @@ def _bucket(finding: Finding, streams: Sequence[Stream]) -> Message:
 
 
 def bucket_name(finding: Finding) -> Message:
-    """``bucket ipg``, or its size."""
+    """``bucket ipg``, ``the ipg bucket``, ``DDP bucket 0 of Net``, or its size."""
     bucket = finding.bucket
     assert bucket is not None
     if bucket.name:
-        return say("the " if " " in bucket.name else "bucket ", Code(bucket.name))
+        numbered = any(part.isdigit() for part in bucket.name.split())
+        article = "the " if " " in bucket.name else "bucket "
+        return say("" if numbered else article, Code(bucket.name))
     return say(f"a bucket of {size(bucket.data.size)}")
 
 
