@@ -43,6 +43,10 @@ def mistakes(analysis: Analysis) -> list[Finding]:
     return [one for one in analysis.findings if not one.same_as]
 
 
+def test_the_mark_that_ends_the_last_step_begins_none() -> None:
+    assert analyze(real("zero/0.19.8_bucket")).coverage.steps == 3
+
+
 def test_every_log_is_looked_at() -> None:
     kept = {path.name.removesuffix(".jsonl.zst") for path in (FIXTURES / "zero").iterdir()}
     assert kept == set(MISTAKES)
