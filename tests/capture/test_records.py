@@ -173,7 +173,7 @@ def test_level_two_tells_live_tensors_and_holders(run_program, programs, tmp_pat
         (one, holder)
         for one in last.live_tensors
         for holder in one.holders
-        if (holder.kind, holder.owner) == ("list", "__main__")
+        if (holder.via, holder.owner) == ("list", "__main__")
     ]
     assert leaked
     assert leaked[0][1].name.startswith("history[")

@@ -129,3 +129,18 @@ def test_while_backward_goes_on_no_gradient_is_missed(captured):
     assert {bucket.without_gradient for bucket in buckets if bucket.hooks_left == 1} == {
         (MissingGradient(SCALE, "f32[7,3]", "Head", buckets[0].without_gradient[0].defined),)
     }
+
+
+def test_another_fsdp_costs_only_what_it_does_not_tell(run_program, tmp_path):
+    """As where a later torch_xla calls its attributes otherwise."""
+    changed = PROGRAM.replace(
+        "torch_xla.sync()\nfor", "torch_xla.sync()\nmodel.full_param_infos = [7] * 3\nfor"
+    )
+    done = run_program(changed, XLAGRAPH="1")
+    assert done.returncode == 0
+    folder = tmp_path / "xlagraph-run"
+    buckets = step_buckets(folder)
+    assert len(buckets) == 5
+    assert all(bucket.tensors and bucket.made and not bucket.hooks for bucket in buckets)
+    (process,) = read_run(folder).processes
+    assert len([note for note in process.notes if "backward" in note.detail + note.what]) == 1

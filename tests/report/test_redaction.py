@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from functools import cache
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from real_modules import RUNS
 from report_inputs import explained, hostile_pair, hostile_run
 from report_secrets import SECRET, all_that_is_said, disguise_run, disguised
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.model import Context, MissingGradient, UnfinishedBackward
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 from xlagraph.hlo.containers import find_entry
@@ -28,7 +29,6 @@ from xlagraph.tensors import Holder, Role, Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from random import Random
 
     from xlagraph.graph import Module
 
@@ -82,8 +82,28 @@ def context(secret: Callable[[str], str], module: Module) -> Context:
         },
         call_site=SourceLine(file, 7),
         waiting=(tensor(1, Role.BUCKET), tensor(2, Role.BUCKET)),
+        unfinished=(unfinished(secret, SourceLine(file, 8)),),
         key={"graph_hash": secret("hash")},
     )
+
+
+def unfinished(secret: Callable[[str], str], line: SourceLine) -> UnfinishedBackward:
+    """An FSDP module that waits for the gradient of one parameter."""
+    parameter = Tensor(secret("module 1"), secret("tensor 1"), Role.PARAMETER)
+    missing = MissingGradient(parameter, "f32[4]", secret("Class"), line)
+    return UnfinishedBackward(secret("wrapped"), 3, 1, (missing,), line)
+
+
+def test_no_secret_of_a_bucket_is_told() -> None:
+    secrets = Secrets(Random(0))
+    pairs = [one.explanation.diff for one in explained("carry").graphs if one.explanation]
+    a, b = pairs[-1].a, pairs[-1].b
+    known = context(secrets.name, a), context(secrets.name, b)
+    explanation = explain_modules(a, b, *known)
+    assert "got no gradient" in all_that_is_said(pair_report(explanation, ("a", "b"), known))
+    said = all_that_is_said(pair_report(explanation, ("a", "b"), known, REDACT))
+    assert "got no gradient" in said
+    assert SECRET not in said, said[max(0, said.find(SECRET) - 200) : said.find(SECRET) + 80]
 
 
 @given(st.sampled_from(PAIRS), st.randoms(use_true_random=False), st.booleans())

@@ -138,6 +138,12 @@ def test_older_records_name_tensors_in_words():
     assert live.buckets[0].tensors == (Tensor("a", "w", Role.BUCKET, shard=True), None)
 
 
+def test_a_holder_is_read_by_the_earlier_name_of_its_field():
+    line = '{"record":"sync","live_tensors":[{"holders":[{"kind":"list","name":"history[0]"}]}]}'
+    (live,) = LineDecoder().decode(line).live_tensors
+    assert live.holders == (Holder("list", "history[0]"),)
+
+
 def test_a_role_of_a_later_version_is_read_as_any_tensor():
     line = '{"record":"graph","outputs":[["fc","w","king"],null]}'
     assert LineDecoder().decode(line).outputs == (Tensor("fc", "w"), None)
