@@ -62,7 +62,7 @@ class Order:
         self._kinds: dict[str, int] = {}
         self._holding = 0
         self._step_at = -1
-        """Operators before the latest ``step`` mark; the last mark may end a step and begin none."""
+        """Operators before the latest ``step`` mark; the last one may begin no step."""
         clocks, memory = self.clocks, self.memory
         self.handlers: dict[str, Handler] = {
             "op": self.on_op,
