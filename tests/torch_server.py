@@ -28,8 +28,8 @@ from types import ModuleType
 from typing import TypedDict
 
 POLL_SECONDS = 0.005
-FRESH = ("torch_xla", "_XLAC", "libtpu", "xlagraph")
-"""What each program imports itself."""
+FRESH = ("torch_xla", "_XLAC", "_XLAC_cuda_functions", "libtpu", "xlagraph")
+"""What each program imports itself; the third, of torch_xla 2.8, gives symbols to the second."""
 
 
 class Request(TypedDict):
