@@ -2,7 +2,7 @@
 
 Each program says its true cause in its docstring (``Kind:``, two causes with ``+``, ``none``
 for a program without a problem) and marks the line with ``# cause``; ``Line:`` names a file of a
-library where torch_xla knows no line of the program itself, or ``none``. The table goes to
+library that the program's line leads to, or ``none``. The table goes to
 standard output; the exit status is 1 when a cause, a line or a proof is wrong.
 
     python benchmarks/scenarios.py [--keep DIR] [--reuse] [NAME ...]
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xlagraph.cause.model import Explanation
+from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.runs.model import CauseGroup, RunExplanation
@@ -131,12 +132,15 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
     for group in explained.groups:
         if group.expected or truth.library == "none":
             continue
-        sources = _sources(group, explained)
-        file, _, line = (sources[0] if sources else "").rpartition(":")
-        if truth.library and truth.library in file:
+        source = next(iter(_sources(group, explained)), None)
+        if source is None:
+            wrong.append("none")
             continue
-        if not (Path(file).name == truth.path.name and int(line) in truth.lines):
-            wrong.append(f"{Path(file).name}:{line}" if sources else "none")
+        through = source.called or source
+        if truth.library and truth.library in through.file:
+            continue
+        if not (Path(source.file).name == truth.path.name and source.line in truth.lines):
+            wrong.append(f"{Path(source.file).name}:{source.line}")
     if wrong:
         return "wrong: " + ", ".join(wrong)
     if truth.library:
@@ -144,11 +148,11 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
     return "yes" if truth.lines else "-"
 
 
-def _sources(group: CauseGroup, explained: RunExplanation) -> tuple[str, ...]:
+def _sources(group: CauseGroup, explained: RunExplanation) -> tuple[SourceLine, ...]:
     if group.cause is None:
         sites = [n.call_site for n in explained.graphs if n.digest in group.graphs]
-        return tuple(str(site) for site in sites if site)
-    return tuple(map(str, group.cause.lines))
+        return tuple(site for site in sites if site)
+    return group.cause.lines
 
 
 def print_table(rows: list[Row]) -> None:

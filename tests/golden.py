@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 def check(text: str, file: Path) -> None:
     """Compares a text with the file that holds what is expected."""
-    text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    text = "\n".join(text.splitlines()) + "\n"
+    assert [line for line in text.splitlines() if line.endswith(" ")] == []
     if os.environ.get("UPDATE_GOLDEN"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

@@ -1,7 +1,7 @@
 """One weight is in no optimizer, so that nothing zeroes its gradient: it grows from step 1 on.
 
 Kind: accumulated-gradient
-Line: 21
+Line: none
 """
 
 import torch

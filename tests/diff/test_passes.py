@@ -8,12 +8,15 @@ import pytest
 from real_modules import graph
 
 from xlagraph.canon.labels import Interner
+from xlagraph.diff.known import KnownTensors, identities
 from xlagraph.diff.match import match_modules, prepare
 from xlagraph.diff.pairing import MAX_CANDIDATES, Pairing, Pass
 from xlagraph.diff.passes.anchors import pair_anchors
+from xlagraph.diff.passes.barriers import pair_barriers
 from xlagraph.diff.passes.bridges import pair_across
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
+from xlagraph.diff.passes.names import pair_by_name
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
 from xlagraph.diff.passes.outputs import pair_outputs_by_place
 from xlagraph.diff.passes.votes import pair_by_vote
@@ -282,6 +285,106 @@ def test_what_has_many_users_is_not_searched():
     bench = Bench(body, body, "p")
     pair_neighbours(bench.pairing)
     assert bench.found == {}
+
+
+# -- what is known by name, and barriers ---------------------------------------------------
+
+TWO = "p = f32[4] parameter(0); q = f32[4] parameter(1); "
+
+
+def known(body: Module, inputs: str, outputs: str = "") -> KnownTensors:
+    """Names of tensors: ``p=w``, instruction and tensor."""
+    pairs = [[one.split("=") for one in text.split()] for text in (inputs, outputs)]
+    found = [{body.names.index(i): name for i, name in pair} for pair in pairs]
+    return KnownTensors(*found)
+
+
+def named(a: str, b: str, names_a: tuple[str, str], names_b: tuple[str, str]) -> Pairing:
+    """A pairing in which only the pass by names has run."""
+    interner = Interner()
+    first, second = module(a), module(b)
+    one, other = identities(known(first, *names_a), known(second, *names_b), interner)
+    sides = prepare(first, interner, known=one), prepare(second, interner, known=other)
+    pairing = Pairing(*sides, interner)
+    pair_by_name(pairing)
+    return pairing
+
+
+def test_inputs_with_one_name_are_paired_and_outputs_if_they_are_made_alike():
+    a = TWO + "n = f32[4] negate(p); c = f32[4] cosine(q); ROOT t = (f32[4], f32[4]) tuple(n, c)"
+    b = TWO + "n = f32[4] negate(q); c = f32[4] tanh(p); ROOT t = (f32[4], f32[4]) tuple(n, c)"
+    pairing = named(a, b, ("p=w q=v", "n=w c=v"), ("q=w p=v", "n=w c=v"))
+    names = pairing.a.module.names
+    found = {names[x]: pairing.b.module.names[y] for x, y in enumerate(pairing.to_b) if y >= 0}
+    assert found == {"p": "q", "q": "p", "n": "n"}
+    assert {Pass(pairing.made_by[x]) for x, y in enumerate(pairing.to_b) if y >= 0} == {Pass.NAME}
+
+
+def test_an_input_known_by_name_pairs_with_nothing_else():
+    body = TWO + "ROOT s = f32[4] add(p, q)"
+    pairing = named(body, body, ("p=w q=v", ""), ("p=v q=w", ""))
+    a, b = pairing.a.module.names, pairing.b.module.names
+    assert pairing.to_b[a.index("p")] == b.index("q")
+    assert not pairing.pair(a.index("q"), b.index("q"), Pass.VOTE)
+
+
+def test_a_name_of_one_side_alone_and_one_that_stands_twice_say_nothing():
+    body = TWO + "ROOT s = f32[4] add(p, q)"
+    pairing = named(body, body, ("p=w q=w", ""), ("p=w q=v", ""))
+    assert set(pairing.to_b) == {-1}
+    assert pairing.pair(0, 1, Pass.VOTE)
+
+
+def test_names_decide_which_of_two_like_layers_is_missing():
+    layer = "{o} = f32[4] multiply({i}, {w}); {o}r = f32[4] tanh({o}); "
+    three = "x = f32[4] parameter(0); " + "".join(
+        f"w{k} = f32[4] parameter({k}); " for k in (1, 2, 3)
+    )
+    two = "x = f32[4] parameter(0); w2 = f32[4] parameter(1); w3 = f32[4] parameter(2); "
+    a = three + "".join(
+        layer.format(o=f"y{k}", i="x" if k == 1 else f"y{k - 1}r", w=f"w{k}") for k in (1, 2, 3)
+    )
+    b = two + layer.format(o="y2", i="x", w="w2") + layer.format(o="y3", i="y2r", w="w3")
+    first = module(a + "ROOT t = (f32[4]) tuple(y3r)")
+    second = module(b + "ROOT t = (f32[4]) tuple(y3r)")
+    names = known(first, "w1=a w2=b w3=c"), known(second, "w2=b w3=c")
+    match = match_modules(first, second, known=names)
+    found = {first.names[x]: second.names[y] for x, y in enumerate(match.to_b) if y >= 0}
+    assert {one: found.get(one) for one in ("w1", "w2", "w3", "y2", "y3")} == {
+        "w1": None,
+        "w2": "w2",
+        "w3": "w3",
+        "y2": "y2",
+        "y3": "y3",
+    }
+
+
+def test_a_barrier_is_the_one_that_most_of_what_is_picked_out_belongs_to():
+    body = (
+        TWO
+        + "t = (f32[4], f32[4]) tuple({ab}); b = (f32[4], f32[4]) opt-barrier(t); "
+        + "g = f32[4] get-tuple-element(b), index=0; h = f32[4] get-tuple-element(b), index=1; "
+        + "ROOT r = (f32[4], f32[4]) tuple(g, h)"
+    )
+    bench = Bench(body.format(ab="p, q"), body.format(ab="q, p"), "p q g=h h=g")
+    pair_barriers(bench.pairing)
+    assert bench.found == by(Pass.BARRIER, "b t")
+
+
+def test_a_value_at_a_barrier_is_itself_wherever_it_stands_in_the_tuple():
+    body = (
+        "p = f32[4] parameter(0); n = f32[4] negate(p); c = f32[4] cosine(p); "
+        "t = (f32[4], f32[4]) tuple({given}); b = (f32[4], f32[4]) opt-barrier(t); "
+        "g = f32[4] get-tuple-element(b), index={n}; h = f32[4] get-tuple-element(b), index={c}; "
+        "ROOT s = f32[4] subtract(g, h)"
+    )
+    first, second = (
+        module(body.format(given=given, n=n, c=c))
+        for given, n, c in (("n, c", 0, 1), ("c, n", 1, 0))
+    )
+    match = match_modules(first, second)
+    pairs = {first.names[x]: second.names[y] for x, y in enumerate(match.to_b) if y >= 0}
+    assert {"g": "g", "h": "h", "b": "b", "t": "t"}.items() <= pairs.items()
 
 
 # -- all passes together -------------------------------------------------------------------

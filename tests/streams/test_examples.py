@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streams.test_real_programs import PROGRAMS, WRONG
 
 from xlagraph.streams.model import Kind
 
@@ -26,6 +27,16 @@ def programs(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any,
         sys.modules.pop(other, None)
     found: dict[str, tuple[Any, str]] = module.PROGRAMS
     return found
+
+
+def test_every_program_has_its_log_among_the_fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {
+        name: kind
+        for file in ("seeds", "more", "correct")
+        for name, (_, kind) in programs(file, monkeypatch).items()
+    }
+    assert set(kinds) == set(PROGRAMS)
+    assert {name: kind for name, kind in kinds.items() if kind} == WRONG
 
 
 def test_there_are_twenty_correct_programs(monkeypatch: pytest.MonkeyPatch) -> None:

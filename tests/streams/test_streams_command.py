@@ -41,6 +41,32 @@ def test_output(name: str, code: int) -> None:
     check(done.stdout, GOLDEN / f"{name}.txt")
 
 
+def test_the_finding_that_is_the_verdict_does_not_repeat_it() -> None:
+    said = xlagraph("streams", f"{LOGS}/zero/0.19.2_refill.jsonl.zst", COLUMNS="200").stdout
+    verdict, _, first, second, *_ = said.splitlines()
+    sentence = "he ipg bucket is reduced on stream 5 before"
+    assert verdict.startswith(f"Found: t{sentence}")
+    assert verdict.endswith("1 more mistake below.")
+    assert first == "1. bucket-race  (9 times, proved)"
+    assert second.startswith("   - aten.copy_ on stream 4 writes bytes 0 to 32,767")
+    assert said.count(sentence) == 1
+    later = said.splitlines()[said.splitlines().index("4. race  (3 times, proved)") + 1]
+    assert later.startswith("   On stream 2, aten.copy_ writes 32.0 KiB while c10d.allreduce_")
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("001_bug", "bucket ipg[0] is"),
+        ("zero/0.19.2_bucket", "the ipg bucket is"),
+        ("zero/0.19.8_large", "the extra-large gradient is"),
+        ("programs/replica_with_hooks_on_two_streams", "DDP bucket 0 of Branches is"),
+    ],
+)
+def test_buckets_are_called_by_their_names(name: str, begins: str) -> None:
+    assert xlagraph("streams", f"{LOGS}/{name}.jsonl.zst").stdout.startswith(f"Found: {begins}")
+
+
 def test_json_has_what_the_text_has() -> None:
     done = xlagraph("streams", "--json", f"{LOGS}/001_bug.jsonl.zst")
     assert done.returncode == 1

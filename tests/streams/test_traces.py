@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def test_a_pickle_with_code_is_refused_and_runs_nothing(tmp_path: Path, protocol
     [
         b"", b"\x80\x04N.", b"\x80\x04}.", b"junk", b"\x80\x04P1\n.", b"cos\nsystem\n.",
         b"\x80\x05\x97.", b"\x80\x04\x8c\x02os\x8c\x06system\x93.", b"\x82\x01.",
-        b"\x80\x04B\xff\xff\xff\x7f",
+        b"\x80\x04B\xff\xff\xff\x7f", b"\x80\x04}r\xff\xff\xff\x0f.", b"}p99999999\n.",
     ],
 )  # fmt: skip
 def test_other_pickles_are_refused(data: bytes, tmp_path: Path) -> None:
@@ -191,6 +192,19 @@ def test_other_pickles_are_refused(data: bytes, tmp_path: Path) -> None:
     file.write_bytes(data)
     with pytest.raises(SpecError, match="not a memory snapshot"):
         read_snapshot(str(file))
+
+
+def test_a_place_beyond_the_pickle_costs_no_memory(tmp_path: Path) -> None:
+    """The unpickler would make room for every place below it: 3 GiB here."""
+    file = tmp_path / "snapshot.pickle"
+    file.write_bytes(b"\x80\x04}r" + (200_000_000).to_bytes(4, "little") + b".")
+    tracemalloc.start()
+    try:
+        with pytest.raises(SpecError, match="a value at place 200,000,000 of its memory"):
+            read_snapshot(str(file))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_snapshot_reads_as_pickle_reads_it() -> None:

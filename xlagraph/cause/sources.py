@@ -21,8 +21,8 @@ MAX_NEAR = 200
 def where(module: Module, instructions: Iterable[int]) -> tuple[SourceLine, ...]:
     """The source lines of instructions, at most 3.
 
-    Lines of the program itself come first, then those of the forward pass, then the most
-    frequent.
+    Lines of the program itself come first, then those of the forward pass, then those that run
+    no optimizer, which updates everything, then the most frequent.
     """
     counts: Counter[SourceLine] = Counter()
     for i in instructions:
@@ -33,8 +33,9 @@ def where(module: Module, instructions: Iterable[int]) -> tuple[SourceLine, ...]
     return tuple(ordered[:MAX_LINES])
 
 
-def _rank(line: SourceLine) -> tuple[bool, bool]:
-    return line.is_library, bool(line.backward_of)
+def _rank(line: SourceLine) -> tuple[bool, bool, bool]:
+    steps = line.called is not None and "torch/optim/" in line.called.file
+    return line.is_library, bool(line.backward_of), steps
 
 
 def _line(module: Module, i: int) -> SourceLine | None:

@@ -8,6 +8,7 @@ depends on hash seeds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import and_
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.barriers import BARRIER, past_tuples
@@ -196,7 +197,7 @@ _COLUMNS: tuple[Callable[[Module], Any], ...] = (
 def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
     """Pairs two prepared sides that were labelled with the same interner."""
     past = None
-    if BARRIER in a.module.opcodes or BARRIER in b.module.opcodes:
+    if _has_barriers(a) or _has_barriers(b):
         past = sure_pairs(_past_tuples(a), _past_tuples(b), a.interner)
     pairing, computations = pair_sides(a, b, a.interner, past)
     return Match(
@@ -210,6 +211,11 @@ def match_sides(a: Side, b: Side, known: Known = (NO_NAMES, NO_NAMES)) -> Match:
         passes=bytes(pairing.made_by),
         known=known,
     )
+
+
+def _has_barriers(side: Side) -> bool:
+    opcodes = side.module.opcodes
+    return BARRIER in opcodes and any(map(and_, side.live, map(BARRIER.__eq__, opcodes)))
 
 
 def _past_tuples(side: Side) -> Side:

@@ -43,12 +43,19 @@ class Search:
     def stricter(self) -> Search | None:
         """The same with rules that compare more, where some have such a way to find causes."""
         case = self.start().case()
-        asked = [
-            replace(rule, find=rule.stricter) if rule.stricter and rule.stricter(case) else rule
-            for rule in self.rules
-        ]
+        asked = [_stricter(rule, case) for rule in self.rules]
         changed = any(now is not rule for now, rule in zip(asked, self.rules, strict=True))
         return replace(self, rules=asked) if changed else None
+
+
+def _stricter(rule: Rule, case: Case) -> Rule:
+    """The rule with its stricter way, if that finds something: what it found is answered first."""
+    again = rule.stricter
+    found = again(case) if again else []
+    if not (again and found):
+        return rule
+    answers = [found]
+    return replace(rule, find=lambda now: answers.pop() if answers else again(now))
 
 
 @dataclass(slots=True, eq=False)

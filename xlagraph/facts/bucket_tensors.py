@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from xlagraph.canon.barriers import BARRIER, passed_values
 from xlagraph.cause.editor import ModuleEditor, is_input
@@ -148,7 +149,20 @@ def bucket_tensors(
 
 
 def without_order(case: Case) -> Diff:
-    """Both modules compared past barriers and tokens, which only order collectives."""
+    """Both modules compared past barriers and tokens, which only order collectives.
+
+    Rules ask for it one after another; it is made once for each difference.
+    """
+    known = _WITHOUT_ORDER.get(case.diff)
+    if known is None:
+        known = _WITHOUT_ORDER[case.diff] = _compared_without_order(case)
+    return known
+
+
+_WITHOUT_ORDER: WeakKeyDictionary[Diff, Diff] = WeakKeyDictionary()
+
+
+def _compared_without_order(case: Case) -> Diff:
     first, second = ModuleEditor(case.diff.a), ModuleEditor(case.diff.b)
     take_away_order(first)
     take_away_order(second)

@@ -27,10 +27,13 @@ FIX = say(
 
 def find(case: Case) -> list[Finding]:
     """Full parameters that came in ready-made, where the buckets do not tell of them."""
+    open_ones = {
+        view.side: {i for i in view.open_lone() if view.module.opcodes[i] == "parameter"}
+        for view in (case.a, case.b)
+    }
     is_sharded = any(BARRIER in view.module.opcodes for view in (case.a, case.b))
-    if not is_sharded or not (case.diff.removed or case.diff.added):
+    if not is_sharded or not any(open_ones.values()):
         return []
-    open_ones = {view.side: set(view.open_lone()) for view in (case.a, case.b)}
     kept = [
         one
         for one in kept_parameters(case, without_order(case))

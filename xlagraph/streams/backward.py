@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlagraph.streams.clocks import Clock, join
+from xlagraph.streams.spans import Name, Spans
 
 if TYPE_CHECKING:
     from xlagraph.streams.clocks import Clocks, Stream, Thread
@@ -53,6 +54,8 @@ class Backwards:
         self.active: list[Backward] = []
         self.latest = 0
         """Number of the backward begun last, while one is active; else 0."""
+        self.gradients: Spans[Name] = Spans()
+        """What was handed to a parameter's node, by the parameter's name."""
         self._count = 0
         self._took_part: list[Thread] = []
 
@@ -93,7 +96,10 @@ class Backwards:
         if stream is None:
             stream = self.clocks.stream(record["s"], line)
         index, cells = stream.index, self.shadow.cells
+        parameter = record.get("param")
         for item in record["r"]:
+            if parameter:
+                self.gradients.add(Name(item[1], item[2], parameter, line))
             cell = cells.get(item[1])
             if cell is None or cell.stream != index or cell.others is not None:
                 self._receive(item, stream, line)

@@ -206,6 +206,8 @@ class Collector:
             self._earlier_bytes(found),
             writes=found.earlier_writes,
         )
+        if not access.parameter:
+            access = replace(access, parameter=self._gradient_of(found))
         group.add_earlier(key, access, lines[1])
 
     def _reuse(self, found: Conflict) -> None:
@@ -317,6 +319,15 @@ class Collector:
         if block is None:
             return Bytes(start, end - start)
         return Bytes(start, end - start, "", start - block.start, block.size)
+
+    def _gradient_of(self, found: Conflict) -> str:
+        """The parameter whose gradient the earlier access wrote, as its node received it since."""
+        assert self.order is not None
+        written, block = found.earlier["line"], found.block
+        if not found.earlier_writes or found.freed is not None or _is_new(block, found.earlier):
+            return ""
+        name = self.order.backwards.gradients.holding(found.start)
+        return name.text if name is not None and name.line > written else ""
 
     def _earlier_bytes(self, found: Conflict) -> Bytes:
         """Bytes with the name of the tensor that had them at the earlier access."""

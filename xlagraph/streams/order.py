@@ -61,6 +61,8 @@ class Order:
         self.names: Spans[Name] = Spans()
         self._kinds: dict[str, int] = {}
         self._holding = 0
+        self._step_at = -1
+        """Operators before the latest ``step`` mark; the last one may begin no step."""
         clocks, memory = self.clocks, self.memory
         self.handlers: dict[str, Handler] = {
             "op": self.on_op,
@@ -196,6 +198,7 @@ class Order:
             self.clocks.thread(record["t"]).reduce = None
         elif name == "step":
             self.steps += 1
+            self._step_at = self.operators
         elif name == "name":
             for item in record.get("r", ()):
                 self.names.add(Name(item[1], item[2], record.get("tensor") or "", line))
@@ -247,3 +250,4 @@ class Order:
             if thread.held is not None:
                 self.place(thread, self._announced(thread.held, 0) or thread.held_on)
         self.memory.end()
+        self.steps -= self.operators == self._step_at

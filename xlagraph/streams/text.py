@@ -25,10 +25,11 @@ def print_analysis(
     """Prints verdict, findings, drift between steps, streams and coverage."""
     console.print(paragraph(wording.verdict(analysis), style="bold"))
     console.print()
+    headline = wording.headline(analysis)
     for finding in analysis.findings:
         if finding.same_as and not full:
             continue
-        _print_finding(console, finding, analysis, full=full)
+        _print_finding(console, finding, analysis, full=full, titled=finding is not headline)
     for line in wording.drift_lines(drift):
         console.print(labelled("Steps:", line, style="yellow" if drift.differences else ""))
     _print_streams(console, analysis)
@@ -36,7 +37,9 @@ def print_analysis(
         console.print(labelled("Seen:", line, width=8))
 
 
-def _print_finding(console: Console, finding: Finding, analysis: Analysis, *, full: bool) -> None:
+def _print_finding(
+    console: Console, finding: Finding, analysis: Analysis, *, full: bool, titled: bool
+) -> None:
     streams = analysis.streams
     times = f"{finding.count:,} times" if finding.count > 1 else "once"
     proved = "proved" if finding.proof and finding.proof.proved else "not proved"
@@ -47,7 +50,8 @@ def _print_finding(console: Console, finding: Finding, analysis: Analysis, *, fu
             style="bold cyan" if finding.state is State.FOUND else "yellow",
         )
     )
-    console.print(paragraph(_sentence(wording.title(finding, streams)), 3))
+    if titled:
+        console.print(paragraph(_sentence(wording.title(finding, streams)), 3))
     shown = finding.earlier if full else finding.earlier[:MAX_PARTS]
     for access in shown:
         console.print(labelled("-", wording.access_text(access, streams), 3))

@@ -33,6 +33,8 @@ DOUBTS = {
     "allocation": "the memory was allocated before the log began, perhaps with record_stream",
     "edges": "the log has no waits between streams",
 }
+ACCUMULATE = "AccumulateGrad"
+"""The node of a parameter. What its hooks do, such as sending a bucket, is done within it."""
 _KNOWN_OPERATORS = ("aten.", "c10d.", "_c10d_functional.", "c10d_functional.", "cuda_graph_replay")
 
 
@@ -49,10 +51,20 @@ def names(streams: Sequence[Stream], numbers: Iterable[int]) -> str:
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
+def headline(analysis: Analysis) -> Finding | None:
+    """The finding whose title is the verdict, if one is."""
+    return next(iter(_mistakes(analysis)), None) if analysis.verdict is Verdict.FOUND else None
+
+
+def _mistakes(analysis: Analysis) -> list[Finding]:
+    """What was found, each mistake once."""
+    return [one for one in analysis.findings if one.state is State.FOUND and not one.same_as]
+
+
 def verdict(analysis: Analysis) -> Message:
     """The answer to a log, in a sentence or two."""
     if analysis.verdict is Verdict.FOUND:
-        found = [one for one in analysis.findings if one.state is State.FOUND and not one.same_as]
+        found = _mistakes(analysis)
         more = f" {count(len(found) - 1, 'more mistake')} below." if len(found) > 1 else ""
         return say("Found: ", title(found[0], analysis.streams), ".", more)
     if analysis.verdict is Verdict.UNKNOWN:
@@ -112,11 +124,13 @@ def _bucket(finding: Finding, streams: Sequence[Stream]) -> Message:
 
 
 def bucket_name(finding: Finding) -> Message:
-    """``bucket ipg``, or its size."""
+    """``bucket ipg``, ``the ipg bucket``, ``DDP bucket 0 of Net``, or its size."""
     bucket = finding.bucket
     assert bucket is not None
     if bucket.name:
-        return say("the " if " " in bucket.name else "bucket ", Code(bucket.name))
+        numbered = any(part.isdigit() for part in bucket.name.split())
+        article = "the " if " " in bucket.name else "bucket "
+        return say("" if numbered else article, Code(bucket.name))
     return say(f"a bucket of {size(bucket.data.size)}")
 
 
@@ -149,10 +163,13 @@ def actor(access: Access, streams: Sequence[Stream]) -> Message:
 def access_text(access: Access, streams: Sequence[Stream]) -> Message:
     """One access: operator, stream, bytes, node and lines."""
     parts = [say(actor(access, streams), f" {_verb(access)} ", bytes_text(access.data))]
-    if access.parameter:
+    own = access.node.endswith(ACCUMULATE)
+    if access.parameter and not own:
         parts.append(say("for parameter ", parameter(access.parameter)))
     if access.node:
         forward = say(" of ", site(access.forward_site)) if access.forward_site else ""
+        if own and access.parameter:
+            forward = say(" of parameter ", parameter(access.parameter))
         parts.append(say("in ", node(access.node), forward))
     place = say("  [", site(access.site), "]") if access.site else ""
     return say(join(parts, len(parts)), place)

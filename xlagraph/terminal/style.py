@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderHook
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from xlagraph.message import Message, say, words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import ConsoleOptions, ConsoleRenderable
+
     from xlagraph.cause.model import Evidence
 
 WIDTH_WITHOUT_TERMINAL = 100
@@ -22,9 +27,40 @@ WIDTH_WITHOUT_TERMINAL = 100
 def console() -> Console:
     """A console on standard output; honours NO_COLOR, COLUMNS and redirection (rich)."""
     made = Console(highlight=False, markup=False, emoji=False)
+    made.push_render_hook(_Unpadded())
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = WIDTH_WITHOUT_TERMINAL
     return made
+
+
+class _Unpadded(RenderHook):
+    """Takes away the spaces with which rich fills each line of a block up to its width."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Called by rich with what it is about to print."""
+        return [_Trimmed(one) for one in renderables]
+
+
+class _Trimmed:
+    """Something to print, without spaces at the ends of its lines."""
+
+    def __init__(self, content: ConsoleRenderable):
+        self.content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for line in Segment.split_lines(console.render(self.content, options)):
+            yield from _trimmed(line)
+            yield Segment.line()
+
+
+def _trimmed(line: Iterable[Segment]) -> list[Segment]:
+    kept = list(line)
+    while kept and not kept[-1].control and not kept[-1].text.strip(" "):
+        kept.pop()
+    if kept:
+        last = kept[-1]
+        kept[-1] = Segment(last.text.rstrip(" "), last.style, last.control)
+    return kept
 
 
 def paragraph(text: Message | str, indent: int = 0, style: str = "") -> Padding:

@@ -121,7 +121,7 @@ def test_a_program_that_ends_meanwhile_leaves_a_whole_log(
     coverage = analyze(Log.open(str(tmp_path / "a"))).coverage
     assert coverage.whole
     assert coverage.stated
-    assert coverage.steps == 3  # of which the last had only begun
+    assert coverage.steps == 2  # the third had only begun
 
 
 def test_only_the_first_optimizer_counts_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import pickletools
 from typing import Any
 
 from xlagraph.content import Content
@@ -61,6 +62,17 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for an object outside of the file: {pid!r}")
 
 
+def _check_places(data: bytes) -> None:
+    """Refuses a pickle that keeps a value at a place which it has too few bytes to fill up to.
+
+    The unpickler makes room for all places below: 5 bytes of a damaged file can ask for 64 GiB.
+    """
+    for operation, place, _ in pickletools.genops(data):
+        if operation.name in _PUTS and place is not None and place > len(data):
+            raise pickle.UnpicklingError(f"it keeps a value at place {place:,} of its memory")
+
+
+_PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
 _BROKEN = (
     pickle.UnpicklingError, EOFError, ValueError, KeyError, IndexError, TypeError, OverflowError,
     AttributeError, MemoryError, RecursionError,
@@ -77,6 +89,7 @@ def read_snapshot(path: str) -> Json:
     """
     data = Content(path).data[:]
     try:
+        _check_places(data)
         found = _PlainUnpickler(io.BytesIO(data)).load()
     except _BROKEN as error:
         reason = str(error) or type(error).__name__

@@ -1,0 +1,40 @@
+"""What every command prints to: lines without the spaces that rich fills them with."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from xlagraph.terminal.style import console, labelled, paragraph
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+LONG = "nineteen characters " * 8
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_line_ends_with_a_space(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    made = console()
+    made.file = file = io.StringIO()
+    assert made.is_terminal is terminal
+    table = Table("a wide heading", "b", box=None)
+    table.add_row("x", "")
+    for one in (paragraph(LONG, 3, "bold"), labelled("Fix:", LONG, 3, 8), table):
+        made.print(one)
+    made.print()
+    made.print(Text("    kept as it is: " + LONG), soft_wrap=True)
+    lines = STYLE.sub("", file.getvalue()).split("\n")
+    assert ("\x1b[1m" in file.getvalue()) is terminal
+    assert [line for line in lines if line.endswith(" ")] == []
+    assert lines[-1] == ""
+    assert lines[-2] == "    kept as it is: " + LONG.rstrip()  # in one piece
+    assert lines[-3] == ""
+    assert lines[0].startswith("   nineteen")
+    assert len(lines) > 10

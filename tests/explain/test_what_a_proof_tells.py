@@ -1,0 +1,65 @@
+"""A proof tells of every input that one side alone has, and of the outputs that it sets aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xlagraph.cause.finding import Finding
+from xlagraph.diff import diff_modules
+from xlagraph.explain.citations import uncited_inputs
+from xlagraph.explain.modules import explain_modules
+from xlagraph.inputs import open_module
+from xlagraph.message import say, words
+from xlagraph.rules.accumulated_gradient import ACCUMULATED_GRADIENT
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+
+PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "pairs"
+
+
+def pair(name: str):
+    """Both graphs of a committed run, with what the capture knows of them."""
+    return [open_module(f"{PAIRS / name}:{letter}") for letter in "AB"]
+
+
+def test_a_gradient_that_comes_in_is_told_of():
+    a, b = pair("gradient_never_zeroed")
+    explanation = explain_modules(a.module, b.module, a.context, b.context)
+    assert explanation.proved
+    assert [cause.kind.id for cause in explanation.causes] == ["accumulated-gradient"]
+    assert "0.weight.grad" in words(explanation.verdict)
+
+
+def test_an_input_is_told_of_by_what_claims_it_or_all_that_reads_it():
+    a, b = pair("gradient_never_zeroed")
+    diff = diff_modules(
+        a.module, b.module, known=(a.context.names(a.module), b.context.names(b.module))
+    )
+    (gradient,) = uncited_inputs(diff, [])[1]
+    assert str(b.context.input_tensor(b.module, gradient)) == "0.weight.grad"
+    (reader,) = b.module.users[gradient]
+    for kind, claimed, told in (
+        (ACCUMULATED_GRADIENT, reader, True),
+        (EXTRA_SUBGRAPH, reader, False),
+        (EXTRA_SUBGRAPH, gradient, True),
+    ):
+        finding = Finding(kind, say(), (), say(), b=frozenset({claimed}))
+        assert (uncited_inputs(diff, [finding])[1] == ()) is told
+
+
+def test_outputs_that_a_proof_sets_aside_are_counted_and_named():
+    a, b = pair("leak_pending")
+    explanation = explain_modules(a.module, b.module, a.context, b.context)
+    assert explanation.proved
+    assert explanation.scope.a == ()
+    assert len(explanation.scope.b) == 1
+    said = words(explanation.verdict)
+    assert "Proved for 7 of A's 7 and B's 8 outputs; set aside: B's output 1 (f32[])." in said
+    assert words(explanation.compared) == "7 of A's 7 and B's 8 outputs"
+
+
+def test_a_proof_of_everything_says_nothing_of_outputs():
+    a, b = pair("python_index")
+    explanation = explain_modules(a.module, b.module, a.context, b.context)
+    assert explanation.proved
+    assert not explanation.scope.sets_aside
+    assert "outputs" not in words(explanation.verdict)
