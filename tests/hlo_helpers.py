@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
+XLA_REFUSES = {
+    "callee_behind_caller": "wants callees first",
+    "compact_tuple_element": "newer than the tested jaxlib",
+    "header_tables_unknown": "wants known header fields",
+    "named_mesh_replica_groups": "newer than the tested jaxlib",
+    "single_instruction": "numbers parameters of its own in a single instruction",
+    "unknown_things": "wants known opcodes and attributes",
+}
+"""Dialects that XLA's parser does not read, and why."""
+
 _XLA_NAMES = {
     "Atan2": "atan2",
     "Clz": "count-leading-zeros",

@@ -72,11 +72,12 @@ def _entry_context(entry: Entry) -> Context:
 def _open_graph(spec: str, path: str, selector: str) -> Opened:
     from xlagraph.hlo import read_stored
     from xlagraph.run.reader import read_run
-    from xlagraph.runs.context import context_of
+    from xlagraph.runs.context import named_context
 
     run = read_run(path)
     record, process = _find_graph(run, path, selector)
-    return Opened(spec, read_stored(*run.graph(record.digest), spec), context_of(process, record))
+    module = read_stored(*run.graph(record.digest), spec)
+    return Opened(spec, module, named_context(process, record, module))
 
 
 def _find_graph(run: Run, path: str, selector: str) -> tuple[GraphRecord, Process]:

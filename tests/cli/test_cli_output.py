@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from command import run_xlagraph
 from golden import check
 from real_modules import ROOT
 
@@ -18,20 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 RUN = "fixtures/runs/carry"
 
 
-def xlagraph(
-    *arguments: str, stdin: bytes | None = None, **env: str
-) -> subprocess.CompletedProcess[str]:
-    """Runs the command as a user does: a process of its own, in the repository."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from xlagraph.cli import main; main()", *arguments],
-        capture_output=True,
-        cwd=ROOT,
-        input=stdin,
-        env={**os.environ, "COLUMNS": "100", **env},
-    )
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
+xlagraph = partial(run_xlagraph, COLUMNS="100")
 
 
 @pytest.mark.parametrize(

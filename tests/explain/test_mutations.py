@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-
 import pytest
+from repository import script
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def _benchmark():
-    folder = str(ROOT / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        return importlib.import_module("mutations")
-    finally:
-        sys.path.remove(folder)
-
-
-mutations = _benchmark()
+mutations = script("benchmarks/mutations.py")
 ALL = mutations.modules()
 MODULES = [*ALL[:6], ALL[-1]]
 """The last one has buckets."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hlo_helpers import (
     FIXTURES,
+    XLA_REFUSES,
     assert_equal_graphs,
     shape_of_graph,
     xla_module,
@@ -18,14 +19,6 @@ from xlagraph.hlo.printer import SHORT, print_module
 from xlagraph.hlo.verify import verify
 
 DIALECTS = sorted((FIXTURES / "dialects").glob("*.hlo"))
-XLA_REFUSES = {
-    "callee_behind_caller": "wants callees first",
-    "compact_tuple_element": "newer than the tested jaxlib",
-    "header_tables_unknown": "wants known header fields",
-    "named_mesh_replica_groups": "newer than the tested jaxlib",
-    "single_instruction": "numbers parameters of its own in a single instruction",
-    "unknown_things": "wants known opcodes and attributes",
-}
 XLA_DIFFERS = {"async_collectives": "XLA wraps custom-call-start in a computation"}
 
 

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-
 import pytest
+from repository import script
 from xla_oracle import Oracle
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def _fuzzer():
-    folder = str(ROOT / "fuzz")
-    sys.path.insert(0, folder)
-    try:
-        return importlib.import_module("parsers")
-    finally:
-        sys.path.remove(folder)
-
-
-parsers = _fuzzer()
+parsers = script("fuzz/parsers.py")
 TEXTS = [path.read_bytes().decode() for path in sorted(parsers.DIALECTS.glob("*.hlo"))]
 
 

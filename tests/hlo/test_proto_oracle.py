@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hlo_strategies
 import pytest
-from hlo_helpers import FIXTURES, xla_module
+from hlo_helpers import FIXTURES, XLA_REFUSES, xla_module
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from proto_helpers import (
@@ -30,14 +30,6 @@ DIALECTS = sorted((FIXTURES / "dialects").glob("*.hlo"))
 CORPUS = sorted((FIXTURES / "corpus").rglob("*.hlo*.gz")) + sorted(
     (FIXTURES / "corpus").rglob("*optimizations.txt.gz")
 )
-XLA_REFUSES = {
-    "callee_behind_caller": "wants callees first",
-    "compact_tuple_element": "newer than the tested jaxlib",
-    "header_tables_unknown": "wants known header fields",
-    "named_mesh_replica_groups": "newer than the tested jaxlib",
-    "single_instruction": "numbers parameters of its own in a single instruction",
-    "unknown_things": "wants known opcodes and attributes",
-}
 XLA_CHANGES = {
     "every_opcode": "prints asynchronous calls of one instruction under its name",
     "execution_thread": "prints asynchronous calls of one instruction under its name",

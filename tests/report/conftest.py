@@ -27,3 +27,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     running = start(tmp_path_factory.mktemp("chromium"))
     yield running
     running.driver.quit()
+
+
+@pytest.fixture
+def no_complaints(browser: Browser) -> Iterator[None]:
+    """Holds a test to a console without errors, and gives the next one the usual window."""
+    yield
+    assert browser.complaints() == []
+    browser.resize(1440)
+    browser.scheme("light")

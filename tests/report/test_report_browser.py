@@ -17,22 +17,12 @@ from xlagraph.report.model import ReportOptions
 from xlagraph.report.moves import bucket_partners
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from report_browser import Browser
 
-pytestmark = pytest.mark.chromium
+pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("no_complaints")]
 
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 VIEWS = ("#/", "#/pair/E/i/b905", "#/pair/E/io", "#/pair/G/collectives", "#/pair/E/causes")
-
-
-@pytest.fixture(autouse=True)
-def _no_complaints(browser: Browser) -> Iterator[None]:
-    yield
-    assert browser.complaints() == []
-    browser.resize(1440)
-    browser.scheme("light")
 
 
 def _carry(browser: Browser, address: str = "#/") -> None:

@@ -10,19 +10,9 @@ from selenium.webdriver.common.keys import Keys
 from stream_browser import arrive, fills, focus, missing_edge, pixels, point, press, red, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from report_browser import Browser
 
-pytestmark = pytest.mark.chromium
-
-
-@pytest.fixture(autouse=True)
-def _no_complaints(browser: Browser) -> Iterator[None]:
-    yield
-    assert browser.complaints() == []
-    browser.resize(1440)
-    browser.scheme("light")
+pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("no_complaints")]
 
 
 def test_card_and_picture_lead_to_each_other(browser: Browser) -> None:

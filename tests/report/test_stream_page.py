@@ -23,11 +23,9 @@ from stream_browser import arrive, fills, pixels, press, red, show
 from xlagraph.report.render import render_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from report_browser import Browser
 
-pytestmark = pytest.mark.chromium
+pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("no_complaints")]
 
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 COUNT_STROKES = """
@@ -39,14 +37,6 @@ for (const name of ['fillRect', 'stroke', 'strokeRect', 'fillText', 'fill']) {
   };
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def _no_complaints(browser: Browser) -> Iterator[None]:
-    yield
-    assert browser.complaints() == []
-    browser.resize(1440)
-    browser.scheme("light")
 
 
 def test_the_verdict_and_the_first_finding_are_in_view(browser: Browser) -> None:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
+from repository import ROOT, script
 
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 
-ROOT = Path(__file__).resolve().parents[2]
 PAIRS = ROOT / "fixtures" / "pairs"
 
 
-def _benchmark():
-    spec = importlib.util.spec_from_file_location("scenarios", ROOT / "benchmarks/scenarios.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["scenarios"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-scenarios = _benchmark()
+scenarios = script("benchmarks/scenarios.py")
 NAMES = sorted(folder.name for folder in PAIRS.iterdir())
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from command import run_xlagraph
 from golden import check
 from real_modules import ROOT
 from streams.logs import Writer
@@ -17,17 +18,7 @@ GOLDEN = Path(__file__).parent / "golden"
 LOGS = "fixtures/streams"
 
 
-def xlagraph(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from xlagraph.cli import main; main()", *arguments],
-        capture_output=True,
-        cwd=ROOT,
-        input=stdin,
-        env={**os.environ, "COLUMNS": "80", **env},
-    )
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
+xlagraph = partial(run_xlagraph, stdin=b"", COLUMNS="80")
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,7 @@ class Columns(Protocol):
 def element(module: Columns, i: int) -> int | None:
     """What a get-tuple-element picks out of a tuple, through optimization barriers."""
     index = module.attributes[i].get("index")
-    source = module.operands[i][0]
-    while module.opcodes[source] == BARRIER:
-        source = module.operands[source][0]
+    source, _ = _below_barriers(module, i)
     if module.opcodes[source] != "tuple" or index is None or not index.isdecimal():
         return None
     position = int(index)
@@ -64,12 +62,13 @@ def past_tuples(module: Module) -> tuple[Module, dict[int, int]]:
         part = element(module, i) if opcode == "get-tuple-element" else None
         if part is not None:
             operands[i] = (part,)
-            depths[i] = _depth(module, i)
+            _, depths[i] = _below_barriers(module, i)
     return replace(module, operands=operands), depths
 
 
-def _depth(module: Module, i: int) -> int:
+def _below_barriers(module: Columns, i: int) -> tuple[int, int]:
+    """What a get-tuple-element's operand stands on, and through how many barriers."""
     source, barriers = module.operands[i][0], 0
     while module.opcodes[source] == BARRIER:
         source, barriers = module.operands[source][0], barriers + 1
-    return barriers
+    return source, barriers

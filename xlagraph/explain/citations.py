@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.diff.match import Side
 
+MAX_STEPS = 64
+"""Instructions on the way from an input to what is told of."""
+
 
 def uncited_inputs(
     diff: Diff, findings: Sequence[Finding]
@@ -66,7 +69,3 @@ def _feeds_only(side: Side, users: Sequence[int], told: frozenset[int]) -> bool:
             return False
         stack += onward
     return True
-
-
-MAX_STEPS = 64
-"""Instructions on the way from an input to what is told of."""

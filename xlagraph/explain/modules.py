@@ -13,7 +13,6 @@ from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict
 from xlagraph.facts.buckets import bucket_rows
-from xlagraph.facts.named_inputs import with_inputs_named
 from xlagraph.message import say
 from xlagraph.rules.same_computation import remaining_differences
 
@@ -36,8 +35,7 @@ def explain_modules(
 
     `names`: what the sentences call the two.
     """
-    context_a = with_inputs_named(context_a or Context(), a)
-    context_b = with_inputs_named(context_b or Context(), b)
+    context_a, context_b = context_a or Context(), context_b or Context()
     diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
     task = Search(diff, context_a, context_b, rules())
     return _best(task).named(*names)

@@ -17,7 +17,7 @@ from xlagraph.cause.editor import ModuleEditor, is_input
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.diff import diff_modules
 from xlagraph.facts.buckets import BUCKETED, near_buckets, origin, reach
-from xlagraph.facts.kept_parameters import kept_parameters
+from xlagraph.facts.kept_parameters import accounted, kept_parameters
 from xlagraph.facts.updates import at_zero
 from xlagraph.message import A, Message, count, say
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Side
     from xlagraph.tensors import Tensor
+
+
+ORDER_AWAY = say("; barriers and tokens, which only order collectives, were taken away")
+"""What `take_away_order` does, at the end of a proof in words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,9 +89,7 @@ class BucketTensors:
     def claimed(self, side: Side) -> frozenset[int]:
         """What is accounted for on one side."""
         own = self.a if side is A else self.b
-        parameters = {one.parameter for one in self.kept if one.side is side}
-        ways = {i for one in self.kept if one.side is not side for i in one.way[:-1]}
-        return own.claimed | parameters | ways
+        return own.claimed | accounted(self.kept, side)
 
     def proof(self) -> Message:
         """What `undo` does, in words."""
@@ -104,10 +106,7 @@ class BucketTensors:
         if self.kept:
             number = count(len(self.kept), "kept parameter")
             parts.append(f"{number} taken for what the other side gathers")
-        return say(
-            ", ".join(parts)
-            + "; barriers and tokens, which only order collectives, were taken away"
-        )
+        return say(", ".join(parts), ORDER_AWAY)
 
 
 def bucket_tensors(

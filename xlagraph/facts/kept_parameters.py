@@ -17,7 +17,7 @@ from xlagraph.facts.buckets import PLUMBING, is_spread_scalar
 from xlagraph.message import count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -64,9 +64,8 @@ class Kept:
     def undo(self, edit: Editors) -> None:
         """Uses the value that this module gathers, else takes it for an input of both."""
         if self.here < 0:
-            edit[self.side.other].become_parameter(
-                [self.gathered], edit[self.side.other].shapes[self.gathered]
-            )
+            other = edit[self.side.other]
+            other.become_parameter([self.gathered], other.shapes[self.gathered])
             return
         own = edit[self.side]
         for user, place in self.uses:
@@ -81,6 +80,14 @@ def kept_parameters(case: Case, opened: Diff) -> list[Kept]:
     `opened` compares the modules without what only orders collectives.
     """
     return [kept for own in (case.a, case.b) for kept in _Finder(case, own, opened).find()]
+
+
+def accounted(kept: Iterable[Kept], side: Side) -> frozenset[int]:
+    """What they are on one side: inputs that came in ready-made, and ways to gather others."""
+    found: set[int] = set()
+    for one in kept:
+        found.update((one.parameter,) if one.side is side else one.way[:-1])
+    return frozenset(found)
 
 
 class _Finder:
@@ -175,7 +182,7 @@ def kept_evidence(case: Case, kept: Sequence[Kept]) -> Iterator[Evidence]:
         mine = [one for one in kept if one.side is own.side]
         if not mine:
             continue
-        cited, ways = (tuple(one.parameter for one in mine), tuple(one.gathered for one in mine))
+        cited = own.ab(tuple(one.parameter for one in mine), tuple(one.gathered for one in mine))
         waits = own.context.waiting or other.context.waiting
         why = ", since its callbacks wait too" if waits else ""
         names = (other.input_tensor(one.shard) for one in mine)
@@ -187,5 +194,5 @@ def kept_evidence(case: Case, kept: Sequence[Kept]) -> Iterator[Evidence]:
                 f"step and has not freed{why}: ",
                 join((n or s for n, s in zip(names, shapes, strict=True)), 4),
             ),
-            *own.ab(cited, ways),
+            *cited,
         )

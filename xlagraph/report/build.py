@@ -14,7 +14,6 @@ from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import ShownPair
-from xlagraph.runs.context import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -156,7 +155,6 @@ def _pairs(
     cut: list[str] = []
     room = options.max_bytes - PAGE_BYTES
     nodes = {node.digest: node for node in explained.graphs}
-    contexts = _contexts(explained.run)
     for node in sorted(explained.graphs, key=_cost):
         if node.explanation is None:
             continue
@@ -164,7 +162,7 @@ def _pairs(
         if len(cut) >= MAX_MISSES:
             cut.append(f"{parent.letter} → {node.letter}")
             continue
-        found = _pack_pair(node, parent, names, contexts, blobs)
+        found = _pack_pair(node, parent, names, blobs)
         size = sum(len(text) for text in found[1].values())
         if size > room:
             cut.append(f"{parent.letter} → {node.letter}")
@@ -181,21 +179,10 @@ def _cost(node: GraphNode) -> tuple[bool, float]:
     return (node.warm_up, -node.compile_seconds)
 
 
-def _contexts(run: Run) -> dict[str, Context]:
-    """What the first process that compiled a graph knows of it."""
-    contexts: dict[str, Context] = {}
-    for process in run.processes:
-        for graph in process.graphs:
-            if graph.digest not in contexts:
-                contexts[graph.digest] = context_of(process, graph)
-    return contexts
-
-
 def _pack_pair(
     node: GraphNode,
     parent: GraphNode,
     names: Names,
-    contexts: Mapping[str, Context],
     blobs: Mapping[str, str],
 ) -> tuple[PairHead, dict[str, str]]:
     """A pair with those of its two modules that the page does not have yet."""
@@ -205,7 +192,7 @@ def _pack_pair(
     pair = pair_data(
         ShownPair(names, explanation, labels, node.letter),
         labels,
-        (contexts.get(parent.digest, Context()), contexts.get(node.digest, Context())),
+        (parent.context, node.context),
     )
     packed = {f"pair-{node.letter}": pack(pair.to_json())}
     sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.barriers import BARRIER
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.rule import Rule
-from xlagraph.facts.bucket_tensors import order_of, take_away_order, without_order
-from xlagraph.facts.kept_parameters import kept_evidence, kept_parameters
-from xlagraph.message import EMPTY, count, say
+from xlagraph.facts.bucket_tensors import ORDER_AWAY, order_of, take_away_order, without_order
+from xlagraph.facts.kept_parameters import accounted, kept_evidence, kept_parameters
+from xlagraph.message import EMPTY, A, B, count, say
 from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.facts.kept_parameters import Kept
 
@@ -64,21 +64,14 @@ def _finding(case: Case, kept: Sequence[Kept]) -> Finding:
         evidence=tuple(kept_evidence(case, kept)),
         fix=EMPTY if waits else FIX,
         proof=say(
-            f"{count(len(kept), 'kept parameter')} taken for what the other side gathers; "
-            "barriers and tokens, which only order collectives, were taken away"
+            f"{count(len(kept), 'kept parameter')} taken for what the other side gathers",
+            ORDER_AWAY,
         ),
-        a=_claimed(case.a, kept),
-        b=_claimed(case.b, kept),
+        a=accounted(kept, A) | order_of(case.diff.a),
+        b=accounted(kept, B) | order_of(case.diff.b),
         undo=undo,
         expected=not waits,
     )
-
-
-def _claimed(view: SideView, kept: Sequence[Kept]) -> frozenset[int]:
-    """What is accounted for on one side."""
-    parameters = {one.parameter for one in kept if one.side is view.side}
-    ways = {i for one in kept if one.side is not view.side for i in one.way[:-1]}
-    return frozenset(parameters | ways | order_of(view.module))
 
 
 RULE = Rule(

@@ -5,15 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context, MissingGradient, UnfinishedBackward
+from xlagraph.facts.named_inputs import with_inputs_named
 from xlagraph.message import SourceLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Member
+    from xlagraph.graph import Module
     from xlagraph.run.reader import Process
     from xlagraph.run.records import BucketState, Frame, GraphRecord, SyncRecord
     from xlagraph.tensors import Tensor
+
+
+def named_context(process: Process, graph: GraphRecord, module: Module) -> Context:
+    """`context_of`, with names for inputs that no record has and the module's updates tell of."""
+    return with_inputs_named(context_of(process, graph), module)
 
 
 def context_of(process: Process, graph: GraphRecord) -> Context:

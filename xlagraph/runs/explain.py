@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_stored
 from xlagraph.runs.alternation import alternating
-from xlagraph.runs.context import context_of, own_frame
+from xlagraph.runs.context import named_context, own_frame
 from xlagraph.runs.groups import group_nodes
 from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
@@ -94,7 +94,7 @@ def _graphs(run: Run) -> list[_Graph]:
     for letter, record, process in graph_order(run):
         sync = process.sync_at(record.sync)
         module = read_stored(*run.graph(record.digest), f"{run.name}:{letter}")
-        context = context_of(process, record)
+        context = named_context(process, record, module)
         graphs.append(_Graph(record, process, sync, module, opcode_histogram(module), context))
     return graphs
 
@@ -127,6 +127,7 @@ def _node(
         hits=cost.hits,
         unnamed_hits=cost.unnamed,
         instructions=len(graph.module),
+        context=graph.context,
         nearest="" if number is None else nodes[number].digest,
         why_nearest=why,
         explanation=explanation,

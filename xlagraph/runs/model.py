@@ -9,7 +9,7 @@ from xlagraph.message import EMPTY, words
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
-    from xlagraph.cause.model import Cause, Explanation
+    from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.message import Message, SourceLine
     from xlagraph.run.reader import Run
 
@@ -36,6 +36,8 @@ class GraphNode:
     unnamed_hits: int
     """Hits at its places of which it is not known which graph they ran: perhaps this one."""
     instructions: int
+    context: Context
+    """What the capture knows of it, as the explanations took it."""
     nearest: str
     """Digest of the earlier module it was compared with, ``""`` for the first of its kind."""
     why_nearest: str
