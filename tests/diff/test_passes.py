@@ -17,6 +17,7 @@ from xlagraph.diff.passes.bridges import pair_across
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
 from xlagraph.diff.passes.names import pair_by_name
+from xlagraph.diff.passes.near import pair_near_names
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
 from xlagraph.diff.passes.outputs import pair_outputs_by_place
 from xlagraph.diff.passes.votes import pair_by_vote
@@ -110,6 +111,35 @@ def test_neighbours_are_operands_at_the_same_place():
     bench.pairing.root = -1  # an instruction on the way, not the outputs
     pair_neighbours(bench.pairing)
     assert bench.found == by(Pass.NEIGHBOUR, "n=m p")
+
+
+RESIDUAL = P + "n = f32[4] negate(p); "
+
+
+def test_neighbours_take_no_value_that_is_paired_with_another():
+    bench = Bench(
+        RESIDUAL + "c = f32[4] cosine(n); ROOT s = f32[4] add(n, c)",
+        RESIDUAL + "c = f32[4] cosine(n); d = f32[4] cosine(c); ROOT s = f32[4] add(n, d)",
+        "n c",
+    )
+    bench.pairing.root = -1
+    pair_neighbours(bench.pairing)
+    assert bench.found == by(Pass.NEIGHBOUR, "p")
+
+
+def test_neighbours_whose_operands_are_all_paired_come_first():
+    """Two layers against the first of them: the sum is that of the layer, not the next one."""
+    one = "q = f32[4] parameter(1); {a} = f32[4] multiply({x}, q); {s} = f32[4] add({x}, {a}); "
+    two = "r = f32[4] parameter(2); {a} = f32[4] multiply({x}, r); {s} = f32[4] add({x}, {a}); "
+    bench = Bench(
+        P + one.format(x="p", a="a", s="s") + "ROOT t = (f32[4]) tuple(s)",
+        P + two.format(x="p", a="b", s="u") + one.format(x="u", a="a", s="s")
+        + "ROOT t = (f32[4]) tuple(s)",
+        "p a",
+    )  # fmt: skip
+    bench.pairing.part(bench.pairing.a.module.names.index("p"))
+    pair_neighbours(bench.pairing)
+    assert bench.found["s"] == ("s", Pass.NEIGHBOUR)
 
 
 def test_the_frontier_is_what_stands_next_to_unpaired_instructions():
@@ -357,6 +387,41 @@ def test_names_decide_which_of_two_like_layers_is_missing():
         "y2": "y2",
         "y3": "y3",
     }
+
+
+BIASED = (
+    "{o}d = f32[4] multiply({i}, {w}); {o}b = f32[4] reshape({v}); {o} = f32[4] add({o}d, {o}b); "
+)
+WEIGHTS = "w{k} = f32[4] parameter({p}); v{k} = f32[4] parameter({q}); "
+
+
+def test_what_is_computed_alike_from_a_named_input_is_paired():
+    """The second of two like layers is itself where the first is missing."""
+    a = module(
+        P + WEIGHTS.format(k=1, p=1, q=2) + WEIGHTS.format(k=2, p=3, q=4)
+        + BIASED.format(o="y", i="p", w="w1", v="v1") + BIASED.format(o="z", i="y", w="w2", v="v2")
+        + "ROOT t = (f32[4]) tuple(z)"
+    )  # fmt: skip
+    b = module(
+        P + WEIGHTS.format(k=2, p=1, q=2) + BIASED.format(o="z", i="p", w="w2", v="v2")
+        + "ROOT t = (f32[4]) tuple(z)"
+    )  # fmt: skip
+    interner = Interner()
+    one, other = identities(known(a, "w1=k v1=l w2=m v2=n"), known(b, "w2=m v2=n"), interner)
+    pairing = Pairing(prepare(a, interner, known=one), prepare(b, interner, known=other), interner)
+    entries = a.entry_computation, b.entry_computation
+    found = pair_near_names(pairing, *entries)
+    names = [(a.names[x], b.names[y]) for x, y in found]
+    assert sorted(names) == [("z", "z"), ("zb", "zb"), ("zd", "zd")]
+    assert {pairing.made_by[x] for x, _ in found} == {Pass.NEAR}
+
+
+def test_without_names_nothing_is_near_one():
+    pairing = named(
+        TWO + "ROOT s = f32[4] add(p, q)", TWO + "ROOT s = f32[4] add(p, q)", ("", ""), ("", "")
+    )
+    entries = pairing.a.module.entry_computation, pairing.b.module.entry_computation
+    assert pair_near_names(pairing, *entries) == []
 
 
 def test_a_barrier_is_the_one_that_most_of_what_is_picked_out_belongs_to():

@@ -139,7 +139,7 @@ class Accounting:
 
     def _count_made(self) -> int:
         """Tensors made since the last sync, up to the one that has just ended."""
-        made, seen = self._counters.tensors_made(), self._counters.seen
-        seen.made_between = made - seen.made
-        seen.made = made
+        seen = self._counters.seen
+        seen.made_between = self._counters.made_since()
+        seen.made += seen.made_between
         return seen.made_between

@@ -7,6 +7,8 @@ import threading
 from xlagraph.capture.events import SyncEvent
 from xlagraph.capture.parts import Parts
 
+_KINDS = 64
+"""A program whose steps make so many different numbers of tensors has no usual ones."""
 _SPENT = (
     "searching for live tensors has taken its share of the time beside compiling: from here "
     "some compiles have no tensor names; XLAGRAPH=2 looks at every step"
@@ -30,6 +32,9 @@ class Arming:
         self._evidence = parts.evidence
         self._armed = steps
         self._asked = 0
+        self._counters = parts.counters
+        self._usual: set[int] = set()
+        """How many tensors a step has made, of all steps so far."""
         self._spent_noted = False
         self._threads: set[int] = set()
 
@@ -48,6 +53,10 @@ class Arming:
         """Look closely at the next steps whatever it costs; safe in a signal's handler."""
         self._asked = max(self.steps, 1)
         self.arm()
+
+    def is_unusual(self) -> bool:
+        """Whether this step has made another number of tensors than any before: it may compile."""
+        return len(self._usual) < _KINDS and self._counters.made_since() not in self._usual
 
     def looks_closely(self) -> bool:
         """Whether to search for live tensors: asked for, or armed and worth its time."""
@@ -74,6 +83,7 @@ class Arming:
         elif event.ends_step and self._armed:
             self._armed -= 1
         if event.ends_step:
+            self._usual.add(self._counters.seen.made_between)
             self._asked -= self._asked > 0
             self._threads.add(threading.get_ident())
         self.is_close = self._buckets.armed = self._armed + self._asked > 0 or self._wants_deep()

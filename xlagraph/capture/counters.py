@@ -9,7 +9,8 @@ counter says that there is something new. (Measured on torch_xla 2.9.0.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -66,6 +67,19 @@ class Counters:
     def tensors_made(self) -> int:
         """XLA tensors created so far: a cheap measure of what was traced since."""
         return self.value(TENSORS_MADE) or 0
+
+    def made_since(self) -> int:
+        """Tensors made since the last hook, those of ``apart`` left out."""
+        return self.tensors_made() - self.seen.made
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is made in here is capture's, not the program's: asking for views makes tensors."""
+        before = self.tensors_made()
+        try:
+            yield
+        finally:
+            self.seen.made += self.tensors_made() - before
 
     def loaded(self) -> int:
         """Graphs read from torch_xla's persistent cache so far; each counts as a hit too."""

@@ -108,9 +108,12 @@ class Hooks:
                 call.shared = self._accounts.in_flight()
                 self._begin(call, self._counters.now())
                 flight.enter()
-            if kind == "step" and self._arming.is_close and self._arming.looks_closely():
-                waiting = self.guard.run("fsdp", self._buckets.waiting_tensors) or {}
-                call.pending = self.guard.run("live", self._evidence.look, waiting)
+            arming = self._arming
+            close = kind == "step" and (arming.is_close or arming.is_unusual())
+            if close and arming.looks_closely():
+                with self._counters.apart():
+                    waiting = self.guard.run("fsdp", self._buckets.waiting_tensors) or {}
+                    call.pending = self.guard.run("live", self._evidence.look, waiting)
                 call.watch = time.perf_counter()
         except BaseException:  # Ctrl-C: nobody will tell when the call ends
             flight.leave()
@@ -200,8 +203,9 @@ class Hooks:
         if event is not None and event.kind == "step":
             self._learn(event, frame, site)
         if call.pending is not None:
-            waiting = self.guard.run("fsdp", self._buckets.waiting_ids) or {}
-            self.guard.run("live", self._evidence.remember, waiting)
+            with self._counters.apart():
+                waiting = self.guard.run("fsdp", self._buckets.waiting_ids) or {}
+                self.guard.run("live", self._evidence.remember, waiting)
 
     def _learn(self, event: SyncEvent, frame: FrameType | None, site: tuple[Frame, ...]) -> None:
         """Later steps like this one may go the short way."""

@@ -166,6 +166,7 @@ class LiveReader:
         modules, optimizers, found = heap.find(*classes)
         names = self._names.of_objects(modules, optimizers)
         names.update(waiting)
+        self._names.remember_current()
         tensors = self._pending_of(found)
         holders = find_holders(tensors, names, [found]) if self.with_holders else {}
         inner = [as_it_is(tensor) for tensor in tensors]

@@ -92,12 +92,22 @@ class TensorNames:
 
         Looks only at the modules and optimizers of the last search: no pass over the heap.
         """
+        self._by_id = {**self._current(), **more}
+
+    def remember_current(self) -> None:
+        """Keep the ids that named tensors have now, too: of those that this step left alone.
+
+        They are those of its inputs also where no step before was looked at.
+        """
+        self._by_id |= self._current()
+
+    def _current(self) -> dict[int, Tensor]:
         xla_id = sys.modules["_XLAC"]._xla_get_tensor_id
-        names = dict(more)
+        names: dict[int, Tensor] = {}
         for tensor, name in _named_tensors(list(self._modules.items()), list(self._optimizers)):
             if tensor.is_xla and is_plain(tensor):
                 names.setdefault(xla_id(as_it_is(tensor)), name)
-        self._by_id = names
+        return names
 
 
 def _plain_dispatch() -> object:

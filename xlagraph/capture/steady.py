@@ -2,10 +2,12 @@
 
 Hooks run with cold caches, right after thousands of operations were traced, so what counts is
 how little code and memory a stable step touches: a Python function costs some 8 us, the first
-read of a counter 9 us, a system call 25 us (measured beside 10,000 traced operations). So all
-is asked after the sync. A step marker that was called from a known line, made as many tensors
-as before, left as many in reduce-scatter buckets, and moved the hit counter by exactly one is a
-repeat of the last event of that footprint. Its times are stored in shared memory, and the sinks
+read of a counter 9 us, a system call 25 us (measured beside 10,000 traced operations). So one
+counter is read before the sync, and the rest after it. A step marker that was called from a known
+line, made as many tensors as before, left as many in reduce-scatter buckets, and moved the hit
+counter by exactly one is a repeat of the last event of that footprint. One that made another
+number of tensors goes the long way from the start, since it may compile: what it is about to
+compute has names only before it runs. Its times are stored in shared memory, and the sinks
 are told of it in a bunch with others: when something else is to be told, when the cells are full,
 or after ``PATIENCE_NS``. Of anything else the hub finds out after the fact.
 """
@@ -231,7 +233,12 @@ class SteadySteps:
             try:
                 frame = frame_at(self._depth)
                 code, instruction = frame.f_code, frame.f_lasti
+                made = value(TENSORS_MADE) or 0  # the sync itself makes none
             except ValueError:  # not that many frames: called from somewhere else
+                return long_way(*arguments, **options)
+            new = made - seen.made
+            known = known_steps.get(new if fill is None else (new, fill))
+            if known is None:
                 return long_way(*arguments, **options)
             start = time_ns()
             self.is_stepping = True
@@ -244,12 +251,8 @@ class SteadySteps:
             self.is_stepping = False
             end = time_ns()
             hits = value(HITS)
-            made = value(TENSORS_MADE) or 0
-            new = made - seen.made
-            known = known_steps.get(new if fill is None else (new, fill))
             if (
-                known is None
-                or hits != seen.hits + 1
+                hits != seen.hits + 1
                 or (value(COMPILES) or 0) != seen.compiles
                 or code is not known.code
                 or instruction != known.instruction

@@ -22,6 +22,7 @@ from xlagraph.diff.passes.bridges import pair_across
 from xlagraph.diff.passes.constants import part_constants, part_strays
 from xlagraph.diff.passes.contexts import pair_by_context
 from xlagraph.diff.passes.names import pair_by_name
+from xlagraph.diff.passes.near import pair_near_names
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
 from xlagraph.diff.passes.outputs import pair_outputs_by_place
 from xlagraph.diff.passes.votes import pair_by_vote
@@ -94,6 +95,8 @@ def _pair_entry(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     pairing.pair(ca.root, cb.root, Pass.ROOT)
     pair_anchors(pairing, ca, cb)
     pair_by_name(pairing)
+    pairing.queue = pair_near_names(pairing, ca, cb)
+    pair_neighbours(pairing)
     pairing.queue = frontier(pairing, ca, cb)
     pair_neighbours(pairing)
     _refine(pairing, ca, cb)

@@ -28,13 +28,14 @@ class Pass(IntEnum):
     ROOT = 4
     PARAMETER = 5
     ANCHOR = 6
-    NEIGHBOUR = 7
-    CONTEXT = 8
-    EXPRESSION = 9
-    OUTPUT = 10
-    TEXT_ORDER = 11
-    BRIDGE = 12
-    VOTE = 13
+    NEAR = 7
+    NEIGHBOUR = 8
+    CONTEXT = 9
+    EXPRESSION = 10
+    OUTPUT = 11
+    TEXT_ORDER = 12
+    BRIDGE = 13
+    VOTE = 14
 
     @property
     def meaning(self) -> str:
@@ -50,6 +51,7 @@ _MEANINGS = {
     Pass.ROOT: "are the roots of computations that are paired",
     Pass.PARAMETER: "are the same parameter of computations that are paired",
     Pass.ANCHOR: "are, or belong to, an expression that stands once in each module",
+    Pass.NEAR: "are computed alike from an input with the same recorded name",
     Pass.NEIGHBOUR: "are the only candidates of their kind next to a pair",
     Pass.CONTEXT: "alone are used in this way by what is paired",
     Pass.EXPRESSION: "alone are made in this way of what is paired",

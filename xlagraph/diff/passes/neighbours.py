@@ -30,17 +30,32 @@ def frontier(pairing: Pairing, ca: Computation, cb: Computation) -> list[tuple[i
 def pair_neighbours(pairing: Pairing) -> None:
     """Follows the pairs in the queue to their neighbours while only one candidate fits.
 
-    Scalars wait until the queue is empty: they are alike, and tokens among them.
+    The surest first: operands are told by their positions, then come users all of whose operands
+    are paired, then the others. Scalars wait until nothing else is left: they are alike, and
+    tokens among them.
     """
     queue, shapes = pairing.queue, pairing.a.module.shapes
+    above: list[tuple[int, int]] = []
+    further: list[tuple[int, int]] = []
     scalars: list[tuple[int, int]] = []
-    while queue or scalars:
-        x, y = (queue or scalars).pop()
-        if shapes[x].endswith("[]") and queue:
-            scalars.append((x, y))
-            continue
-        _pair_operands(pairing, x, y)
-        _pair_users(pairing, x, y)
+    while queue or above or further or scalars:
+        if queue:
+            x, y = queue.pop()
+            if shapes[x].endswith("[]"):
+                scalars.append((x, y))
+                continue
+            _pair_operands(pairing, x, y)
+            above.append((x, y))
+        elif above:
+            x, y = above.pop()
+            _pair_users(pairing, x, y, surely=True)
+            further.append((x, y))
+        elif further:
+            _pair_users(pairing, *further.pop())
+        else:
+            x, y = scalars.pop()
+            _pair_operands(pairing, x, y)
+            _pair_users(pairing, x, y)
 
 
 def _pair_operands(pairing: Pairing, x: int, y: int) -> None:
@@ -53,10 +68,10 @@ def _pair_operands(pairing: Pairing, x: int, y: int) -> None:
     labels_a, labels_b = pairing.a.labels, pairing.b.labels
     for p, q in zip(below_a, below_b, strict=True):
         if to_b[p] < 0 and to_a[q] < 0 and labels_a[p] == labels_b[q]:
-            pairing.pair(p, q, Pass.NEIGHBOUR)
+            _pair_unless_apart(pairing, p, q)
 
 
-def _pair_users(pairing: Pairing, x: int, y: int) -> None:
+def _pair_users(pairing: Pairing, x: int, y: int, *, surely: bool = False) -> None:
     to_b, live_a = pairing.to_b, pairing.a.live
     users_a = [u for u in pairing.a.module.users[x] if to_b[u] < 0 and live_a[u]]
     if not users_a or len(users_a) > MAX_CANDIDATES:
@@ -69,7 +84,27 @@ def _pair_users(pairing: Pairing, x: int, y: int) -> None:
         [(_use(pairing.a, x, u), u) for u in users_a],
         [(_use(pairing.b, y, u), u) for u in users_b],
     ):
-        pairing.pair(p, q, Pass.NEIGHBOUR)
+        if not surely or _take_the_same(pairing, p, q):
+            _pair_unless_apart(pairing, p, q)
+
+
+def _take_the_same(pairing: Pairing, p: int, q: int) -> bool:
+    operands_p, operands_q = pairing.a.module.operands[p], pairing.b.module.operands[q]
+    return [pairing.to_b[x] for x in operands_p] == [*operands_q]
+
+
+def _pair_unless_apart(pairing: Pairing, p: int, q: int) -> None:
+    """Leaves two to later passes if one takes a value that is paired with what the other does not.
+
+    So like layers are not followed off by one where a layer was left out. Constants are alike.
+    """
+    operands_p, operands_q = pairing.a.module.operands[p], pairing.b.module.operands[q]
+    if len(operands_p) == len(operands_q):
+        to_b, to_a, closed = pairing.to_b, pairing.to_a, pairing.a.closed
+        for x, y in zip(operands_p, operands_q, strict=True):
+            if to_b[x] != y and not closed[x] and (to_b[x] >= 0 or to_a[y] >= 0):
+                return
+    pairing.pair(p, q, Pass.NEIGHBOUR)
 
 
 def _use(side: Side, i: int, user: int) -> object:
