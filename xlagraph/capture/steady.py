@@ -214,6 +214,10 @@ class SteadySteps:
         self._cells = self._own_cells
         self._known.clear()
 
+    def _has_stepped(self) -> None:
+        if self.is_stepping and get_ident() == self._thread:
+            self.is_stepping = False  # Ctrl-C came just before it was
+
     def short_way(self, original: Hooked, long_way: Hooked, ended: Callable[..., None]) -> Hooked:
         """The step marker ``original`` with its hook, in one function: each more costs time.
 
@@ -226,8 +230,7 @@ class SteadySteps:
 
         def hooked(*arguments: Any, **options: Any) -> Any:
             if not known_steps:
-                if self.is_stepping and get_ident() == self._thread:
-                    self.is_stepping = False  # Ctrl-C came just before it was
+                self._has_stepped()
                 return long_way(*arguments, **options)
             fill = guard.run("fsdp", buckets.fill) if alive else None
             try:

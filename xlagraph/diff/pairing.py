@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from xlagraph.canon.labels import Interner
     from xlagraph.diff.match import Side
@@ -72,6 +73,9 @@ class Pairing:
         self.to_a = [-1] * len(b.module)
         self.made_by = bytearray(len(a.module))
         """For each instruction of A the `Pass` that found its partner."""
+        self.near_a: AbstractSet[int] = frozenset()
+        """Instructions of A that stand next to an input with a recorded name."""
+        self.near_b: AbstractSet[int] = frozenset()
         self.root = a.module.entry_computation.root
         self.ambiguous = 0
         self.queue: list[tuple[int, int]] = []

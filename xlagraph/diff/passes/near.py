@@ -24,16 +24,16 @@ _DEPTH = 2
 of its own. Deeper ones would reach the weights of other layers, past the residual connections."""
 
 
-def pair_near_names(pairing: Pairing, ca: Computation, cb: Computation) -> list[tuple[int, int]]:
+def pair_near_names(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     """Pairs instructions that are alike down to a named input, and the only ones that are.
 
-    The deepest first: the more of them is alike, the surer. Returns the pairs.
+    The deepest first: the more of them is alike, the surer.
     """
     if not pairing.a.identities.inputs:
-        return []
-    pairing.queue = []
+        return
     near_a = list(_near(pairing.a, ca))
     near_b = list(_near(pairing.b, cb))
+    pairing.near_a, pairing.near_b = near_a[-1].keys(), near_b[-1].keys()
     to_b, to_a = pairing.to_b, pairing.to_a
     for found_a, found_b in zip(reversed(near_a), reversed(near_b), strict=True):
         loose_a = {x: number for x, number in found_a.items() if to_b[x] < 0}
@@ -43,7 +43,6 @@ def pair_near_names(pairing: Pairing, ca: Computation, cb: Computation) -> list[
         for x, number in loose_a.items():
             if count_a[number] == 1 == count_b[number]:
                 pairing.pair(x, place_b[number], Pass.NEAR)
-    return pairing.queue
 
 
 def _near(side: Side, computation: Computation) -> Iterator[dict[int, int]]:

@@ -67,8 +67,13 @@ def _pair_operands(pairing: Pairing, x: int, y: int) -> None:
     to_b, to_a = pairing.to_b, pairing.to_a
     labels_a, labels_b = pairing.a.labels, pairing.b.labels
     for p, q in zip(below_a, below_b, strict=True):
-        if to_b[p] < 0 and to_a[q] < 0 and labels_a[p] == labels_b[q]:
-            _pair_unless_apart(pairing, p, q)
+        if (
+            to_b[p] < 0
+            and to_a[q] < 0
+            and labels_a[p] == labels_b[q]
+            and not _are_apart(pairing, p, q, by_name=True)
+        ):
+            pairing.pair(p, q, Pass.NEIGHBOUR)
 
 
 def _pair_users(pairing: Pairing, x: int, y: int, *, surely: bool = False) -> None:
@@ -84,8 +89,12 @@ def _pair_users(pairing: Pairing, x: int, y: int, *, surely: bool = False) -> No
         [(_use(pairing.a, x, u), u) for u in users_a],
         [(_use(pairing.b, y, u), u) for u in users_b],
     ):
-        if not surely or _take_the_same(pairing, p, q):
-            _pair_unless_apart(pairing, p, q)
+        if (
+            _take_the_same(pairing, p, q)
+            if surely
+            else not _are_apart(pairing, p, q, by_name=False)
+        ):
+            pairing.pair(p, q, Pass.NEIGHBOUR)
 
 
 def _take_the_same(pairing: Pairing, p: int, q: int) -> bool:
@@ -93,18 +102,24 @@ def _take_the_same(pairing: Pairing, p: int, q: int) -> bool:
     return [pairing.to_b[x] for x in operands_p] == [*operands_q]
 
 
-def _pair_unless_apart(pairing: Pairing, p: int, q: int) -> None:
-    """Leaves two to later passes if one takes a value that is paired with what the other does not.
+def _are_apart(pairing: Pairing, p: int, q: int, *, by_name: bool) -> bool:
+    """Whether one takes a value that is paired with what the other does not take there.
 
-    So like layers are not followed off by one where a layer was left out. Constants are alike.
+    So like layers are not followed off by one where a layer was left out. An operand may well
+    differ so, where something was put in before it, unless it is known `by_name`.
     """
     operands_p, operands_q = pairing.a.module.operands[p], pairing.b.module.operands[q]
-    if len(operands_p) == len(operands_q):
-        to_b, to_a, closed = pairing.to_b, pairing.to_a, pairing.a.closed
-        for x, y in zip(operands_p, operands_q, strict=True):
-            if to_b[x] != y and not closed[x] and (to_b[x] >= 0 or to_a[y] >= 0):
-                return
-    pairing.pair(p, q, Pass.NEIGHBOUR)
+    if len(operands_p) != len(operands_q):
+        return False
+    to_b, to_a, closed = pairing.to_b, pairing.to_a, pairing.a.closed
+    for x, y in zip(operands_p, operands_q, strict=True):
+        if to_b[x] == y or closed[x]:
+            continue  # constants are alike
+        if to_b[x] >= 0 and (not by_name or x in pairing.near_a):
+            return True
+        if to_a[y] >= 0 and (not by_name or y in pairing.near_b):
+            return True
+    return False
 
 
 def _use(side: Side, i: int, user: int) -> object:
