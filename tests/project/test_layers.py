@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "rules": CAUSES | {"facts"},
     "explain": CAUSES | {"facts", "rules"},
     "runs": CAUSES | {"facts", "rules", "explain", "run"},
+    "ranks": CAUSES | {"facts", "rules", "explain", "run", "runs", "patterns"},
     "catalogue": {"cause", "errors", "explain", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
