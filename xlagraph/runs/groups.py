@@ -97,6 +97,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         seconds=sum(node.compile_seconds for node in members),
         expected=all(node.warm_up for node in members),
         compared=explanation.compared if explanation else say(),
+        shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
 

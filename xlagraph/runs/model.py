@@ -71,6 +71,8 @@ class CauseGroup:
     proved: bool
     compared: Message = EMPTY
     """The outputs that the representative's proof compares; empty for all."""
+    shown: str = ""
+    """Digest of the graph whose explanation the representative is from; ``""`` for none."""
 
 
 def by_cost(group: CauseGroup) -> tuple[bool, float, str]:
