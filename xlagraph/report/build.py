@@ -43,7 +43,8 @@ def pair_report(
     options = options or ReportOptions()
     diff = explanation.diff
     names = names_for(options, (diff.a, diff.b), contexts=contexts)
-    pair = pair_data(ShownPair(names, explanation, ("A", "B"), "B"), ("A", "B"), contexts)
+    view = ShownPair(names, explanation, ("A", "B"), "B")
+    pair = pair_data(view, ("A", "B"), contexts)
     shown = [names.input(PurePath(spec).name or spec) for spec in specs]
     blobs = {
         "pair-B": pack(pair.to_json()),
@@ -62,7 +63,7 @@ def pair_report(
         causes=tuple(card for card in cards if not card.expected),
         warm_up=tuple(card for card in cards if card.expected),
         run=None,
-        pairs=(PairHead("B", pair.title, pair.verdict),),
+        pairs=(PairHead("B", pair.title, pair.verdict, view.opening()),),
         blobs=blobs,
         kinds=_kinds([explanation]),
         cuts=(),
@@ -88,7 +89,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
     names = names_for(options, modules, explained.run)
     blobs, heads, cuts = _pairs(explained, names, options)
-    kept = frozenset(head.identifier for head in heads)
+    kept = {head.identifier: head.address for head in heads}
     data = run_data(explained, names, kept, options.max_bytes // BYTES_A_COMPILE)
     blobs["timeline"] = pack(timeline(explained, names).to_json())
     cards = group_cards(explained, names, kept)
@@ -189,14 +190,11 @@ def _pack_pair(
     explanation = node.explanation
     assert explanation is not None
     labels = (parent.letter, node.letter)
-    pair = pair_data(
-        ShownPair(names, explanation, labels, node.letter),
-        labels,
-        (parent.context, node.context),
-    )
+    view = ShownPair(names, explanation, labels, node.letter)
+    pair = pair_data(view, labels, (parent.context, node.context))
     packed = {f"pair-{node.letter}": pack(pair.to_json())}
     sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))
     for letter, module in sides:
         if f"module-{letter}" not in blobs:
             packed[f"module-{letter}"] = pack(module_data(module, names).to_json())
-    return PairHead(pair.identifier, pair.title, pair.verdict), packed
+    return PairHead(pair.identifier, pair.title, pair.verdict, view.opening()), packed

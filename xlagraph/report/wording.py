@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say, spans, words
+from xlagraph.report.links import Links, within
 from xlagraph.report.model import Advice
 
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Explanation, Member
+    from xlagraph.cause.model import Cause, Evidence, Explanation, Member
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
+    from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
 
@@ -29,13 +31,29 @@ class ShownPair:
     identifier: str
     """Of the pair view, ``""`` where the report has none."""
 
-    def link(self, side: str, instruction: int) -> tuple[str, str]:
-        """Text and address of an instruction."""
+    links: Links = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "links", Links(self.explanation))
+
+    def cited(self, evidence: Evidence) -> list[tuple[str, str]]:
+        """Texts and addresses of what differs and is cited; empty if the page does not show it."""
+        return [self._link(goal) for goal in self.links.goals(evidence)] if self.identifier else []
+
+    def opening(self, cause: Cause | None = None) -> str:
+        """The address at which a cause, or the first one, is looked at best."""
+        cause = cause or next(iter(self.explanation.causes), None)
+        where = self.links.opening(cause) if cause else "i"
+        return f"#/pair/{self.identifier}/{where}" if self.identifier else ""
+
+    def _link(self, goal: Goal) -> tuple[str, str]:
+        view, side, number = goal
+        label, address = self.labels[side == "b"], f"#/pair/{self.identifier}/{within(goal)}"
+        if view != "i":
+            return f"{label}: {'input' if view == 'in' else 'output'} {number}", address
         diff = self.explanation.diff
         module = diff.a if side == "a" else diff.b
-        name = self.names.instruction(module.names[instruction], module.opcodes[instruction])
-        label = self.labels[side == "b"]
-        address = f"#/pair/{self.identifier}/i/{side}{instruction}"
+        name = self.names.instruction(module.names[number], module.opcodes[number])
         return f"{label}: {name[:LINK_NAME]}", address
 
     def said(self, message: Message) -> Spans:

@@ -99,6 +99,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         expected=all(node.warm_up for node in members),
         compared=explanation.compared if explanation else say(),
         place=cause.place if cause else Place(main.call_site),
+        shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
 

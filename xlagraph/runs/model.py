@@ -73,6 +73,8 @@ class CauseGroup:
     proved: bool
     compared: Message = EMPTY
     """The outputs that the representative's proof compares; empty for all."""
+    shown: str = ""
+    """Digest of the graph whose explanation the representative is from; ``""`` for none."""
     place: Place = NOWHERE
     """Where the program's line is that all this goes back to."""
 
