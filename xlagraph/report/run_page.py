@@ -19,9 +19,8 @@ from xlagraph.report.pair_page import cause_card
 from xlagraph.report.wording import ShownPair, source_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from xlagraph.cause.model import Cause
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Process
     from xlagraph.run.records import SyncRecord
@@ -33,9 +32,9 @@ _OUTCOMES = {"compile": "c", "hit": "h", "empty": "e"}
 
 
 def run_data(
-    explained: RunExplanation, names: Names, pairs: frozenset[str], max_compiles: int
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str], max_compiles: int
 ) -> RunData:
-    """The overview of a run; `pairs` names the pair views that the report has."""
+    """The overview of a run; `pairs` are the pair views of the report, with their addresses."""
     rows = _compile_rows(explained, names)
     notes = {
         ": ".join(part for part in (visible(note.what), names.detail(note.detail)) if part)
@@ -62,7 +61,7 @@ def colour_of(position: int) -> int:
 
 
 def _lineage(
-    explained: RunExplanation, names: Names, pairs: frozenset[str]
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str]
 ) -> tuple[GraphRow, ...]:
     """Graphs as a tree: each below the nearest earlier one, in order of appearance."""
     children: dict[str, list[int]] = {}
@@ -85,10 +84,10 @@ def _graph_row(
     depth: int,
     letters: dict[str, str],
     names: Names,
-    pairs: frozenset[str],
+    pairs: Mapping[str, str],
 ) -> GraphRow:
     explanation = node.explanation
-    verdict = explanation.verdict if explanation else say("First of its kind.")
+    verdict = explanation.verdict.what if explanation else say("First of its kind.")
     return GraphRow(
         letter=node.letter,
         colour=colour_of(position),
@@ -105,12 +104,12 @@ def _graph_row(
         seconds=node.compile_seconds,
         summary=spans(verdict, names),
         warm_up=node.warm_up,
-        pair=node.letter if node.letter in pairs else "",
+        address=pairs.get(node.letter, ""),
     )
 
 
 def _shown_pair(
-    node: GraphNode, letters: dict[str, str], names: Names, pairs: frozenset[str]
+    node: GraphNode, letters: dict[str, str], names: Names, pairs: Mapping[str, str]
 ) -> ShownPair | None:
     """How to speak of a graph and the one before it."""
     if node.explanation is None:
@@ -120,17 +119,8 @@ def _shown_pair(
     return ShownPair(names, node.explanation, labels, shown)
 
 
-def _bearer(nodes: list[GraphNode], cause: Cause) -> GraphNode | None:
-    """The graph whose explanation holds a cause, or what was made of it for the run."""
-    explained = [node for node in nodes if node.explanation]
-    for node in explained:
-        if node.explanation and any(known is cause for known in node.explanation.causes):
-            return node
-    return max(explained, key=lambda node: node.compile_seconds, default=None)
-
-
 def group_cards(
-    explained: RunExplanation, names: Names, pairs: frozenset[str]
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str]
 ) -> tuple[CauseCard, ...]:
     """A card for each reason, in the explanation's order."""
     nodes = {node.digest: node for node in explained.graphs}
@@ -144,15 +134,14 @@ def _group_card(
     position: int,
     nodes: dict[str, GraphNode],
     names: Names,
-    pairs: frozenset[str],
+    pairs: Mapping[str, str],
 ) -> CauseCard:
     members = [nodes[digest] for digest in group.graphs]
     places = {digest: k for k, digest in enumerate(nodes)}
     graphs = tuple((node.letter, colour_of(places[node.digest])) for node in members)
     anchor = f"cause-{position + 1}"
-    bearer = _bearer(members, group.cause) if group.cause else None
     letters = {digest: node.letter for digest, node in nodes.items()}
-    view = _shown_pair(bearer, letters, names, pairs) if bearer else None
+    view = _shown_pair(nodes[group.shown], letters, names, pairs) if group.shown else None
     if group.cause is not None and view is not None:
         card = cause_card(
             group.cause,
@@ -166,13 +155,14 @@ def _group_card(
             card,
             also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
         )
-    shown = [letter for letter, _ in graphs if letter in pairs]
+    shown = [pairs[letter] for letter, _ in graphs if letter in pairs]
     return CauseCard(
         anchor=anchor,
         kind=group.kind,
         title=spans(group.title.sentence, names),
         evidence=(),
-        fix=(),
+        fix=() if group.expected else spans(group.fix, names),
+        where=() if group.expected else spans(group.place.message, names),
         share=None,
         proved=group.proved,
         proof=(),
@@ -180,7 +170,7 @@ def _group_card(
         seconds=group.seconds,
         compiles=group.compiles,
         graphs=graphs,
-        pair=shown[0] if shown and not group.expected else "",
+        address=shown[0] if shown and not group.expected else "",
     )
 
 
