@@ -18,6 +18,7 @@ from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
 from xlagraph.capture.identity import identity
 from xlagraph.capture.journal import Journal
+from xlagraph.capture.lines import are_on, is_decided
 from xlagraph.capture.options import Options
 from xlagraph.capture.say import say
 from xlagraph.run.codec import again
@@ -27,6 +28,7 @@ from xlagraph.run.records import (
     BucketState,
     FlushRecord,
     GraphRecord,
+    LiveTensor,
     NoteRecord,
     ProcessRecord,
     SyncRecord,
@@ -35,6 +37,7 @@ from xlagraph.run.remote import Spool, is_url
 from xlagraph.run.writer import RunWriter
 
 _UNRECORDED = new_cells()
+_WITH_LINES = ", with source lines (XLAGRAPH=watch: without)"
 _PACKAGES = ("torch", "torch_xla", "xlagraph")
 
 
@@ -55,7 +58,9 @@ class Session:
         self._dump = dump
         self.folder = folder
         self.name = f"{folder} ({id(self):x})"
-        self.may_want_deep = options.level > 1
+        self.may_want_deep = options.level.tensors
+        self.wants_lines = options.level.lines
+        self._lines = _WITH_LINES if self.wants_lines and not is_decided() else ""
         self.totals = Totals()
         self._spool = Spool(folder, options.path, say) if is_url(options.path) else None
         self._writer: RunWriter | None = None
@@ -69,7 +74,7 @@ class Session:
     def wants_deep(self) -> bool:
         """Level 2, within the steps asked for."""
         options = self.options
-        return options.level > 1 and max(self._steps.values(), default=0) in options.steps
+        return options.level.tensors and max(self._steps.values(), default=0) in options.steps
 
     def on_sync(self, event: SyncEvent) -> None:
         """Write the sync's record and the graphs that are new.
@@ -92,7 +97,8 @@ class Session:
             if not (event.compiled or event.buckets or event.live_tensors):
                 writer.write_plain(event, index, step)
                 return
-            writer.write(_sync_record(event, index, step, self.options.level))
+            tensors = event.live_tensors if self.may_want_deep or event.asked else ()
+            writer.write(_sync_record(event, index, step, tensors))
             for graph in event.compiled:
                 # Equal text can compile twice, under two keys: each has its record.
                 writer.store_graph(graph.text, graph.proto)
@@ -163,7 +169,8 @@ class Session:
             pid=os.getpid(),
             started=self._started,
             argv=masked(sys.argv),
-            level=self.options.level,
+            level=self.options.level.name,
+            lines=are_on(),
             versions=(("python", platform.python_version()), *_versions()),
             journal="" if self._journal is None else self._journal.token,
             dump="" if self._dump is None else str(self._dump.private.modules),
@@ -205,7 +212,7 @@ class Session:
                 shown = self.folder if self._spool is None else self._spool.place
                 say(
                     f"{totals.steps} steps, {totals.compiles} compiles, "
-                    f"{totals.seconds:.1f} s compiling; see: xlagraph explain {shown}"
+                    f"{totals.seconds:.1f} s compiling{self._lines}; see: xlagraph explain {shown}"
                 )
 
 
@@ -230,7 +237,9 @@ def _versions() -> list[tuple[str, str]]:
     return found
 
 
-def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRecord:
+def _sync_record(
+    event: SyncEvent, index: int, step: int, tensors: tuple[LiveTensor, ...]
+) -> SyncRecord:
     return SyncRecord(
         index=index,
         step=step,
@@ -245,7 +254,7 @@ def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRec
         graph_is_inferred=event.graph_is_inferred,
         fingerprint=event.fingerprint,
         call_site=event.call_site,
-        live_tensors=event.live_tensors if level > 1 or event.asked else (),
+        live_tensors=tensors,
         buckets=event.buckets,
     )
 

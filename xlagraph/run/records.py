@@ -3,7 +3,7 @@
 A run folder is a directory (or fsspec URL)::
 
     RUN/records-<rank>-<host>-<pid>.jsonl   one append-only file per process, one record a line
-    RUN/graphs/<digest>.hlo.zst             each distinct module text once, named by its digest
+    RUN/graphs/<digest>.hlo.zst             each distinct module once, named by its digest
     RUN/graphs/<digest>.hlo.pb.zst          the same as a protobuf, where that has Python stacks
 
 Every line is a JSON object with a key ``record`` that names its type (``process``,
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from xlagraph.tensors import Holder, Tensor
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """2: ``again`` lines. 3: tensors and what holds them are values, no words; older ones are read
-by ``xlagraph.run.legacy``."""
+by ``xlagraph.run.legacy``. 4: levels have names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,12 @@ class ProcessRecord:
     started: float
     """Unix time in seconds."""
     argv: tuple[str, ...]
-    level: int
+    level: str
+    """``watch``, ``1`` or ``2``; see ``xlagraph.capture.levels``."""
     versions: tuple[tuple[str, str], ...]
     """Package name and version: python, torch, torch_xla, xlagraph."""
+    lines: bool = False
+    """Whether graphs have the program's lines; unknown before format 4."""
     journal: str = ""
     """Token of the shared memory that has the newest steps; see ``xlagraph.run.journal``."""
     dump: str = ""
@@ -190,7 +193,7 @@ class GraphRecord:
     """A module that this process compiled; equal text under two cache keys has two records."""
 
     digest: str
-    """Hex BLAKE2b-128 of the module text as stored."""
+    """Hex BLAKE2b-128 of the module's text without metadata, before format 4 of the whole text."""
     sync: int
     """Index of the sync that compiled it."""
     module: str
