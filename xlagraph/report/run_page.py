@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say, spans
+from xlagraph.message.words import ranges
 from xlagraph.report.model import (
     CauseCard,
     CompileRow,
@@ -265,14 +266,3 @@ def _compile_rows(explained: RunExplanation, names: Names) -> tuple[CompileRow, 
         for (step, place), syncs in sorted(found.items())
     ]
     return tuple(rows)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ``0-3, 7``."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)
