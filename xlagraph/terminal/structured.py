@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.ranks.explain import RanksExplanation
     from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.spent import Spent
 
 SCHEMA_VERSION = 2
 """2: verdicts and causes are What, Where and Fix."""
@@ -154,7 +155,8 @@ def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -
         "run": explained.run.name,
         "steps": explained.steps,
         "compiles": explained.compiles,
-        "compile_seconds": explained.compile_seconds,
+        **_spent(explained.spent),
+        "lost": _spent(explained.lost),
         "unseen": explained.unseen,
         "first_step": explained.first_step,
         "stable_after": explained.stable_after,
@@ -172,7 +174,7 @@ def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -
                 "further": [words(cause.title) for cause in group.further],
                 "graphs": list(group.graphs),
                 "compiles": group.compiles,
-                "seconds": group.seconds,
+                **_spent(group.spent),
                 "expected": group.expected,
                 "proved": group.proved,
             }
@@ -188,7 +190,7 @@ def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -
                 "compiles": node.compiles,
                 "hits": node.hits,
                 "unnamed_hits": node.unnamed_hits,
-                "compile_seconds": node.compile_seconds,
+                **_spent(node.spent),
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
@@ -201,6 +203,11 @@ def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -
             for node in explained.graphs
         ],
     }
+
+
+def _spent(spent: Spent) -> Json:
+    found = {"wall_seconds": spent.wall_seconds, "rank_seconds": spent.rank_seconds}
+    return {name: round(seconds, 6) for name, seconds in found.items()}
 
 
 def _module(module: Module, name: str) -> Json:
