@@ -6,14 +6,14 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
-from xlagraph.message import duration, spans
+from xlagraph.message import duration
 from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import ShownPair
+from xlagraph.report.wording import ShownPair, advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,9 +54,9 @@ def pair_report(
     cards = tuple(cause.card for cause in pair.causes)
     return Report(
         title=f"{shown[0]} → {shown[1]}",
-        subtitle=f"A is {shown[0]}, B is {shown[1]}; set aside as noise: "
+        subtitle=f"A is {shown[0]}, B is {shown[1]}; ignored as harmless: "
         + (", ".join(pair.noise) or "nothing"),
-        verdict=pair.verdict,
+        verdict=advice(explanation.verdict, names),
         lost_seconds=None,
         stable=diff.same,
         facts=_pair_facts(explanation),
@@ -99,7 +99,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     return Report(
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
-        verdict=spans(explained.verdict, names),
+        verdict=advice(explained.verdict, names),
         lost_seconds=sum(card.seconds or 0.0 for card in problems),
         stable=not explained.has_problem,
         facts=_run_facts(explained),

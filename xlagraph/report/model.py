@@ -41,6 +41,16 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """A verdict in three short lines, and what limits it."""
+
+    what: Spans
+    where: Spans
+    fix: Spans
+    notes: tuple[Spans, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceLine:
     """One line of evidence with links to the first instructions it cites."""
 
@@ -73,6 +83,12 @@ class CauseCard:
     """Letter and colour of the graphs it accounts for."""
     address: str
     """Where the page shows it side by side, or ``""``."""
+    where: Spans = ()
+    """Line, function and tensor, or why no line is known and how to get one."""
+    source: tuple[tuple[int, str, bool], ...] = ()
+    """The line with those around it: number, text, whether it is the line itself."""
+    stack: tuple[str, ...] = ()
+    """The frames around the line, innermost first."""
     also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
 
@@ -415,7 +431,7 @@ class Report:
 
     title: str
     subtitle: str
-    verdict: Spans
+    verdict: Advice
     lost_seconds: float | None
     """Compile seconds beyond warm-up; None where nobody measured."""
     stable: bool
@@ -432,6 +448,12 @@ class Report:
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool
+
+    @property
+    def headline(self) -> tuple[Spans, ...]:
+        """What the command says when the page is written."""
+        lines = (self.verdict.what, self.verdict.where, self.verdict.fix)
+        return tuple(line for line in lines if line)
 
 
 def said_json(pieces: Spans) -> list[object]:

@@ -19,7 +19,7 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
-from xlagraph.report.wording import ShownPair, member_name, source_line
+from xlagraph.report.wording import ShownPair, excerpt, frames, member_name, source_line
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def pair_data(
         title=" → ".join(view.labels),
         labels=view.labels,
         modules=modules,
-        verdict=view.said(explanation.verdict),
+        verdict=view.said(explanation.verdict.message),
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),
@@ -103,6 +103,9 @@ def cause_card(
         share=cause.share,
         proved=cause.proved,
         proof=view.said(cause.proof),
+        where=view.said(cause.place.message),
+        source=excerpt(cause.place, view.names),
+        stack=frames(cause.place, view.names),
         expected=cause.expected,
         seconds=seconds,
         compiles=compiles,

@@ -87,7 +87,7 @@ def _graph_row(
     pairs: Mapping[str, str],
 ) -> GraphRow:
     explanation = node.explanation
-    verdict = explanation.verdict if explanation else say("First of its kind.")
+    verdict = explanation.verdict.what if explanation else say("First of its kind.")
     return GraphRow(
         letter=node.letter,
         colour=colour_of(position),
@@ -161,7 +161,8 @@ def _group_card(
         kind=group.kind,
         title=spans(group.title.sentence, names),
         evidence=(),
-        fix=(),
+        fix=() if group.expected else spans(group.fix, names),
+        where=() if group.expected else spans(group.place.message, names),
         share=None,
         proved=group.proved,
         proof=(),

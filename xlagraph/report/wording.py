@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from xlagraph.message import say, spans, words
 from xlagraph.report.links import Links, within
+from xlagraph.report.model import Advice
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Evidence, Explanation, Member
+    from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
     from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
@@ -57,6 +59,27 @@ class ShownPair:
     def said(self, message: Message) -> Spans:
         """A message in the report's words."""
         return spans(message, self.names)
+
+
+def advice(verdict: Verdict, names: Names) -> Advice:
+    """A verdict in the report's words."""
+    return Advice(
+        spans(verdict.what, names),
+        spans(verdict.where, names),
+        spans(verdict.fix, names),
+        tuple(spans(note, names) for note in verdict.notes),
+    )
+
+
+def excerpt(place: Place, names: Names) -> tuple[tuple[int, str, bool], ...]:
+    """The source lines of a place: number, text, whether it is the line itself."""
+    here = place.line.line if place.line else 0
+    return tuple((number, text, number == here) for number, text in names.excerpt(place.source))
+
+
+def frames(place: Place, names: Names) -> tuple[str, ...]:
+    """The stack of a place, innermost frame first."""
+    return tuple(words(say(frame), names) for frame in place.stack)
 
 
 def source_line(line: SourceLine | None, names: Names) -> str:
