@@ -1,3 +1,8 @@
+// Where a comparison of the run is best opened.
+function openingOf(id) {
+  return byId("picker")?.querySelector(`a[href^="#/pair/${id}/"]`)?.hash ?? `#/pair/${id}`;
+}
+
 // The dialog that leads to any comparison: those of the run, searched, or any two graphs.
 
 function installPicker() {
