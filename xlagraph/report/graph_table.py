@@ -9,6 +9,7 @@ from xlagraph.report.model import Bar, Insight
 from xlagraph.report.run_model import CompileRow, GraphRow, GraphSection
 from xlagraph.report.timeline import ranges, site_of
 from xlagraph.report.wording import source_line
+from xlagraph.runs.spent import Spent
 from xlagraph.runs.taken import values_taken
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _graph_row(
         instructions=node.instructions,
         compiles=node.compiles,
         hits=node.hits_text,
-        seconds=duration(node.compile_seconds),
+        seconds=duration(node.spent.wall_seconds),
         summary=spans(verdict, names),
         warm_up=node.warm_up,
         address=pairs.get(node.letter, ""),
@@ -108,7 +109,7 @@ def compile_rows(explained: RunExplanation, names: Names) -> tuple[CompileRow, .
             colour=colour_of(place) if place >= 0 else -1,
             ranks=ranges([sync.rank for sync in syncs]),
             compiles=len(syncs),
-            seconds=duration(sum(sync.compile_seconds for sync in syncs)),
+            seconds=duration(Spent.of(syncs).wall_seconds),
             site=site_of(syncs[0], names),
         )
         for (step, place), syncs in sorted(found.items())

@@ -82,7 +82,7 @@ def _group_card(
             group.cause,
             view,
             anchor=anchor,
-            seconds=group.seconds,
+            seconds=group.spent.wall_seconds,
             compiles=group.compiles,
             graphs=graphs,
         )
@@ -103,7 +103,7 @@ def _group_card(
         proved=group.proved,
         proof=(),
         expected=group.expected,
-        seconds=group.seconds,
+        seconds=group.spent.wall_seconds,
         compiles=group.compiles,
         graphs=graphs,
         address=shown[0] if shown and not group.expected else "",

@@ -72,8 +72,9 @@ class ShownPairs:
             self.left_out.append(title)
             return
         self._room -= size
+        what = view.said(one.explanation.verdict.what)
         self.blobs.update(packed)
-        self.heads.append(PairHead(identifier, title, pair.verdict, view.opening(), note))
+        self.heads.append(PairHead(identifier, title, what, view.opening(), note))
 
     def _modules(self, one: Comparison) -> dict[str, str]:
         """Those of its two modules that the page does not have yet."""
@@ -93,6 +94,6 @@ def _by_worth(explained: RunExplanation) -> Sequence[Comparison]:
         key=lambda one: (
             one.after.warm_up,
             one.after.digest not in shown,
-            -one.after.compile_seconds,
+            -one.after.spent.wall_seconds,
         ),
     )
