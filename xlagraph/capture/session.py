@@ -22,6 +22,7 @@ from xlagraph.capture.say import say
 from xlagraph.run.codec import again
 from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (
+    EXCEPTION,
     FORMAT_VERSION,
     BucketState,
     FlushRecord,
@@ -85,7 +86,7 @@ class Session:
             if event.ends_step:
                 self._steps[event.rank] = step + 1
             if event.outcome == "compile":
-                self.totals.compiles += 1
+                self.totals.compiles += max(len(event.compiled), 1)
                 self.totals.seconds += event.compile_seconds
             writer = self._open(event.rank)
             if not (event.compiled or event.buckets or event.live_tensors):
@@ -182,12 +183,14 @@ class Session:
         self.totals = Totals()
         self._started = time.time()
 
-    def close(self) -> None:
+    def close(self, failure: str = "") -> None:
         """Close the file and say in one line what was seen."""
         with self._lock:
             writer, self._writer = self._writer, None
             if writer is None:
                 return
+            if failure and not writer.closed:
+                writer.note_end(NoteRecord(self._index, EXCEPTION, failure))
             dropped = writer.dropped
             if dropped and not writer.closed:
                 writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.message import EMPTY, words
+from xlagraph.run.records import EXCEPTION
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
@@ -43,6 +44,10 @@ class GraphNode:
     why_nearest: str
     explanation: Explanation | None
     """Compared with `nearest`; None for the first module of a call site."""
+    part: Message
+    """What its steps are to the training: ``update``, ``evaluation``; empty if not known."""
+    by_design: bool
+    """The first of its sort of step, which has a regular place among the others."""
     warm_up: bool
     another_part: bool
     """The first at its place, and later than the first step of the training."""
@@ -89,6 +94,7 @@ class RunExplanation:
     """Problems first, by seconds; warm-up behind them."""
     steps: int
     compiles: int
+    """Modules that were compiled: a sync may compile several."""
     compile_seconds: float
     unseen: int
     """Compiles whose module is not in the run folder, so that nothing can be said of them."""
@@ -103,5 +109,14 @@ class RunExplanation:
 
     @property
     def has_problem(self) -> bool:
-        """Something compiled that is not warm-up, or that cannot be looked at."""
-        return bool(self.unseen) or any(not group.expected for group in self.groups)
+        """Something compiled that is not warm-up, or that cannot be looked at.
+
+        Nor is a program without a problem that has ended by an exception.
+        """
+        is_unknown = bool(self.unseen or failures(self.run))
+        return is_unknown or any(not group.expected for group in self.groups)
+
+
+def failures(run: Run) -> list[str]:
+    """The exceptions that ended processes of a run."""
+    return [note.detail for p in run.processes for note in p.notes if note.what == EXCEPTION]

@@ -96,7 +96,7 @@ class Turns:
         if sync.outcome == "compile":
             for digest in sync.graphs:
                 self.costs[digest].compiles += 1
-                self.costs[digest].seconds += sync.compile_seconds
+                self.costs[digest].seconds += sync.compile_seconds / len(sync.graphs)
             return
         graphs, is_hit = sync.graphs, sync.outcome == "hit"
         if is_hit and not graphs and len(seen.graphs) == 1 and _knows_all(process):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.message import count, join, say
+from xlagraph.message import Quoted, count, join, say
 from xlagraph.runs.kinds import UNEXPLAINED, UNLIKE_GRAPH
+from xlagraph.runs.model import failures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ def run_verdict(
     stable: int | None,
     steps: int,
     unseen: int,
+    parts: Sequence[Message] = (),
     *,
     began_late: bool,
 ) -> Message:
@@ -42,20 +44,28 @@ def run_verdict(
         stable: the step after which nothing compiled.
         steps: how many there were.
         unseen: compiles whose module is not stored.
+        parts: what the sorts of step are called that have graphs by design.
         began_late: the process had compiled before the capture began.
     """
     unread = sum(process.unread_lines for process in run.processes)
-    parts = [f"{count(unseen, 'compile')} without a stored graph"] if unseen else []
-    parts += [f"{count(unread, 'record')} that cannot be read"] if unread else []
+    missing = [f"{count(unseen, 'compile')} without a stored graph"] if unseen else []
+    missing += [f"{count(unread, 'record')} that cannot be read"] if unread else []
     problems = [group for group in groups if not group.expected]
     warm_up = [group for group in groups if group.expected]
     said: list[Message | str] = []
     if problems:
         said.append(_problems(problems))
     elif not unseen:
-        said.append(_none(warm_up, stable, steps, began_late=began_late))
-    if parts:
-        said.append(f"Not explained: {' and '.join(parts)}.")
+        failed = failures(run)
+        said.append(
+            _failed(warm_up, failed[0], steps)
+            if failed
+            else _by_design(warm_up, parts, stable, steps)
+            if parts and stable is not None and not began_late
+            else _none(warm_up, stable, steps, began_late=began_late)
+        )
+    if missing:
+        said.append(f"Not explained: {' and '.join(missing)}.")
     if began_late:
         said.append(
             "The process had compiled before the capture began, and nothing is known of that"
@@ -64,16 +74,39 @@ def run_verdict(
     return join(said, len(said), " ")
 
 
-def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
+def _spent(groups: Sequence[CauseGroup]) -> str:
     compiles = sum(group.compiles for group in groups)
-    spent = f"{count(compiles, 'compile')} ({sum(group.seconds for group in groups):.1f} s)"
+    return f"{count(compiles, 'compile')} ({sum(group.seconds for group in groups):.1f} s)"
+
+
+def _failed(groups: Sequence[CauseGroup], error: str, steps: int) -> Message:
+    return say(
+        f"No problem found in {count(steps, 'step')}: {_spent(groups)}, all of them warm-up; but ",
+        Quoted(error),
+        " ended the program, so that it is not known to be stable.",
+    )
+
+
+def _by_design(
+    groups: Sequence[CauseGroup], parts: Sequence[Message], stable: int, steps: int
+) -> Message:
+    return say(
+        f"{count(len(parts), 'graph')} by design (",
+        join(parts, 6),
+        f"); stable since step {stable + 1}: {_spent(groups)}, none in the "
+        f"{count(steps - 1 - stable, 'step')} since.",
+    )
+
+
+def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
+    spent = _spent(groups)
     if stable is None:
         warm_up = "" if began_late else ", all of them warm-up"
         return (
             f"No problem found: {spent}{warm_up}; the run ended before it could be seen to be "
             "stable."
         )
-    if not compiles:
+    if not any(group.compiles for group in groups):
         return "Stable: nothing compiled."
     head = "No problem seen" if began_late else "Stable after warm-up"
     after = count(steps - 1 - stable, "step")
