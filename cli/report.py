@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-mb",
     type=click.FloatRange(min=0.5),
-    default=10.0,
+    default=1.5,
     show_default=True,
     help="Size up to which a run's pair views, or a log's operators, go on the page; the page "
     "says what was left out.",
@@ -64,7 +64,9 @@ def command(
         report = _report(inputs, options)
         text = render(report)
     write_whole(output, text)
-    click.echo(f"{plain(report.verdict)}\n{output}: {len(text.encode()) / 1e6:.1f} MB")
+    for line in report.headline:
+        click.echo(plain(line))
+    click.echo(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
     for cut in report.cuts:
         click.echo(f"left out for size: {cut} (raise --max-mb)")
 

@@ -80,8 +80,8 @@ def test_a_program_that_an_exception_ended_is_not_stable(tmp_path):
     run, status = explained("problem/failed.py", tmp_path, start)
     assert status == 1
     assert str(run.verdict) == (
-        f"No problem found in 6 steps: 1 compile ({run.compile_seconds:.1f} s), all of them "
-        "warm-up; but RuntimeError ended the program, so that it is not known to be stable."
+        f"No problem seen in 6 steps: 1 compile, {run.spent} of warm-up; but RuntimeError ended "
+        "the program, so it is not known to be stable."
     )
     assert run.has_problem
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.report.run_model import RunData
 
+ROWS_SHOWN = 20
+"""Rows of a table that stand in the document; the page draws longer ones as they are scrolled."""
 Json = dict[str, object]
 Ints = tuple[int, ...]
 Spans = tuple[tuple[str, str], ...]
@@ -28,7 +31,7 @@ class ReportOptions:
     """What the user may choose."""
 
     redact: bool = False
-    max_bytes: int = 10_000_000
+    max_bytes: int = 1_500_000
     """Modules and pairs beyond this size of the page are left out, and said to be."""
 
 
@@ -41,6 +44,16 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """A verdict in three short lines, and what limits it."""
+
+    what: Spans
+    where: Spans
+    fix: Spans
+    notes: tuple[Spans, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceLine:
     """One line of evidence with links to the first instructions it cites."""
 
@@ -50,6 +63,27 @@ class EvidenceLine:
     more: int
     """Instructions cited beyond the links."""
     sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a histogram."""
+
+    label: str
+    """The values that it counts."""
+    count: int
+    height: float
+    """Of the highest, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What many comparisons come to: a number, and how often it had which value."""
+
+    text: Spans
+    bars: tuple[Bar, ...]
+    least: str
+    most: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,92 +105,17 @@ class CauseCard:
     compiles: int
     graphs: tuple[tuple[str, int], ...]
     """Letter and colour of the graphs it accounts for."""
-    pair: str
-    """Identifier of the pair that shows it, or ``""``."""
+    address: str
+    """Where the page shows it side by side, or ``""``."""
+    where: Spans = ()
+    """Line, function and tensor, or why no line is known and how to get one."""
+    source: tuple[tuple[int, str, bool], ...] = ()
+    """The line with those around it: number, text, whether it is the line itself."""
+    stack: tuple[str, ...] = ()
+    """The frames around the line, innermost first."""
     also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
-
-
-@dataclass(frozen=True, slots=True)
-class GraphRow:
-    """A graph of the run in the lineage table."""
-
-    letter: str
-    colour: int
-    depth: int
-    """Generations from a graph that has no earlier one."""
-    parent: str
-    likeness: str
-    digest: str
-    step: int
-    rank: int
-    site: str
-    instructions: int
-    compiles: int
-    hits: str
-    """With a plus sign where there may have been more."""
-    seconds: float
-    summary: Spans
-    warm_up: bool
-    pair: str
-    """Identifier of the pair with `parent`, ``""`` if there is none or it was cut."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompileRow:
-    """Compiles of one graph in one step, all ranks together."""
-
-    step: int
-    letter: str
-    colour: int
-    ranks: str
-    compiles: int
-    seconds: float
-    site: str
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Every sync of a run: ranks are rows, and columns are steps, or parts of one."""
-
-    steps: Ints
-    """Step number of each column."""
-    ranks: tuple[RankRow, ...]
-    letters: tuple[str, ...]
-
-    def to_json(self) -> Json:
-        """Plain values for the page."""
-        return {
-            "steps": deltas(self.steps),
-            "letters": list(self.letters),
-            "ranks": [
-                {
-                    "label": row.label,
-                    "columns": deltas(row.columns),
-                    "outcomes": row.outcomes,
-                    "graphs": list(row.graphs),
-                    "ms": list(row.milliseconds),
-                    "sites": list(row.sites),
-                }
-                for row in self.ranks
-            ],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class RankRow:
-    """The syncs of one process."""
-
-    label: str
-    columns: Ints
-    outcomes: str
-    """A character a sync: ``c``ompile, ``h``it, ``e``mpty, ``u``nknown."""
-    graphs: Ints
-    """Position of the graph in the letters, -1 where it is not known."""
-    milliseconds: Ints
-    """Compile time of a compile, time of the call otherwise."""
-    sites: tuple[str, ...]
-    """Call site of every compile, in order."""
+    insight: Insight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +264,11 @@ class PairData:
     sections: tuple[Section, ...]
     passes: Ints
     """For each instruction of A the pass of the matcher that found its partner."""
-    changes: tuple[tuple[int, int, tuple[str, ...]], ...]
+    changes: tuple[tuple[int, int, tuple[str, ...], Ints], ...]
+    """A's and B's instruction, what differs, and the places of operands that do."""
+    follows: tuple[tuple[int, int], ...]
+    """Differing row and the origin that it follows from; A's instruction stands for a row,
+    ``-1 - y`` for one that only B has."""
     removed: Ints
     added: Ints
     dead_a: Ints
@@ -336,7 +299,9 @@ class PairData:
             "sections": [[s.a, s.b, deltas(s.rows_a), deltas(s.rows_b)] for s in self.sections],
             "passes": list(self.passes),
             "meanings": [one.meaning for one in Pass],
-            "changes": [[a, b, list(fields)] for a, b, fields in self.changes],
+            "changes": [[a, b, list(fields), list(at)] for a, b, fields, at in self.changes],
+            "follows": deltas(tuple(row for row, _ in self.follows)),
+            "origins": [origin for _, origin in self.follows],
             "removed": deltas(self.removed),
             "added": deltas(self.added),
             "deadA": deltas(self.dead_a),
@@ -374,29 +339,16 @@ def _cause_json(cause: PairCause) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class RunData:
-    """The overview of a run."""
-
-    graphs: tuple[GraphRow, ...]
-    compiles: tuple[CompileRow, ...]
-    compiles_cut: int
-    """Rows of the list of compiles that are left out."""
-    timeline: Timeline
-    first_step: int
-    """The first step of the training loop, counted as the columns are."""
-    alternating: tuple[str, ...]
-    """Letters of the graphs that the steps take in turns."""
-    notes: tuple[str, ...]
-    """What capture noted: dropped data, hooks switched off."""
-
-
-@dataclass(frozen=True, slots=True)
 class PairHead:
     """What the page says of a pair before it is opened."""
 
     identifier: str
     title: str
     verdict: Spans
+    address: str
+    """Where it is best opened: at its first cause."""
+    note: str = ""
+    """Why it is offered before the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +357,7 @@ class Report:
 
     title: str
     subtitle: str
-    verdict: Spans
+    verdict: Advice
     lost_seconds: float | None
     """Compile seconds beyond warm-up; None where nobody measured."""
     stable: bool
@@ -422,6 +374,12 @@ class Report:
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool
+
+    @property
+    def headline(self) -> tuple[Spans, ...]:
+        """What the command says when the page is written."""
+        lines = (self.verdict.what, self.verdict.where, self.verdict.fix)
+        return tuple(line for line in lines if line)
 
 
 def said_json(pieces: Spans) -> list[object]:

@@ -69,6 +69,7 @@ MESH = jax.make_mesh((2, 2), ("data", "model"))  # made once
     fix="Make the mesh once, and keep its shape and the names of its axes in every step.",
     proof="A's tensors get B's shardings; the comparison leaves the header out.",
     examples=("mesh_axis_order", "partitions"),
+    short_fix="Make the device mesh once, and keep its shape.",
 )
 KEPT_FIX = say(
     "Expected once under SPMD, in the second step: the tensors that the first one updated have got "

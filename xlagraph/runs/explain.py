@@ -16,6 +16,7 @@ from xlagraph.runs.model import GraphNode, RunExplanation
 from xlagraph.runs.nearest import opcode_histogram
 from xlagraph.runs.places import begins_something, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
+from xlagraph.runs.spent import Spent
 from xlagraph.runs.verdict import run_verdict, stable_after
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def explain_run(run: Run) -> RunExplanation:
         groups=groups,
         steps=history.steps,
         compiles=sum(max(len(s.graphs), 1) for s in syncs if s.outcome == "compile"),
-        compile_seconds=sum(s.compile_seconds for s in syncs),
+        spent=Spent.of(syncs),
         first_step=history.first_step,
         stable_after=stable,
         alternating=alternating(run, {node.digest: node.letter for node in nodes}),
@@ -119,7 +120,7 @@ def _node(
         step=graph.step,
         call_site=own_frame(graph.sync.call_site) if graph.sync else None,
         sync_kind=graph.sync.kind if graph.sync else "",
-        compile_seconds=cost.seconds,
+        spent=Spent(tuple(cost.spans)),
         compiles=cost.compiles,
         hits=cost.hits,
         unnamed_hits=cost.unnamed,

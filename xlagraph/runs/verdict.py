@@ -1,23 +1,21 @@
-"""The sentences that a run's explanation begins with."""
+"""What a run's explanation says first: what was lost and why, where, and what to change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.verdict import Verdict
 from xlagraph.message import Quoted, count, join, say
-from xlagraph.runs.kinds import UNEXPLAINED, UNLIKE_GRAPH
 from xlagraph.runs.model import failures
+from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.message import Message
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SyncRecord
     from xlagraph.runs.model import CauseGroup
-
-WITHOUT_CAUSE = (UNEXPLAINED, UNLIKE_GRAPH)
-"""Kinds of groups that name what could not be explained."""
 
 
 def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
@@ -35,7 +33,7 @@ def run_verdict(
     parts: Sequence[Message] = (),
     *,
     began_late: bool,
-) -> Message:
+) -> Verdict:
     """The verdict, and what it could not take into account.
 
     Args:
@@ -52,38 +50,42 @@ def run_verdict(
     missing += [f"{count(unread, 'record')} that cannot be read"] if unread else []
     problems = [group for group in groups if not group.expected]
     warm_up = [group for group in groups if group.expected]
-    said: list[Message | str] = []
-    if problems:
-        said.append(_problems(problems))
-    elif not unseen:
-        failed = failures(run)
-        said.append(
-            _failed(warm_up, failed[0], steps)
-            if failed
-            else _by_design(warm_up, parts, stable, steps)
-            if parts and stable is not None and not began_late
-            else _none(warm_up, stable, steps, began_late=began_late)
-        )
-    if missing:
-        said.append(f"Not explained: {' and '.join(missing)}.")
+    notes = [f"Not explained: {' and '.join(missing)}."] if missing else []
     if began_late:
-        said.append(
+        notes.append(
             "The process had compiled before the capture began, and nothing is known of that"
             + (": the first graphs here may be no warm-up." if warm_up else ".")
         )
-    return join(said, len(said), " ")
+    if not problems:
+        failed = failures(run)
+        if failed:
+            what = _failed(warm_up, failed[0], steps)
+        elif parts and stable is not None and not began_late:
+            what = _by_design(warm_up, parts, stable, steps)
+        else:
+            what = say(_none(warm_up, stable, steps, began_late=began_late))
+        if unseen:
+            what = say(notes.pop(0))
+        return Verdict(what, notes=tuple(map(say, notes)))
+    first = problems[0]
+    return Verdict(
+        what=_what(problems),
+        where=first.place.in_short,
+        fix=first.fix_in_short,
+        notes=(*_others(problems), *map(say, notes)),
+    )
 
 
 def _spent(groups: Sequence[CauseGroup]) -> str:
     compiles = sum(group.compiles for group in groups)
-    return f"{count(compiles, 'compile')} ({sum(group.seconds for group in groups):.1f} s)"
+    return f"{count(compiles, 'compile')}, {together([group.spent for group in groups])}"
 
 
 def _failed(groups: Sequence[CauseGroup], error: str, steps: int) -> Message:
     return say(
-        f"No problem found in {count(steps, 'step')}: {_spent(groups)}, all of them warm-up; but ",
+        f"No problem seen in {count(steps, 'step')}: {_spent(groups)} of warm-up; but ",
         Quoted(error),
-        " ended the program, so that it is not known to be stable.",
+        " ended the program, so it is not known to be stable.",
     )
 
 
@@ -101,11 +103,8 @@ def _by_design(
 def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
     spent = _spent(groups)
     if stable is None:
-        warm_up = "" if began_late else ", all of them warm-up"
-        return (
-            f"No problem found: {spent}{warm_up}; the run ended before it could be seen to be "
-            "stable."
-        )
+        warm_up = "" if began_late else " of warm-up"
+        return f"No problem seen: {spent}{warm_up}; the run ended while it compiled."
     if not any(group.compiles for group in groups):
         return "Stable: nothing compiled."
     head = "No problem seen" if began_late else "Stable after warm-up"
@@ -113,21 +112,39 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
     return f"{head}: {spent}, the last in step {stable}; none in the {after} after it."
 
 
-def _problems(problems: Sequence[CauseGroup]) -> Message:
-    compiles = sum(group.compiles for group in problems)
-    seconds = sum(group.seconds for group in problems)
-    first, number = problems[0], len(problems)
-    told = "one main cause" if first.further else "one cause"
-    if first.kind in WITHOUT_CAUSE:
-        told = "no cause found"
-    if number > 1:
-        told = f"{number} causes, the costliest first"
-    lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {told}"
+def _what(problems: Sequence[CauseGroup]) -> Message:
+    """How much was lost, and the costliest cause."""
+    first = problems[0]
+    lost = f"{extra_compiles(problems)} lost {lost_time(problems)}"
+    suspected = "; suspected" if first.cause and not first.proved else ""
+    return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
+
+
+def extra_compiles(problems: Sequence[CauseGroup]) -> str:
+    """``3 compiles beyond warm-up``."""
+    return f"{count(sum(group.compiles for group in problems), 'compile')} beyond warm-up"
+
+
+def lost_time(problems: Sequence[CauseGroup]) -> str:
+    """The time that all of them took."""
+    return str(together([group.spent for group in problems]))
+
+
+def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
+    """What the three lines leave out: further causes, and what is not sure."""
+    if len(problems) > 1:
+        shown = (
+            say(
+                group.in_short.clause,
+                f" ({count(group.compiles, 'compile')}, {group.spent})",
+            )
+            for group in problems[1:]
+        )
+        number = count(len(problems) - 1, "other cause")
+        yield say(f"{number}: ", join(shown, 3, "; "), ".")
+    further = len(problems[0].further)
+    if further:
+        yield say(f"Beside it {count(further, 'further cause')} in the same graphs.")
     unsure = sum(1 for group in problems if group.cause and not group.proved)
-    if unsure and number > 1:
-        lead += f", {unsure} of them not for sure"
-    more = f" (and {count(len(first.further), 'further cause')})" if first.further else ""
-    if first.cause and not first.proved:
-        unsure_too = ", not for sure" if number == 1 else ""
-        return say(f"{lead}{unsure_too}. Suspected: ", first.title, f"{more}.")
-    return say(f"{lead}: ", first.title.sentence, f"{more}.")
+    if unsure and len(problems) > 1:
+        yield say(f"Not sure: {unsure} of {len(problems)} causes.")
