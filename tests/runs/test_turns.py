@@ -24,6 +24,7 @@ from xlagraph.run.writer import RunWriter
 from xlagraph.runs.explain import explain_run
 from xlagraph.runs.kinds import UNEXPLAINED
 from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.spent import Spent
 from xlagraph.runs.verdict import run_verdict
 
 HEAD = """HloModule step
@@ -205,7 +206,15 @@ def group(*, proved, further=0):
     nothing = frozenset()
     cause = Cause(DTYPE, say("a title"), (), EMPTY, 1.0, proved, EMPTY, False, nothing, nothing)
     return CauseGroup(
-        DTYPE, cause.title, cause, (cause,) * further, (), 1, 1.0, expected=False, proved=proved
+        DTYPE,
+        cause.title,
+        cause,
+        (cause,) * further,
+        (),
+        1,
+        Spent(((float(proved), 1.0 + proved),)),
+        expected=False,
+        proved=proved,
     )
 
 
@@ -216,21 +225,22 @@ def verdict(run, *groups):
 def test_a_verdict_says_where_it_is_not_sure(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
     sure, unsure = group(proved=True), group(proved=False)
-    assert verdict(run, sure) == "1 compile beyond warm-up (1.0 s), one cause: A title."
+    what = "the same computation runs in another dtype"
+    fix = "Keep autocast and the inputs' dtypes the same in all steps."
+    assert verdict(run, sure) == f"1 compile beyond warm-up lost 1.0 s: {what}. {fix}"
     assert verdict(run, unsure) == (
-        "1 compile beyond warm-up (1.0 s), one cause, not for sure. Suspected: a title."
+        f"1 compile beyond warm-up lost 1.0 s; suspected: {what}. {fix}"
     )
     assert verdict(run, sure, unsure) == (
-        "2 compiles beyond warm-up (2.0 s), 2 causes, the costliest first, 1 of them not for sure: "
-        "A title."
+        f"2 compiles beyond warm-up lost 2.0 s: {what}. {fix} "
+        f"1 other cause: {what} (1 compile, 1.0 s). Not sure: 1 of 2 causes."
     )
 
 
 def test_a_verdict_counts_what_else_differs(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
-    assert verdict(run, group(proved=True, further=2)) == (
-        "1 compile beyond warm-up (1.0 s), one main cause: A title (and 2 further causes)."
-    )
+    said = verdict(run, group(proved=True, further=2))
+    assert said.endswith("Beside it 2 further causes in the same graphs.")
 
 
 def test_what_else_differs_in_a_graph_is_not_lost():
@@ -242,8 +252,17 @@ def test_what_else_differs_in_a_graph_is_not_lost():
 def test_a_verdict_calls_nothing_a_cause_that_is_none(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
     said = CauseGroup(
-        UNEXPLAINED, say("the modules differ"), None, (), (), 1, 1.0, expected=False, proved=False
+        UNEXPLAINED,
+        say("the modules differ"),
+        None,
+        (),
+        (),
+        1,
+        Spent(((0.0, 1.0),)),
+        expected=False,
+        proved=False,
     )
     assert verdict(run, said) == (
-        "1 compile beyond warm-up (1.0 s), no cause found: The modules differ."
+        "1 compile beyond warm-up lost 1.0 s: no known cause fits. "
+        "Look at the two modules side by side."
     )

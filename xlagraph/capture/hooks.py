@@ -16,6 +16,7 @@ from xlagraph.capture.arming import Arming
 from xlagraph.capture.calls import Call
 from xlagraph.capture.counters import Ran
 from xlagraph.capture.events import SyncEvent
+from xlagraph.capture.identity import identity
 from xlagraph.capture.parts import Parts
 from xlagraph.capture.patches import Patches
 from xlagraph.run.codec import NANOSECONDS
@@ -109,8 +110,9 @@ class Hooks:
                 self._begin(call, self._counters.now())
                 flight.enter()
             if kind == "step" and self._arming.is_close and self._arming.looks_closely():
+                deep = self._arming.is_deep()
                 waiting = self.guard.run("fsdp", self._buckets.waiting_tensors) or {}
-                call.pending = self.guard.run("live", self._evidence.look, waiting)
+                call.pending = self.guard.run("live", self._evidence.look, waiting, deep)
                 call.watch = time.perf_counter()
         except BaseException:  # Ctrl-C: nobody will tell when the call ends
             flight.leave()
@@ -256,9 +258,7 @@ class Hooks:
         local = self._flight.local
         rank: int | None = getattr(local, "rank", None)
         if rank is None:
-            import torch_xla.runtime
-
-            rank = local.rank = int(torch_xla.runtime.global_ordinal())
+            rank = local.rank = identity().rank
         return rank
 
 

@@ -6,14 +6,15 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
-from xlagraph.message import duration, spans
+from xlagraph.message import duration, rank_time
 from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import ShownPair
+from xlagraph.report.wording import ShownPair, advice
+from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +44,8 @@ def pair_report(
     options = options or ReportOptions()
     diff = explanation.diff
     names = names_for(options, (diff.a, diff.b), contexts=contexts)
-    pair = pair_data(ShownPair(names, explanation, ("A", "B"), "B"), ("A", "B"), contexts)
+    view = ShownPair(names, explanation, ("A", "B"), "B")
+    pair = pair_data(view, ("A", "B"), contexts)
     shown = [names.input(PurePath(spec).name or spec) for spec in specs]
     blobs = {
         "pair-B": pack(pair.to_json()),
@@ -53,16 +55,16 @@ def pair_report(
     cards = tuple(cause.card for cause in pair.causes)
     return Report(
         title=f"{shown[0]} → {shown[1]}",
-        subtitle=f"A is {shown[0]}, B is {shown[1]}; set aside as noise: "
+        subtitle=f"A is {shown[0]}, B is {shown[1]}; ignored as harmless: "
         + (", ".join(pair.noise) or "nothing"),
-        verdict=pair.verdict,
+        verdict=advice(explanation.verdict, names),
         lost_seconds=None,
         stable=diff.same,
         facts=_pair_facts(explanation),
         causes=tuple(card for card in cards if not card.expected),
         warm_up=tuple(card for card in cards if card.expected),
         run=None,
-        pairs=(PairHead("B", pair.title, pair.verdict),),
+        pairs=(PairHead("B", pair.title, pair.verdict, view.opening()),),
         blobs=blobs,
         kinds=_kinds([explanation]),
         cuts=(),
@@ -88,7 +90,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
     names = names_for(options, modules, explained.run)
     blobs, heads, cuts = _pairs(explained, names, options)
-    kept = frozenset(head.identifier for head in heads)
+    kept = {head.identifier: head.address for head in heads}
     data = run_data(explained, names, kept, options.max_bytes // BYTES_A_COMPILE)
     blobs["timeline"] = pack(timeline(explained, names).to_json())
     cards = group_cards(explained, names, kept)
@@ -98,8 +100,8 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     return Report(
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
-        verdict=spans(explained.verdict, names),
-        lost_seconds=sum(card.seconds or 0.0 for card in problems),
+        verdict=advice(explained.verdict, names),
+        lost_seconds=explained.lost.wall_seconds,
         stable=not explained.has_problem,
         facts=_run_facts(explained),
         causes=problems,
@@ -133,14 +135,16 @@ def _command(run: Run, names: Names) -> str:
 
 def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
     processes = explained.run.processes
-    warm_up = sum(g.seconds for g in explained.groups if g.expected)
+    warm_up = together([g.spent for g in explained.groups if g.expected])
+    ranks = rank_time(explained.spent.rank_seconds)
     stable = explained.stable_after
     return (
         Fact(f"{explained.steps:,}", "steps"),
         Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
         Fact(f"{explained.compiles:,}", "compiles"),
-        Fact(duration(explained.compile_seconds), "compiling"),
-        Fact(duration(warm_up), "of it warm-up"),
+        Fact(duration(explained.spent.wall_seconds), "compiling"),
+        *((Fact(ranks, "of all ranks"),) if len(processes) > 1 else ()),
+        Fact(duration(warm_up.wall_seconds), "of it warm-up"),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
         Fact("never" if stable is None else f"step {stable}", "stable after"),
     )
@@ -176,7 +180,7 @@ def _pairs(
 
 
 def _cost(node: GraphNode) -> tuple[bool, float]:
-    return (node.warm_up, -node.compile_seconds)
+    return (node.warm_up, -node.spent.wall_seconds)
 
 
 def _pack_pair(
@@ -189,14 +193,11 @@ def _pack_pair(
     explanation = node.explanation
     assert explanation is not None
     labels = (parent.letter, node.letter)
-    pair = pair_data(
-        ShownPair(names, explanation, labels, node.letter),
-        labels,
-        (parent.context, node.context),
-    )
+    view = ShownPair(names, explanation, labels, node.letter)
+    pair = pair_data(view, labels, (parent.context, node.context))
     packed = {f"pair-{node.letter}": pack(pair.to_json())}
     sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))
     for letter, module in sides:
         if f"module-{letter}" not in blobs:
             packed[f"module-{letter}"] = pack(module_data(module, names).to_json())
-    return PairHead(pair.identifier, pair.title, pair.verdict), packed
+    return PairHead(pair.identifier, pair.title, pair.verdict, view.opening()), packed

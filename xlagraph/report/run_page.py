@@ -17,11 +17,11 @@ from xlagraph.report.model import (
 from xlagraph.report.names import visible
 from xlagraph.report.pair_page import cause_card
 from xlagraph.report.wording import ShownPair, source_line
+from xlagraph.runs.spent import Spent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from xlagraph.cause.model import Cause
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Process
     from xlagraph.run.records import SyncRecord
@@ -33,9 +33,9 @@ _OUTCOMES = {"compile": "c", "hit": "h", "empty": "e"}
 
 
 def run_data(
-    explained: RunExplanation, names: Names, pairs: frozenset[str], max_compiles: int
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str], max_compiles: int
 ) -> RunData:
-    """The overview of a run; `pairs` names the pair views that the report has."""
+    """The overview of a run; `pairs` are the pair views of the report, with their addresses."""
     rows = _compile_rows(explained, names)
     notes = {
         ": ".join(part for part in (visible(note.what), names.detail(note.detail)) if part)
@@ -62,7 +62,7 @@ def colour_of(position: int) -> int:
 
 
 def _lineage(
-    explained: RunExplanation, names: Names, pairs: frozenset[str]
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str]
 ) -> tuple[GraphRow, ...]:
     """Graphs as a tree: each below the nearest earlier one, in order of appearance."""
     children: dict[str, list[int]] = {}
@@ -85,10 +85,10 @@ def _graph_row(
     depth: int,
     letters: dict[str, str],
     names: Names,
-    pairs: frozenset[str],
+    pairs: Mapping[str, str],
 ) -> GraphRow:
     explanation = node.explanation
-    verdict = explanation.verdict if explanation else say("First of its kind.")
+    verdict = explanation.verdict.what if explanation else say("First of its kind.")
     return GraphRow(
         letter=node.letter,
         colour=colour_of(position),
@@ -102,15 +102,15 @@ def _graph_row(
         instructions=node.instructions,
         compiles=node.compiles,
         hits=node.hits_text,
-        seconds=node.compile_seconds,
+        seconds=round(node.spent.wall_seconds, 6),
         summary=spans(verdict, names),
         warm_up=node.warm_up,
-        pair=node.letter if node.letter in pairs else "",
+        address=pairs.get(node.letter, ""),
     )
 
 
 def _shown_pair(
-    node: GraphNode, letters: dict[str, str], names: Names, pairs: frozenset[str]
+    node: GraphNode, letters: dict[str, str], names: Names, pairs: Mapping[str, str]
 ) -> ShownPair | None:
     """How to speak of a graph and the one before it."""
     if node.explanation is None:
@@ -120,17 +120,8 @@ def _shown_pair(
     return ShownPair(names, node.explanation, labels, shown)
 
 
-def _bearer(nodes: list[GraphNode], cause: Cause) -> GraphNode | None:
-    """The graph whose explanation holds a cause, or what was made of it for the run."""
-    explained = [node for node in nodes if node.explanation]
-    for node in explained:
-        if node.explanation and any(known is cause for known in node.explanation.causes):
-            return node
-    return max(explained, key=lambda node: node.compile_seconds, default=None)
-
-
 def group_cards(
-    explained: RunExplanation, names: Names, pairs: frozenset[str]
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str]
 ) -> tuple[CauseCard, ...]:
     """A card for each reason, in the explanation's order."""
     nodes = {node.digest: node for node in explained.graphs}
@@ -144,21 +135,20 @@ def _group_card(
     position: int,
     nodes: dict[str, GraphNode],
     names: Names,
-    pairs: frozenset[str],
+    pairs: Mapping[str, str],
 ) -> CauseCard:
     members = [nodes[digest] for digest in group.graphs]
     places = {digest: k for k, digest in enumerate(nodes)}
     graphs = tuple((node.letter, colour_of(places[node.digest])) for node in members)
     anchor = f"cause-{position + 1}"
-    bearer = _bearer(members, group.cause) if group.cause else None
     letters = {digest: node.letter for digest, node in nodes.items()}
-    view = _shown_pair(bearer, letters, names, pairs) if bearer else None
+    view = _shown_pair(nodes[group.shown], letters, names, pairs) if group.shown else None
     if group.cause is not None and view is not None:
         card = cause_card(
             group.cause,
             view,
             anchor=anchor,
-            seconds=group.seconds,
+            seconds=group.spent.wall_seconds,
             compiles=group.compiles,
             graphs=graphs,
         )
@@ -166,21 +156,22 @@ def _group_card(
             card,
             also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
         )
-    shown = [letter for letter, _ in graphs if letter in pairs]
+    shown = [pairs[letter] for letter, _ in graphs if letter in pairs]
     return CauseCard(
         anchor=anchor,
         kind=group.kind,
         title=spans(group.title.sentence, names),
         evidence=(),
-        fix=(),
+        fix=() if group.expected else spans(group.fix, names),
+        where=() if group.expected else spans(group.place.message, names),
         share=None,
         proved=group.proved,
         proof=(),
         expected=group.expected,
-        seconds=group.seconds,
+        seconds=group.spent.wall_seconds,
         compiles=group.compiles,
         graphs=graphs,
-        pair=shown[0] if shown and not group.expected else "",
+        address=shown[0] if shown and not group.expected else "",
     )
 
 
@@ -269,7 +260,7 @@ def _compile_rows(explained: RunExplanation, names: Names) -> tuple[CompileRow, 
             colour=colour_of(place) if place >= 0 else -1,
             ranks=ranges([sync.rank for sync in syncs]),
             compiles=len(syncs),
-            seconds=sum(sync.compile_seconds for sync in syncs),
+            seconds=round(Spent.of(syncs).wall_seconds, 6),
             site=_site(syncs[0], names),
         )
         for (step, place), syncs in sorted(found.items())

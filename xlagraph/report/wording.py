@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say, spans, words
+from xlagraph.report.links import Links, within
+from xlagraph.report.model import Advice
 
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Explanation, Member
+    from xlagraph.cause.model import Cause, Evidence, Explanation, Member
+    from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
+    from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
 
@@ -27,18 +31,55 @@ class ShownPair:
     identifier: str
     """Of the pair view, ``""`` where the report has none."""
 
-    def link(self, side: str, instruction: int) -> tuple[str, str]:
-        """Text and address of an instruction."""
+    links: Links = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "links", Links(self.explanation))
+
+    def cited(self, evidence: Evidence) -> list[tuple[str, str]]:
+        """Texts and addresses of what differs and is cited; empty if the page does not show it."""
+        return [self._link(goal) for goal in self.links.goals(evidence)] if self.identifier else []
+
+    def opening(self, cause: Cause | None = None) -> str:
+        """The address at which a cause, or the first one, is looked at best."""
+        cause = cause or next(iter(self.explanation.causes), None)
+        where = self.links.opening(cause) if cause else "i"
+        return f"#/pair/{self.identifier}/{where}" if self.identifier else ""
+
+    def _link(self, goal: Goal) -> tuple[str, str]:
+        view, side, number = goal
+        label, address = self.labels[side == "b"], f"#/pair/{self.identifier}/{within(goal)}"
+        if view != "i":
+            return f"{label}: {'input' if view == 'in' else 'output'} {number}", address
         diff = self.explanation.diff
         module = diff.a if side == "a" else diff.b
-        name = self.names.instruction(module.names[instruction], module.opcodes[instruction])
-        label = self.labels[side == "b"]
-        address = f"#/pair/{self.identifier}/i/{side}{instruction}"
+        name = self.names.instruction(module.names[number], module.opcodes[number])
         return f"{label}: {name[:LINK_NAME]}", address
 
     def said(self, message: Message) -> Spans:
         """A message in the report's words."""
         return spans(message, self.names)
+
+
+def advice(verdict: Verdict, names: Names) -> Advice:
+    """A verdict in the report's words."""
+    return Advice(
+        spans(verdict.what, names),
+        spans(verdict.where, names),
+        spans(verdict.fix, names),
+        tuple(spans(note, names) for note in verdict.notes),
+    )
+
+
+def excerpt(place: Place, names: Names) -> tuple[tuple[int, str, bool], ...]:
+    """The source lines of a place: number, text, whether it is the line itself."""
+    here = place.line.line if place.line else 0
+    return tuple((number, text, number == here) for number, text in names.excerpt(place.source))
+
+
+def frames(place: Place, names: Names) -> tuple[str, ...]:
+    """The stack of a place, innermost frame first."""
+    return tuple(words(say(frame), names) for frame in place.stack)
 
 
 def source_line(line: SourceLine | None, names: Names) -> str:

@@ -36,6 +36,7 @@ step = jax.jit(lambda w, x: jnp.tanh(x @ w))  # one function for all calls
     "operations in the same order in every step.",
     proof=_PROOF,
     examples=("parameter_order",),
+    short_fix="Run the same operations in the same order in every step.",
 )
 DEAD_CODE = Kind(
     id="dead-code",
@@ -48,6 +49,7 @@ DEAD_CODE = Kind(
     fix="Harmless in itself; do not compute what is not used, or compute it in every step.",
     proof=_PROOF,
     examples=(),
+    short_fix="None needed: harmless in itself.",
 )
 REPEATED_CONSTANTS = Kind(
     id="repeated-constants",
@@ -65,14 +67,16 @@ METADATA = Kind(
     id="metadata",
     title="Only metadata differs",
     section=Section.SAME,
-    meaning="Other source lines or framework operations stand beside the same instructions; they "
-    "come from XLA_IR_DEBUG and XLA_HLO_DEBUG, or from JAX.",
+    meaning="Other source lines or framework operations stand beside the same instructions. They "
+    "are no part of torch_xla's cache key, so they are not why it compiled again.",
     before="",
     after="",
     evidence="The number of instructions that come from another line.",
-    fix="Run without the debug variables, or call the step from one place.",
+    fix="Harmless in itself; what else differs is the reason.",
     proof=_PROOF,
     examples=("collective_order.after", "jit_inline.after"),
+    short="Only source lines and names differ",
+    short_fix="Run without the debug variables, or call from one place.",
 )
 KINDS = (PARAMETER_ORDER, DEAD_CODE, REPEATED_CONSTANTS, METADATA)
 
@@ -129,10 +133,7 @@ def _causes(diff: Diff) -> Iterator[Cause]:
                 f"only metadata differs: {number} {'comes' if noise.metadata == 1 else 'come'} "
                 "from another line or framework op"
             ),
-            say(
-                "with XLA_IR_DEBUG or XLA_HLO_DEBUG torch_xla makes source lines part of the cache "
-                "key"
-            ),
+            say("source lines are no part of torch_xla's cache key"),
         )
 
 

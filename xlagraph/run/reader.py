@@ -22,6 +22,7 @@ from xlagraph.run.codec import NANOSECONDS, LineDecoder, RecordError
 from xlagraph.run.files import open_regular, unfold
 from xlagraph.run.journal import Repeated, read_journal
 from xlagraph.run.records import (
+    AROUND,
     FORMAT_VERSION,
     LIMIT,
     FlushRecord,
@@ -29,6 +30,7 @@ from xlagraph.run.records import (
     NoteRecord,
     ProcessRecord,
     Record,
+    SourceRecord,
     SyncRecord,
 )
 from xlagraph.run.remote import fetch, is_url
@@ -56,6 +58,8 @@ class Process:
     notes: tuple[NoteRecord, ...]
     unread_lines: int
     """Lines that could not be read: a half-written tail, damage."""
+    sources: tuple[SourceRecord, ...] = ()
+    """Lines of the program that the others refer to."""
 
     def sync_at(self, index: int) -> SyncRecord | None:
         """The sync with this index, unless it was not recorded; logarithmic in syncs."""
@@ -122,6 +126,23 @@ class Run:
             return None
         except (zstandard.ZstdError, OSError) as error:
             raise RunError(f"{path}: damaged graph: {error}") from error
+
+    def source(self, file: str, line: int) -> tuple[tuple[int, str], ...] | None:
+        """A line of the program and up to two before and after it, each with its number.
+
+        None where it was not stored: a file of a library, one that had changed since the program
+        began, or a run of format 3 or earlier. Linear in the lines that were stored.
+
+        Args:
+            file: as the frame calls it.
+            line: from 1.
+        """
+        stored = (one for process in self.processes for one in process.sources if one.file == file)
+        found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
+        if line not in found:
+            return None
+        near = range(line - AROUND, line + AROUND + 1)
+        return tuple((number, found[number]) for number in near if number in found)
 
     def unfinished(self) -> tuple[Path, ...]:
         """Module texts that XLA had begun to compile when their process was killed.
@@ -207,6 +228,7 @@ def _read_process(file: Path) -> Process | None:
         flushes=_of(records, FlushRecord),
         notes=notes,
         unread_lines=unread,
+        sources=_of(records, SourceRecord),
     )
 
 

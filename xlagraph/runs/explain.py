@@ -14,6 +14,7 @@ from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
 from xlagraph.runs.nearest import container, nearest, opcode_histogram
 from xlagraph.runs.rekeyed import with_rekeyed
+from xlagraph.runs.spent import Spent
 from xlagraph.runs.verdict import run_verdict, stable_after
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def explain_run(run: Run) -> RunExplanation:
         groups=groups,
         steps=history.steps,
         compiles=sum(1 for s in syncs if s.outcome == "compile"),
-        compile_seconds=sum(s.compile_seconds for s in syncs),
+        spent=Spent.of(syncs),
         first_step=history.first_step,
         stable_after=stable,
         alternating=alternating(run, {node.digest: node.letter for node in nodes}),
@@ -122,7 +123,7 @@ def _node(
         step=step,
         call_site=site,
         sync_kind=graph.sync.kind if graph.sync else "",
-        compile_seconds=cost.seconds,
+        spent=Spent(tuple(cost.spans)),
         compiles=cost.compiles,
         hits=cost.hits,
         unnamed_hits=cost.unnamed,

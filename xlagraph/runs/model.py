@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.message import EMPTY, words
+from xlagraph.cause.verdict import NOWHERE
+from xlagraph.message import EMPTY, say, words
+from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause, Context, Explanation
+    from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
     from xlagraph.run.reader import Run
+    from xlagraph.runs.spent import Spent
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +32,7 @@ class GraphNode:
     """The program's line of that sync."""
     sync_kind: str
     """``step``, ``value``, ...: what kind of sync that was."""
-    compile_seconds: float
+    spent: Spent
     """All compiles of this module, over all processes."""
     compiles: int
     hits: int
@@ -66,16 +70,35 @@ class CauseGroup:
     graphs: tuple[str, ...]
     """Digests of the modules that this reason accounts for."""
     compiles: int
-    seconds: float
+    spent: Spent
     expected: bool
     proved: bool
     compared: Message = EMPTY
     """The outputs that the representative's proof compares; empty for all."""
+    shown: str = ""
+    """Digest of the graph whose explanation the representative is from; ``""`` for none."""
+    place: Place = NOWHERE
+    """Where the program's line is that all this goes back to."""
+
+    @property
+    def in_short(self) -> Message:
+        """What happened in at most ten words, without a full stop."""
+        return self.cause.in_short if self.cause else say(self.kind.short or self.kind.title)
+
+    @property
+    def fix(self) -> Message:
+        """What to change."""
+        return self.cause.fix if self.cause else say(self.kind.fix)
+
+    @property
+    def fix_in_short(self) -> Message:
+        """What to change in at most twelve words."""
+        return self.cause.fix_in_short if self.cause else say(self.kind.short_fix or self.kind.fix)
 
 
 def by_cost(group: CauseGroup) -> tuple[bool, float, str]:
     """Sorts problems before warm-up, then by seconds."""
-    return (group.expected, -group.seconds, words(group.title))
+    return (group.expected, -group.spent.wall_seconds, words(group.title))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +106,13 @@ class RunExplanation:
     """The verdict over a run, its graphs, and the reasons ranked by compile seconds."""
 
     run: Run
-    verdict: Message
+    verdict: Verdict
     graphs: tuple[GraphNode, ...]
     groups: tuple[CauseGroup, ...]
     """Problems first, by seconds; warm-up behind them."""
     steps: int
     compiles: int
-    compile_seconds: float
+    spent: Spent
     unseen: int
     """Compiles whose module is not in the run folder, so that nothing can be said of them."""
     first_step: int
@@ -102,6 +125,16 @@ class RunExplanation:
     """Cache hits of which it is not known which graph they ran."""
 
     @property
+    def problems(self) -> tuple[CauseGroup, ...]:
+        """The reasons that are no warm-up."""
+        return tuple(group for group in self.groups if not group.expected)
+
+    @property
+    def lost(self) -> Spent:
+        """What the compiles beyond warm-up took."""
+        return together([group.spent for group in self.problems])
+
+    @property
     def has_problem(self) -> bool:
         """Something compiled that is not warm-up, or that cannot be looked at."""
-        return bool(self.unseen) or any(not group.expected for group in self.groups)
+        return bool(self.unseen) or bool(self.problems)
