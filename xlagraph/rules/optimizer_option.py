@@ -48,6 +48,8 @@ for step, (x, y) in enumerate(loader):
     proof="The term is bypassed.",
     examples=("weight_decay_late", "decoupled_decay_late"),
     family=Family.BRANCH,
+    short="An option of the optimizer is switched on",
+    short_fix="Give the option from the first step, as a tiny number.",
     is_piece=True,
 )
 

@@ -46,6 +46,8 @@ for step, (x, y) in enumerate(loader):
     proof="What is drawn, and what is done with it, is bypassed.",
     examples=("dropout_late", "eval_dropout"),
     family=Family.BRANCH,
+    short="Random numbers are drawn in some steps only",
+    short_fix="Keep train() or eval() the same in every training step.",
     is_piece=True,
 )
 

@@ -55,6 +55,8 @@ for step, number in enumerate([2, 2, 2, 3, 3]):
     proof="The further pass is bypassed.",
     examples=("accumulation_raised", "accumulation_count", "accumulation_ramp"),
     family=Family.BRANCH,
+    short="A pass is computed more often in some steps",
+    short_fix="Call torch_xla.sync() after each backward, or keep their number.",
     is_piece=True,
 )
 MISSING_BARRIER = Kind(
@@ -86,6 +88,7 @@ for step, (x, y) in enumerate(loader):
     proof="The further step is bypassed.",
     examples=("missing_barrier", "barrier_every_fourth"),
     family=Family.BRANCH,
+    short_fix="Call torch_xla.sync() at the end of every step.",
     is_piece=True,
 )
 ALIKE = 0.8
