@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-mb",
     type=click.FloatRange(min=0.5),
-    default=10.0,
+    default=1.5,
     show_default=True,
     help="Size up to which a run's pair views, or a log's operators, go on the page; the page "
     "says what was left out.",
@@ -95,7 +95,9 @@ def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:
         a, b = open_module(inputs[0]), open_module(inputs[1])
         explanation = explain_modules(a.module, b.module, a.context, b.context)
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
+    from xlagraph.ranks.explain import explain_ranks
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
 
-    return run_report(explain_run(read_run(inputs[0])), options)
+    run = read_run(inputs[0])
+    return run_report(explain_run(run), options, explain_ranks(run))
