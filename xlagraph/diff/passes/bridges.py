@@ -39,9 +39,19 @@ def _across(pairing: Pairing, x: int) -> int:
                 continue
             mine = _reached(pairing.a, i, edges_a, to_b, label)
             theirs = _reached(pairing.b, to_b[i], edges_b, to_a, label)
-            if mine == [x] and len(theirs) == 1:
+            if mine == [x] and len(theirs) == 1 and not _leads_elsewhere(pairing, x, theirs[0]):
                 return theirs[0]
     return -1
+
+
+def _leads_elsewhere(pairing: Pairing, x: int, y: int) -> bool:
+    """Whether `x` takes values that are paired, and none of these leads to `y`."""
+    a, b, label = pairing.a.module, pairing.b.module, pairing.a.labels[x]
+    partners = [pairing.to_b[o] for o in a.operands[x] if not pairing.a.closed[o]]
+    known = [partner for partner in partners if partner >= 0]
+    return bool(known) and not any(
+        y in _reached(pairing.b, partner, b.users, pairing.to_a, label) for partner in known
+    )
 
 
 def _reached(
