@@ -202,12 +202,11 @@ class _Library:
         return tuple(numbers), [one for one in found if id(one) not in taken]
 
     def _numbers(self, digests: Mapping[int, str]) -> OwnNumbers | None:
-        modules = {rank: self.module(digest) for rank, digest in digests.items()}
-        numbers = own_numbers(modules)
+        ranks = tuple(sorted(digests))
+        numbers = own_numbers((rank, self.module(digests[rank])) for rank in ranks)
         if numbers is None:
             return None
-        ranks = tuple(sorted(digests))
-        lines = where(modules[ranks[0]], numbers.instructions)
+        lines = where(self.module(digests[ranks[0]]), numbers.instructions)
         letters = tuple(self.letters[digests[rank]] for rank in ranks)
         return OwnNumbers(ranks, letters, numbers, lines)
 
