@@ -105,5 +105,6 @@ loss = model(mine).mean()
     fix="Take the rank's part on the host, or pass the number as a tensor.",
     proof="All differences are such numbers, on a line at every place. Nothing is undone.",
     examples=("index",),
+    short_fix="Take the rank's part on the host.",
 )
 KINDS = (COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE, RANK_NUMBER)
