@@ -112,11 +112,13 @@ def print_table(folder: Path) -> None:
     print("| | cases | right | vague | wrong | wrong and sure | right line |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for title, key in (("at first sight", "first"), ("after the mends", "after")):
-        grades = Counter(one.get(key) or one["first"] for one in judged.values())
-        lined = [one["line"] for one in judged.values() if "line" in one]
-        lines = f"{lined.count('right')} of {len(lined)}" if key == "first" else "-"
-        row = " | ".join(str(grades[grade]) for grade in GRADES)
-        print(f"| {title} | {grades.total()} | {row} | {lines} |")
+        for what in ("programs", "pairs"):
+            ones = [judged[case["name"]] for case in cases if ("same" in case) == (what == "pairs")]
+            grades = Counter(one.get(key) or one["first"] for one in ones)
+            lined = [one["line"] for one in ones if "line" in one and key == "first"]
+            lines = f"{lined.count('right')} of {len(lined)}" if lined else "-"
+            row = " | ".join(str(grades[grade]) for grade in GRADES)
+            print(f"| {what} {title} | {grades.total()} | {row} | {lines} |")
     print("\n| case | truth | said at first sight | judged | after |\n|---|---|---|---|---|")
     for case in cases:
         one = judged[case["name"]]
