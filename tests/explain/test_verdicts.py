@@ -251,6 +251,42 @@ def test_reductions_that_share_what_they_apply_and_start_from(name, before, afte
         assert f"in 1 {name}" in str(explanation.causes[0].title)
 
 
+SCATTERS = """HloModule m
+
+write {
+  a = f32[] parameter(0)
+  ROOT b = f32[] parameter(1)
+}
+
+least {
+  c = f32[] parameter(0)
+  d = f32[] parameter(1)
+  ROOT less = f32[] minimum(c, d)
+}
+
+ENTRY main {
+  x = f32[8] parameter(0)
+  i = s32[1] parameter(1)
+  u = f32[1] parameter(2)
+  one = f32[8] scatter(x, i, u), update_window_dims={0}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=write
+  two = f32[8] scatter(x, i, u), update_window_dims={0}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=least
+  ROOT outputs = (f32[8], f32[8]) tuple(one, two)
+}
+"""  # noqa: E501
+
+
+def test_a_scatter_that_applies_what_another_one_applies():
+    other = SCATTERS.replace("to_apply=write", "to_apply=least")
+    for pair, title in (
+        ((SCATTERS, other), "overwrite became minimum in 1 scatter"),
+        ((other, SCATTERS), "minimum became overwrite in 1 scatter"),
+    ):
+        explanation = explained(*pair)
+        assert kinds(explanation) == ["other-reduction"]
+        assert explanation.proved
+        assert str(explanation.causes[0].title) == title
+
+
 @pytest.mark.parametrize(
     ("before", "after", "further"),
     [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WITH_START = frozenset({"reduce", "reduce-window"})
 """Reductions whose second operand is the value that they start from."""
-REDUCTIONS = WITH_START | {"all-reduce", "all-reduce-start", "reduce-scatter"}
+REDUCTIONS = WITH_START | {"all-reduce", "all-reduce-start", "reduce-scatter", "scatter"}
 AROUND = frozenset({"parameter", "convert"})
 """What stands in a combiner beside the operation that combines."""
 
@@ -30,11 +30,12 @@ OTHER_REDUCTION = Kind(
     id="other-reduction",
     title="A reduction applies another operation",
     section=Section.PIECES,
-    meaning="A sum became a maximum, an any() an all(), or ranks take the largest value where they "
-    "took the sum. What combines the values is another operation, which often starts from another "
-    "value, too; where the reduction also takes in other values, or runs over other dimensions, "
-    "windows or groups, that is told as a cause of its own. Python picked the reduction: by the "
-    "step, by a flag, by the name of a norm or of a pooling.",
+    meaning="A sum became a maximum, an any() an all(), a scatter adds where it overwrote, or "
+    "ranks take the largest value where they took the sum. What combines the values is another "
+    "operation, which often starts from another value, too; where the reduction also takes in "
+    "other values, or runs over other dimensions, windows or groups, that is told as a cause of "
+    "its own. Python picked the reduction: by the step, by a flag, by the name of a norm or of a "
+    "pooling.",
     before="""\
 for step, (x, y) in enumerate(loader):
     scale = x.abs().amax(0) if step % 4 else x.abs().sum(0)
@@ -104,10 +105,13 @@ def _start(case: Case, x: int, y: int) -> tuple[int, int] | None:
 def _combined_by(view: SideView, i: int) -> str:
     """The one operation that a reduction applies; empty if it applies more, or is claimed.
 
-    One that reduces several tensors at once gives a tuple, and so applies more.
+    One that reduces several tensors at once gives a tuple, and so applies more. A scatter may
+    apply none: it then writes the new values over the old ones.
     """
     inside = _combiner(view.module, i)
     found = [opcode for k in inside if (opcode := view.module.opcodes[k]) not in AROUND]
+    if inside and not found and view.module.opcodes[i] == "scatter":
+        found = ["overwrite"]
     return found[0] if len(found) == 1 and view.claimed.isdisjoint(inside) else ""
 
 
@@ -169,8 +173,16 @@ def _starts_told(case: Case, starts: Iterable[tuple[int, int]]) -> tuple[Evidenc
 
 
 def _accounted(module: Module, reductions: Sequence[int], starts: Iterable[int]) -> frozenset[int]:
-    """Reductions, what they apply, and the constants that nothing but reductions needs."""
-    inside = (k for i in reductions for k in _combiner(module, i))
+    """Reductions, what they alone apply, and the constants that nothing but reductions needs."""
+    theirs = frozenset(reductions)
+    elsewhere = {c for i, called in module.callees.items() if i not in theirs for c in called}
+    inside = (
+        k
+        for i in reductions
+        for c in module.callees.get(i, ())
+        if c not in elsewhere
+        for k in range(module.computations[c].start, module.computations[c].stop)
+    )
     own = (p for p in starts if all(module.opcodes[u] in WITH_START for u in module.users[p]))
     return frozenset((*reductions, *inside, *own))
 
