@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from xlagraph.ranks.collectives import Collective, Loop, Unread, asked, flat
+from xlagraph.ranks.collectives import OPCODES, Collective, Loop, Unread, asked, flat
 from xlagraph.ranks.groups import members
 from xlagraph.ranks.model import Doubt, Matching, Outcome
 from xlagraph.ranks.waits import Head, Standing, doubts_of, met, stuck, why
@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 
 MAX_MOVES = 3_000_000
 """Collectives times ranks that are gone through where ranks do not run the same modules."""
-_UNCERTAIN = frozenset({Doubt.ORDER, Doubt.REMOVABLE, Doubt.LOOP, Doubt.BRANCH, Doubt.PARTITIONER})
+_UNCERTAIN = frozenset(
+    {
+        *(Doubt.ORDER, Doubt.REMOVABLE, Doubt.LOOP),
+        *(Doubt.BRANCH, Doubt.PARTITIONER, Doubt.GROUPS),
+    }
+)
 """Doubts that may keep ranks from stopping where they seem to stop."""
+MOST_DEVICES = 1 << 16
+"""More are not walked: what a header says costs nothing to write."""
 _BY_BUFFER = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 """Combined, they do the same for each tensor, one after the other."""
 
@@ -80,13 +87,13 @@ class _Simulation:
         grids = {p.grid for p in programs.values() if p.items or p.partitioned_later}
         sizes = {grid.devices for grid in grids if grid.devices > 1}
         devices = max(sizes, default=world)
-        self.is_placed = len(sizes) < 2 and devices % world == 0
+        self.is_placed = len(sizes) < 2 and devices % world == 0 and devices <= MOST_DEVICES
         self.each = max(1, devices // world)
         """Devices of one rank."""
         self.devices = {
             plan.rank * self.each + k: _Device(plan.rank * self.each + k, plan, self._works(plan))
             for plan in plans
-            for k in range(self.each)
+            for k in range(self.each if self.is_placed else 0)
         }
         if len(plans) < world:
             self.doubts.add(Doubt.NO_RECORDS)
@@ -153,7 +160,7 @@ class _Simulation:
 
     def _doubt_of(self, item: Item) -> None:
         if isinstance(item, Unread):
-            self.doubts.add(Doubt.UNREAD)
+            self.doubts.add(Doubt.GROUPS if item.opcode in OPCODES else Doubt.UNREAD)
         else:
             self.doubts.add(Doubt.LOOP if isinstance(item, Loop) else Doubt.BRANCH)
 
@@ -188,7 +195,7 @@ class _Simulation:
     def _resolved(self, program: Program, device: int) -> Iterable[Head]:
         for item in program.items:
             if isinstance(item, Unread):
-                self.doubts.add(Doubt.UNREAD)
+                self._doubt_of(item)
             elif isinstance(item, Collective):
                 group = _group(item, program, device)
                 if len(group) > 1:
