@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from xlagraph.cli.means import means, means_options
+
 
 @click.command(
     epilog="Exit code: 0 stable or warm-up only, 1 a problem was found or graphs are missing, "
@@ -14,13 +16,17 @@ import click
 )
 @click.argument("run", type=click.Path())
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
+@means_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
-def command(run: str, *, full: bool, as_json: bool) -> None:
+def command(
+    run: str, jobs: int | None, scheduler: str, *, cached: bool, full: bool, as_json: bool
+) -> None:
     """Say why the captured run RUN compiled as often as it did."""
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
 
-    explained = explain_run(read_run(run))
+    with means(jobs, scheduler, cached=cached) as how:
+        explained = explain_run(read_run(run), how)
     if as_json:
         from xlagraph.terminal.structured import run_json
 

@@ -32,7 +32,9 @@ ALLOWED: dict[str, set[str]] = {
     "facts": CAUSES,
     "rules": CAUSES | {"facts"},
     "explain": CAUSES | {"facts", "rules"},
-    "runs": CAUSES | {"facts", "rules", "explain", "run"},
+    "version": set(),
+    "workers": {"errors", "limits", "version"},
+    "runs": CAUSES | {"facts", "rules", "explain", "limits", "run", "version", "workers"},
     "catalogue": {"cause", "errors", "explain", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
@@ -45,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
     },
     "cli": {
+        "workers",
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
         *("inputs", "limits", "output", "report", "run", "runs", "streams", "terminal"),
     },

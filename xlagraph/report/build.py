@@ -16,13 +16,14 @@ from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import ShownPair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Run
     from xlagraph.runs.model import GraphNode, RunExplanation
+    from xlagraph.runs.outcome import Outcome
 
 PAGE_BYTES = 200_000
 """What the page takes without modules and pairs: template, style, scripts, overview."""
@@ -85,8 +86,7 @@ def _pair_facts(explanation: Explanation) -> tuple[Fact, ...]:
 def run_report(explained: RunExplanation, options: ReportOptions | None = None) -> Report:
     """The report of a captured run."""
     options = options or ReportOptions()
-    modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
-    names = names_for(options, modules, explained.run)
+    names = names_for(options, (), explained.run, files=explained.pairs.files())
     blobs, heads, cuts = _pairs(explained, names, options)
     kept = frozenset(head.identifier for head in heads)
     data = run_data(explained, names, kept, options.max_bytes // BYTES_A_COMPILE)
@@ -107,17 +107,13 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
         run=data,
         pairs=tuple(heads),
         blobs=blobs,
-        kinds=_kinds(_explanations(explained)),
+        kinds=_kinds(node.explanation for node in explained.graphs if node.explanation),
         cuts=tuple(cuts),
         redacted=options.redact,
     )
 
 
-def _explanations(explained: RunExplanation) -> Iterator[Explanation]:
-    return (node.explanation for node in explained.graphs if node.explanation)
-
-
-def _kinds(explanations: Iterable[Explanation]) -> tuple[Kind, ...]:
+def _kinds(explanations: Iterable[Explanation | Outcome]) -> tuple[Kind, ...]:
     """The kinds of their causes, each once."""
     return tuple(dict.fromkeys(c.kind for e in explanations for c in e.causes))
 
@@ -162,7 +158,7 @@ def _pairs(
         if len(cut) >= MAX_MISSES:
             cut.append(f"{parent.letter} → {node.letter}")
             continue
-        found = _pack_pair(node, parent, names, blobs)
+        found = _pack_pair(explained, node, parent, names, blobs)
         size = sum(len(text) for text in found[1].values())
         if size > room:
             cut.append(f"{parent.letter} → {node.letter}")
@@ -180,20 +176,17 @@ def _cost(node: GraphNode) -> tuple[bool, float]:
 
 
 def _pack_pair(
+    explained: RunExplanation,
     node: GraphNode,
     parent: GraphNode,
     names: Names,
     blobs: Mapping[str, str],
 ) -> tuple[PairHead, dict[str, str]]:
     """A pair with those of its two modules that the page does not have yet."""
-    explanation = node.explanation
-    assert explanation is not None
+    explanation, contexts = explained.explain(node)
+    names.learn((explanation.diff.a, explanation.diff.b))
     labels = (parent.letter, node.letter)
-    pair = pair_data(
-        ShownPair(names, explanation, labels, node.letter),
-        labels,
-        (parent.context, node.context),
-    )
+    pair = pair_data(ShownPair(names, explanation, labels, node.letter), labels, contexts)
     packed = {f"pair-{node.letter}": pack(pair.to_json())}
     sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))
     for letter, module in sides:

@@ -15,6 +15,7 @@ from xlagraph.message import Wording
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xlagraph.graph import Module
     from xlagraph.tensors import Tensor
 
 _INVISIBLE = re.compile(
@@ -35,6 +36,9 @@ class Names(Wording, Protocol):
 
     def detail(self, text: str) -> str:
         """The free part of a note."""
+
+    def learn(self, modules: Iterable[Module]) -> None:
+        """Takes in the names of modules that are shown from here on."""
 
 
 class PlainNames:
@@ -86,6 +90,9 @@ class PlainNames:
     def detail(self, text: str) -> str:
         """The text, its paths cut."""
         return visible(_PACKAGES.sub("", text).replace(self._prefix or "\0", ""))
+
+    def learn(self, modules: Iterable[Module]) -> None:
+        """Nothing: names stay as they are."""
 
 
 def visible(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.model import Context, Explanation
 from xlagraph.cause.names import holder_name
 from xlagraph.explain.noise import noise_in_words
 from xlagraph.message import join, words
@@ -43,6 +43,7 @@ def pair_data(
 ) -> PairData:
     """The two modules of an explanation, aligned, with what differs and why."""
     explanation, names = view.explanation, view.names
+    assert isinstance(explanation, Explanation)  # with its modules
     diff = explanation.diff
     to_b, to_a = bucket_partners(explanation)
     return PairData(

@@ -21,7 +21,6 @@ from xlagraph.report.wording import ShownPair, source_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xlagraph.cause.model import Cause
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Process
     from xlagraph.run.records import SyncRecord
@@ -110,23 +109,19 @@ def _graph_row(
 
 
 def _shown_pair(
-    node: GraphNode, letters: dict[str, str], names: Names, pairs: frozenset[str]
+    group: CauseGroup,
+    explained: RunExplanation,
+    nodes: dict[str, GraphNode],
+    names: Names,
+    pairs: frozenset[str],
 ) -> ShownPair | None:
-    """How to speak of a graph and the one before it."""
-    if node.explanation is None:
+    """How to speak of the graph that a group's cause comes from, and the one before it."""
+    node = nodes.get(group.representative)
+    if group.cause is None or node is None or node.explanation is None:
         return None
-    labels = (letters.get(node.nearest, "A"), node.letter)
+    labels = (nodes[node.nearest].letter if node.nearest else "A", node.letter)
     shown = node.letter if node.letter in pairs else ""
-    return ShownPair(names, node.explanation, labels, shown)
-
-
-def _bearer(nodes: list[GraphNode], cause: Cause) -> GraphNode | None:
-    """The graph whose explanation holds a cause, or what was made of it for the run."""
-    explained = [node for node in nodes if node.explanation]
-    for node in explained:
-        if node.explanation and any(known is cause for known in node.explanation.causes):
-            return node
-    return max(explained, key=lambda node: node.compile_seconds, default=None)
+    return ShownPair(names, explained.outcome(node), labels, shown)
 
 
 def group_cards(
@@ -135,13 +130,15 @@ def group_cards(
     """A card for each reason, in the explanation's order."""
     nodes = {node.digest: node for node in explained.graphs}
     return tuple(
-        _group_card(group, k, nodes, names, pairs) for k, group in enumerate(explained.groups)
+        _group_card(group, k, explained, nodes, names, pairs)
+        for k, group in enumerate(explained.groups)
     )
 
 
 def _group_card(
     group: CauseGroup,
     position: int,
+    explained: RunExplanation,
     nodes: dict[str, GraphNode],
     names: Names,
     pairs: frozenset[str],
@@ -150,12 +147,11 @@ def _group_card(
     places = {digest: k for k, digest in enumerate(nodes)}
     graphs = tuple((node.letter, colour_of(places[node.digest])) for node in members)
     anchor = f"cause-{position + 1}"
-    bearer = _bearer(members, group.cause) if group.cause else None
-    letters = {digest: node.letter for digest, node in nodes.items()}
-    view = _shown_pair(bearer, letters, names, pairs) if bearer else None
+    view = _shown_pair(group, explained, nodes, names, pairs)
     if group.cause is not None and view is not None:
+        whole = view.explanation.causes[0]  # a group's cause is the first of its representative
         card = cause_card(
-            group.cause,
+            replace(group.cause, evidence=whole.evidence),
             view,
             anchor=anchor,
             seconds=group.seconds,

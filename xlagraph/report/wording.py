@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from xlagraph.message import Message, SourceLine
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
+    from xlagraph.runs.outcome import Outcome
 
 LINK_NAME = 40
 """Characters of an instruction's name in the text of a link."""
@@ -22,16 +23,14 @@ class ShownPair:
     """An explanation, what the page calls its two sides, and where it shows them."""
 
     names: Names
-    explanation: Explanation
+    explanation: Explanation | Outcome
     labels: tuple[str, str]
     identifier: str
     """Of the pair view, ``""`` where the report has none."""
 
     def link(self, side: str, instruction: int) -> tuple[str, str]:
         """Text and address of an instruction."""
-        diff = self.explanation.diff
-        module = diff.a if side == "a" else diff.b
-        name = self.names.instruction(module.names[instruction], module.opcodes[instruction])
+        name = self.names.instruction(*self.explanation.instruction(side, instruction))
         label = self.labels[side == "b"]
         address = f"#/pair/{self.identifier}/i/{side}{instruction}"
         return f"{label}: {name[:LINK_NAME]}", address

@@ -1,57 +1,91 @@
-"""From a run folder to a verdict: which graphs are problems, and what they have in common."""
+"""From a run folder to a verdict: which graphs are problems, and what they have in common.
+
+Three passes: a sketch of every graph, the choice of what each is compared with, the explanation
+of every pair. The first and the last are done by worker processes where there is enough to do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.explain import explain_modules
-from xlagraph.hlo import read_stored
 from xlagraph.runs.alternation import alternating
-from xlagraph.runs.context import named_context, own_frame
+from xlagraph.runs.cache import Cache
+from xlagraph.runs.context import own_frame
 from xlagraph.runs.groups import group_nodes
 from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
-from xlagraph.runs.nearest import container, nearest, opcode_histogram
+from xlagraph.runs.pairing import Pairing, RunGraph
+from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.rekeyed import with_rekeyed
+from xlagraph.runs.tasks import (
+    GraphPlace,
+    explain_pair,
+    modules,
+    sketch,
+    sketch_from,
+    sketch_key,
+)
 from xlagraph.runs.verdict import run_verdict, stable_after
+from xlagraph.runs.warm_up import is_first, is_warm_up
+from xlagraph.workers.crew import Crew
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.cause.model import Context, Explanation
-    from xlagraph.graph import Module
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
     from xlagraph.runs.history import History
-    from xlagraph.runs.nearest import Histogram
+    from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.sketch import Sketch
 
-UNLIKE = 0.3
-"""Below this likeness a new module is a program of its own, not a variant of an earlier one."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Graph:
-    record: GraphRecord
-    process: Process
-    sync: SyncRecord | None
-    module: Module
-    histogram: Histogram
-    context: Context
+Progress = Callable[[str, int, int], None]
+"""Is told what is being done, how many are done, and how many there are."""
 
 
-def explain_run(run: Run) -> RunExplanation:
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Progress that nobody sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """How a run is explained; the explanation is the same by any means."""
+
+    jobs: int = 1
+    """Worker processes, where there is enough to do for them."""
+    scheduler: str = ""
+    """Address of a Dask scheduler whose workers do it instead."""
+    cached: bool = False
+    """Whether what was worked out is kept in the run folder, and taken from there."""
+    progress: Progress = silent
+
+
+def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
     """Explains every module of a run by the nearest earlier one, and groups the causes.
 
     Raises:
         InputError: a stored module is not readable HLO.
         RunError: a stored module is damaged.
+        WorkerError: the workers asked for cannot do it.
     """
-    graphs = _graphs(run)
+    means = means or Means()
     history = history_of(run)
-    nodes: list[GraphNode] = []
-    for k, graph in enumerate(graphs):
-        nodes.append(_node(graph, graphs[:k], nodes, history))
+    try:
+        with Crew(means.jobs, means.scheduler) as crew:
+            graphs = _sketched(run, crew, means)
+            pairing = Pairing(history)
+            compared = [pairing.compare(graph) for graph in graphs]
+            pairs = Pairs(run.address, graphs, compared, cached=means.cached)
+            outcomes = _outcomes(pairs, crew, means)
+    finally:
+        modules.clear()
+    return _explanation(run, _nodes(pairs, outcomes, history), pairs, history)
+
+
+def _explanation(
+    run: Run, nodes: tuple[GraphNode, ...], pairs: Pairs, history: History
+) -> RunExplanation:
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes, history.turns, began_late=history.began_late)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
@@ -63,7 +97,7 @@ def explain_run(run: Run) -> RunExplanation:
             run, groups, stable, history.steps, unseen, began_late=history.began_late
         ),
         unseen=unseen,
-        graphs=tuple(nodes),
+        graphs=nodes,
         groups=groups,
         steps=history.steps,
         compiles=sum(1 for s in syncs if s.outcome == "compile"),
@@ -72,6 +106,7 @@ def explain_run(run: Run) -> RunExplanation:
         stable_after=stable,
         alternating=alternating(run, {node.digest: node.letter for node in nodes}),
         unnamed_hits=history.turns.unnamed,
+        pairs=pairs,
     )
 
 
@@ -89,173 +124,87 @@ def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
     return [(_letter(k), record, process) for k, (record, process) in enumerate(found.values())]
 
 
-def _graphs(run: Run) -> list[_Graph]:
-    graphs = []
-    for letter, record, process in graph_order(run):
-        sync = process.sync_at(record.sync)
-        module = read_stored(*run.graph(record.digest), f"{run.name}:{letter}")
-        context = named_context(process, record, module)
-        graphs.append(_Graph(record, process, sync, module, opcode_histogram(module), context))
-    return graphs
+def _sketched(run: Run, crew: Crew, means: Means) -> list[RunGraph]:
+    """Every graph with its sketch: from the cache, or read now."""
+    order = graph_order(run)
+    keys = [sketch_key(record.digest) for _, record, _ in order]
+    known = dict(Cache(run.address, means.cached).read_all(keys))
+    sketches: list[Sketch | None] = [
+        sketch_from(known.pop(key, None), record.digest)
+        for key, (_, record, _) in zip(keys, order, strict=True)
+    ]
+    missing = [k for k, found in enumerate(sketches) if found is None]
+    places = (
+        GraphPlace(run.address, order[k][1].digest, order[k][0], means.cached) for k in missing
+    )
+    size = sum(order[k][1].bytes for k in missing)
+    for done, (n, data) in enumerate(crew.results(sketch, places, size), 1):
+        sketches[missing[n]] = sketch_from(data, order[missing[n]][1].digest)
+        means.progress("reading graphs", done, len(missing))
+    return [
+        RunGraph(letter, record, process, process.sync_at(record.sync), found)
+        for (letter, record, process), found in zip(order, sketches, strict=True)
+        if found is not None
+    ]
 
 
-def _time_of(record: GraphRecord, process: Process) -> float:
-    sync = process.sync_at(record.sync)
-    return sync.time if sync else 0.0
+def _outcomes(pairs: Pairs, crew: Crew, means: Means) -> list[Outcome | None]:
+    """What came of each comparison, None where there is none; the cache is asked first."""
+    found: list[Outcome | None] = [None] * len(pairs.graphs)
+    wanted = {pairs.key(k): k for k, one in enumerate(pairs.compared) if one.number is not None}
+    for key, data in Cache(pairs.address, means.cached).read_all(list(wanted)):
+        found[wanted[key]] = pairs.keep(wanted[key], data)
+    missing = [k for k in wanted.values() if found[k] is None]
+    size = sum(pairs.graphs[k].record.bytes for k in missing)
+    tasks = (pairs.pair(k) for k in missing)
+    for done, (n, data) in enumerate(crew.results(explain_pair, tasks, size), 1):
+        found[missing[n]] = pairs.keep(missing[n], data)
+        means.progress("explaining differences", done, len(missing))
+    return found
+
+
+def _nodes(
+    pairs: Pairs, outcomes: Sequence[Outcome | None], history: History
+) -> tuple[GraphNode, ...]:
+    nodes: list[GraphNode] = []
+    for graph, compared, outcome in zip(pairs.graphs, pairs.compared, outcomes, strict=True):
+        is_void = outcome is None or (compared.only_if_proved and not outcome.proved)
+        other = None if is_void or compared.number is None else nodes[compared.number]
+        nodes.append(_node(graph, other, compared.why, None if is_void else outcome, history))
+    return tuple(nodes)
 
 
 def _node(
-    graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode], history: History
+    graph: RunGraph,
+    other: GraphNode | None,
+    why: str,
+    outcome: Outcome | None,
+    history: History,
 ) -> GraphNode:
     cost = history.turns.costs[graph.record.digest]
-    number, why = _compared_with(graph, earlier, history)
-    explanation = _explained(graph, earlier, nodes, number)
-    if number is None:
-        number, explanation = _explained_by_place(graph, earlier, nodes)
-        why = "it ran at the same place, and what differs is explained" if explanation else ""
-    step = graph.sync.step if graph.sync else 0
-    site = own_frame(graph.sync.call_site) if graph.sync else None
     return GraphNode(
         digest=graph.record.digest,
-        letter=_letter(len(nodes)),
+        letter=graph.letter,
         rank=graph.process.record.rank,
-        step=step,
-        call_site=site,
+        step=graph.step,
+        call_site=own_frame(graph.sync.call_site) if graph.sync else None,
         sync_kind=graph.sync.kind if graph.sync else "",
         compile_seconds=cost.seconds,
         compiles=cost.compiles,
         hits=cost.hits,
         unnamed_hits=cost.unnamed,
-        instructions=len(graph.module),
-        context=graph.context,
-        nearest="" if number is None else nodes[number].digest,
-        why_nearest=why,
-        explanation=explanation,
-        warm_up=_is_warm_up(
-            graph, explanation, nodes[number] if number is not None else None, history
-        ),
-        another_part=step > history.first_step and _is_first(graph, history),
+        instructions=graph.sketch.instructions,
+        nearest=other.digest if other else "",
+        why_nearest=why if other else "",
+        explanation=outcome,
+        warm_up=is_warm_up(graph, outcome, other, history),
+        another_part=graph.step > history.first_step and is_first(graph, history),
     )
 
 
-def _explained(
-    graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode], number: int | None
-) -> Explanation | None:
-    if number is None:
-        return None
-    other, names = earlier[number], (nodes[number].letter, _letter(len(nodes)))
-    return explain_modules(other.module, graph.module, other.context, graph.context, names)
-
-
-def _explained_by_place(
-    graph: _Graph, earlier: list[_Graph], nodes: list[GraphNode]
-) -> tuple[int | None, Explanation | None]:
-    """The last graph of the same place, however unlike: another type or size is everywhere.
-
-    Only a proof counts here.
-    """
-    places = [k for k, other in enumerate(earlier) if _at_one_place(graph, other)]
-    number = places[-1] if places else None
-    explanation = _explained(graph, earlier, nodes, number)
-    return (number, explanation) if explanation and explanation.proved else (None, None)
-
-
-def _compared_with(
-    graph: _Graph, earlier: list[_Graph], history: History
-) -> tuple[int | None, str]:
-    """Which earlier graph a new one is explained by, and why that one."""
-    for number, other in enumerate(earlier):
-        if _ran_in_step(other, graph, history):
-            return number, f"rank {other.process.record.rank} ran it in the same step"
-    is_new_place = not any(_at_one_place(graph, other) for other in earlier)
-    if is_new_place and _is_another_part(graph, history):
-        return None, ""
-    if any(_were_read_in_turn(other, graph) for other in earlier):
-        steps = {k: g.histogram for k, g in enumerate(earlier) if g.sync and g.sync.ends_step}
-        within = container(graph.histogram, list(steps.values()))
-        if within is not None:
-            return list(steps)[within], "it contains what was read"
-    found = nearest(graph.histogram, [g.histogram for g in earlier])
-    if found and found[1] >= UNLIKE:
-        why = f"{found[1]:.0%} of its instructions are of the same kinds and shapes"
-        return found[0], why
-    within = container(graph.histogram, [g.histogram for g in earlier])
-    if within is not None:
-        return within, "it contains nearly all of its instructions"
-    return None, ""
-
-
-def _ran_in_step(other: _Graph, graph: _Graph, history: History) -> bool:
-    """Whether another rank ran `other` in the step in which this one ran `graph` first."""
-    rank, sync = graph.process.record.rank, graph.sync
-    if sync is None or not sync.ends_step or other.process.record.rank >= rank:
-        return False
-    ran = history.ranks.get((sync.step, other.record.digest), frozenset())
-    return other.process.record.rank in ran
-
-
-def _at_one_place(graph: _Graph, other: _Graph) -> bool:
-    """Whether one line, in whichever process, made both compile, and by the same call."""
-    x, y = graph.sync, other.sync
-    return bool(x and y and (x.entry, x.call_site) == (y.entry, y.call_site))
-
-
-def _were_read_in_turn(other: _Graph, graph: _Graph) -> bool:
-    """Whether values were read one after the other: parts of a step, no variants of each other."""
-    x, y = other.sync, graph.sync
-    if x is None or y is None or other.process is not graph.process:
-        return False
-    return x.kind == y.kind == "value" and x.step == y.step
-
-
-def _is_warm_up(
-    graph: _Graph, explanation: Explanation | None, other: GraphNode | None, history: History
-) -> bool:
-    """The first modules of a program, and the state that the first optimizer step brings.
-
-    State that comes later than in the step after is no warm-up. Nor are graphs in which the
-    ranks differ, or that a value read makes in later steps.
-    """
-    step = graph.sync.step if graph.sync else 0
-    if explanation is None or other is None:
-        return step <= history.first_step or _begins_something(graph, history)
-    if other.rank != graph.process.record.rank and not explanation.diff.same:
-        return False
-    if step <= history.first_step:
-        return True
-    expected = bool(explanation.causes) and all(c.expected for c in explanation.causes)
-    return expected and other.warm_up and (step <= other.step + 1 or _is_second(graph, history))
-
-
-def _begins_something(graph: _Graph, history: History) -> bool:
-    """Whether a graph unlike all before it is the first at its place, or one turn behind it.
-
-    Where a known graph ran before, or one from before the capture, it begins nothing.
-    """
-    sync = graph.sync
-    if sync is None or sync.kind == "value":
-        return sync is None or _is_another_part(graph, history)
-    return _is_first(graph, history) or _is_second(graph, history)
-
-
-def _is_first(graph: _Graph, history: History) -> bool:
-    """Whether nothing had run at its place before."""
-    return graph.sync is not None and history.turns.number(graph.process, graph.sync) == 0
-
-
-def _is_second(graph: _Graph, history: History) -> bool:
-    """Whether one graph had run at its place before, once, as it compiled."""
-    if graph.sync is None or history.turns.number(graph.process, graph.sync) != 1:
-        return False
-    return history.turns.first(graph.process, graph.sync).outcome == "compile"
-
-
-def _is_another_part(graph: _Graph, history: History) -> bool:
-    """Whether a step or a read made it that is the first at its place and cuts no step."""
-    sync = graph.sync
-    if sync is None or not (sync.ends_step or sync.kind == "value"):
-        return False
-    return history.begins_another_part(graph.process, sync)
+def _time_of(record: GraphRecord, process: Process) -> float:
+    sync = process.sync_at(record.sync)
+    return sync.time if sync else 0.0
 
 
 def _letter(number: int) -> str:

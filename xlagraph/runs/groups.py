@@ -67,9 +67,9 @@ def _reason(node: GraphNode) -> Reason:
             return EARLY_EXECUTION, node.call_site, _as_reads
         return UNLIKE_GRAPH, node.call_site, None
     if not explanation.causes:
-        if node.warm_up and not explanation.diff.same:
+        if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
-        return SAME_GRAPH if explanation.diff.same else UNEXPLAINED, None, None
+        return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
     cause = explanation.causes[0]
     if node.warm_up and not cause.expected:
         return FIRST_GRAPH, None, None
@@ -96,6 +96,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compiles=sum(node.compiles for node in members),
         seconds=sum(node.compile_seconds for node in members),
         expected=all(node.warm_up for node in members),
+        representative=main.digest,
         compared=explanation.compared if explanation else say(),
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )

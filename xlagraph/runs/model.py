@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlagraph.message import EMPTY, words
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.message import Message, SourceLine
     from xlagraph.run.reader import Run
+    from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.pairs import Pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +39,12 @@ class GraphNode:
     unnamed_hits: int
     """Hits at its places of which it is not known which graph they ran: perhaps this one."""
     instructions: int
-    context: Context
-    """What the capture knows of it, as the explanations took it."""
     nearest: str
     """Digest of the earlier module it was compared with, ``""`` for the first of its kind."""
     why_nearest: str
-    explanation: Explanation | None
-    """Compared with `nearest`; None for the first module of a call site."""
+    explanation: Outcome | None
+    """Compared with `nearest`, in short; None for the first module of a call site. Its causes name
+    no instructions: `RunExplanation.outcome` does."""
     warm_up: bool
     another_part: bool
     """The first at its place, and later than the first step of the training."""
@@ -69,6 +71,8 @@ class CauseGroup:
     seconds: float
     expected: bool
     proved: bool
+    representative: str = ""
+    """Digest of the module whose comparison `cause` comes from."""
     compared: Message = EMPTY
     """The outputs that the representative's proof compares; empty for all."""
 
@@ -100,6 +104,32 @@ class RunExplanation:
     """Letters of graphs that take turns although each is compiled only once."""
     unnamed_hits: int
     """Cache hits of which it is not known which graph they ran."""
+    pairs: Pairs
+    """What was compared with what, whole."""
+
+    def outcome(self, node: GraphNode) -> Outcome:
+        """What came of comparing a graph with its nearest one, with the instructions cited.
+
+        Raises:
+            KeyError: it was not compared.
+        """
+        return self.pairs.outcome(self._number(node))
+
+    def explain(self, node: GraphNode) -> tuple[Explanation, tuple[Context, Context]]:
+        """A graph and its nearest one explained again: with both modules, and their contexts.
+
+        Raises:
+            InputError: a module is not readable HLO.
+            RunError: a module is damaged.
+        """
+        return self.pairs.explain(self._number(node))
+
+    def _number(self, node: GraphNode) -> int:
+        return self._numbers[node.digest]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {node.digest: k for k, node in enumerate(self.graphs)}
 
     @property
     def has_problem(self) -> bool:

@@ -9,10 +9,10 @@ from xlagraph.message import say, words
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import BucketRow, Cause, Explanation
-    from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import SourceLine
-    from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.model import GraphNode, RunExplanation
+    from xlagraph.runs.outcome import Outcome
 
 SCHEMA_VERSION = 1
 
@@ -32,7 +32,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
         "a": _module(diff.a, name_a),
         "b": _module(diff.b, name_b),
         "differing": diff.differing,
-        "causes": [cause_json(cause, diff) for cause in explanation.causes],
+        "causes": [cause_json(cause, explanation) for cause in explanation.causes],
         "unexplained": {
             "share": explanation.unexplained_share,
             "a": [diff.a.names[i] for i in explanation.unexplained_a],
@@ -55,8 +55,8 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
     }
 
 
-def cause_json(cause: Cause, diff: Diff) -> Json:
-    """One cause; instructions by name."""
+def cause_json(cause: Cause, whole: Explanation | Outcome) -> Json:
+    """One cause of an explanation; instructions by name."""
     return {
         "kind": cause.kind.id,
         "title": words(cause.title),
@@ -68,15 +68,15 @@ def cause_json(cause: Cause, diff: Diff) -> Json:
         "evidence": [
             {
                 "text": words(evidence.text),
-                "a": [diff.a.names[i] for i in evidence.a],
-                "b": [diff.b.names[i] for i in evidence.b],
+                "a": [whole.instruction("a", i)[0] for i in evidence.a],
+                "b": [whole.instruction("b", i)[0] for i in evidence.b],
                 "sources": [str(line) for line in evidence.sources],
                 "places": [_place(line) for line in evidence.sources],
             }
             for evidence in cause.evidence
         ],
-        "a": [diff.a.names[i] for i in sorted(cause.a)],
-        "b": [diff.b.names[i] for i in sorted(cause.b)],
+        "a": [whole.instruction("a", i)[0] for i in sorted(cause.a)],
+        "b": [whole.instruction("b", i)[0] for i in sorted(cause.b)],
     }
 
 
@@ -148,15 +148,18 @@ def run_json(explained: RunExplanation) -> Json:
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
-                "causes": [
-                    cause_json(cause, node.explanation.diff) for cause in node.explanation.causes
-                ]
-                if node.explanation
-                else [],
+                "causes": _causes(explained, node),
             }
             for node in explained.graphs
         ],
     }
+
+
+def _causes(explained: RunExplanation, node: GraphNode) -> list[Json]:
+    if node.explanation is None:
+        return []
+    outcome = explained.outcome(node)
+    return [cause_json(cause, outcome) for cause in outcome.causes]
 
 
 def _module(module: Module, name: str) -> Json:
