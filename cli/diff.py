@@ -18,8 +18,9 @@ SPEC_HELP = (
 @click.argument("a")
 @click.argument("b")
 @click.option("--full", is_flag=True, help="Show all evidence and all unexplained instructions.")
+@click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
-def command(a: str, b: str, *, full: bool, as_json: bool) -> None:
+def command(a: str, b: str, *, full: bool, stack: bool, as_json: bool) -> None:
     """Say what differs between the modules A and B, and why."""
     from xlagraph.explain import explain_modules
     from xlagraph.inputs import open_module
@@ -33,8 +34,9 @@ def command(a: str, b: str, *, full: bool, as_json: bool) -> None:
 
         click.echo(json.dumps(explanation_json(explanation, a, b), indent=2))
     else:
+        from xlagraph.terminal.advice import Shown
         from xlagraph.terminal.explanation import print_explanation
         from xlagraph.terminal.style import console
 
-        print_explanation(console(), explanation, a, b, full=full)
+        print_explanation(console(), explanation, a, b, Shown(full, stack))
     sys.exit(0 if explanation.diff.same else 1)

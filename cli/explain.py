@@ -16,10 +16,18 @@ from xlagraph.cli.means import means, means_options
 )
 @click.argument("run", type=click.Path())
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
+@click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
 @means_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(
-    run: str, jobs: int | None, scheduler: str, *, cached: bool, full: bool, as_json: bool
+    run: str,
+    jobs: int | None,
+    scheduler: str,
+    *,
+    cached: bool,
+    full: bool,
+    stack: bool,
+    as_json: bool,
 ) -> None:
     """Say why the captured run RUN compiled as often as it did."""
     from xlagraph.run.reader import read_run
@@ -32,10 +40,11 @@ def command(
 
         click.echo(json.dumps(run_json(explained), indent=2))
     else:
+        from xlagraph.terminal.advice import Shown
         from xlagraph.terminal.run import print_next, print_run
         from xlagraph.terminal.style import console
 
         screen = console()
-        print_run(screen, explained, full=full)
+        print_run(screen, explained, Shown(full, stack))
         print_next(screen, explained)
     sys.exit(1 if explained.has_problem else 0)

@@ -72,7 +72,9 @@ def command(
             report = _report(inputs, options, how)
         text = render(report)
     write_whole(output, text)
-    click.echo(f"{plain(report.verdict)}\n{output}: {len(text.encode()) / 1e6:.1f} MB")
+    for line in report.headline:
+        click.echo(plain(line))
+    click.echo(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
     for cut in report.cuts:
         click.echo(f"left out for size: {cut} (raise --max-mb)")
 

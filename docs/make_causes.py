@@ -22,6 +22,7 @@ from xlagraph.streams.analyze import analyze
 from xlagraph.streams.drift import drift_of
 from xlagraph.streams.log import Log
 from xlagraph.streams.text import print_analysis
+from xlagraph.terminal.advice import Shown
 from xlagraph.terminal.explanation import print_explanation
 from xlagraph.terminal.run import print_run
 
@@ -142,7 +143,7 @@ def verdict_of(example: str) -> tuple[str, str]:
             return f"xlagraph explain {path}", printed(screen)
     a, b = (f"fixtures/module_pairs/{example}.{side}.hlo.gz" for side in "ab")
     first, second = open_module(str(ROOT / a)), open_module(str(ROOT / b))
-    print_explanation(screen, explain_modules(first.module, second.module), a, b)
+    print_explanation(screen, explain_modules(first.module, second.module), a, b, Shown())
     return f"xlagraph diff {a} {b}", printed(screen)
 
 

@@ -2,7 +2,7 @@
 
 const OPERANDS_SHOWN = 6;
 const OVERSCAN = 12;
-const PRINTED = 600; // rows on paper, from the first one in view
+const PRINTED = 5000; // rows on paper
 const COMMON_SHOWN = 18; // characters of long common text kept on each side of a difference
 
 class List {
@@ -35,6 +35,7 @@ class List {
   }
 
   draw(force = false) {
+    if (this.printing) return;
     const height = this.element.clientHeight || 600;
     const first = Math.max(0, Math.floor(this.element.scrollTop / this.rowHeight) - OVERSCAN);
     const last = Math.min(this.rows.length, Math.ceil((this.element.scrollTop + height) / this.rowHeight) + OVERSCAN);
@@ -49,13 +50,23 @@ class List {
     else this.element.removeAttribute("aria-activedescendant");
   }
 
-  // More rows than are in view, for paper.
+  // On paper everything that differs, whole, with nothing folded or cut between.
   drawForPrint() {
-    const first = this.first ?? 0, last = Math.min(this.rows.length, first + PRINTED);
+    const { pair } = this;
     const items = [];
-    for (let k = first; k < last; k++) items.push(this.item(k));
-    if (last < this.rows.length) items.push(h("div", { class: "fold" }, `Printed: ${PRINTED} of ${plural(this.rows.length, "row")}, from the first one in view.`));
+    this.printing = true;
+    for (let s = 0; s < pair.sections.length && items.length < PRINTED; s++) {
+      if (pair.sections[s].differing === 0) continue;
+      items.push(this.computation(s));
+      for (let r = pair.sections[s].start; r < pair.sections[s].stop && items.length < PRINTED; r++) if (pair.differs(r)) items.push(this.row(r));
+    }
+    if (items.length >= PRINTED) items.push(h("p", {}, `Printed: the first ${PRINTED.toLocaleString("en")} of ${plural(pair.differing, "differing row")}.`));
     this.pad.replaceChildren(...items);
+  }
+
+  printed() {
+    this.printing = false;
+    this.refresh();
   }
 
   item(k) {
@@ -72,10 +83,15 @@ class List {
 
   fold(k, type) {
     const { rows } = this;
-    const text = type === REST
-      ? `⋯ ${plural(rows.from[k], "computation")} without a difference`
-      : `⋯ ${plural(rows.to[k] - rows.from[k], "row")} without a difference`;
+    const text = type === REST ? `⋯ ${plural(rows.from[k], "computation")} without a difference` : this.foldText(rows.from[k], rows.to[k]);
     return h("div", { class: "fold", role: "row" }, h("div", { role: "gridcell", "aria-colspan": "3" }, text));
+  }
+
+  foldText(from, to) {
+    const { pair } = this;
+    const following = pair.follows.subarray(from, to).filter((origin) => origin >= 0);
+    if (!following.length) return `⋯ ${plural(to - from, "row")} without a difference`;
+    return `⋯ ${plural(following.length, "difference")} that ${following.length === 1 ? "follows" : "follow"} from ${cut(pair.title(following[0]), 60)}, in ${plural(to - from, "row")}`;
   }
 
   computation(s) {
@@ -93,9 +109,10 @@ class List {
   row(row) {
     const { pair } = this;
     const status = pair.status[row];
-    const [left, right] = this.raw ? this.rawSides(row) : this.sides(row);
+    const [left, right] = this.raw || this.printing ? this.rawSides(row) : this.sides(row);
     const cause = pair.cause[row] >= 0 && pair.differs(row) ? h("small", { "aria-hidden": "true" }, pair.cause[row] + 1) : "";
-    return h("div", { class: `row ${STATUS[status]}`, role: "row" },
+    const origin = pair.isOrigin(row) ? " origin" : pair.follows[row] >= 0 ? " follows" : "";
+    return h("div", { class: `row ${STATUS[status]}${origin}`, role: "row" },
       h("div", { class: "gut", role: "gridcell", title: pair.describe(row) }, GLYPH[status], cause, h("span", { class: "sr" }, pair.describe(row))),
       h("div", { class: `side a${pair.a[row] < 0 ? " gap" : ""}`, role: "gridcell" }, left),
       h("div", { class: `side b${pair.b[row] < 0 ? " gap" : ""}`, role: "gridcell" }, right));
@@ -103,8 +120,9 @@ class List {
 
   rawSides(row) {
     const { pair } = this;
-    const x = pair.a[row] < 0 ? "" : cut(pair.modules.a.raw(pair.a[row]), 2000);
-    const y = pair.b[row] < 0 ? "" : cut(pair.modules.b.raw(pair.b[row]), 2000);
+    const limit = this.printing ? Infinity : 2000;
+    const x = pair.a[row] < 0 ? "" : cut(pair.modules.a.raw(pair.a[row]), limit);
+    const y = pair.b[row] < 0 ? "" : cut(pair.modules.b.raw(pair.b[row]), limit);
     if (pair.status[row] !== CHANGED) return [[x], [y]];
     const [left, right] = differingParts(x, y);
     return [marked(left), marked(right)];
@@ -112,10 +130,9 @@ class List {
 
   sides(row) {
     const { pair } = this;
-    const { a, b } = pair.modules;
     const fields = pair.fields.get(row);
-    const left = pair.a[row] < 0 ? [] : pieces(a, "a", pair.a[row]);
-    const right = pair.b[row] < 0 ? [] : pieces(b, "b", pair.b[row]);
+    const left = pair.a[row] < 0 ? [] : pieces(pair, "a", pair.a[row]);
+    const right = pair.b[row] < 0 ? [] : pieces(pair, "b", pair.b[row]);
     if (!fields) return [left.map(plain), right.map(plain)];
     const operands = pair.differingOperands(row);
     const out = [[], []];
@@ -126,7 +143,7 @@ class List {
         out[1].push(operandList(other, operands));
         return;
       }
-      const [x, y] = piece.cls === "n" ? [[[piece.text, false]], [[other.text, false]]] : differingParts(piece.text, other.text);
+      const [x, y] = piece.cls === "n" || piece.cls === "w" ? [[[piece.text, false]], [[other.text, false]]] : differingParts(piece.text, other.text);
       out[0].push(h("span", { class: piece.cls }, marked(squeezed(x))));
       out[1].push(h("span", { class: piece.cls }, marked(squeezed(y))));
     });
@@ -159,13 +176,16 @@ class List {
   }
 }
 
-// An instruction in pieces that the two sides of a row share: name, shape, opcode, operands, rest.
-function pieces(module, side, i) {
+// An instruction in pieces that the two sides of a row share: name, tensor, shape, opcode, operands, rest.
+function pieces(pair, side, i) {
+  const module = pair.modules[side];
+  const known = (pair.tensors[side].get(i) ?? []).filter(({ name }) => name);
   const payload = module.payload(i);
   const operands = module.operands(i);
   const attributes = module.attributes(i);
   return [
     { cls: "n", text: module.name(i) },
+    { cls: "w", text: known.length ? `  ${cut(known[0].name, 80)}${known.length > 1 ? ` +${known.length - 1}` : ""}` : "" },
     { cls: "s", text: "  " + cut(module.shape(i), 4000) },
     { cls: "o", text: "  " + module.opcode(i) },
     { cls: "p", text: payload === null ? null : `(${cut(payload, 200)})`, operands, module, side },

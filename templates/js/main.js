@@ -15,7 +15,8 @@ const app = {
   },
 
   async route() {
-    const [kind, id, tab = "i", rest = ""] = location.hash.replace(/^#\/?/, "").split("/");
+    const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+    const [kind, id = "", tab = "i", rest = ""] = path.split("/");
     const isPair = kind === "pair" && hasBlob(`pair-${id}`);
     const view = isPair ? await this.pair(id) : null;
     byId("overview").hidden = isPair;
@@ -24,17 +25,14 @@ const app = {
       if ((link.dataset.view === "pair") === isPair) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    if (byId("pick-pair")) byId("pick-pair").value = isPair ? id : "";
     if (this.view !== view) {
       window.scrollTo(0, 0);
       announce(view ? `Comparing ${view.pair.data.title}` : "Overview");
     }
     this.view = view;
-    if (!view) showAnchor(kind);
-    if (view) {
-      if (byId("pair").firstChild !== view.element) byId("pair").replaceChildren(view.element);
-      view.show(tab, rest);
-    }
+    if (view && byId("pair").firstChild !== view.element) byId("pair").replaceChildren(view.element);
+    const found = view ? view.show(tab, rest, Object.fromEntries(new URLSearchParams(query))) : showAnchor(kind) && !id;
+    tellLost(found);
     document.title = view ? `${view.pair.data.title} · ${this.title}` : this.title;
     document.body.dataset.ready = location.hash;
   },
@@ -49,12 +47,12 @@ function module(key) {
 
 function start() {
   installShell();
-  byId("pick-pair")?.addEventListener("change", (event) => { location.hash = event.target.value ? `#/pair/${event.target.value}` : "#/"; });
+  installPicker();
   if (byId("timeline")) drawTimeline(byId("timeline"));
   installKeys(actions, () => app.view?.clear());
   installPrint(
     () => { if (app.view?.tab === "i") app.view.list.drawForPrint(); },
-    () => app.view?.list.refresh(),
+    () => app.view?.list.printed(),
   );
   window.addEventListener("hashchange", () => app.route());
   app.route();

@@ -12,6 +12,8 @@ class Pair {
     this.layRows();
     this.setStatus();
     this.setCauses();
+    this.setOrigins();
+    this.tensors = tensorNames(data);
   }
 
   layRows() {
@@ -39,13 +41,15 @@ class Pair {
   setStatus() {
     this.status = new Uint8Array(this.length);
     this.fields = new Map();
+    this.places = new Map(); // positions of operands that are neither partners nor equal constants
     for (let r = 0; r < this.length; r++) {
       if (this.a[r] < 0 || this.b[r] < 0) this.status[r] = ASIDE;
     }
-    for (const [a, , fields] of this.data.changes) {
+    for (const [a, , fields, places] of this.data.changes) {
       const row = this.rowOf.a[a];
       this.status[row] = CHANGED;
       this.fields.set(row, fields);
+      this.places.set(row, new Set(places));
     }
     for (const i of undelta(this.data.removed)) this.status[this.rowOf.a[i]] = REMOVED;
     for (const i of undelta(this.data.added)) this.status[this.rowOf.b[i]] = ADDED;
@@ -71,6 +75,23 @@ class Pair {
     });
   }
 
+  // For each row the one that it follows from, -1 for origins and for what does not differ.
+  setOrigins() {
+    const row = (number) => (number >= 0 ? this.rowOf.a[number] : this.rowOf.b[-1 - number]);
+    this.follows = new Int32Array(this.length).fill(-1);
+    this.followers = new Map();
+    undelta(this.data.follows).forEach((number, k) => {
+      const origin = row(this.data.origins[k]);
+      this.follows[row(number)] = origin;
+      this.followers.set(origin, (this.followers.get(origin) ?? 0) + 1);
+    });
+  }
+
+  isOrigin(row) { return this.differs(row) && this.follows[row] < 0; }
+
+  // The name of a row's instruction, of B where it has one.
+  title(row) { return this.b[row] >= 0 ? this.modules.b.name(this.b[row]) : this.modules.a.name(this.a[row]); }
+
   differs(row) { return this.status[row] > SAME && this.status[row] < ASIDE; }
 
   sectionOf(row) {
@@ -88,16 +109,7 @@ class Pair {
     return (side === "a" ? this.b : this.a)[row];
   }
 
-  // Positions of operands that are not each other's partner.
-  differingOperands(row) {
-    const out = new Set();
-    if (!(this.fields.get(row) ?? []).includes("operands")) return out;
-    const x = this.modules.a.operands(this.a[row]), y = this.modules.b.operands(this.b[row]);
-    for (let k = 0; k < Math.max(x.length, y.length); k++) {
-      if (k >= x.length || k >= y.length || this.partner("a", x[k]) !== y[k]) out.add(k);
-    }
-    return out;
-  }
+  differingOperands(row) { return this.places.get(row) ?? new Set(); }
 
   describe(row) {
     const s = this.status[row];
@@ -110,4 +122,21 @@ class Pair {
     }
     return "the same on both sides";
   }
+}
+
+// For each side: instruction -> what the capture knows it to be, as input and as outputs.
+function tensorNames(data) {
+  const found = { a: new Map(), b: new Map() };
+  const add = (side, i, place, position, name) => {
+    if (i === null) return;
+    if (!found[side].has(i)) found[side].set(i, []);
+    found[side].get(i).push({ place: `${place} ${position}`, name });
+  };
+  for (const [place, slots] of [["input", data.parameters], ["output", data.outputs]]) {
+    for (const [a, b, atA, atB, name] of slots) {
+      add("a", atA, place, a, name);
+      add("b", atB, place, b, name);
+    }
+  }
+  return found;
 }

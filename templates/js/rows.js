@@ -1,6 +1,6 @@
-// What the list shows: computation headings, rows, and folds over what does not differ.
+// What the list shows: computation headings, rows, and folds over what is equal or only follows.
 
-const AROUND = 3; // unchanged rows shown around a difference
+const AROUND = 3; // rows shown around an origin
 const MIN_FOLD = 5; // shorter stretches are shown
 
 const ROW = 0, FOLD = 1, COMP = 2, REST = 3;
@@ -51,16 +51,38 @@ class Rows {
     let r = section.start;
     while (r < section.stop) {
       let end = r;
-      while (end < section.stop && !pair.differs(end)) end++;
+      while (end < section.stop && !pair.isOrigin(end)) end++;
       const first = r === section.start ? r : Math.min(r + AROUND, end);
       const last = end === section.stop ? end : Math.max(first, end - AROUND);
-      for (let k = r; k < first; k++) this.push(ROW, k, 0);
-      if (last - first >= MIN_FOLD && !this.all && !this.opened.has(first)) this.push(FOLD, first, last);
-      else for (let k = first; k < last; k++) this.push(ROW, k, 0);
-      for (let k = last; k < end; k++) this.push(ROW, k, 0);
-      while (end < section.stop && pair.differs(end)) this.push(ROW, end++, 0);
+      this.layRows(r, first);
+      this.layFolds(first, last);
+      this.layRows(last, end);
+      while (end < section.stop && pair.isOrigin(end)) this.push(ROW, end++, 0);
       r = end;
     }
+  }
+
+  layRows(from, to) {
+    for (let k = from; k < to; k++) this.push(ROW, k, 0);
+  }
+
+  // Rows without an origin, in stretches: what follows from one origin is folded together.
+  layFolds(from, to) {
+    const { follows } = this.pair;
+    let start = from, origin = -1;
+    for (let k = from; k < to; k++) {
+      if (follows[k] >= 0 && origin >= 0 && follows[k] !== origin) {
+        this.layFold(start, k);
+        start = k;
+      }
+      if (follows[k] >= 0) origin = follows[k];
+    }
+    this.layFold(start, to);
+  }
+
+  layFold(from, to) {
+    if (to - from < MIN_FOLD || this.all || this.opened.has(from)) this.layRows(from, to);
+    else this.push(FOLD, from, to);
   }
 
   layMatches(section, s) {
@@ -81,39 +103,17 @@ class Rows {
   }
 
   accepts(row) {
-    const { pair } = this;
-    if (this.kind === "differing" ? !pair.differs(row) : this.kind !== "" && STATUS[pair.status[row]] !== this.kind) return false;
-    if (this.causeFilter === "none" ? pair.cause[row] >= 0 || !pair.differs(row) : this.causeFilter !== "" && pair.cause[row] !== Number(this.causeFilter)) return false;
-    return this.query.every((word) => this.wordFits(word, row));
+    const { pair, kind, causeFilter } = this;
+    if (kind === "origins" ? !pair.isOrigin(row) : kind === "differing" ? !pair.differs(row) : kind !== "" && STATUS[pair.status[row]] !== kind) return false;
+    if (causeFilter === "none" ? pair.cause[row] >= 0 || !pair.differs(row) : causeFilter !== "" && pair.cause[row] !== Number(causeFilter) - 1) return false;
+    return this.query.every((term) => fitsRow(term, pair, row));
   }
 
-  wordFits([field, text], row) {
-    const { pair } = this;
-    return this.fits(pair.modules.a, pair.a[row], field, text) || this.fits(pair.modules.b, pair.b[row], field, text);
-  }
-
-  fits(module, i, field, text) {
-    if (i < 0) return false;
-    const has = (value) => value.toLowerCase().includes(text);
-    if (field === "op") return module.opcode(i).toLowerCase() === text;
-    if (field === "shape") return has(module.shape(i));
-    if (field === "name") return has(module.name(i));
-    if (field === "src") return this.fitsSource(module, i, has);
-    return has(module.name(i)) || has(module.opcode(i)) || has(module.shape(i)) || this.fitsSource(module, i, has);
-  }
-
-  fitsSource(module, i, has) {
-    const place = module.data.origin[i];
-    if (place < 0) return false;
-    const [, type, name, frames] = module.data.origins[place];
-    return has(type) || has(name) || frames.some(([file, line]) => has(`${module.data.files[file]}:${line}`));
-  }
-
-  search(text) {
-    this.query = text.trim().toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
-      const found = /^(op|shape|name|src):(.+)$/.exec(word);
-      return found ? [found[1], found[2]] : ["", word.replace(/^%/, "")];
-    });
+  filter({ q = "", rows = "", cause = "", in: computation = "" }) {
+    this.query = parseQuery(q);
+    this.kind = rows;
+    this.causeFilter = cause;
+    this.computation = computation;
     this.lay();
   }
 

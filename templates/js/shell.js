@@ -7,13 +7,21 @@ function switchTheme() {
   document.dispatchEvent(new Event("theme"));
 }
 
-// A card or a row of the overview, as #cause-1 or #graph-E.
+// A card or a row of the overview, as #cause-1 or #graph-E; says whether it is there.
 function showAnchor(id) {
-  document.querySelector("#overview .hit")?.classList.remove("hit");
-  const goal = id && byId("overview").querySelector(`#${CSS.escape(id)}`);
-  if (!goal) return;
+  return showPart(byId("overview"), id) || !id;
+}
+
+function showPart(within, id) {
+  within.querySelector(".hit")?.classList.remove("hit");
+  const found = id && within.querySelector(`#${CSS.escape(id)}`);
+  if (!found) return false;
+  const goal = found.closest("tr") ?? found;
+  for (let fold = goal.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   goal.classList.add("hit");
   goal.scrollIntoView({ block: "center" });
+  if (goal.hasAttribute("tabindex")) goal.focus({ preventScroll: true });
+  return true;
 }
 
 // Keys by what `actions` gives. None of them acts while a field has the focus, but Escape.
@@ -45,6 +53,12 @@ function installPrint(before, after) {
     for (const details of closed) details.open = false;
     after();
   });
+}
+
+// Says of an address that nothing is there; the overview is shown instead.
+function tellLost(found) {
+  byId("lost").hidden = found;
+  byId("lost-address").textContent = location.hash;
 }
 
 function installShell() {

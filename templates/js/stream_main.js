@@ -15,11 +15,12 @@ const app = {
     if (kind === "op") {
       const column = lanes.columnOf(Number(id));
       if (column >= 0) view.select(column);
-      else announce("This operator is not on the page");
+      tellLost(column >= 0);
       this.toPicture();
     } else if (kind === "finding") {
       const finding = lanes.findings.find((one) => one.number === Number(id));
       if (finding) view.show(finding);
+      tellLost(Boolean(finding));
       this.mark(finding);
       this.toPicture();
     } else {
@@ -32,7 +33,7 @@ const app = {
   showCard(id) {
     const finding = this.view.lanes.findings.find((one) => `finding-${one.number}` === id);
     if (finding) this.view.show(finding);
-    showAnchor(id);
+    tellLost(showAnchor(id));
   },
 
   mark(finding) {

@@ -1,12 +1,12 @@
 // Inputs and outputs: which position of A is which position of B.
 
-const SLOTS_SHOWN = 300;
+const SLOTS_SHOWN = 1000;
 
 function slotsPanel(pair) {
   const { data } = pair;
   return h("div", { class: "panel" }, h("div", { class: "inner" },
-    slotTable(pair, "Parameters", data.parameters, "parameter"),
-    slotTable(pair, "Outputs, in the order of the live tensors", data.outputs, "output"),
+    slotTable(pair, "Parameters", data.parameters, "parameter", "in"),
+    slotTable(pair, "Outputs, in the order of the live tensors", data.outputs, "output", "out"),
     ...fieldTable(pair, "Header fields that differ", data.header),
     ...fieldTable(pair, "Parts of the cache key that differ, although the graphs do not", data.key),
     h("h2", {}, "Set aside as noise"),
@@ -19,7 +19,7 @@ function slotState(slot) {
   return slot[0] === slot[1] ? "same" : "changed";
 }
 
-function slotTable(pair, title, slots, what) {
+function slotTable(pair, title, slots, what, short) {
   const counts = { same: 0, changed: 0, added: 0, removed: 0 };
   for (const slot of slots) counts[slotState(slot)]++;
   const body = h("tbody");
@@ -27,7 +27,7 @@ function slotTable(pair, title, slots, what) {
   const more = h("button", { type: "button", onclick: () => draw(Infinity) });
   const draw = (limit) => {
     const shown = slots.filter((slot) => !only.checked || slotState(slot) !== "same");
-    body.replaceChildren(...shown.slice(0, limit).map((slot) => slotRow(pair, slot)));
+    body.replaceChildren(...shown.slice(0, limit).map((slot) => slotRow(pair, slot, short)));
     if (!shown.length) body.append(h("tr", {}, h("td", { colspan: "6" }, `Every ${what} stands where it stood.`)));
     more.hidden = shown.length <= limit;
     more.textContent = `Show ${shown.length - limit} more`;
@@ -42,18 +42,18 @@ function slotTable(pair, title, slots, what) {
   return [h("h2", {}, title), h("div", { class: "bar" }, h("span", { class: "hint" }, words.filter(Boolean).join(", ")), h("label", {}, only, " only what differs")), region, more];
 }
 
-function slotRow(pair, [a, b, atA, atB, name, note]) {
+function slotRow(pair, [a, b, atA, atB, name, note], short) {
   const { modules } = pair;
   const shapeA = atA === null ? "" : modules.a.shape(atA), shapeB = atB === null ? "" : modules.b.shape(atB);
   const shape = shapeA && shapeB && shapeA !== shapeB
     ? (([x, y]) => [...marked(x), " → ", ...marked(y)])(differingParts(shapeA, shapeB))
-    : [shapeA || shapeB];
+    : soft(shapeA || shapeB);
   const links = [];
   if (atA !== null) links.push(instructionLink(pair, "a", atA));
   if (atB !== null) links.push(links.length ? " → " : "", instructionLink(pair, "b", atB));
   const state = slotState([a, b]);
-  return h("tr", { class: state },
-    h("td", {}, a ?? "–"), h("td", {}, b ?? "–"), h("td", {}, name || h("span", { class: "meta" }, "not captured")),
+  return h("tr", { class: state, id: b === null ? null : `${short}-b${b}` },
+    h("td", { id: a === null ? null : `${short}-a${a}` }, a ?? "–"), h("td", {}, b ?? "–"), h("td", {}, name ? soft(name) : h("span", { class: "meta" }, "not captured")),
     h("td", {}, shape), h("td", {}, links), h("td", { class: "meta" }, note));
 }
 
@@ -77,7 +77,7 @@ function causesPanel(pair) {
       h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
       h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),
       cause.expected ? "expected: warm-up" : "",
-      h("a", { href: address(pair, "i", `cause${k + 1}`) }, "Show its instructions")),
+      h("a", { href: `${address(pair, "i")}?cause=${k + 1}` }, "Show its instructions")),
     h("ul", { class: "evidence" },
       cause.evidence.map(([text, links, more, sources]) => h("li", {}, said(text),
         sources.map((source) => h("span", { class: "code source" }, source)),
@@ -88,7 +88,7 @@ function causesPanel(pair) {
   const left = pair.data.unexplainedA.length + pair.data.unexplainedB.length;
   return h("div", { class: "panel" }, h("div", { class: "inner" },
     cards.length ? cards : h("p", { class: "empty" }, pair.data.same ? "Nothing to explain: the same computation." : "No known cause fits."),
-    left ? h("p", { class: "empty" }, h("strong", {}, `${plural(left, "instruction")} unexplained. `), h("a", { href: address(pair, "i", "cause0") }, "Show them")) : ""));
+    left ? h("p", { class: "empty" }, h("strong", {}, `${plural(left, "instruction")} unexplained. `), h("a", { href: `${address(pair, "i")}?cause=none` }, "Show them")) : ""));
 }
 
 function percent(share) {

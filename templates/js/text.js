@@ -83,6 +83,12 @@ function marked(list) {
   return list.map(([text, differs]) => (differs ? h("mark", {}, text) : text));
 }
 
+// A text that may break behind commas, brackets, slashes and dots between words, never inside a number.
+function soft(text) {
+  const pieces = text.split(/(?<=[,/{}()[\]_=]|[a-z]\.|\.(?=[A-Za-z]))/);
+  return pieces.flatMap((piece, k) => (k ? [h("wbr"), piece] : [piece]));
+}
+
 function cut(text, length) {
   return text.length > length ? text.slice(0, length) + "…" : text;
 }

@@ -207,7 +207,8 @@ def test_explain_prints_the_line_of_a_stored_protobuf(run_folder):
     number = line_of("h = self.norm(h)")
     printed = CliRunner(env={"COLUMNS": "300"}).invoke(cli, ["explain", str(run_folder)])
     assert printed.exit_code == 1, printed.output
-    assert f"at {PROGRAM}:{number} (forward)" in printed.output.splitlines()[0]
+    where = f"Where {PROGRAM}:{number} (forward)"
+    assert printed.output.splitlines()[1].startswith(where)
     assert f"[{PROGRAM}:{number} (forward), through torch/nn/functional.py:2901" in printed.output
 
 

@@ -94,7 +94,7 @@ def test_shards_are_gathered_by_their_module():
         "blocks.0: w x2, b; blocks.1: gradient of w, held by its callback (f32[4])"
     )
     many = [Tensor(f"b{k}", "w", Role.BUCKET, shard=True) for k in range(5)]
-    assert words(grouped(many)) == "b0: w; b1: w; b2: w; 2 tensors of 2 more modules"
+    assert words(grouped(many)) == "b0: w; b1: w; 3 tensors of 3 more modules"
     assert words(grouped([WEIGHT, "f32[4]", "f32[4]"])) == "fc.weight, f32[4] x2"
 
 

@@ -36,6 +36,6 @@ def test_the_innermost_frame_of_the_program_counts():
         Frame("/me/model.py", 22, "forward"),
         Frame("/me/train.py", 5, "main"),
     )
-    assert own_frame(frames) == SourceLine("/me/model.py", 22)
-    assert own_frame(frames[:1]) == SourceLine(frames[0].file, 1)
+    assert own_frame(frames) == SourceLine("/me/model.py", 22, "forward")
+    assert own_frame(frames[:1]) == SourceLine(frames[0].file, 1, "relu")
     assert own_frame(()) is None

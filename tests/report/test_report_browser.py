@@ -150,7 +150,7 @@ def test_search_and_filters(browser: Browser) -> None:
     assert browser.text(".count") == f"{diff.differing} differences"
     _choose(browser, "Kind of row", "added")
     assert browser.text(".count") == f"{len(diff.added)} matches"
-    _choose(browser, "Cause", "0")
+    _choose(browser, "Cause", "1")
     assert int(browser.text(".count").split()[0].replace(",", "")) <= len(diff.added)
     _choose(browser, "Cause", "none")
     assert browser.text(".count") == "0 matches"

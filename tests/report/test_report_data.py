@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_said() -> None:
     assert not small.pairs
     for head in everything.pairs:
         assert head.title in small.cuts[0]
-    assert not any(card.pair for card in small.causes)
+    assert not any(card.address for card in small.causes)
 
 
 def test_the_list_of_compiles_is_cut_for_size() -> None:

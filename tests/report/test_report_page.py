@@ -50,7 +50,9 @@ def test_a_page_is_one_file_and_its_links_lead_somewhere(text: str) -> None:
     assert not {"link", "img", "iframe", "object", "base"} & set(page.tags)
     for link in page.links:
         assert link.startswith("#"), link
-        pair = re.fullmatch(r"#/pair/(\w+)(?:/i/[ab]\d+)?", link)
+        pair = re.fullmatch(
+            r"#/pair/([\w~]+)/(?:i/[ab]\d+|i|io(?:/(?:in|out)-[ab]\d+)?|collectives)", link
+        )
         assert link == "#/" or (pair and f"blob-pair-{pair[1]}" in page.ids) or link[1:] in page.ids
     outside = set(re.findall(r"https?://[^\s\"'<]+", text))
     assert outside <= {"http://www.w3.org/2000/svg"}

@@ -41,6 +41,15 @@ def names(*given: Rule) -> str:
     return " ".join(one.name for one in in_order(given))
 
 
+@pytest.mark.parametrize(
+    "kind", [k for k in kinds().values() if k.section is not Section.STREAMS], ids=str
+)
+def test_a_kind_fits_into_the_lines_of_a_verdict(kind: Kind):
+    assert len((kind.short or kind.title).split()) <= 10, "give it a `short`"
+    assert len((kind.short_fix or kind.fix).split()) <= 12, "give it a `short_fix`"
+    assert not (kind.short or "x").endswith(".")
+
+
 def test_rules_stand_where_they_say():
     assert names(rule("b"), rule("a"), rule("c")) == "a b c"
     assert names(rule("a", after=("c",)), rule("b", after=("a",)), rule("c")) == "c a b"

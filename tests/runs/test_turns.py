@@ -216,21 +216,22 @@ def verdict(run, *groups):
 def test_a_verdict_says_where_it_is_not_sure(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
     sure, unsure = group(proved=True), group(proved=False)
-    assert verdict(run, sure) == "1 compile beyond warm-up (1.0 s), one cause: A title."
+    what = "the same computation runs in another dtype"
+    fix = "Keep autocast and the inputs' dtypes the same in all steps."
+    assert verdict(run, sure) == f"1 compile beyond warm-up lost 1.0 s: {what}. {fix}"
     assert verdict(run, unsure) == (
-        "1 compile beyond warm-up (1.0 s), one cause, not for sure. Suspected: a title."
+        f"1 compile beyond warm-up lost 1.0 s; suspected: {what}. {fix}"
     )
     assert verdict(run, sure, unsure) == (
-        "2 compiles beyond warm-up (2.0 s), 2 causes, the costliest first, 1 of them not for sure: "
-        "A title."
+        f"2 compiles beyond warm-up lost 2.0 s: {what}. {fix} "
+        f"1 other cause: {what} (1 compile, 1.0 s). Not sure: 1 of 2 causes."
     )
 
 
 def test_a_verdict_counts_what_else_differs(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
-    assert verdict(run, group(proved=True, further=2)) == (
-        "1 compile beyond warm-up (1.0 s), one main cause: A title (and 2 further causes)."
-    )
+    said = verdict(run, group(proved=True, further=2))
+    assert said.endswith("Beside it 2 further causes in the same graphs.")
 
 
 def test_what_else_differs_in_a_graph_is_not_lost():
@@ -245,5 +246,6 @@ def test_a_verdict_calls_nothing_a_cause_that_is_none(tmp_path):
         UNEXPLAINED, say("the modules differ"), None, (), (), 1, 1.0, expected=False, proved=False
     )
     assert verdict(run, said) == (
-        "1 compile beyond warm-up (1.0 s), no cause found: The modules differ."
+        "1 compile beyond warm-up lost 1.0 s: no known cause fits. "
+        "Look at the two modules side by side."
     )

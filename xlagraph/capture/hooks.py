@@ -16,6 +16,7 @@ from xlagraph.capture.arming import Arming
 from xlagraph.capture.calls import Call
 from xlagraph.capture.counters import Ran
 from xlagraph.capture.events import SyncEvent
+from xlagraph.capture.identity import identity
 from xlagraph.capture.parts import Parts
 from xlagraph.capture.patches import Patches
 from xlagraph.run.codec import NANOSECONDS
@@ -256,9 +257,7 @@ class Hooks:
         local = self._flight.local
         rank: int | None = getattr(local, "rank", None)
         if rank is None:
-            import torch_xla.runtime
-
-            rank = local.rank = int(torch_xla.runtime.global_ordinal())
+            rank = local.rank = identity().rank
         return rank
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from xlagraph.capture.arguments import masked
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
+from xlagraph.capture.identity import identity
 from xlagraph.capture.journal import Journal
 from xlagraph.capture.options import Options
 from xlagraph.capture.say import say
@@ -133,7 +134,7 @@ class Session:
         if self._writer is None:
             self._journal = _journal()
             try:
-                process = self._process_record(_early_rank() if rank is None else rank)
+                process = self._process_record(rank)
                 self._writer = RunWriter(self.folder, process, self.options.max_bytes)
             except BaseException:
                 self._close_journal()
@@ -152,13 +153,12 @@ class Session:
             return _UNRECORDED
         return None if self._journal is None else self._journal.cells
 
-    def _process_record(self, rank: int) -> ProcessRecord:
-        import torch_xla.runtime
-
+    def _process_record(self, rank: int | None) -> ProcessRecord:
+        me = identity()
         return ProcessRecord(
             format=FORMAT_VERSION,
-            rank=rank,
-            world_size=int(torch_xla.runtime.world_size()),
+            rank=me.rank if rank is None else rank,
+            world_size=me.world_size,
             host=socket.gethostname(),
             pid=os.getpid(),
             started=self._started,
@@ -167,6 +167,8 @@ class Session:
             versions=(("python", platform.python_version()), *_versions()),
             journal="" if self._journal is None else self._journal.token,
             dump="" if self._dump is None else str(self._dump.private.modules),
+            local_rank=me.local_rank,
+            rank_source=me.source,
         )
 
     def forget(self) -> None:
@@ -216,12 +218,6 @@ def _journal() -> Journal | None:
 
 def _ignore(_starts: Sequence[int], _ends: Sequence[int]) -> None:
     """Repeats on a rank that is not recorded."""
-
-
-def _early_rank() -> int:
-    import torch_xla.runtime
-
-    return int(torch_xla.runtime.global_ordinal())
 
 
 def _versions() -> list[tuple[str, str]]:

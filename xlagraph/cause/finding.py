@@ -35,6 +35,10 @@ class Finding:
     """What `undo` does, in words."""
     fix: Message = EMPTY
     """Advice for this finding alone; empty where that of its kind will do."""
+    short: Message = EMPTY
+    """What happened in at most ten words; empty where that of its kind will do."""
+    short_fix: Message = EMPTY
+    """Where it has a `fix` of its own: the same in at most twelve words."""
     a: frozenset[int] = NONE
     b: frozenset[int] = NONE
     """The instructions of A and of B that it accounts for.

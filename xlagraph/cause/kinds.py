@@ -75,6 +75,10 @@ class Kind:
     """False for what names that no cause was found."""
     consequences: tuple[str, ...] = ()
     """Kinds that follow from this one when both are found: they become part of it."""
+    short: str = ""
+    """What happened in at most ten words, for a verdict; empty where `title` is that short."""
+    short_fix: str = ""
+    """What to change in at most twelve words; empty where `fix` is that short."""
 
     @property
     def headings(self) -> tuple[str, str]:

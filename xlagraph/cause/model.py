@@ -6,13 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.verdict import NOWHERE
 from xlagraph.diff.known import KnownTensors
-from xlagraph.message import A, B, Message, say
+from xlagraph.message import EMPTY, A, B, Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import HloName, SourceLine
@@ -70,6 +72,21 @@ class Cause:
     a: frozenset[int]
     b: frozenset[int]
     """The instructions of A and of B that it accounts for."""
+    short: Message = EMPTY
+    """What happened in at most ten words; empty: `Kind.short`."""
+    short_fix: Message = EMPTY
+    """What to change in at most twelve words; empty: `Kind.short_fix`."""
+    place: Place = NOWHERE
+
+    @property
+    def in_short(self) -> Message:
+        """What happened in at most ten words, without a full stop."""
+        return self.short or say(self.kind.short or self.kind.title)
+
+    @property
+    def fix_in_short(self) -> Message:
+        """What to change in at most twelve words."""
+        return self.short_fix or say(self.kind.short_fix or self.kind.fix)
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
@@ -84,6 +101,8 @@ class Cause:
             evidence=tuple(one.named(a, b) for one in self.evidence),
             fix=self.fix.named(a, b),
             proof=self.proof.named(a, b),
+            short=self.short.named(a, b),
+            place=self.place.named(a, b),
         )
 
 
@@ -117,7 +136,7 @@ class Explanation:
     """Why B is another module than A."""
 
     diff: Diff
-    verdict: Message
+    verdict: Verdict
     causes: tuple[Cause, ...]
     """Largest share first."""
     unexplained_a: tuple[int, ...]
@@ -203,6 +222,10 @@ class Context:
     """FSDP modules that keep tensors in their buckets because hooks of theirs have not run."""
     key: Mapping[str, str] = field(default_factory=dict)
     """Cache-key components."""
+    argv: tuple[str, ...] = ()
+    """The captured program and its arguments."""
+    stacks: Mapping[SourceLine, tuple[SourceLine, ...]] = field(default_factory=dict)
+    """The frames around lines that this capture tells of, innermost first."""
 
     def names(self, module: Module) -> KnownTensors:
         """The tensors that inputs and outputs of this module are known to be."""

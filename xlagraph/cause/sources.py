@@ -51,6 +51,14 @@ def _line(module: Module, i: int) -> SourceLine | None:
     return own_line(origin.frames)._replace(backward_of=_bare(origin.operation))
 
 
+def stack(module: Module, i: int) -> tuple[SourceLine, ...]:
+    """The frames of the line that `where` gives for an instruction, innermost first."""
+    metadata, origin = module.metadata(i), module.origins.get(i)
+    frames = metadata.frames if metadata else ()
+    frames = frames or (origin.frames if origin else ())
+    return tuple(SourceLine(f.file, f.line, _named(f.function)) for f in frames)
+
+
 @lru_cache(maxsize=4096)
 def own_line(frames: tuple[SourceFrame, ...]) -> SourceLine:
     """The innermost frame of the program itself, with the library's that it led to.

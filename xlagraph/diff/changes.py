@@ -218,6 +218,30 @@ def positions(slots: Sequence[Slot]) -> tuple[dict[int, int], dict[int, int]]:
     return dict(paired), {b: b for _, b in paired}
 
 
+def differing_operands(match: Match, x: int, y: int) -> tuple[int, ...]:
+    """Places at which the operands of a pair are neither partners nor the same constants."""
+    below_a, below_b = match.a.module.operands[x], match.b.module.operands[y]
+    differ = (
+        k
+        for k, (p, q) in enumerate(zip(below_a, below_b, strict=False))
+        if not same_value(match, p, q)
+    )
+    shorter, longer = sorted((len(below_a), len(below_b)))
+    return (*differ, *range(shorter, longer))
+
+
+def same_value(match: Match, p: int, q: int) -> bool:
+    """Whether two instructions are partners, or constants of one value."""
+    a, b = match.a, match.b
+    if match.to_b[p] == q:
+        return True
+    if not (a.closed[p] and b.closed[q]):
+        return False
+    if a.expressions[p] >= 0 and b.expressions[q] >= 0:
+        return a.expressions[p] == b.expressions[q]
+    return a.labels[p] == b.labels[q] and not a.module.operands[p] and not b.module.operands[q]
+
+
 class _Finder:
     def __init__(self, match: Match):
         self.match = match
@@ -276,18 +300,9 @@ class _Finder:
 
     def _operands_agree(self, below_a: Sequence[int], below_b: Sequence[int]) -> bool:
         """Whether operands are paired place by place, or the same constants."""
-        to_b = self.match.to_b
         return len(below_a) == len(below_b) and all(
-            to_b[p] == q or self._same_constant(p, q) for p, q in zip(below_a, below_b, strict=True)
+            same_value(self.match, p, q) for p, q in zip(below_a, below_b, strict=True)
         )
-
-    def _same_constant(self, p: int, q: int) -> bool:
-        a, b = self.match.a, self.match.b
-        if not (self.closed_a[p] and self.closed_b[q]):
-            return False
-        if a.expressions[p] >= 0 and b.expressions[q] >= 0:
-            return a.expressions[p] == b.expressions[q]
-        return a.labels[p] == b.labels[q] and not self.a.operands[p] and not self.b.operands[q]
 
     def _callees_agree(self, x: int, y: int) -> bool:
         """Whether two calls lead to paired computations: what differs inside is told there."""

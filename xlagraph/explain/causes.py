@@ -10,15 +10,21 @@ from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
 from xlagraph.cause.sources import line_near
 from xlagraph.explain.merge import merged
+from xlagraph.explain.places import place_of
 from xlagraph.facts.callers import placed
-from xlagraph.message import say
+from xlagraph.message import EMPTY, say, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.finding import Finding
+    from xlagraph.cause.model import Context
     from xlagraph.diff import Diff
     from xlagraph.explain.engine import Found
+    from xlagraph.message import Message
+
+SHORT = 12
+"""Words that the short form of an advice may have."""
 
 
 def unexplained(diff: Diff, found: Found) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -41,7 +47,7 @@ def unexplained(diff: Diff, found: Found) -> tuple[tuple[int, ...], tuple[int, .
     return tuple(sorted(left_a & differing_a)), tuple(sorted(left_b & differing_b))
 
 
-def causes_of(diff: Diff, found: Found) -> tuple[Cause, ...]:
+def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tuple[Cause, ...]:
     """The causes by share; what is incidental counts only where nothing else is found."""
     findings = found.findings
     named = merged([f for f in findings if not f.incidental], diff)
@@ -52,7 +58,7 @@ def causes_of(diff: Diff, found: Found) -> tuple[Cause, ...]:
         named, aside = aside, []
     taken_a = set[int]().union(*(f.a for f in aside)) - set[int]().union(*(f.a for f in named))
     taken_b = set[int]().union(*(f.b for f in aside)) - set[int]().union(*(f.b for f in named))
-    causes = [_cause(diff, f, taken_a, taken_b, proved=found.proved) for f in named]
+    causes = [_cause(diff, f, contexts, (taken_a, taken_b), proved=found.proved) for f in named]
     causes.sort(key=lambda cause: (cause.expected, -cause.share))
     if found.proved and causes:
         causes[0] = _with_rest(diff, causes, taken_a, taken_b)
@@ -84,7 +90,12 @@ def _counted(diff: Diff, taken_a: set[int], taken_b: set[int]) -> int:
 
 
 def _cause(
-    diff: Diff, finding: Finding, taken_a: set[int], taken_b: set[int], *, proved: bool
+    diff: Diff,
+    finding: Finding,
+    contexts: tuple[Context, Context],
+    taken: tuple[set[int], set[int]],
+    *,
+    proved: bool,
 ) -> Cause:
     finding = placed(diff, finding)
     mine_a = finding.a | called_only_by(diff.a, finding.a)
@@ -93,11 +104,12 @@ def _cause(
     own_a = frozenset({c.a for c in changed} | mine_a.intersection(diff.removed))
     own_b = frozenset({c.b for c in changed} | mine_b.intersection(diff.added))
     number = len(own_a) + len(own_b) - len(changed)
-    total = _counted(diff, taken_a, taken_b)
+    total = _counted(diff, *taken)
+    evidence = finding.evidence + _own_line(diff, finding)
     return Cause(
         kind=finding.kind,
         title=finding.title,
-        evidence=finding.evidence + _own_line(diff, finding),
+        evidence=evidence,
         fix=finding.fix or say(finding.kind.fix),
         share=number / total if total else 1.0,
         proved=proved,
@@ -105,7 +117,14 @@ def _cause(
         expected=finding.expected,
         a=own_a,
         b=own_b,
+        short=finding.short,
+        short_fix=finding.short_fix or _if_short(finding.fix),
+        place=place_of(finding, evidence, diff, contexts),
     )
+
+
+def _if_short(fix: Message) -> Message:
+    return fix if len(words(fix).split()) <= SHORT else EMPTY
 
 
 def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:

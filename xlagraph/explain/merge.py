@@ -109,6 +109,8 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         kind=kind,
         title=title,
         fix=fix,
+        short=main.short if kind is main.kind else say(),
+        short_fix=main.short_fix if fix else say(),
         evidence=tuple(e for f in group for e in f.evidence),
         proof=join(proofs, len(proofs), "; "),
         a=a,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
@@ -13,7 +14,6 @@ from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict
 from xlagraph.facts.buckets import bucket_rows
-from xlagraph.message import say
 from xlagraph.rules.same_computation import remaining_differences
 
 if TYPE_CHECKING:
@@ -72,12 +72,13 @@ def _best(task: Search) -> Explanation:
 def _explanation(task: Search, found: Found) -> Explanation:
     diff = task.diff
     left_a, left_b = unexplained(diff, found)
-    causes = remaining_differences(diff) if diff.same else causes_of(diff, found)
+    contexts = (task.context_a, task.context_b)
+    causes = remaining_differences(diff) if diff.same else causes_of(diff, found, contexts)
     left = len(left_a) + len(left_b)
     scope = scope_of(found.state)
-    verdict = pair_verdict(diff, causes, left, task.context_a, task.context_b)
-    if found.proved:
-        verdict = say(verdict, scope_sentence(scope, diff, task.context_a, task.context_b))
+    verdict = pair_verdict(diff, causes, left, *contexts)
+    if found.proved and scope.sets_aside:
+        verdict = replace(verdict, notes=(*verdict.notes, scope_sentence(scope, diff, *contexts)))
     return Explanation(
         diff=diff,
         verdict=verdict,

@@ -41,4 +41,4 @@ def scope_sentence(scope: Scope, diff: Diff, context_a: Context, context_b: Cont
         for side, view, aside in ((A, case.a, scope.a), (B, case.b, scope.b))
         if aside
     ]
-    return say(" Proved for ", scope.compared, "; set aside: ", join(parts, 2, "; "), ".")
+    return say("Proved for ", scope.compared, "; not compared: ", join(parts, 2, "; "), ".")

@@ -1,12 +1,13 @@
-"""The sentences that an explanation of two modules begins with."""
+"""What an explanation of two modules says first: what differs, where, and what to change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.verdict import Verdict
 from xlagraph.facts.elided import not_compared
 from xlagraph.facts.keys import key_difference
-from xlagraph.message import count, join, say
+from xlagraph.message import EMPTY, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,56 +16,68 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.message import Message
 
+LOOK = say("Look at both side by side: xlagraph report A B.")
+
 
 def pair_verdict(
     diff: Diff, causes: Sequence[Cause], left: int, context_a: Context, context_b: Context
-) -> Message:
-    """The main cause in a sentence or two; `left` instructions have none."""
+) -> Verdict:
+    """The main cause in three lines; `left` instructions have none."""
     if diff.same:
-        verdict = _same(causes, context_a, context_b)
-    elif not causes:
-        verdict = say(
-            f"The modules differ in {count(diff.differing, 'instruction')}; no known cause fits "
-            "(unexplained)."
-        )
-    else:
-        verdict = _main(causes, left, context_a, context_b)
-    return say(verdict, not_compared(diff))
-
-
-def _main(causes: Sequence[Cause], left: int, context_a: Context, context_b: Context) -> Message:
-    title = causes[0].title
-    first = (
-        title.sentence if causes[0].proved else say("Not explained for sure. Suspected: ", title)
+        return _same(diff, causes, context_a, context_b)
+    stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
+    notes = [
+        _further(causes),
+        say(stay) if left and causes else EMPTY,
+        _one_hash(context_a, context_b),
+        *not_compared(diff),
+    ]
+    return Verdict(
+        what=_what(diff, causes),
+        where=causes[0].place.in_short if causes else EMPTY,
+        fix=causes[0].fix_in_short if causes else LOOK,
+        notes=tuple(filter(None, notes)),
     )
-    more = f" (and {count(len(causes) - 1, 'further cause')})" if len(causes) > 1 else ""
-    stay = "stays" if left == 1 else "stay"
-    rest = f" {count(left, 'instruction')} {stay} unexplained." if left else ""
-    return say(first, f"{more}.{rest}", _one_hash(context_a, context_b))
 
 
-def _one_hash(context_a: Context, context_b: Context) -> str:
+def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
+    if not causes:
+        differs = f"{count(diff.differing, 'instruction')} differ"
+        return say(f"{differs}{'s' if diff.differing == 1 else ''}, unexplained: no cause fits.")
+    if causes[0].proved:
+        return say(causes[0].in_short.sentence, ".")
+    return say("Not explained for sure. Suspected: ", causes[0].in_short.clause, ".")
+
+
+def _further(causes: Sequence[Cause]) -> Message:
+    if len(causes) < 2:
+        return EMPTY
+    kinds = join((say(str(cause.kind)) for cause in causes[1:]), 3)
+    return say(f"{count(len(causes) - 1, 'further cause')}: ", kinds, ".")
+
+
+def _one_hash(context_a: Context, context_b: Context) -> Message:
     """What it means that modules differ which torch_xla has taken for one graph."""
     known = context_a.key.get("graph_hash")
     if not known or known != context_b.key.get("graph_hash"):
-        return ""
-    return " Both have one graph hash, so that torch_xla compiles only the first of them."
+        return EMPTY
+    return say("Both have one graph hash, so that torch_xla compiles only the first of them.")
 
 
-def _same(causes: Sequence[Cause], context_a: Context, context_b: Context) -> Message:
+def _same(diff: Diff, causes: Sequence[Cause], context_a: Context, context_b: Context) -> Verdict:
     parts = sorted(
         name
         for name in context_a.key.keys() & context_b.key.keys()
         if context_a.key[name] != context_b.key[name]
     )
+    key = ", another cache key" if parts else ""
+    notes: list[Message] = []
     if causes:
-        key = ", another cache key" if parts else ""
         titles = join((cause.title for cause in causes), len(causes), "; ")
-        return say(f"Same computation{key}: ", titles, ".")
-    if not parts:
-        return say("Same computation: the modules differ in nothing that matters.")
-    differs = key_difference(context_a.key, context_b.key)
-    return say(
-        "Same computation, another cache key: the graph did not change, but "
-        f"{', '.join(parts)} did. {differs}".rstrip()
-    )
+        what = say(f"Same computation{key}: ", titles, ".")
+    elif parts:
+        what = say(f"Same computation, another cache key: {', '.join(parts)} differ.")
+        notes.append(say(key_difference(context_a.key, context_b.key)))
+    else:
+        what = say("Same computation: the modules differ in nothing that matters.")
+    return Verdict(what, notes=tuple(filter(None, (*notes, *not_compared(diff)))))

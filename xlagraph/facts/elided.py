@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from xlagraph.diff.match import Side
 
 
-def not_compared(diff: Diff) -> Message:
-    """Says what nobody knows to be equal, because a source leaves it out."""
-    return say(elided_constants(diff), unstated_fields(diff))
+def not_compared(diff: Diff) -> tuple[Message, ...]:
+    """Sentences on what nobody knows to be equal, because a source leaves it out."""
+    return tuple(filter(None, (elided_constants(diff), unstated_fields(diff))))
 
 
 def unstated_fields(diff: Diff) -> Message:
@@ -22,7 +22,7 @@ def unstated_fields(diff: Diff) -> Message:
     if not diff.a.unstated:
         return say()
     return say(
-        " Not compared: replica_count, num_partitions and other configuration, which a protobuf"
+        "Not compared: replica_count, num_partitions and other configuration, which a protobuf"
         " does not hold; the text that XLA dumps beside it does."
     )
 
@@ -33,7 +33,7 @@ def elided_constants(diff: Diff) -> Message:
     if not number:
         return say()
     return say(
-        f" Not compared: {count(number, 'large constant')} that the texts leave out ({ELIDED}); "
+        f"Not compared: {count(number, 'large constant')} that the texts leave out ({ELIDED}); "
         "XLA writes them with --xla_dump_large_constants."
     )
 

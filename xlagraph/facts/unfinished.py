@@ -58,6 +58,28 @@ def unfinished_fix(case: Case) -> Message:
     return EMPTY
 
 
+def unfinished_in_short(case: Case) -> Message:
+    """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
+    tensors = missing_gradients(case)
+    if tensors:
+        return say(join(tensors, 1), f" {'gets' if len(tensors) == 1 else 'get'} no gradient")
+    found = _all(case)
+    if any(one.hooks_left < 0 for one in found):
+        return say("an FSDP module runs forward twice before backward")
+    return say("an FSDP module waits for gradients that never come") if found else EMPTY
+
+
+def unfinished_short_fix(case: Case) -> Message:
+    """`unfinished_fix` in a dozen words."""
+    tensors = missing_gradients(case)
+    if tensors:
+        it = "it" if len(tensors) == 1 else "them"
+        return say(f"Use {it} in the loss, tie {it}, or freeze {it} before FSDP wraps the model.")
+    if any(one.hooks_left < 0 for one in _all(case)):
+        return say("Call each FSDP module once before each backward.")
+    return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
+
+
 def _all(case: Case) -> tuple[UnfinishedBackward, ...]:
     return case.a.context.unfinished + case.b.context.unfinished
 

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.message.words import capitalized, count
+from xlagraph.message.words import capitalized, count, uncapitalized
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -185,6 +185,13 @@ class Message:
             return Message((capitalized(self.parts[0]), *self.parts[1:]))
         return self
 
+    @property
+    def clause(self) -> Message:
+        """The message with a small first letter, to stand behind a colon."""
+        if self.parts and isinstance(self.parts[0], str):
+            return Message((uncapitalized(self.parts[0]), *self.parts[1:]))
+        return self
+
 
 EMPTY = Message()
 
@@ -203,7 +210,7 @@ def say(*parts: Message | Part) -> Message:
     return Message(tuple(merged))
 
 
-def join(items: Iterable[Message | Part], limit: int = 4, between: str = ", ") -> Message:
+def join(items: Iterable[Message | Part], limit: int = 3, between: str = ", ") -> Message:
     """Items in a row, cut after `limit` with the number of those left out."""
     listed = list(items)
     parts: list[Message | Part] = []
@@ -213,7 +220,7 @@ def join(items: Iterable[Message | Part], limit: int = 4, between: str = ", ") -
     return say(*parts, f" and {left} more" if left > 0 else "")
 
 
-def grouped(tensors: Iterable[Message | Part], groups: int = 3, members: int = 4) -> Message:
+def grouped(tensors: Iterable[Message | Part], groups: int = 2, members: int = 2) -> Message:
     """Tensors gathered by the FSDP module that owns them: ``blocks.0: up.weight, up.bias``.
 
     What is met several times is counted. All else stands as it is, in a group of its own.
@@ -226,7 +233,7 @@ def grouped(tensors: Iterable[Message | Part], groups: int = 3, members: int = 4
     left = list(owners.values())[groups:]
     if left:
         number = count(sum(found.total() for found in left), "tensor")
-        shown.append(say(f"{number} of {len(left)} more modules"))
+        shown.append(say(f"{number} of {count(len(left), 'more module')}"))
     return join(shown, len(shown), "; ")
 
 

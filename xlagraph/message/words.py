@@ -21,6 +21,11 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
 
 
+def uncapitalized(text: str) -> str:
+    """The text with a small first letter, unless its first word is an abbreviation."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
 def capitalized(text: str) -> str:
     """The text with a capital first letter."""
     return text[:1].upper() + text[1:]

@@ -6,14 +6,14 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
-from xlagraph.message import duration, spans
-from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
+from xlagraph.message import duration
+from xlagraph.report.model import CauseCard, Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
-from xlagraph.report.run_page import group_cards, run_data, timeline
+from xlagraph.report.run_page import cards_of, group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import ShownPair
+from xlagraph.report.wording import ShownPair, advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,7 +44,8 @@ def pair_report(
     options = options or ReportOptions()
     diff = explanation.diff
     names = names_for(options, (diff.a, diff.b), contexts=contexts)
-    pair = pair_data(ShownPair(names, explanation, ("A", "B"), "B"), ("A", "B"), contexts)
+    view = ShownPair(names, explanation, ("A", "B"), "B")
+    pair = pair_data(view, ("A", "B"), contexts)
     shown = [names.input(PurePath(spec).name or spec) for spec in specs]
     blobs = {
         "pair-B": pack(pair.to_json()),
@@ -54,16 +55,16 @@ def pair_report(
     cards = tuple(cause.card for cause in pair.causes)
     return Report(
         title=f"{shown[0]} → {shown[1]}",
-        subtitle=f"A is {shown[0]}, B is {shown[1]}; set aside as noise: "
+        subtitle=f"A is {shown[0]}, B is {shown[1]}; ignored as harmless: "
         + (", ".join(pair.noise) or "nothing"),
-        verdict=pair.verdict,
+        verdict=advice(explanation.verdict, names),
         lost_seconds=None,
         stable=diff.same,
         facts=_pair_facts(explanation),
         causes=tuple(card for card in cards if not card.expected),
         warm_up=tuple(card for card in cards if card.expected),
         run=None,
-        pairs=(PairHead("B", pair.title, pair.verdict),),
+        pairs=(PairHead("B", pair.title, pair.verdict, view.opening()),),
         blobs=blobs,
         kinds=_kinds([explanation]),
         cuts=(),
@@ -87,18 +88,18 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     """The report of a captured run."""
     options = options or ReportOptions()
     names = names_for(options, (), explained.run, files=explained.pairs.files())
-    blobs, heads, cuts = _pairs(explained, names, options)
-    kept = frozenset(head.identifier for head in heads)
+    blobs, heads, made, cuts = _pairs(explained, names, options)
+    kept = {head.identifier: head.address for head in heads}
     data = run_data(explained, names, kept, options.max_bytes // BYTES_A_COMPILE)
     blobs["timeline"] = pack(timeline(explained, names).to_json())
-    cards = group_cards(explained, names, kept)
+    cards = group_cards(explained, names, kept, made)
     problems = tuple(card for card in cards if not card.expected)
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
     return Report(
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
-        verdict=spans(explained.verdict, names),
+        verdict=advice(explained.verdict, names),
         lost_seconds=sum(card.seconds or 0.0 for card in problems),
         stable=not explained.has_problem,
         facts=_run_facts(explained),
@@ -144,10 +145,11 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
 
 def _pairs(
     explained: RunExplanation, names: Names, options: ReportOptions
-) -> tuple[dict[str, str], list[PairHead], list[str]]:
+) -> tuple[dict[str, str], list[PairHead], dict[int, CauseCard], list[str]]:
     """Packed pairs and modules, costliest first, as far as the size goes."""
     blobs: dict[str, str] = {}
     heads: list[PairHead] = []
+    cards: dict[int, CauseCard] = {}
     cut: list[str] = []
     room = options.max_bytes - PAGE_BYTES
     nodes = {node.digest: node for node in explained.graphs}
@@ -166,9 +168,10 @@ def _pairs(
         room -= size
         heads.append(found[0])
         blobs.update(found[1])
+        cards.update(found[2])
     cuts = [f"the pair views {', '.join(cut)}"] if cut else []
     heads.sort(key=lambda head: (len(head.identifier), head.identifier))
-    return blobs, heads, cuts
+    return blobs, heads, cards, cuts
 
 
 def _cost(node: GraphNode) -> tuple[bool, float]:
@@ -181,15 +184,18 @@ def _pack_pair(
     parent: GraphNode,
     names: Names,
     blobs: Mapping[str, str],
-) -> tuple[PairHead, dict[str, str]]:
-    """A pair with those of its two modules that the page does not have yet."""
+) -> tuple[PairHead, dict[str, str], dict[int, CauseCard]]:
+    """A pair with those of its two modules that the page does not have yet, and its cards."""
     explanation, contexts = explained.explain(node)
     names.learn((explanation.diff.a, explanation.diff.b))
     labels = (parent.letter, node.letter)
-    pair = pair_data(ShownPair(names, explanation, labels, node.letter), labels, contexts)
+    view = ShownPair(names, explanation, labels, node.letter)
+    pair = pair_data(view, labels, contexts)
     packed = {f"pair-{node.letter}": pack(pair.to_json())}
     sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))
     for letter, module in sides:
         if f"module-{letter}" not in blobs:
             packed[f"module-{letter}"] = pack(module_data(module, names).to_json())
-    return PairHead(pair.identifier, pair.title, pair.verdict), packed
+    head = PairHead(pair.identifier, pair.title, pair.verdict, view.opening())
+    first = next(iter(explanation.causes), None)
+    return head, packed, cards_of(explained, node, view, first)

@@ -41,6 +41,16 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """A verdict in three short lines, and what limits it."""
+
+    what: Spans
+    where: Spans
+    fix: Spans
+    notes: tuple[Spans, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceLine:
     """One line of evidence with links to the first instructions it cites."""
 
@@ -71,8 +81,14 @@ class CauseCard:
     compiles: int
     graphs: tuple[tuple[str, int], ...]
     """Letter and colour of the graphs it accounts for."""
-    pair: str
-    """Identifier of the pair that shows it, or ``""``."""
+    address: str
+    """Where the page shows it side by side, or ``""``."""
+    where: Spans = ()
+    """Line, function and tensor, or why no line is known and how to get one."""
+    source: tuple[tuple[int, str, bool], ...] = ()
+    """The line with those around it: number, text, whether it is the line itself."""
+    stack: tuple[str, ...] = ()
+    """The frames around the line, innermost first."""
     also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
 
@@ -98,8 +114,8 @@ class GraphRow:
     seconds: float
     summary: Spans
     warm_up: bool
-    pair: str
-    """Identifier of the pair with `parent`, ``""`` if there is none or it was cut."""
+    address: str
+    """Of the comparison with `parent`, ``""`` if there is none or it was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +321,11 @@ class PairData:
     sections: tuple[Section, ...]
     passes: Ints
     """For each instruction of A the pass of the matcher that found its partner."""
-    changes: tuple[tuple[int, int, tuple[str, ...]], ...]
+    changes: tuple[tuple[int, int, tuple[str, ...], Ints], ...]
+    """A's and B's instruction, what differs, and the places of operands that do."""
+    follows: tuple[tuple[int, int], ...]
+    """Differing row and the origin that it follows from; A's instruction stands for a row,
+    ``-1 - y`` for one that only B has."""
     removed: Ints
     added: Ints
     dead_a: Ints
@@ -336,7 +356,9 @@ class PairData:
             "sections": [[s.a, s.b, deltas(s.rows_a), deltas(s.rows_b)] for s in self.sections],
             "passes": list(self.passes),
             "meanings": [one.meaning for one in Pass],
-            "changes": [[a, b, list(fields)] for a, b, fields in self.changes],
+            "changes": [[a, b, list(fields), list(at)] for a, b, fields, at in self.changes],
+            "follows": deltas(tuple(row for row, _ in self.follows)),
+            "origins": [origin for _, origin in self.follows],
             "removed": deltas(self.removed),
             "added": deltas(self.added),
             "deadA": deltas(self.dead_a),
@@ -397,6 +419,10 @@ class PairHead:
     identifier: str
     title: str
     verdict: Spans
+    address: str
+    """Where it is best opened: at its first cause."""
+    note: str = ""
+    """Why it is offered before the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +431,7 @@ class Report:
 
     title: str
     subtitle: str
-    verdict: Spans
+    verdict: Advice
     lost_seconds: float | None
     """Compile seconds beyond warm-up; None where nobody measured."""
     stable: bool
@@ -422,6 +448,12 @@ class Report:
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool
+
+    @property
+    def headline(self) -> tuple[Spans, ...]:
+        """What the command says when the page is written."""
+        lines = (self.verdict.what, self.verdict.where, self.verdict.fix)
+        return tuple(line for line in lines if line)
 
 
 def said_json(pieces: Spans) -> list[object]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.tensors import Tensor
 
+    Excerpt = tuple[tuple[int, str], ...]
+
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\ud800-\udfff]"
@@ -36,6 +38,9 @@ class Names(Wording, Protocol):
 
     def detail(self, text: str) -> str:
         """The free part of a note."""
+
+    def excerpt(self, lines: Excerpt) -> Excerpt:
+        """Numbered lines of the user's program."""
 
     def learn(self, modules: Iterable[Module]) -> None:
         """Takes in the names of modules that are shown from here on."""
@@ -86,6 +91,10 @@ class PlainNames:
     def attributes(self, text: str) -> str:
         """The text itself."""
         return visible(text)
+
+    def excerpt(self, lines: Excerpt) -> Excerpt:
+        """The lines themselves."""
+        return tuple((number, visible(text)) for number, text in lines)
 
     def detail(self, text: str) -> str:
         """The text, its paths cut."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from xlagraph.cause.model import Context, Explanation
 from xlagraph.cause.names import holder_name
+from xlagraph.diff.changes import differing_operands
 from xlagraph.explain.noise import noise_in_words
 from xlagraph.message import join, words
 from xlagraph.report.align import align
@@ -18,7 +19,7 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
-from xlagraph.report.wording import ShownPair, member_name, source_line
+from xlagraph.report.wording import ShownPair, excerpt, frames, member_name, source_line
 
 T = TypeVar("T")
 
@@ -42,8 +43,9 @@ def pair_data(
     contexts: tuple[Context, Context] = (Context(), Context()),
 ) -> PairData:
     """The two modules of an explanation, aligned, with what differs and why."""
-    explanation, names = view.explanation, view.names
-    assert isinstance(explanation, Explanation)  # with its modules
+    explanation, names, links = view.explanation, view.names, view.links
+    assert isinstance(explanation, Explanation)
+    assert links is not None
     diff = explanation.diff
     to_b, to_a = bucket_partners(explanation)
     return PairData(
@@ -51,12 +53,15 @@ def pair_data(
         title=" → ".join(view.labels),
         labels=view.labels,
         modules=modules,
-        verdict=view.said(explanation.verdict),
+        verdict=view.said(explanation.verdict.message),
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),
         passes=tuple(diff.match.passes),
-        changes=tuple((c.a, c.b, c.fields) for c in diff.changes),
+        changes=tuple(
+            (c.a, c.b, c.fields, differing_operands(diff.match, c.a, c.b)) for c in diff.changes
+        ),
+        follows=tuple(sorted(links.origins.follows.items())),
         removed=diff.removed,
         added=diff.added,
         dead_a=_dead(diff.match.a.live),
@@ -100,21 +105,23 @@ def cause_card(
         share=cause.share,
         proved=cause.proved,
         proof=view.said(cause.proof),
+        where=view.said(cause.place.message),
+        source=excerpt(cause.place, view.names),
+        stack=frames(cause.place, view.names),
         expected=cause.expected,
         seconds=seconds,
         compiles=compiles,
         graphs=graphs,
-        pair=view.identifier,
+        address=view.opening(cause),
     )
 
 
 def _evidence(evidence: Evidence, view: ShownPair) -> EvidenceLine:
-    cited = [("a", i) for i in evidence.a] + [("b", i) for i in evidence.b]
-    links = cited[:MAX_LINKS] if view.identifier else []
+    cited = view.cited(evidence)
     return EvidenceLine(
         text=view.said(evidence.text),
-        links=tuple(view.link(side, i) for side, i in links),
-        more=len(cited) - len(links),
+        links=tuple(cited[:MAX_LINKS]),
+        more=max(0, len(cited) - MAX_LINKS),
         sources=tuple(words(source.place, view.names) for source in evidence.sources),
     )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from xlagraph.graph import Module
+    from xlagraph.report.names import Excerpt
     from xlagraph.tensors import Tensor
 
 _FREE_ATTRIBUTES = re.compile(r"\bfrontend_attributes=\{(?:[^{}]|\{[^{}]*\})*\}")
@@ -87,6 +88,10 @@ class RedactedNames:
         """Quoted texts and all words that are not XLA's replaced, numbers left."""
         text = _FREE_ATTRIBUTES.sub("frontend_attributes={}", text)
         return visible(_IN_ATTRIBUTES.sub(self._in_attributes, text))
+
+    def excerpt(self, lines: Excerpt) -> Excerpt:  # noqa: ARG002
+        """Nothing: a program's text is its own."""
+        return ()
 
     def detail(self, text: str) -> str:  # noqa: ARG002
         """Nothing: it may say anything."""

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 STYLES = ("base", "overview", "pair", "tables", "print")
 SCRIPTS = (
-    *("dom", "pack", "text", "shell", "module", "pair", "rows", "list", "detail", "picture"),
-    *("tables", "collectives", "timeline", "view", "keys", "main"),
+    *("dom", "pack", "text", "shell", "module", "pair", "query", "rows", "list", "minimap"),
+    *("detail", "picture", "splitter", "tables", "collectives", "timeline", "view", "keys"),
+    *("picker", "main"),
 )
 STREAM_STYLES = ("base", "overview", "tables", "streams", "print")
 STREAM_SCRIPTS = ("dom", "pack", "text", "shell", "lanes", "draw", "lane_view", "stream_main")

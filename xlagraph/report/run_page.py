@@ -19,8 +19,9 @@ from xlagraph.report.pair_page import cause_card
 from xlagraph.report.wording import ShownPair, source_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from xlagraph.cause.model import Cause
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Process
     from xlagraph.run.records import SyncRecord
@@ -32,9 +33,9 @@ _OUTCOMES = {"compile": "c", "hit": "h", "empty": "e"}
 
 
 def run_data(
-    explained: RunExplanation, names: Names, pairs: frozenset[str], max_compiles: int
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str], max_compiles: int
 ) -> RunData:
-    """The overview of a run; `pairs` names the pair views that the report has."""
+    """The overview of a run; `pairs` are the pair views of the report, with their addresses."""
     rows = _compile_rows(explained, names)
     notes = {
         ": ".join(part for part in (visible(note.what), names.detail(note.detail)) if part)
@@ -61,7 +62,7 @@ def colour_of(position: int) -> int:
 
 
 def _lineage(
-    explained: RunExplanation, names: Names, pairs: frozenset[str]
+    explained: RunExplanation, names: Names, pairs: Mapping[str, str]
 ) -> tuple[GraphRow, ...]:
     """Graphs as a tree: each below the nearest earlier one, in order of appearance."""
     children: dict[str, list[int]] = {}
@@ -84,10 +85,10 @@ def _graph_row(
     depth: int,
     letters: dict[str, str],
     names: Names,
-    pairs: frozenset[str],
+    pairs: Mapping[str, str],
 ) -> GraphRow:
     explanation = node.explanation
-    verdict = explanation.verdict if explanation else say("First of its kind.")
+    verdict = explanation.verdict.what if explanation else say("First of its kind.")
     return GraphRow(
         letter=node.letter,
         colour=colour_of(position),
@@ -104,71 +105,91 @@ def _graph_row(
         seconds=node.compile_seconds,
         summary=spans(verdict, names),
         warm_up=node.warm_up,
-        pair=node.letter if node.letter in pairs else "",
+        address=pairs.get(node.letter, ""),
     )
-
-
-def _shown_pair(
-    group: CauseGroup,
-    explained: RunExplanation,
-    nodes: dict[str, GraphNode],
-    names: Names,
-    pairs: frozenset[str],
-) -> ShownPair | None:
-    """How to speak of the graph that a group's cause comes from, and the one before it."""
-    node = nodes.get(group.representative)
-    if group.cause is None or node is None or node.explanation is None:
-        return None
-    labels = (nodes[node.nearest].letter if node.nearest else "A", node.letter)
-    shown = node.letter if node.letter in pairs else ""
-    return ShownPair(names, explained.outcome(node), labels, shown)
 
 
 def group_cards(
-    explained: RunExplanation, names: Names, pairs: frozenset[str]
+    explained: RunExplanation,
+    names: Names,
+    pairs: Mapping[str, str],
+    made: Mapping[int, CauseCard],
 ) -> tuple[CauseCard, ...]:
-    """A card for each reason, in the explanation's order."""
+    """A card for each reason, in the explanation's order; `made`: those of pairs on the page."""
     nodes = {node.digest: node for node in explained.graphs}
     return tuple(
-        _group_card(group, k, explained, nodes, names, pairs)
+        made.get(k) or _group_card(group, k, nodes, names, pairs)
         for k, group in enumerate(explained.groups)
     )
+
+
+def cards_of(
+    explained: RunExplanation, node: GraphNode, view: ShownPair, whole: Cause | None
+) -> dict[int, CauseCard]:
+    """The cards of the reasons that a pair on the page stands for, by their places.
+
+    `whole`: the pair's first cause, with the instructions that it cites.
+    """
+    nodes = {one.digest: one for one in explained.graphs}
+    return {
+        k: _cause_card(
+            group,
+            k,
+            nodes,
+            view,
+            replace(group.cause, evidence=whole.evidence, a=whole.a, b=whole.b),
+        )
+        for k, group in enumerate(explained.groups)
+        if group.shown == node.digest and group.cause and whole
+    }
+
+
+def _cause_card(
+    group: CauseGroup,
+    position: int,
+    nodes: Mapping[str, GraphNode],
+    view: ShownPair,
+    cause: Cause,
+) -> CauseCard:
+    card = cause_card(
+        cause,
+        view,
+        anchor=f"cause-{position + 1}",
+        seconds=group.seconds,
+        compiles=group.compiles,
+        graphs=_members(group, nodes),
+    )
+    further = tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further)
+    return replace(card, also=further)
+
+
+def _members(group: CauseGroup, nodes: Mapping[str, GraphNode]) -> tuple[tuple[str, int], ...]:
+    """Letters and colours of a group's graphs."""
+    places = {digest: k for k, digest in enumerate(nodes)}
+    return tuple((nodes[digest].letter, colour_of(places[digest])) for digest in group.graphs)
 
 
 def _group_card(
     group: CauseGroup,
     position: int,
-    explained: RunExplanation,
-    nodes: dict[str, GraphNode],
+    nodes: Mapping[str, GraphNode],
     names: Names,
-    pairs: frozenset[str],
+    pairs: Mapping[str, str],
 ) -> CauseCard:
-    members = [nodes[digest] for digest in group.graphs]
-    places = {digest: k for k, digest in enumerate(nodes)}
-    graphs = tuple((node.letter, colour_of(places[node.digest])) for node in members)
-    anchor = f"cause-{position + 1}"
-    view = _shown_pair(group, explained, nodes, names, pairs)
-    if group.cause is not None and view is not None:
-        whole = view.explanation.causes[0]  # a group's cause is the first of its representative
-        card = cause_card(
-            replace(group.cause, evidence=whole.evidence),
-            view,
-            anchor=anchor,
-            seconds=group.seconds,
-            compiles=group.compiles,
-            graphs=graphs,
-        )
-        return replace(
-            card,
-            also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
-        )
-    shown = [letter for letter, _ in graphs if letter in pairs]
+    node = nodes.get(group.shown)
+    if group.cause is not None and node is not None and node.explanation is not None:
+        labels = (nodes[node.nearest].letter, node.letter)
+        view = ShownPair(names, node.explanation, labels, "")
+        return _cause_card(group, position, nodes, view, group.cause)
+    graphs = _members(group, nodes)
+    shown = [pairs[letter] for letter, _ in graphs if letter in pairs]
     return CauseCard(
-        anchor=anchor,
+        anchor=f"cause-{position + 1}",
         kind=group.kind,
         title=spans(group.title.sentence, names),
         evidence=(),
-        fix=(),
+        fix=() if group.expected else spans(group.fix, names),
+        where=() if group.expected else spans(group.place.message, names),
         share=None,
         proved=group.proved,
         proof=(),
@@ -176,7 +197,7 @@ def _group_card(
         seconds=group.seconds,
         compiles=group.compiles,
         graphs=graphs,
-        pair=shown[0] if shown and not group.expected else "",
+        address=shown[0] if shown and not group.expected else "",
     )
 
 

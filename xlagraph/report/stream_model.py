@@ -125,3 +125,8 @@ class StreamReport:
     cuts: tuple[str, ...]
     """What was left out for size."""
     redacted: bool
+
+    @property
+    def headline(self) -> tuple[Spans, ...]:
+        """What the command says when the page is written."""
+        return (self.verdict,)

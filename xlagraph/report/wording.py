@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.model import Explanation
 from xlagraph.message import say, spans, words
+from xlagraph.report.links import Links, within
+from xlagraph.report.model import Advice
 
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Explanation, Member
+    from xlagraph.cause.model import Cause, Evidence, Member
+    from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
+    from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
     from xlagraph.runs.outcome import Outcome
@@ -24,20 +29,62 @@ class ShownPair:
 
     names: Names
     explanation: Explanation | Outcome
+    """With its modules where the report shows the pair."""
     labels: tuple[str, str]
     identifier: str
     """Of the pair view, ``""`` where the report has none."""
 
-    def link(self, side: str, instruction: int) -> tuple[str, str]:
-        """Text and address of an instruction."""
-        name = self.names.instruction(*self.explanation.instruction(side, instruction))
-        label = self.labels[side == "b"]
-        address = f"#/pair/{self.identifier}/i/{side}{instruction}"
+    links: Links | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        shown = self.explanation if self.identifier else None
+        links = Links(shown) if isinstance(shown, Explanation) else None
+        object.__setattr__(self, "links", links)
+
+    def cited(self, evidence: Evidence) -> list[tuple[str, str]]:
+        """Texts and addresses of what differs and is cited; empty if the page does not show it."""
+        return [self._link(goal) for goal in self.links.goals(evidence)] if self.links else []
+
+    def opening(self, cause: Cause | None = None) -> str:
+        """The address at which a cause, or the first one, is looked at best."""
+        if self.links is None:
+            return ""
+        cause = cause or next(iter(self.explanation.causes), None)
+        where = self.links.opening(cause) if cause else "i"
+        return f"#/pair/{self.identifier}/{where}"
+
+    def _link(self, goal: Goal) -> tuple[str, str]:
+        view, side, number = goal
+        label, address = self.labels[side == "b"], f"#/pair/{self.identifier}/{within(goal)}"
+        if view != "i":
+            return f"{label}: {'input' if view == 'in' else 'output'} {number}", address
+        name = self.names.instruction(*self.explanation.instruction(side, number))
         return f"{label}: {name[:LINK_NAME]}", address
 
     def said(self, message: Message) -> Spans:
         """A message in the report's words."""
         return spans(message, self.names)
+
+
+def advice(verdict: Verdict, names: Names) -> Advice:
+    """A verdict in the report's words."""
+    return Advice(
+        spans(verdict.what, names),
+        spans(verdict.where, names),
+        spans(verdict.fix, names),
+        tuple(spans(note, names) for note in verdict.notes),
+    )
+
+
+def excerpt(place: Place, names: Names) -> tuple[tuple[int, str, bool], ...]:
+    """The source lines of a place: number, text, whether it is the line itself."""
+    here = place.line.line if place.line else 0
+    return tuple((number, text, number == here) for number, text in names.excerpt(place.source))
+
+
+def frames(place: Place, names: Names) -> tuple[str, ...]:
+    """The stack of a place, innermost frame first."""
+    return tuple(words(say(frame), names) for frame in place.stack)
 
 
 def source_line(line: SourceLine | None, names: Names) -> str:

@@ -53,6 +53,8 @@ for x, y in loader:
     "call model.zero_grad(), or give the parameter to the optimizer, or freeze it.",
     proof="The gradients that come in are taken to be zero.",
     examples=("gradient_never_zeroed",),
+    short="A gradient is added to an old one",
+    short_fix="Zero gradients, or accumulate equally many batches in every step.",
 )
 
 

@@ -40,6 +40,7 @@ xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
     fix="Use the same groups in every step; build them once and reuse the list.",
     proof="A's collective gets B's groups.",
     examples=("replica_groups", "replica_groups_of_mesh"),
+    short_fix="Build the groups once and reuse them.",
 )
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""

@@ -29,7 +29,13 @@ from xlagraph.facts.buckets import (
     reach,
 )
 from xlagraph.facts.kept_parameters import kept_evidence
-from xlagraph.facts.unfinished import missing_gradients, unfinished_evidence, unfinished_fix
+from xlagraph.facts.unfinished import (
+    missing_gradients,
+    unfinished_evidence,
+    unfinished_fix,
+    unfinished_in_short,
+    unfinished_short_fix,
+)
 from xlagraph.message import EMPTY, A, B, Message, count, grouped, join, say
 from xlagraph.tensors import Tensor
 
@@ -86,6 +92,8 @@ for x, y in loader:
     examples=("carry",),
     anywhere=True,
     consequences=("output-order", "bucket-carry", "live-tensor"),
+    short="Gradients wait in a bucket for the next step",
+    short_fix="Empty the bucket after every backward, or set reduce_scatter_bucket_size_mb=0.",
 )
 BUCKET_COMPOSITION = Kind(
     id="bucket-composition",
@@ -115,6 +123,8 @@ for x, y in loader:
     "parameter on both sides.",
     examples=("bucket_size", "buckets_or_alone"),
     anywhere=True,
+    short="Buckets hold other gradients than before",
+    short_fix="Fill the buckets in the same order in every step.",
 )
 SIZE_FIX = say(
     "Reduce in buckets in every step or in none: one reduce_scatter_bucket_size_mb for the whole "
@@ -244,6 +254,8 @@ class _Told:
     title: Message
     evidence: tuple[Evidence, ...]
     fix: Message = EMPTY
+    short: Message = EMPTY
+    short_fix: Message = EMPTY
 
     @classmethod
     def of(cls, case: Case, rows_a: Rows, rows_b: Rows) -> _Told:
@@ -264,6 +276,8 @@ class _Told:
                 _extent(case.b, rows_b),
             ),
             fix=unfinished_fix(case) if is_carried else EMPTY,
+            short=unfinished_in_short(case) if is_carried else EMPTY,
+            short_fix=unfinished_short_fix(case) if is_carried else EMPTY,
             evidence=(
                 *(unfinished_evidence(case) if is_carried else ()),
                 *_side_evidence(case.a, rows_a, pending_a),
@@ -288,6 +302,8 @@ class _Told:
                 f" {number} in {count(len(buckets), 'bucket')}",
             ),
             fix=SIZE_FIX,
+            short=say("Gradients are reduced in buckets in some steps only"),
+            short_fix=say("Use one reduce_scatter_bucket_size_mb for the whole program."),
         )
 
 
@@ -298,6 +314,8 @@ def _undone_singly(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Findi
         title=told.title,
         evidence=(*told.evidence, *kept_evidence(case, tensors.kept)),
         fix=told.fix,
+        short=told.short,
+        short_fix=told.short_fix,
         proof=tensors.proof(),
         a=tensors.claimed(A),
         b=tensors.claimed(B),
@@ -338,6 +356,8 @@ def _set_aside(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Finding:
         title=told.title,
         evidence=told.evidence,
         fix=told.fix,
+        short=told.short,
+        short_fix=told.short_fix,
         proof=say(
             f"{count(len(dropped_a), 'output')} of ",
             A,

@@ -50,6 +50,8 @@ for step, (x, y) in enumerate(loader):
         "seed",
         "number_of_its_own",
     ),
+    short="A number baked into the graph has another value",
+    short_fix="Pass the number as a tensor, made before the step.",
 )
 
 

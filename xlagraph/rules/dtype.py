@@ -62,6 +62,7 @@ for x, y in loader:
         "type_and_decay",
         "x64",
     ),
+    short_fix="Keep autocast and the inputs' dtypes the same in all steps.",
 )
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""

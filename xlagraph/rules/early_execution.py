@@ -49,6 +49,7 @@ for step, (x, y) in enumerate(loader):
     fix="Read the value after the sync, every step or never.",
     proof="The other module is cut at the same place.",
     examples=("early_item", "weights_read_early", "print_tensor", "graph_break", "extra_sync"),
+    short_fix="Read the value after the step's end, every step or never.",
 )
 READ_FIX = say(
     "Read the value after the sync, every step or never: keep it on the device (detach) and fetch "
@@ -63,6 +64,9 @@ CUT_FIX = say(
     "Something between the two parts needs a value or cannot be traced (a read, a print, a dynamo "
     "graph break): move it behind the sync."
 )
+READ_SHORT = say("Read the value after the step's end, every step or never.")
+SYNC_SHORT = say("Leave this sync out, or run it in the first steps already.")
+CUT_SHORT = say("Move what needs a value behind the step's end.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -180,6 +184,7 @@ def _finding(
             ),
         ),
         fix=READ_FIX if is_value else SYNC_FIX if is_step else CUT_FIX,
+        short_fix=READ_SHORT if is_value else SYNC_SHORT if is_step else CUT_SHORT,
         proof=say(
             other, " was cut where ", side, f" ends; {count(len(missing), 'output')} set aside"
         ),

@@ -48,6 +48,8 @@ def step(x):
     "process (no iteration over a set).",
     proof="A's instructions are taken to act in B's order.",
     examples=("logs_turned",),
+    short="Collectives or callbacks come in another order",
+    short_fix="Keep collectives and callbacks in one order in every step.",
 )
 SHOWN = 6
 """Instructions of each side that evidence lists."""

@@ -64,6 +64,8 @@ for step, (x, y) in enumerate(loader):
     family=Family.BRANCH,
     is_piece=True,
     may_grow=True,
+    short="A piece is computed in some steps only",
+    short_fix="Do the same work in every step, with torch.where for example.",
 )
 
 

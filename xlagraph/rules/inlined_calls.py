@@ -36,6 +36,8 @@ step = jax.jit(lambda w, x: loss(layer(w, x)))
     "and set inline, in the same way everywhere.",
     proof="All calls are put in line in both modules.",
     examples=("jit_inline",),
+    short="A function is called here and inlined there",
+    short_fix="Wrap the function with jax.jit in the same way everywhere.",
 )
 
 

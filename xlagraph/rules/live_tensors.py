@@ -61,6 +61,8 @@ for step, (x, y) in enumerate(loader):
     ),
     family=Family.LIVE,
     may_grow=True,
+    short="A tensor is kept alive in some steps only",
+    short_fix="Keep it in every step, or drop it before the step ends.",
 )
 
 

@@ -59,6 +59,7 @@ w, trace = lax.fori_loop(0, n, body, (w, trace))  # always carried, read only wh
     proof="Calls are put in line, the values taken out of the loop's tuple, and outputs that "
     "depend on them set aside.",
     examples=("scan_more_carried",),
+    short_fix="Carry the same values through the loop in every step.",
 )
 
 

@@ -40,6 +40,7 @@ step(state, batch)
     "jax_default_matmul_precision).",
     proof="A's products get B's precision.",
     examples=("matmul_precision",),
+    short_fix="Set the precision once, before the first step.",
 )
 KEYS = frozenset({"operand_precision", "algorithm"})
 

@@ -44,6 +44,8 @@ with torch.no_grad():
     "wrong with its first one. To compile it before training, run it once then.",
     proof="The updates are set aside with what only they need.",
     examples=("evaluation",),
+    short="Another part of the program has its own graph",
+    short_fix="None needed; run it once before training to compile it early.",
 )
 LAYER_FIX = say(
     NEWLY_UPDATED.fix,

@@ -49,6 +49,7 @@ for x, y in loader:
     "before the loop (a first step with zero gradients).",
     proof="Zeros stand for the state; its new values are set aside where the other side has none.",
     examples=("momentum_first_step", "momentum_late", "adam_first_step"),
+    short_fix="Create the state before the loop: a step with zero gradients.",
 )
 NEWLY_UPDATED = Kind(
     id="newly-updated",
@@ -78,6 +79,8 @@ for step, (x, y) in enumerate(loader):
     "(torch_xla.sync() before and after), so that the training graph stays the same.",
     proof="The new values are set aside with what only they need.",
     examples=("unfreeze_layer", "freeze_one_of_many", "ema_every_k", "checkpoint_toggle"),
+    short="Tensors are updated in some steps only",
+    short_fix="Update the same tensors in every step.",
 )
 
 

@@ -61,6 +61,7 @@ for step, (x, y) in enumerate(loader):
         "pooled_otherwise",
         "largest_over_devices",
     ),
+    short_fix="Reduce in the same way in every step.",
 )
 
 

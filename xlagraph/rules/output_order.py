@@ -47,6 +47,8 @@ for x, y in loader:
     proof="B's outputs are put into A's order.",
     examples=("set_order", "layer_order"),
     only_proved=True,
+    short="The same outputs come in another order",
+    short_fix="Create tensors in the same order in every step.",
 )
 PLACES_FIX = say("Use the layers (or the tensors) in the same order in every step.")
 

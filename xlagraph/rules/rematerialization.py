@@ -42,6 +42,7 @@ for x, y in loader:
     fix="Use checkpointing (jax.checkpoint, torch_xla.utils.checkpoint) in every step or in none.",
     proof="The barriers are opened, and equal expressions merged in both modules.",
     examples=("remat", "checkpoint_toggle"),
+    short_fix="Use checkpointing in every step or in none.",
 )
 _PLUMBING = frozenset({"opt-barrier", "tuple", "get-tuple-element"})
 

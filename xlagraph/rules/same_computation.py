@@ -36,6 +36,7 @@ step = jax.jit(lambda w, x: jnp.tanh(x @ w))  # one function for all calls
     "operations in the same order in every step.",
     proof=_PROOF,
     examples=("parameter_order",),
+    short_fix="Run the same operations in the same order in every step.",
 )
 DEAD_CODE = Kind(
     id="dead-code",
@@ -48,6 +49,7 @@ DEAD_CODE = Kind(
     fix="Harmless in itself; do not compute what is not used, or compute it in every step.",
     proof=_PROOF,
     examples=(),
+    short_fix="None needed: harmless in itself.",
 )
 REPEATED_CONSTANTS = Kind(
     id="repeated-constants",
@@ -73,6 +75,8 @@ METADATA = Kind(
     fix="Run without the debug variables, or call the step from one place.",
     proof=_PROOF,
     examples=("collective_order.after", "jit_inline.after"),
+    short="Only source lines and names differ",
+    short_fix="Run without the debug variables, or call from one place.",
 )
 KINDS = (PARAMETER_ORDER, DEAD_CODE, REPEATED_CONSTANTS, METADATA)
 

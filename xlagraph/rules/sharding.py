@@ -67,6 +67,7 @@ MESH = jax.make_mesh((2, 2), ("data", "model"))  # made once
     fix="Make the mesh once, and keep its shape and the names of its axes in every step.",
     proof="A's tensors get B's shardings; the comparison leaves the header out.",
     examples=("mesh_axis_order", "partitions"),
+    short_fix="Make the device mesh once, and keep its shape.",
 )
 _KEYS = frozenset({"sharding", "frontend_attributes"})
 

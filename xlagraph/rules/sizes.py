@@ -83,6 +83,7 @@ for x, y in loader:
         "key_width",
     ),
     may_grow=True,
+    short_fix="Pad or drop the odd batch, or use few sizes.",
 )
 PYTHON_INDEX = Kind(
     id="python-index",
@@ -111,6 +112,8 @@ for x, y in loader:
     "indexing to the host before the tensor is sent.",
     proof="A gets B's bounds, and the sizes that follow.",
     examples=("python_index", "random_crop", "growing_prefix", "slice_size"),
+    short="A slice has another bound, a Python number",
+    short_fix="Index with a tensor on the device.",
 )
 PYTHON_SIZE = Kind(
     id="python-size",
@@ -137,6 +140,8 @@ for step, (x, y) in enumerate(loader):
     proof=_PROOF,
     examples=("growing_mask",),
     may_grow=True,
+    short="A tensor made in the graph has another size",
+    short_fix="Make tensors of one size in every step; mask the rest.",
 )
 ATTRIBUTE = Kind(
     id="attribute",
@@ -168,6 +173,8 @@ for x, y in loader:
         "permute_pairs",
         "frontend_attributes",
     ),
+    short="An operation has other options",
+    short_fix="Keep the operation's options the same in every step.",
 )
 ORDER = (INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE)
 """From the origin that others follow to the one that follows them."""

@@ -56,6 +56,8 @@ for step, (x, y) in enumerate(loader):
     "before the optimizer is made.",
     proof="One tensor is used in place of both, and their updates are set aside.",
     examples=("tied_weights",),
+    short="Weights are tied in one graph, not in the other",
+    short_fix="Tie the weights again before the optimizer is made.",
 )
 
 

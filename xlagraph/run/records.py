@@ -42,6 +42,7 @@ class ProcessRecord:
     format: int
     rank: int
     world_size: int
+    """Ranks of the job; 0 where the launcher does not say."""
     host: str
     pid: int
     started: float
@@ -54,6 +55,10 @@ class ProcessRecord:
     """Token of the shared memory that has the newest steps; see ``xlagraph.run.journal``."""
     dump: str = ""
     """Folder on that host that XLA dumps into as it compiles; see ``xlagraph.run.unfinished``."""
+    local_rank: int = 0
+    """Its number among the ranks of its host."""
+    rank_source: str = ""
+    """Who says which rank it is: ``torch_xla``, or the name of a launcher's variable."""
 
 
 @dataclass(frozen=True, slots=True)

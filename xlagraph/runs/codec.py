@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from xlagraph.cause.kinds import Kind
+from xlagraph.cause.verdict import Place, Verdict
 from xlagraph.explain.registry import rule_kinds
 from xlagraph.message import (
     Change,
@@ -30,7 +31,7 @@ from xlagraph.message import (
 from xlagraph.tensors import Tensor
 
 _PARTS = (Side, GraphName, Tensor, SourceLine, HloName, Operation, Code, Quoted, Change)
-_NAMES = {cls.__name__: cls for cls in (*_PARTS, Message, Kind)}
+_NAMES = {cls.__name__: cls for cls in (*_PARTS, Message, Kind, Place, Verdict)}
 
 
 class CodecError(ValueError):

@@ -27,7 +27,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
     """The context of a graph: of the sync that compiled it, in its process."""
     sync = process.sync_at(graph.sync)
     if sync is None:
-        return Context(key=dict(graph.key))
+        return Context(key=dict(graph.key), argv=process.record.argv)
     live = sync.live_tensors
     created = {t.output: own_frame(t.created) for t in live}
     return Context(
@@ -40,14 +40,31 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         flushed=_flushed(process, sync),
         waiting=tuple(one for bucket in sync.buckets for one in _members(bucket)),
         unfinished=tuple(_unfinished(one) for one in sync.buckets if one.hooks_left),
+        argv=process.record.argv,
+        stacks=_stacks(sync),
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 
 
 def own_frame(frames: Sequence[Frame]) -> SourceLine | None:
     """The innermost frame of the program itself, else the innermost."""
-    lines = [SourceLine(frame.file, frame.line) for frame in frames]
+    lines = _lines(frames)
     return next((line for line in lines if not line.is_library), next(iter(lines), None))
+
+
+def _lines(frames: Sequence[Frame]) -> tuple[SourceLine, ...]:
+    return tuple(SourceLine(frame.file, frame.line, frame.function) for frame in frames)
+
+
+def _stacks(sync: SyncRecord) -> dict[SourceLine, tuple[SourceLine, ...]]:
+    """The frames around the line of each tensor, bucket and call that the sync tells of."""
+    known = [one.created for one in sync.live_tensors] + [one.made for one in sync.buckets]
+    found: dict[SourceLine, tuple[SourceLine, ...]] = {}
+    for frames in (sync.call_site, *known):
+        line = own_frame(frames)
+        if line:
+            found.setdefault(line, _lines(frames))
+    return found
 
 
 def _known(tensors: Iterable[tuple[int, Tensor | None]]) -> dict[int, Tensor]:

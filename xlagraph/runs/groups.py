@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
+from xlagraph.cause.verdict import Place
 from xlagraph.message import count, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
@@ -96,8 +97,9 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compiles=sum(node.compiles for node in members),
         seconds=sum(node.compile_seconds for node in members),
         expected=all(node.warm_up for node in members),
-        representative=main.digest,
         compared=explanation.compared if explanation else say(),
+        place=cause.place if cause else Place(main.call_site),
+        shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
 
@@ -125,7 +127,7 @@ def _title(kind: Kind, line: SourceLine | None, main: GraphNode, number: int) ->
             ": nothing had run there before",
         )
     if main.explanation:
-        return without_stop(main.explanation.verdict)
+        return without_stop(main.explanation.verdict.what)
     place = at((main.call_site,) if main.call_site else ())
     if kind is EARLY_EXECUTION:
         return say(

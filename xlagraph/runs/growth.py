@@ -119,6 +119,8 @@ def as_growth(cause: Cause, members: Sequence[GraphNode]) -> Cause:
             "larger than the one before",
         ),
         fix=say(GROWING_GRAPH.fix),
+        short=say(),
+        short_fix=say(),
     )
 
 
@@ -136,4 +138,6 @@ def as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:
             " instructions), as when a Python loop or list has another length",
         ),
         fix=LOOP_FIX,
+        short=say("A loop or a list has another length"),
+        short_fix=say("Give the loop or list one length, or one of a few."),
     )

@@ -24,6 +24,7 @@ FIRST_GRAPH = Kind(
     fix="None needed.",
     proof=_NOT_UNDONE,
     examples=("stable", "late_evaluation", "two_step_kinds"),
+    short="The first graphs of the program",
     is_cause=False,
 )
 GROWING_GRAPH = Kind(
@@ -59,6 +60,7 @@ for x, y in loader:
     "tensor in place.",
     proof="That of its single steps.",
     examples=("leak_running_loss", "leak_pending"),
+    short_fix="Keep plain numbers, not tensors, from step to step.",
 )
 SAME_GRAPH = Kind(
     id="same-graph",
@@ -92,6 +94,7 @@ with torch.no_grad():
     proof="The modules are equal, word for word.",
     examples=("other_key",),
     is_cause=False,
+    short="The same computation was compiled again, under another key",
 )
 UNLIKE_GRAPH = Kind(
     id="unlike-graph",
@@ -105,6 +108,7 @@ UNLIKE_GRAPH = Kind(
     proof=_NOT_UNDONE,
     examples=(),
     is_cause=False,
+    short="A graph ran that is like none before it",
 )
 UNEXPLAINED = Kind(
     id="unexplained",

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from xlagraph.message import EMPTY, words
+from xlagraph.cause.verdict import NOWHERE
+from xlagraph.message import EMPTY, say, words
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause, Context, Explanation
+    from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
     from xlagraph.run.reader import Run
     from xlagraph.runs.outcome import Outcome
@@ -71,10 +73,27 @@ class CauseGroup:
     seconds: float
     expected: bool
     proved: bool
-    representative: str = ""
-    """Digest of the module whose comparison `cause` comes from."""
     compared: Message = EMPTY
     """The outputs that the representative's proof compares; empty for all."""
+    shown: str = ""
+    """Digest of the graph whose explanation the representative is from; ``""`` for none."""
+    place: Place = NOWHERE
+    """Where the program's line is that all this goes back to."""
+
+    @property
+    def in_short(self) -> Message:
+        """What happened in at most ten words, without a full stop."""
+        return self.cause.in_short if self.cause else say(self.kind.short or self.kind.title)
+
+    @property
+    def fix(self) -> Message:
+        """What to change."""
+        return self.cause.fix if self.cause else say(self.kind.fix)
+
+    @property
+    def fix_in_short(self) -> Message:
+        """What to change in at most twelve words."""
+        return self.cause.fix_in_short if self.cause else say(self.kind.short_fix or self.kind.fix)
 
 
 def by_cost(group: CauseGroup) -> tuple[bool, float, str]:
@@ -87,7 +106,7 @@ class RunExplanation:
     """The verdict over a run, its graphs, and the reasons ranked by compile seconds."""
 
     run: Run
-    verdict: Message
+    verdict: Verdict
     graphs: tuple[GraphNode, ...]
     groups: tuple[CauseGroup, ...]
     """Problems first, by seconds; warm-up behind them."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Cause
+from xlagraph.cause.verdict import Verdict
 from xlagraph.message import Message
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class Outcome:
     """Why one graph of a run is another than an earlier one."""
 
-    verdict: Message
+    verdict: Verdict
     causes: tuple[Cause, ...]
     """Largest share first."""
     proved: bool

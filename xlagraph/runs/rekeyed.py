@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.verdict import Place
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import GraphName, say
 from xlagraph.runs.context import context_of
@@ -72,6 +73,7 @@ def _group(letter: str, many: Sequence[_Again]) -> CauseGroup:
         seconds=sum(again.sync.compile_seconds for again in many),
         expected=False,
         proved=False,
+        place=Place(contexts[1].call_site),
     )
 
 

@@ -1,22 +1,19 @@
-"""The sentences that a run's explanation begins with."""
+"""What a run's explanation says first: what was lost and why, where, and what to change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.message import count, join, say
-from xlagraph.runs.kinds import UNEXPLAINED, UNLIKE_GRAPH
+from xlagraph.cause.verdict import Verdict
+from xlagraph.message import count, duration, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.message import Message
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SyncRecord
     from xlagraph.runs.model import CauseGroup
-
-WITHOUT_CAUSE = (UNEXPLAINED, UNLIKE_GRAPH)
-"""Kinds of groups that name what could not be explained."""
 
 
 def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
@@ -33,7 +30,7 @@ def run_verdict(
     unseen: int,
     *,
     began_late: bool,
-) -> Message:
+) -> Verdict:
     """The verdict, and what it could not take into account.
 
     Args:
@@ -49,30 +46,31 @@ def run_verdict(
     parts += [f"{count(unread, 'record')} that cannot be read"] if unread else []
     problems = [group for group in groups if not group.expected]
     warm_up = [group for group in groups if group.expected]
-    said: list[Message | str] = []
-    if problems:
-        said.append(_problems(problems))
-    elif not unseen:
-        said.append(_none(warm_up, stable, steps, began_late=began_late))
-    if parts:
-        said.append(f"Not explained: {' and '.join(parts)}.")
+    notes = [f"Not explained: {' and '.join(parts)}."] if parts else []
     if began_late:
-        said.append(
+        notes.append(
             "The process had compiled before the capture began, and nothing is known of that"
             + (": the first graphs here may be no warm-up." if warm_up else ".")
         )
-    return join(said, len(said), " ")
+    if not problems:
+        none = _none(warm_up, stable, steps, began_late=began_late)
+        what = none if not unseen else notes.pop(0)
+        return Verdict(say(what), notes=tuple(map(say, notes)))
+    first = problems[0]
+    return Verdict(
+        what=_what(problems),
+        where=first.place.in_short,
+        fix=first.fix_in_short,
+        notes=(*_others(problems), *map(say, notes)),
+    )
 
 
 def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
     compiles = sum(group.compiles for group in groups)
-    spent = f"{count(compiles, 'compile')} ({sum(group.seconds for group in groups):.1f} s)"
+    spent = f"{count(compiles, 'compile')}, {duration(sum(group.seconds for group in groups))}"
     if stable is None:
-        warm_up = "" if began_late else ", all of them warm-up"
-        return (
-            f"No problem found: {spent}{warm_up}; the run ended before it could be seen to be "
-            "stable."
-        )
+        warm_up = "" if began_late else " of warm-up"
+        return f"No problem seen: {spent}{warm_up}; the run ended while it compiled."
     if not compiles:
         return "Stable: nothing compiled."
     head = "No problem seen" if began_late else "Stable after warm-up"
@@ -80,21 +78,39 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
     return f"{head}: {spent}, the last in step {stable}; none in the {after} after it."
 
 
-def _problems(problems: Sequence[CauseGroup]) -> Message:
-    compiles = sum(group.compiles for group in problems)
-    seconds = sum(group.seconds for group in problems)
-    first, number = problems[0], len(problems)
-    told = "one main cause" if first.further else "one cause"
-    if first.kind in WITHOUT_CAUSE:
-        told = "no cause found"
-    if number > 1:
-        told = f"{number} causes, the costliest first"
-    lead = f"{count(compiles, 'compile')} beyond warm-up ({seconds:.1f} s), {told}"
+def _what(problems: Sequence[CauseGroup]) -> Message:
+    """How much was lost, and the costliest cause."""
+    first = problems[0]
+    lost = f"{extra_compiles(problems)} lost {lost_time(problems)}"
+    suspected = "; suspected" if first.cause and not first.proved else ""
+    return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
+
+
+def extra_compiles(problems: Sequence[CauseGroup]) -> str:
+    """``3 compiles beyond warm-up``."""
+    return f"{count(sum(group.compiles for group in problems), 'compile')} beyond warm-up"
+
+
+def lost_time(problems: Sequence[CauseGroup]) -> str:
+    """The seconds that all of them compiled."""
+    return duration(sum(group.seconds for group in problems))
+
+
+def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
+    """What the three lines leave out: further causes, and what is not sure."""
+    if len(problems) > 1:
+        shown = (
+            say(
+                group.in_short.clause,
+                f" ({count(group.compiles, 'compile')}, {duration(group.seconds)})",
+            )
+            for group in problems[1:]
+        )
+        number = count(len(problems) - 1, "other cause")
+        yield say(f"{number}: ", join(shown, 3, "; "), ".")
+    further = len(problems[0].further)
+    if further:
+        yield say(f"Beside it {count(further, 'further cause')} in the same graphs.")
     unsure = sum(1 for group in problems if group.cause and not group.proved)
-    if unsure and number > 1:
-        lead += f", {unsure} of them not for sure"
-    more = f" (and {count(len(first.further), 'further cause')})" if first.further else ""
-    if first.cause and not first.proved:
-        unsure_too = ", not for sure" if number == 1 else ""
-        return say(f"{lead}{unsure_too}. Suspected: ", first.title, f"{more}.")
-    return say(f"{lead}: ", first.title.sentence, f"{more}.")
+    if unsure and len(problems) > 1:
+        yield say(f"Not sure: {unsure} of {len(problems)} causes.")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from xlagraph.explain.noise import noise_in_words
 from xlagraph.message import count, join, say
-from xlagraph.terminal.style import evidence_line, labelled, paragraph
+from xlagraph.terminal.advice import INDENT, LABEL, print_advice, print_evidence, print_verdict
+from xlagraph.terminal.style import labelled, paragraph
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,18 +15,18 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Explanation
     from xlagraph.graph import Module
     from xlagraph.message import Message
+    from xlagraph.terminal.advice import Shown
 
-MAX_EVIDENCE = 6
+MAX_EVIDENCE = 4
 """Lines of evidence for one cause; more are counted."""
 
 
 def print_explanation(
-    console: Console, explanation: Explanation, name_a: str, name_b: str, *, full: bool = False
+    console: Console, explanation: Explanation, name_a: str, name_b: str, shown: Shown
 ) -> None:
-    """Prints verdict, causes, what is unexplained and what was set aside."""
+    """Prints the verdict, the causes, what is unexplained and what was ignored."""
     diff = explanation.diff
-    console.print(paragraph(explanation.verdict, style="bold"))
-    console.print()
+    print_verdict(console, explanation.verdict)
     _print_side(console, "A", name_a, diff.a)
     _print_side(console, "B", name_b, diff.b)
     console.print()
@@ -33,11 +34,11 @@ def print_explanation(
         console.print(paragraph(_extent(explanation)))
         console.print()
     for number, cause in enumerate(explanation.causes, 1):
-        _print_cause(console, number, cause, full=full)
-    _print_unexplained(console, explanation, full=full)
+        _print_cause(console, number, cause, shown)
+    _print_unexplained(console, explanation, shown)
     noise = list(noise_in_words(diff.noise))
     if noise:
-        console.print(labelled("Set aside as noise:", ", ".join(noise) + "."))
+        console.print(labelled("Ignored as harmless:", ", ".join(noise) + "."))
 
 
 def _print_side(console: Console, letter: str, name: str, module: Module) -> None:
@@ -63,26 +64,16 @@ def _extent(explanation: Explanation) -> str:
     return text + "."
 
 
-def _print_cause(console: Console, number: int, cause: Cause, *, full: bool) -> None:
+def _print_cause(console: Console, number: int, cause: Cause, shown: Shown) -> None:
     share = f"{cause.share:.0%} of the difference" if cause.a or cause.b else "no instruction"
     proved = "proved" if cause.proved else "not proved"
     expected = ", expected warm-up" if cause.expected else ""
     console.print(
         paragraph(f"{number}. {cause.kind}  ({share}, {proved}{expected})", style="bold cyan")
     )
-    if number > 1:  # the first title is the verdict already
-        console.print(paragraph(say(cause.title, "."), 3))
-    shown = cause.evidence if full else cause.evidence[:MAX_EVIDENCE]
-    for evidence in shown:
-        console.print(labelled("-", evidence_line(evidence), 3))
-    if len(shown) < len(cause.evidence):
-        console.print(
-            labelled(
-                "-", f"{count(len(cause.evidence) - len(shown), 'more line')} (--full shows all)", 3
-            )
-        )
-    console.print(labelled("Fix:", cause.fix, 3, 6))
-    console.print(labelled("Proof:", proof_text(cause), 3, 6))
+    print_advice(console, cause.title, cause.place, cause.fix, shown)
+    print_evidence(console, cause, MAX_EVIDENCE, shown)
+    console.print(labelled("Proof", proof_text(cause), INDENT, LABEL))
     console.print()
 
 
@@ -96,7 +87,7 @@ def proof_text(cause: Cause) -> Message:
     return say(cause.proof, f"; {result}.")
 
 
-def _print_unexplained(console: Console, explanation: Explanation, *, full: bool) -> None:
+def _print_unexplained(console: Console, explanation: Explanation, shown: Shown) -> None:
     for letter, module, left in (
         ("A", explanation.diff.a, explanation.unexplained_a),
         ("B", explanation.diff.b, explanation.unexplained_b),
@@ -104,7 +95,7 @@ def _print_unexplained(console: Console, explanation: Explanation, *, full: bool
         if not left:
             continue
         names = join(
-            (f"{module.names[i]} ({module.opcodes[i]})" for i in left), len(left) if full else 8
+            (f"{module.names[i]} ({module.opcodes[i]})" for i in left), shown.few(8) or len(left)
         )
         text = say(f"{count(len(left), 'instruction')}: ", names)
         console.print(labelled(f"Unexplained in {letter}:", text, style="yellow"))

@@ -6,40 +6,58 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.message import count, duration, say
-from xlagraph.terminal.style import evidence_line, labelled, paragraph, printable
+from xlagraph.message import count, duration, join, say
+from xlagraph.terminal.advice import (
+    INDENT,
+    LABEL,
+    Shown,
+    print_advice,
+    print_evidence,
+    print_verdict,
+)
+from xlagraph.terminal.style import fitted, labelled, paragraph, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from xlagraph.runs.model import CauseGroup, RunExplanation
 
-MAX_EVIDENCE = 5
+MAX_EVIDENCE = 3
 MAX_GRAPHS = 12
 """Rows of the table of graphs; more are counted."""
+COLUMNS = ("graph", "step", "compile", "hits", "instructions", "like", "step ends at")
+NUMBERS = frozenset(COLUMNS[1:5])
+WIDER = 8
+"""Columns that cells may take beyond the headings of their columns."""
+SUMMARY = Shown()
 
 
-def print_run(console: Console, explained: RunExplanation, *, full: bool = False) -> None:
-    """Prints verdict, causes ranked by seconds, warm-up, and the table of graphs."""
-    console.print(paragraph(explained.verdict, style="bold"))
-    console.print()
+def print_run(console: Console, explained: RunExplanation, shown: Shown = SUMMARY) -> None:
+    """Prints the verdict, the causes ranked by seconds, warm-up, and the table of graphs."""
+    print_verdict(console, explained.verdict)
     console.print(
         paragraph(
             f"{count(explained.steps, 'step')}{_training(explained)}, "
             f"{count(explained.compiles, 'compile')} "
             f"({duration(explained.compile_seconds)}), "
-            f"{count(len(explained.graphs), 'distinct graph')}."
+            f"{count(len(explained.graphs), 'distinct graph')}{_letters(explained)}."
         )
     )
     if explained.alternating:
         console.print(paragraph(f"The steps alternate between {', '.join(explained.alternating)}."))
     console.print()
     for number, group in enumerate(explained.groups, 1):
-        _print_group(console, number, group, explained, full=full)
-    _print_graphs(console, explained, full=full)
+        _print_group(console, number, group, explained, shown)
+    _print_graphs(console, explained, shown)
     for process in explained.run.processes:
         for note in process.notes:
             console.print(labelled("Note:", f"{note.what}: {note.detail}", style="yellow"))
+
+
+def _letters(explained: RunExplanation) -> str:
+    """What the letters are that all else speaks of."""
+    graphs = explained.graphs
+    return f" ({graphs[0].letter} to {graphs[-1].letter}, in order)" if len(graphs) > 1 else ""
 
 
 def _training(explained: RunExplanation) -> str:
@@ -64,51 +82,42 @@ def print_next(console: Console, explained: RunExplanation) -> None:
 
 
 def _print_group(
-    console: Console, number: int, group: CauseGroup, explained: RunExplanation, *, full: bool
+    console: Console, number: int, group: CauseGroup, explained: RunExplanation, shown: Shown
 ) -> None:
     letters = {node.digest: node.letter for node in explained.graphs}
     proved = "proved" if group.proved else "not proved"
     kind = "warm-up" if group.expected else group.kind.id
-    graphs = ", ".join(letters[d] for d in group.graphs[:8])
+    graphs = join((letters[d] for d in group.graphs), 8)
     scope = say(" for ", group.compared) if group.proved and group.compared else say()
     head = say(
         f"{number}. {kind}  ({count(group.compiles, 'compile')}, {duration(group.seconds)}, "
-        f"{'graph' if len(group.graphs) == 1 else 'graphs'} {graphs}",
+        f"{'graph' if len(group.graphs) == 1 else 'graphs'} ",
+        graphs,
         *((f", {proved}", scope) if group.cause else ()),
         ")",
     )
     console.print(paragraph(head, style="dim" if group.expected else "bold cyan"))
-    if number > 1 or group.expected:
-        console.print(paragraph(say(group.title, "."), 3))
+    if group.expected:
+        console.print(paragraph(say(group.title.sentence, "."), INDENT))
+    else:
+        print_advice(console, group.title, group.place, group.fix, shown)
     if group.cause and not group.expected:
-        shown = group.cause.evidence if full else group.cause.evidence[:MAX_EVIDENCE]
-        for evidence in shown:
-            console.print(labelled("-", evidence_line(evidence), 3))
-        if len(shown) < len(group.cause.evidence):
-            left = len(group.cause.evidence) - len(shown)
-            console.print(labelled("-", f"{count(left, 'more line')} (--full shows all)", 3))
-        console.print(labelled("Fix:", group.cause.fix, 3))
-        for cause in group.further if full else group.further[:MAX_EVIDENCE]:
-            console.print(labelled("Also:", say(cause.title, f" ({cause.kind})"), 3))
+        print_evidence(console, group.cause, MAX_EVIDENCE, shown)
+        for cause in group.further[: shown.few(MAX_EVIDENCE)]:
+            also = say(cause.title.sentence, f" ({cause.kind})")
+            console.print(labelled("Also", also, INDENT, LABEL))
     console.print()
 
 
-def _print_graphs(console: Console, explained: RunExplanation, *, full: bool) -> None:
+def _print_graphs(console: Console, explained: RunExplanation, shown: Shown) -> None:
     graphs = explained.graphs
     letters = {node.digest: node.letter for node in graphs}
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in (
-        ("graph", "left"),
-        ("step", "right"),
-        ("compile", "right"),
-        ("hits", "right"),
-        ("instructions", "right"),
-        ("nearest", "left"),
-        ("call site", "left"),
-    ):
-        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
-    shown = graphs if full else graphs[:MAX_GRAPHS]
-    for node in shown:
+    for name in COLUMNS:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
+    rows = graphs[: shown.few(MAX_GRAPHS)]
+    room = console.width - sum(len(name) + 2 for name in COLUMNS[:-1]) - WIDER
+    for node in rows:
         table.add_row(
             node.letter,
             str(node.step),
@@ -116,12 +125,12 @@ def _print_graphs(console: Console, explained: RunExplanation, *, full: bool) ->
             node.hits_text,
             f"{node.instructions:,}",
             letters.get(node.nearest, "-"),
-            printable(node.call_site.short) if node.call_site else "-",
+            fitted(printable(node.call_site.short), room) if node.call_site else "-",
             style="dim" if node.warm_up else "",
         )
     console.print(table)
     if explained.unnamed_hits:
         number = count(explained.unnamed_hits, "hit")
         console.print(paragraph(f"+: or more; which graph {number} ran is not known.", style="dim"))
-    if len(shown) < len(graphs):
-        console.print(paragraph(f"and {len(graphs) - len(shown)} more graphs (--full shows all)"))
+    if len(rows) < len(graphs):
+        console.print(paragraph(f"and {len(graphs) - len(rows)} more graphs (--full shows all)"))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.message import say, words
+from xlagraph.message import SourceLine, say, words
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
-    from xlagraph.cause.model import BucketRow, Cause, Explanation
+    from xlagraph.cause.model import BucketRow, Cause, Evidence, Explanation
+    from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.graph import Module
-    from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode, RunExplanation
     from xlagraph.runs.outcome import Outcome
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2: verdicts and causes are What, Where and Fix."""
 
 Json = dict[str, object]
+NO_LINE = SourceLine("", 0)
 
 
 def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json:
@@ -26,7 +28,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
         "schema": SCHEMA_VERSION,
         "kind": "diff",
         "same": diff.same,
-        "verdict": words(explanation.verdict),
+        "verdict": verdict_json(explanation.verdict),
         "proved": explanation.proved,
         "set_aside": {"a": list(explanation.scope.a), "b": list(explanation.scope.b)},
         "a": _module(diff.a, name_a),
@@ -55,28 +57,59 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
     }
 
 
+def verdict_json(verdict: Verdict) -> Json:
+    """The three lines, and what limits them."""
+    return {
+        "what": words(verdict.what),
+        "where": words(verdict.where),
+        "fix": words(verdict.fix),
+        "notes": [words(note) for note in verdict.notes],
+    }
+
+
 def cause_json(cause: Cause, whole: Explanation | Outcome) -> Json:
     """One cause of an explanation; instructions by name."""
     return {
         "kind": cause.kind.id,
-        "title": words(cause.title),
+        "what": words(cause.title),
+        "where": where_json(cause.place),
+        "fix": words(cause.fix),
+        "in_short": {"what": words(cause.in_short), "fix": words(cause.fix_in_short)},
         "share": cause.share,
         "proved": cause.proved,
         "proof": words(cause.proof),
         "expected": cause.expected,
-        "fix": words(cause.fix),
         "evidence": [
             {
-                "text": words(evidence.text),
+                **_evidence(evidence),
                 "a": [whole.instruction("a", i)[0] for i in evidence.a],
                 "b": [whole.instruction("b", i)[0] for i in evidence.b],
-                "sources": [str(line) for line in evidence.sources],
-                "places": [_place(line) for line in evidence.sources],
             }
             for evidence in cause.evidence
         ],
         "a": [whole.instruction("a", i)[0] for i in sorted(cause.a)],
         "b": [whole.instruction("b", i)[0] for i in sorted(cause.b)],
+    }
+
+
+def _evidence(evidence: Evidence) -> Json:
+    return {
+        "text": words(evidence.text),
+        "sources": [str(line) for line in evidence.sources],
+        "places": [_place(line) for line in evidence.sources],
+    }
+
+
+def where_json(place: Place) -> Json:
+    """Where a cause goes back to; `file` is empty where no line is known."""
+    return {
+        **_place(place.line or NO_LINE),
+        "text": words(place.message),
+        "tensors": [words(say(tensor)) for tensor in place.tensors],
+        "stack": [_place(frame) for frame in place.stack],
+        "source": [{"line": number, "text": text} for number, text in place.source],
+        "unknown": words(place.unknown),
+        "command": words(place.command),
     }
 
 
@@ -111,7 +144,7 @@ def run_json(explained: RunExplanation) -> Json:
     return {
         "schema": SCHEMA_VERSION,
         "kind": "run",
-        "verdict": words(explained.verdict),
+        "verdict": verdict_json(explained.verdict),
         "run": explained.run.name,
         "steps": explained.steps,
         "compiles": explained.compiles,
@@ -124,7 +157,11 @@ def run_json(explained: RunExplanation) -> Json:
         "groups": [
             {
                 "kind": group.kind.id,
-                "title": words(group.title),
+                "what": words(group.title),
+                "where": where_json(group.place),
+                "fix": words(group.fix),
+                "in_short": {"what": words(group.in_short), "fix": words(group.fix_in_short)},
+                "evidence": [_evidence(one) for one in group.cause.evidence] if group.cause else [],
                 "further": [words(cause.title) for cause in group.further],
                 "graphs": list(group.graphs),
                 "compiles": group.compiles,

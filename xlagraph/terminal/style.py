@@ -85,6 +85,13 @@ def evidence_line(evidence: Evidence) -> Message:
     return say(evidence.text, place)
 
 
+def fitted(text: str, width: int) -> str:
+    """A path in at most so many columns: without its first folders, then without its beginning."""
+    while len(text) > width and "/" in text:
+        text = text.partition("/")[2]
+    return text if len(text) <= width else "…" + text[len(text) - max(width - 1, 8) :]
+
+
 def _plain(text: Message | str) -> str:
     return printable(text if isinstance(text, str) else words(text))
 

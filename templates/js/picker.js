@@ -1,0 +1,20 @@
+// The dialog that leads to any comparison: those of the run, searched, or any two graphs.
+
+function installPicker() {
+  const dialog = byId("picker");
+  if (!dialog) return;
+  const items = [...dialog.querySelectorAll("li")];
+  const search = byId("pick-search");
+  byId("pick").addEventListener("click", () => dialog.showModal());
+  search.addEventListener("input", () => {
+    const words = search.value.toLowerCase().split(/\s+/);
+    for (const item of items) item.hidden = !words.every((word) => item.textContent.toLowerCase().includes(word));
+  });
+  search.addEventListener("keydown", (event) => {
+    const first = items.find((item) => !item.hidden);
+    if (event.key !== "Enter" || !first) return;
+    event.preventDefault();
+    first.querySelector("a").click();
+  });
+  dialog.addEventListener("click", (event) => { if (event.target.closest("a")) dialog.close(); });
+}

@@ -1,0 +1,103 @@
+"""What happened, where, and what to change: the three things that a reader wants first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xlagraph.message import EMPTY, Message, Operation, join, say
+
+if TYPE_CHECKING:
+    from xlagraph.message import SourceLine
+    from xlagraph.tensors import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the user's program a cause goes back to."""
+
+    line: SourceLine | None = None
+    """The innermost line of the program itself, else a library's; None if none is known."""
+    stack: tuple[SourceLine, ...] = ()
+    """The frames around `line`, innermost first; empty where only the line is known."""
+    source: tuple[tuple[int, str], ...] = ()
+    """`line` with those around it: numbers and texts, as they were when the run was captured."""
+    tensors: tuple[Tensor, ...] = ()
+    """The tensors that the cause names."""
+    unknown: Message = EMPTY
+    """Why there is no line."""
+    command: Message = EMPTY
+    """The command that captures one."""
+    step_ends: SourceLine | None = None
+    """Where the step ends that shows it, if no line is known."""
+
+    @property
+    def in_short(self) -> Message:
+        """Line, function and tensor, or the command that captures the line."""
+        tensors = join(self.tensors, 1)
+        if self.line:
+            operation = self.line.backward_of
+            before = say("backward of ", Operation(operation), " at ") if operation else EMPTY
+            return say(before, self.line, say(": ", tensors) if tensors else EMPTY)
+        named = say(tensors, "; ") if tensors else EMPTY
+        if self.command:
+            return say(named, "line not captured; run: ", self.command)
+        if self.step_ends:
+            return say(named, "the step that ends at ", self.step_ends)
+        return say(named, "line not known") if self.unknown else named
+
+    @property
+    def message(self) -> Message:
+        """The same, and why there is no line."""
+        if self.line or not self.unknown:
+            return self.in_short
+        step = say(" The step ends at ", self.step_ends, ".") if self.step_ends else EMPTY
+        run = say(" Run: ", self.command) if self.command else EMPTY
+        named = say(join(self.tensors, 1), "; ") if self.tensors else EMPTY
+        return say(named, "line not known: ", self.unknown, ".", step, run)
+
+    def named(self, a: str, b: str) -> Place:
+        """The same with both modules called by name."""
+        return replace(self, unknown=self.unknown.named(a, b))
+
+
+NOWHERE = Place()
+"""Nothing is known of a place, not even why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An explanation in three short lines, which terminal, page and JSON show first."""
+
+    what: Message
+    where: Message = EMPTY
+    """Empty where nothing differs."""
+    fix: Message = EMPTY
+    """Empty where there is nothing to change."""
+    notes: tuple[Message, ...] = ()
+    """What limits it: what else differs, what is not explained, what was not compared."""
+
+    @property
+    def lines(self) -> tuple[tuple[str, Message], ...]:
+        """What, Where and Fix, as far as there is something to say."""
+        named = (("What", self.what), ("Where", self.where), ("Fix", self.fix))
+        return tuple((name, message) for name, message in named if message)
+
+    @property
+    def message(self) -> Message:
+        """Everything in one paragraph."""
+        parts = [self.what, *((say("Where: ", self.where, "."),) if self.where else ())]
+        parts += [self.fix] if self.fix else []
+        return join((*parts, *self.notes), len(parts) + len(self.notes), " ")
+
+    def __str__(self) -> str:
+        return str(self.message)
+
+    def named(self, a: str, b: str) -> Verdict:
+        """The same with both modules called by name."""
+        return Verdict(
+            self.what.named(a, b),
+            self.where.named(a, b),
+            self.fix.named(a, b),
+            tuple(note.named(a, b) for note in self.notes),
+        )

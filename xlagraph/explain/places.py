@@ -1,0 +1,84 @@
+"""Where in the user's program a cause goes back to, from what it cites and what was captured."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Family
+from xlagraph.cause.sources import knows_lines, stack
+from xlagraph.cause.verdict import Place
+from xlagraph.message import EMPTY, Code, say
+from xlagraph.tensors import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xlagraph.cause.finding import Finding
+    from xlagraph.cause.model import Context, Evidence
+    from xlagraph.diff import Diff
+    from xlagraph.message import Message, SourceLine
+
+MAX_LOOKED = 1000
+"""Instructions of a cause that are looked at for the stack around its line."""
+
+
+def place_of(
+    finding: Finding, evidence: Iterable[Evidence], diff: Diff, contexts: tuple[Context, Context]
+) -> Place:
+    """The place that a finding with this evidence goes back to.
+
+    Its line is the first one of the program itself that the evidence cites, else a library's.
+    """
+    lines = [line for one in evidence for line in one.sources]
+    line = next((one for one in lines if not one.is_library), next(iter(lines), None))
+    tensors = _tensors(finding.title)
+    if line is None:
+        unknown, command = _unknown(finding, diff, contexts)
+        site = contexts[1].call_site
+        return Place(tensors=tensors, unknown=unknown, command=command, step_ends=site)
+    return Place(line, _stack(line, finding, diff, contexts), tensors=tensors)
+
+
+def _tensors(message: Message) -> tuple[Tensor, ...]:
+    return tuple(dict.fromkeys(part for part in message.parts if isinstance(part, Tensor)))
+
+
+def _stack(
+    line: SourceLine, finding: Finding, diff: Diff, contexts: tuple[Context, Context]
+) -> tuple[SourceLine, ...]:
+    """The frames around a line: those captured with it, else those of an instruction."""
+    plain = line.forward._replace(called=None)
+    for context in contexts:
+        if plain in context.stacks:
+            return context.stacks[plain]
+    cited = chain(
+        ((diff.b, i) for e in finding.evidence for i in e.b),
+        ((diff.a, i) for e in finding.evidence for i in e.a),
+        ((diff.b, i) for i in sorted(finding.b)),
+        ((diff.a, i) for i in sorted(finding.a)),
+    )
+    for module, i in islice(cited, MAX_LOOKED):
+        frames = stack(module, i)
+        if frames and plain in frames:
+            return frames
+    return ()
+
+
+def _unknown(
+    finding: Finding, diff: Diff, contexts: tuple[Context, Context]
+) -> tuple[Message, Message]:
+    """Why there is no line, and the command that captures one."""
+    argv = contexts[1].argv or contexts[0].argv
+    if not (knows_lines(diff.a) or knows_lines(diff.b)):
+        if argv:
+            return say("the graphs were captured without lines"), _command("XLAGRAPH=1", argv)
+        return say("the modules were dumped without XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1"), EMPTY
+    is_live = finding.kind.family is Family.LIVE and not contexts[1].created
+    unknown = say("what differs has none in the graph")
+    return unknown, _command("XLAGRAPH=2", argv) if is_live else EMPTY
+
+
+def _command(variable: str, argv: tuple[str, ...]) -> Message:
+    return say(f"{variable} python ", Code(shlex.join(argv))) if argv else EMPTY

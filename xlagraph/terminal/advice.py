@@ -1,0 +1,76 @@
+"""What happened, where, and what to change, for the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from xlagraph.message import count, say
+from xlagraph.terminal.style import evidence_line, labelled, paragraph, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.cause.verdict import Place, Verdict
+    from xlagraph.message import Message
+
+LABEL = 5
+"""Columns of What, Where and Fix."""
+INDENT = 3
+"""Columns that what belongs to a numbered cause is moved in by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How much the user asked for."""
+
+    full: bool = False
+    """All evidence, all graphs."""
+    stack: bool = False
+    """The frames around the line of each cause."""
+
+    def few(self, number: int) -> int | None:
+        """How many of a list's items are shown: `number`, or all."""
+        return None if self.full else number
+
+
+def print_verdict(console: Console, verdict: Verdict) -> None:
+    """Prints the three lines, and what limits them."""
+    for label, message in verdict.lines:
+        console.print(labelled(label, message, width=LABEL, style="bold"))
+    for note in verdict.notes:
+        console.print(paragraph(note))
+    console.print()
+
+
+def print_advice(console: Console, what: Message, place: Place, fix: Message, shown: Shown) -> None:
+    """Prints What, Where and Fix of one cause in full."""
+    console.print(labelled("What", say(what.sentence, "."), INDENT, LABEL))
+    console.print(labelled("Where", place.message, INDENT, LABEL))
+    _print_source(console, place)
+    for frame in place.stack if shown.stack else ():
+        console.print(labelled("", say("in ", frame), INDENT, LABEL))
+    console.print(labelled("Fix", fix, INDENT, LABEL))
+
+
+def _print_source(console: Console, place: Place) -> None:
+    """The line itself, with those around it."""
+    here = place.line.line if place.line else 0
+    for number, text in place.source:
+        mark = ">" if number == here else " "
+        row = Text(" " * (INDENT + LABEL + 1) + printable(f"{mark} {number:>5}  {text}"))
+        row.stylize("" if number == here else "dim")
+        console.print(row, soft_wrap=True)
+
+
+def print_evidence(console: Console, cause: Cause, number: int, shown: Shown) -> None:
+    """Prints lines of evidence, at most `number` of them unless all are asked for."""
+    lines = cause.evidence[: shown.few(number)]
+    for evidence in lines:
+        console.print(labelled("-", evidence_line(evidence), INDENT))
+    left = len(cause.evidence) - len(lines)
+    if left:
+        console.print(labelled("-", f"{count(left, 'more line')} (--full shows all)", INDENT))
