@@ -75,12 +75,10 @@ def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None
             [python, str(truth.path)],
             env={
                 **os.environ,
-                "XLAGRAPH": "2" if lines else "1",
+                "XLAGRAPH": "2" if lines else "watch",
                 "XLAGRAPH_DIR": str(folder),
                 "XLAGRAPH_JOB": truth.path.stem,  # one job, although its ranks run in turn
                 "XLAGRAPH_SUMMARY": "0",
-                "XLA_IR_DEBUG": str(int(lines)),
-                "XLA_HLO_DEBUG": str(int(lines)),
                 "PJRT_DEVICE": "CPU",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "RANK": str(rank),
@@ -177,9 +175,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for the runs; a temporary one otherwise")
     parser.add_argument("--reuse", action="store_true", help="explain kept runs again")
     parser.add_argument("--python", default=sys.executable, help="interpreter with torch_xla")
-    parser.add_argument(
-        "--no-lines", action="store_true", help="capture as by default: level 1, no source lines"
-    )
+    parser.add_argument("--no-lines", action="store_true", help="capture at the level watch")
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as temporary:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from xlagraph.capture.levels import LEVELS, LINES, MEANING
+
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -16,7 +18,9 @@ import click
     "those that it starts.",
 )
 @click.option("-o", "--output", default="", help="Run folder or URL (default: a new xlagraph-run).")
-@click.option("--level", type=click.IntRange(1, 2), default=1, show_default=True)
+@click.option(
+    "--level", type=click.Choice(tuple(LEVELS)), default=LINES.name, show_default=True, help=MEANING
+)
 @click.option("--steps", default="", help="Steps looked at closely at level 2, such as 3-5,90-.")
 @click.option("--ranks", default="", help="Ranks recorded, such as 0,8 (default: all).")
 @click.option("--max-bytes", default="", help="Bound for each process, such as 512M (default 1G).")
@@ -27,7 +31,7 @@ import click
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     output: str,
-    level: int,
+    level: str,
     steps: str,
     ranks: str,
     max_bytes: str,
@@ -45,7 +49,7 @@ def command(
     from xlagraph.run.remote import is_url
 
     variables = {
-        "XLAGRAPH": str(level),
+        "XLAGRAPH": level,
         "XLAGRAPH_DIR": output,
         "XLAGRAPH_STEPS": steps,
         "XLAGRAPH_RANKS": ranks,

@@ -48,9 +48,10 @@ is named: [accuracy](../accuracy.md).
 **Share.** The part of the differing instructions that a cause accounts for. With several causes
 the first one also has what none of them cites, when the proof holds.
 
-**Source lines.** torch_xla stores lines with `XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1`, and only the
-innermost frame. A line of the program itself is preferred; a line inside PyTorch is marked "a
-library". Without these variables the causes are the same, named by tensors and shapes.
+**Source lines.** Graphs have them where they were captured by `XLAGRAPH=1`, or dumped with
+`XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1`; only the innermost frame stands in a text, the whole stack in a
+protobuf. A line of the program itself is preferred; a line inside PyTorch is marked "a library".
+Without lines the causes are the same, named by tensors and shapes.
 
 In the training scripts `model`, `optimizer`, `loss_fn` and `loader` stand for yours.
 """

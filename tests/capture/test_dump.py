@@ -260,8 +260,8 @@ for step in range(6):
         "--xla_dump_to=theirs --xla_dump_hlo_as_proto --xla_dump_compress_protos",
     ],
 )
-def test_with_ir_debug_whole_stacks_are_stored(run_program, tmp_path, flags):
-    run_program(STACKS, XLAGRAPH="1", XLA_IR_DEBUG="1", XLA_FLAGS=flags)
+def test_whole_stacks_are_stored(run_program, tmp_path, flags):
+    run_program(STACKS, XLAGRAPH="1", XLA_FLAGS=flags)
     folder = tmp_path / "xlagraph-run"
     check_graphs(folder, 2)
     run = read_run(folder)
@@ -273,10 +273,10 @@ def test_with_ir_debug_whole_stacks_are_stored(run_program, tmp_path, flags):
 
 
 @pytest.mark.torch_xla
-def test_without_ir_debug_no_protobuf_is_stored(run_program, tmp_path):
+def test_without_lines_no_protobuf_is_stored(run_program, tmp_path):
     flags = "--xla_dump_to=theirs --xla_dump_hlo_as_proto --xla_dump_hlo_as_text"
-    run_program(STACKS, XLAGRAPH="1", XLA_FLAGS=flags)
-    run_program(STACKS, XLAGRAPH="1", XLAGRAPH_DIR="b")
+    run_program(STACKS, XLAGRAPH="watch", XLA_FLAGS=flags)
+    run_program(STACKS, XLAGRAPH="watch", XLAGRAPH_DIR="b")
     for name in ("xlagraph-run", "b"):
         run = read_run(tmp_path / name)
         assert len(run.digests()) == 2
@@ -287,7 +287,7 @@ def test_without_ir_debug_no_protobuf_is_stored(run_program, tmp_path):
 def test_dump_flags_are_no_part_of_the_key(run_program, tmp_path):
     asked = "--xla_dump_to=theirs --xla_dump_hlo_as_proto --xla_dump_hlo_as_text"
     for name, flags in (("a", ""), ("b", asked), ("c", "--xla_cpu_enable_fast_math=true")):
-        run_program(STACKS, XLAGRAPH="1", XLAGRAPH_DIR=name, XLA_IR_DEBUG="1", XLA_FLAGS=flags)
+        run_program(STACKS, XLAGRAPH="1", XLAGRAPH_DIR=name, XLA_FLAGS=flags)
     keys = [
         [(key["flags"], key["graph_hash"]) for key in map(dict, process_keys(tmp_path / name))]
         for name in "abc"

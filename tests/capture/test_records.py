@@ -163,7 +163,6 @@ def test_level_two_tells_live_tensors_and_holders(run_program, programs, tmp_pat
         STEPS="3",
         XLAGRAPH="2",
         XLAGRAPH_HOLDERS="1",
-        XLA_IR_DEBUG="1",
         XLAGRAPH_STEPS="2-3",
     )
     process = only_process(tmp_path / "xlagraph-run")

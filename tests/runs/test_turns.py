@@ -24,6 +24,7 @@ from xlagraph.run.writer import RunWriter
 from xlagraph.runs.explain import explain_run
 from xlagraph.runs.kinds import UNEXPLAINED
 from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.spent import Spent
 from xlagraph.runs.verdict import run_verdict
 
 HEAD = """HloModule step
@@ -205,7 +206,15 @@ def group(*, proved, further=0):
     nothing = frozenset()
     cause = Cause(DTYPE, say("a title"), (), EMPTY, 1.0, proved, EMPTY, False, nothing, nothing)
     return CauseGroup(
-        DTYPE, cause.title, cause, (cause,) * further, (), 1, 1.0, expected=False, proved=proved
+        DTYPE,
+        cause.title,
+        cause,
+        (cause,) * further,
+        (),
+        1,
+        Spent(((float(proved), 1.0 + proved),)),
+        expected=False,
+        proved=proved,
     )
 
 
@@ -243,7 +252,15 @@ def test_what_else_differs_in_a_graph_is_not_lost():
 def test_a_verdict_calls_nothing_a_cause_that_is_none(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
     said = CauseGroup(
-        UNEXPLAINED, say("the modules differ"), None, (), (), 1, 1.0, expected=False, proved=False
+        UNEXPLAINED,
+        say("the modules differ"),
+        None,
+        (),
+        (),
+        1,
+        Spent(((0.0, 1.0),)),
+        expected=False,
+        proved=False,
     )
     assert verdict(run, said) == (
         "1 compile beyond warm-up lost 1.0 s: no known cause fits. "

@@ -53,12 +53,16 @@ class Arming:
         """Whether to search for live tensors: asked for, or armed and worth its time."""
         if not self._dispatch.sinks:
             return False
-        if self._asked or self._wants_deep() or self._evidence.can_afford():
+        if self.is_deep() or self._evidence.can_afford():
             return True
         if not self._spent_noted:
             self._spent_noted = True
             self._dispatch.note("looked away", _SPENT)
         return False
+
+    def is_deep(self) -> bool:
+        """Whether the live tensors of the step now running are recorded."""
+        return self.is_asked or self._wants_deep()
 
     def _wants_deep(self) -> bool:
         for sink in self._dispatch.sinks:  # noqa: SIM110 - any() takes a microsecond at every step

@@ -12,14 +12,13 @@ import os
 import sys
 
 from xlagraph.capture.imports import when_imported
-from xlagraph.capture.inherited import PROGRAM_VARIABLE, drop_dump, ensure_job
+from xlagraph.capture.inherited import OFF, PROGRAM_VARIABLE, drop_dump, ensure_job
 
 TYPE_CHECKING = False  # typing's own costs its import
 if TYPE_CHECKING:
     from xlagraph.capture.start import Start
 
 _TARGET = "torch_xla"
-_OFF = ("", "0", "no", "false", "off")
 
 
 class _Autostart:
@@ -68,5 +67,5 @@ def arm() -> None:
 
 
 drop_dump()
-if os.environ.get("XLAGRAPH", "").strip().lower() not in _OFF:
+if os.environ.get("XLAGRAPH", "").strip().lower() not in OFF:
     arm()

@@ -9,6 +9,7 @@ from pathlib import Path
 from xlagraph.capture import process
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.hub import Hub
+from xlagraph.capture.levels import level_of
 from xlagraph.capture.options import DEFAULT_ARM_STEPS, Numbers, Options, parse_bytes
 from xlagraph.capture.session import Session
 from xlagraph.run.records import EARLIER_COMPILES
@@ -24,7 +25,7 @@ _LATE = (
 def capture(
     path: str | Path = "",
     *,
-    level: int = 1,
+    level: int | str = 1,
     steps: str = "",
     ranks: str = "",
     max_bytes: int | str = "1G",
@@ -43,7 +44,7 @@ def capture(
     """
     options = Options(
         path=str(path),
-        level=level,
+        level=level_of(level),
         steps=Numbers.parse(steps, "steps"),
         ranks=Numbers.parse(ranks, "ranks"),
         max_bytes=max_bytes if isinstance(max_bytes, int) else parse_bytes(max_bytes, "max_bytes"),

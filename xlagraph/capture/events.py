@@ -74,6 +74,9 @@ class Sink(Protocol):
     may_want_deep: bool
     """Whether ``wants_deep`` is ever true: then every step is asked about."""
 
+    wants_lines: bool
+    """Whether graphs are to have the program's lines; see ``xlagraph.capture.lines``."""
+
     @property
     def cells(self) -> memoryview | None:
         """Where steps may wait to be told, as ``xlagraph.run.journal`` has it.

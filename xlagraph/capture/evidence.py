@@ -12,6 +12,7 @@ from xlagraph.capture.counters import Ran
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph
 from xlagraph.capture.keys import Key, module_key, process_key
+from xlagraph.capture.lines import are_on
 from xlagraph.capture.live import LiveReader, Pending
 from xlagraph.capture.modules import DumpedModule, module_name
 from xlagraph.capture.names import TensorNames
@@ -42,10 +43,13 @@ class Evidence:
         before, self._seconds = self._seconds, ran.compile_seconds()
         return self._seconds - before if self._seconds >= before else self._seconds  # cleared
 
-    def look(self, waiting: dict[int, Tensor]) -> Pending:
-        """The pending tensors as a sync begins; lowers them too when there is no dump to read."""
+    def look(self, waiting: dict[int, Tensor], deep: bool) -> Pending:  # noqa: FBT001 - a fact
+        """The pending tensors as a sync begins; lowers them too when there is no dump to read.
+
+        ``deep``: also where each was made, if graphs have lines.
+        """
         self.live.with_text = self.dump is None or not self.dump.gives_modules
-        self.live.with_frames = bool(self._xlac._get_ir_debug())
+        self.live.with_frames = deep and are_on()
         return self.live.read(waiting)
 
     def remember(self, waiting: dict[int, Tensor]) -> None:
@@ -72,8 +76,8 @@ class Evidence:
             return ()
         # torch_xla compiles one module an analysis; other modules (transfers) have none.
         padded = [*analyses, *[None] * (len(modules) - len(analyses))]
-        key = process_key(self._xlac)
-        with_stacks = bool(self._xlac._get_ir_debug())
+        key = process_key()
+        with_stacks = are_on()
         return tuple(
             _graph(self._text(one), one.proto if with_stacks else None, analysis, pending, key)
             for one, analysis in zip(modules, padded, strict=False)

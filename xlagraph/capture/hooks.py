@@ -110,8 +110,9 @@ class Hooks:
                 self._begin(call, self._counters.now())
                 flight.enter()
             if kind == "step" and self._arming.is_close and self._arming.looks_closely():
+                deep = self._arming.is_deep()
                 waiting = self.guard.run("fsdp", self._buckets.waiting_tensors) or {}
-                call.pending = self.guard.run("live", self._evidence.look, waiting)
+                call.pending = self.guard.run("live", self._evidence.look, waiting, deep)
                 call.watch = time.perf_counter()
         except BaseException:  # Ctrl-C: nobody will tell when the call ends
             flight.leave()

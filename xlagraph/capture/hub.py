@@ -13,6 +13,7 @@ from xlagraph.capture.arming import Arming
 from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import Sink
 from xlagraph.capture.hooks import Hooks
+from xlagraph.capture.lines import Lines
 from xlagraph.capture.parts import Parts
 
 _LOST = (
@@ -28,6 +29,7 @@ class Hub:
         parts = self._parts = Parts.of(xlac, dump)
         self._xlac = xlac
         self._accounts = Accounting(parts)
+        self._lines = Lines()
         self.arming = Arming(parts, arm_steps)
         self.hooks = Hooks(parts, self.arming, self._accounts)
         self.guard = parts.dispatch.guard
@@ -46,10 +48,20 @@ class Hub:
         self.buckets.uninstall()
         self.hooks.uninstall()
 
-    def begin(self) -> None:
+    def join(self, sink: Sink) -> None:
         """A sink joins: arm, and forget what happened while nobody listened."""
         self._accounts.skip()
         self.arming.arm()
+        self.sinks.append(sink)
+        self.guard.run("lines", self._switch_lines)
+
+    def leave(self, sink: Sink) -> None:
+        """A sink leaves, which has been told of everything."""
+        self.sinks.remove(sink)
+        self.guard.run("lines", self._switch_lines)
+
+    def _switch_lines(self) -> None:
+        self._lines.switch(on=any(sink.wants_lines for sink in self.sinks))
 
     def settle(self) -> None:
         """Tell of what ran since the last hook: a sink is about to leave."""

@@ -16,6 +16,8 @@ OVERRIDES = ["--xla_dump_hlo_module_re=.*", "--xla_dump_hlo_pass_re="]
 """Flags that may stand before the one with the mark, or before `FORMS`."""
 FORMS = ["--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"]
 """Flags that may stand before the one with the mark; asked for protos alone, XLA writes no text."""
+OFF = ("", "0", "no", "false", "off")
+"""What switches capture, or an option of it, off."""
 _LAUNCHER_JOBS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from xlagraph.capture.lines import VARIABLES
 from xlagraph.capture.tensor_shapes import entry_shapes
 
 MAX_SECONDS = 0.1
@@ -71,11 +72,11 @@ def module_key(text: bytes) -> Key:
     )
 
 
-def process_key(xlac: Any, env: Mapping[str, str] = os.environ) -> Key:
+def process_key(env: Mapping[str, str] = os.environ) -> Key:
     """The parts of the key that are the process's own: its device and XLA's flags."""
     flags = (flag for flag in env.get("XLA_FLAGS", "").split() if not _DUMPS.match(flag))
     device = sys.modules["torch_xla.runtime"].device_type()
-    asked = (*sorted(flags), env.get("LIBTPU_INIT_ARGS", ""), str(bool(xlac._get_ir_debug())))
+    asked = (*sorted(flags), *(env.get(name, "") for name in ("LIBTPU_INIT_ARGS", *VARIABLES)))
     return (("device", str(device)), ("flags", _digest("\n".join(asked))))
 
 

@@ -223,7 +223,7 @@ class LiveReader:
         )
 
     def _created(self, tensor: Any) -> tuple[Frame, ...]:
-        """Where the tensor's value was computed: known to torch_xla under ``XLA_IR_DEBUG``."""
+        """Where the tensor's value was computed: known to torch_xla where graphs have lines."""
         return parse_frames(self._xlac._get_xla_tensor_debug_info(tensor))
 
 

@@ -7,18 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from signal import Signals
 
-from xlagraph.errors import XlagraphError
+from xlagraph.capture.inherited import OFF
+from xlagraph.capture.levels import LINES, Level, OptionError, level_of
 from xlagraph.limits import bytes_from
 
 DEFAULT_MAX_BYTES = 1 << 30
 DEFAULT_ARM_STEPS = 4
-MAX_LEVEL = 2
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
-
-
-class OptionError(XlagraphError, ValueError):
-    """A variable or option with a value that cannot be read; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +66,9 @@ class Options:
 
     path: str = ""
     """Run folder or fsspec URL; ``""``: a fresh ``xlagraph-run`` in the working directory."""
-    level: int = 1
+    level: Level = LINES
     steps: Numbers = Numbers()
-    """Steps recorded at level 2 (level 1 records every step)."""
+    """Steps looked at closely at level 2."""
     ranks: Numbers = Numbers()
     max_bytes: int = DEFAULT_MAX_BYTES
     """Bound for each process on what it adds to the folder."""
@@ -84,23 +80,9 @@ class Options:
     signal: Signals | None = None
     """Arrives to ask for a close look at the next steps."""
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.level <= MAX_LEVEL:
-            raise OptionError(f"level: want 1 to {MAX_LEVEL}; got {self.level}")
-
 
 def _flag(text: str) -> bool:
-    return text.strip().lower() not in ("", "0", "no", "false", "off")
-
-
-def _level(text: str) -> int:
-    if text.strip().lower() in ("yes", "true", "on"):
-        return 1
-    if not _WHOLE.fullmatch(text.strip()):
-        raise OptionError(
-            f"XLAGRAPH: want 0 (or no, false, off), 1 (or yes, true, on), or 2; got {text!r}"
-        )
-    return int(text)
+    return text.strip().lower() not in OFF
 
 
 def _whole(text: str, what: str) -> int:
@@ -127,7 +109,7 @@ def options_from(env: Mapping[str, str]) -> Options:
     """
     return Options(
         path=env.get("XLAGRAPH_DIR", ""),
-        level=_level(env.get("XLAGRAPH", "1")),
+        level=level_of(env.get("XLAGRAPH", "1"), "XLAGRAPH"),
         steps=Numbers.parse(env.get("XLAGRAPH_STEPS", ""), "XLAGRAPH_STEPS"),
         ranks=Numbers.parse(env.get("XLAGRAPH_RANKS", ""), "XLAGRAPH_RANKS"),
         max_bytes=parse_bytes(

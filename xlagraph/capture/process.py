@@ -10,7 +10,7 @@ import os
 import sys
 from functools import partial
 
-from xlagraph.capture import fsdp
+from xlagraph.capture import fsdp, lines
 from xlagraph.capture.dump import prepare_dump
 from xlagraph.capture.events import Sink
 from xlagraph.capture.hub import Hub
@@ -38,7 +38,8 @@ def ensure_hub(options: Options) -> Hub:
     if hub is None:
         xlac = sys.modules["_XLAC"]
         is_late = xlac._xla_runtime_is_initialized()
-        dump = None if is_late else prepare_dump(with_stacks=bool(xlac._get_ir_debug()))
+        with_stacks = (options.level.lines and not lines.is_decided()) or lines.are_on()
+        dump = None if is_late else prepare_dump(with_stacks=with_stacks)
         try:
             hub = Hub(xlac, dump, options.arm_steps)
             hub.install()
@@ -68,15 +69,14 @@ def add_sink(hub: Hub, sink: Sink) -> None:
     """Let ``sink`` hear what the hub sees, until ``remove_sink`` or the end of the process."""
     atexit.unregister(close_all)
     atexit.register(close_all)  # anew: to run before torch_xla's own
-    hub.begin()
-    hub.sinks.append(sink)
+    hub.join(sink)
 
 
 def remove_sink(hub: Hub, sink: Sink) -> None:
     """Stop telling ``sink`` and close it."""
     if sink in hub.sinks:
         hub.guard.run("sync", hub.settle)
-        hub.sinks.remove(sink)
+        hub.leave(sink)
         hub.guard.run(f"close {sink.name}", sink.close)
 
 
@@ -101,8 +101,8 @@ def close_all() -> None:
     if hub is None:
         return
     hub.guard.run("sync", hub.settle)
-    while hub.sinks:
-        sink = hub.sinks.pop()
+    for sink in hub.sinks[::-1]:
+        hub.leave(sink)
         hub.guard.run(f"close {sink.name}", sink.close)
     if hub.evidence.dump is not None:
         hub.guard.run("dump", hub.evidence.dump.remove)

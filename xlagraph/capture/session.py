@@ -8,9 +8,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 
 from xlagraph.capture.arguments import masked
@@ -18,8 +19,10 @@ from xlagraph.capture.dump import Dump
 from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
 from xlagraph.capture.identity import identity
 from xlagraph.capture.journal import Journal
+from xlagraph.capture.lines import are_on, is_decided
 from xlagraph.capture.options import Options
 from xlagraph.capture.say import say
+from xlagraph.capture.sources import Place, SourceReader, places_in
 from xlagraph.run.codec import again
 from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (
@@ -27,6 +30,7 @@ from xlagraph.run.records import (
     BucketState,
     FlushRecord,
     GraphRecord,
+    LiveTensor,
     NoteRecord,
     ProcessRecord,
     SyncRecord,
@@ -35,6 +39,7 @@ from xlagraph.run.remote import Spool, is_url
 from xlagraph.run.writer import RunWriter
 
 _UNRECORDED = new_cells()
+_WITH_LINES = ", with source lines (XLAGRAPH=watch: without)"
 _PACKAGES = ("torch", "torch_xla", "xlagraph")
 
 
@@ -55,7 +60,9 @@ class Session:
         self._dump = dump
         self.folder = folder
         self.name = f"{folder} ({id(self):x})"
-        self.may_want_deep = options.level > 1
+        self.may_want_deep = options.level.tensors
+        self.wants_lines = options.level.lines
+        self._lines = _WITH_LINES if self.wants_lines and not is_decided() else ""
         self.totals = Totals()
         self._spool = Spool(folder, options.path, say) if is_url(options.path) else None
         self._writer: RunWriter | None = None
@@ -65,11 +72,12 @@ class Session:
         self._last: tuple[SyncEvent | None, int] = (None, -1)
         self._steps: dict[int, int] = {}
         self._started = time.time()
+        self._sources = SourceReader()
 
     def wants_deep(self) -> bool:
         """Level 2, within the steps asked for."""
         options = self.options
-        return options.level > 1 and max(self._steps.values(), default=0) in options.steps
+        return options.level.tensors and max(self._steps.values(), default=0) in options.steps
 
     def on_sync(self, event: SyncEvent) -> None:
         """Write the sync's record and the graphs that are new.
@@ -92,7 +100,10 @@ class Session:
             if not (event.compiled or event.buckets or event.live_tensors):
                 writer.write_plain(event, index, step)
                 return
-            writer.write(_sync_record(event, index, step, self.options.level))
+            tensors = event.live_tensors if self.may_want_deep or event.asked else ()
+            writer.write(_sync_record(event, index, step, tensors))
+            for source in self._sources.new(_places(event, tensors)):
+                writer.write(source)
             for graph in event.compiled:
                 # Equal text can compile twice, under two keys: each has its record.
                 writer.store_graph(graph.text, graph.proto)
@@ -163,7 +174,8 @@ class Session:
             pid=os.getpid(),
             started=self._started,
             argv=masked(sys.argv),
-            level=self.options.level,
+            level=self.options.level.name,
+            lines=are_on(),
             versions=(("python", platform.python_version()), *_versions()),
             journal="" if self._journal is None else self._journal.token,
             dump="" if self._dump is None else str(self._dump.private.modules),
@@ -183,6 +195,7 @@ class Session:
         self._steps.clear()
         self.totals = Totals()
         self._started = time.time()
+        self._sources = SourceReader()
 
     def close(self) -> None:
         """Close the file and say in one line what was seen."""
@@ -205,7 +218,7 @@ class Session:
                 shown = self.folder if self._spool is None else self._spool.place
                 say(
                     f"{totals.steps} steps, {totals.compiles} compiles, "
-                    f"{totals.seconds:.1f} s compiling; see: xlagraph explain {shown}"
+                    f"{totals.seconds:.1f} s compiling{self._lines}; see: xlagraph explain {shown}"
                 )
 
 
@@ -230,7 +243,9 @@ def _versions() -> list[tuple[str, str]]:
     return found
 
 
-def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRecord:
+def _sync_record(
+    event: SyncEvent, index: int, step: int, tensors: tuple[LiveTensor, ...]
+) -> SyncRecord:
     return SyncRecord(
         index=index,
         step=step,
@@ -245,9 +260,21 @@ def _sync_record(event: SyncEvent, index: int, step: int, level: int) -> SyncRec
         graph_is_inferred=event.graph_is_inferred,
         fingerprint=event.fingerprint,
         call_site=event.call_site,
-        live_tensors=event.live_tensors if level > 1 or event.asked else (),
+        live_tensors=tensors,
         buckets=event.buckets,
     )
+
+
+def _places(event: SyncEvent, tensors: tuple[LiveTensor, ...]) -> Iterator[Place]:
+    """The lines that an event's records name."""
+    made = (
+        (one.made, *(missing.defined for missing in one.without_gradient)) for one in event.buckets
+    )
+    for site in (event.call_site, *(one.created for one in tensors), *chain.from_iterable(made)):
+        for frame in site:
+            yield frame.file, frame.line
+    for graph in event.compiled:
+        yield from places_in(graph.text, graph.proto)
 
 
 def _graph_record(graph: CompiledGraph, sync: int) -> GraphRecord:

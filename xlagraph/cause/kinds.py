@@ -75,6 +75,8 @@ class Kind:
     """False for what names that no cause was found."""
     consequences: tuple[str, ...] = ()
     """Kinds that follow from this one when both are found: they become part of it."""
+    entails: tuple[str, ...] = ()
+    """Over a run: kinds of graphs that come of it, where buckets held tensors at their syncs."""
     short: str = ""
     """What happened in at most ten words, for a verdict; empty where `title` is that short."""
     short_fix: str = ""

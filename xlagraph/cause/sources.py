@@ -84,7 +84,7 @@ def _bare(operation: str) -> str:
 
 
 def knows_lines(module: Module) -> bool:
-    """Whether any instruction has a source line: torch_xla writes them under XLA_HLO_DEBUG."""
+    """Whether any instruction has a source line: torch_xla writes them where it is asked to."""
     return any("source_" in a.metadata or "stack_" in a.metadata for a in module.attributes)
 
 

@@ -19,7 +19,7 @@ from xlagraph.message.parts import (
     say,
 )
 from xlagraph.message.render import PLAIN, PlainWording, Wording, spans, words
-from xlagraph.message.words import count, duration
+from xlagraph.message.words import count, duration, rank_time
 
 __all__ = [
     "EMPTY",
@@ -42,6 +42,7 @@ __all__ = [
     "duration",
     "grouped",
     "join",
+    "rank_time",
     "say",
     "spans",
     "words",

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
-from xlagraph.message import duration
+from xlagraph.message import duration, rank_time
 from xlagraph.report.model import CauseCard, Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
@@ -14,6 +14,7 @@ from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import cards_of, group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import ShownPair, advice
+from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,7 +101,7 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
         verdict=advice(explained.verdict, names),
-        lost_seconds=sum(card.seconds or 0.0 for card in problems),
+        lost_seconds=explained.lost.wall_seconds,
         stable=not explained.has_problem,
         facts=_run_facts(explained),
         causes=problems,
@@ -130,14 +131,16 @@ def _command(run: Run, names: Names) -> str:
 
 def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
     processes = explained.run.processes
-    warm_up = sum(g.seconds for g in explained.groups if g.expected)
+    warm_up = together([g.spent for g in explained.groups if g.expected])
+    ranks = rank_time(explained.spent.rank_seconds)
     stable = explained.stable_after
     return (
         Fact(f"{explained.steps:,}", "steps"),
         Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
         Fact(f"{explained.compiles:,}", "compiles"),
-        Fact(duration(explained.compile_seconds), "compiling"),
-        Fact(duration(warm_up), "of it warm-up"),
+        Fact(duration(explained.spent.wall_seconds), "compiling"),
+        *((Fact(ranks, "of all ranks"),) if len(processes) > 1 else ()),
+        Fact(duration(warm_up.wall_seconds), "of it warm-up"),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
         Fact("never" if stable is None else f"step {stable}", "stable after"),
     )
@@ -175,7 +178,7 @@ def _pairs(
 
 
 def _cost(node: GraphNode) -> tuple[bool, float]:
-    return (node.warm_up, -node.compile_seconds)
+    return (node.warm_up, -node.spent.wall_seconds)
 
 
 def _pack_pair(

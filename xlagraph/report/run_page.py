@@ -17,6 +17,7 @@ from xlagraph.report.model import (
 from xlagraph.report.names import visible
 from xlagraph.report.pair_page import cause_card
 from xlagraph.report.wording import ShownPair, source_line
+from xlagraph.runs.spent import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +103,7 @@ def _graph_row(
         instructions=node.instructions,
         compiles=node.compiles,
         hits=node.hits_text,
-        seconds=node.compile_seconds,
+        seconds=round(node.spent.wall_seconds, 6),
         summary=spans(verdict, names),
         warm_up=node.warm_up,
         address=pairs.get(node.letter, ""),
@@ -155,7 +156,7 @@ def _cause_card(
         cause,
         view,
         anchor=f"cause-{position + 1}",
-        seconds=group.seconds,
+        seconds=group.spent.wall_seconds,
         compiles=group.compiles,
         graphs=_members(group, nodes),
     )
@@ -194,7 +195,7 @@ def _group_card(
         proved=group.proved,
         proof=(),
         expected=group.expected,
-        seconds=group.seconds,
+        seconds=group.spent.wall_seconds,
         compiles=group.compiles,
         graphs=graphs,
         address=shown[0] if shown and not group.expected else "",
@@ -286,7 +287,7 @@ def _compile_rows(explained: RunExplanation, names: Names) -> tuple[CompileRow, 
             colour=colour_of(place) if place >= 0 else -1,
             ranks=ranges([sync.rank for sync in syncs]),
             compiles=len(syncs),
-            seconds=sum(sync.compile_seconds for sync in syncs),
+            seconds=round(Spent.of(syncs).wall_seconds, 6),
             site=_site(syncs[0], names),
         )
         for (step, place), syncs in sorted(found.items())

@@ -92,6 +92,7 @@ for x, y in loader:
     examples=("carry",),
     anywhere=True,
     consequences=("output-order", "bucket-carry", "live-tensor"),
+    entails=("optimizer-state", "newly-updated", "live-tensor", "output-order"),
     short="Gradients wait in a bucket for the next step",
     short_fix="Empty the bucket after every backward, or set reduce_scatter_bucket_size_mb=0.",
 )

@@ -67,12 +67,12 @@ METADATA = Kind(
     id="metadata",
     title="Only metadata differs",
     section=Section.SAME,
-    meaning="Other source lines or framework operations stand beside the same instructions; they "
-    "come from XLA_IR_DEBUG and XLA_HLO_DEBUG, or from JAX.",
+    meaning="Other source lines or framework operations stand beside the same instructions. They "
+    "are no part of torch_xla's cache key, so they are not why it compiled again.",
     before="",
     after="",
     evidence="The number of instructions that come from another line.",
-    fix="Run without the debug variables, or call the step from one place.",
+    fix="Harmless in itself; what else differs is the reason.",
     proof=_PROOF,
     examples=("collective_order.after", "jit_inline.after"),
     short="Only source lines and names differ",
@@ -133,10 +133,7 @@ def _causes(diff: Diff) -> Iterator[Cause]:
                 f"only metadata differs: {number} {'comes' if noise.metadata == 1 else 'come'} "
                 "from another line or framework op"
             ),
-            say(
-                "with XLA_IR_DEBUG or XLA_HLO_DEBUG torch_xla makes source lines part of the cache "
-                "key"
-            ),
+            say("source lines are no part of torch_xla's cache key"),
         )
 
 

@@ -23,6 +23,7 @@ from xlagraph.run.files import open_regular, unfold
 from xlagraph.run.journal import Repeated, read_journal
 from xlagraph.run.places import Place, place
 from xlagraph.run.records import (
+    AROUND,
     FORMAT_VERSION,
     LIMIT,
     FlushRecord,
@@ -30,6 +31,7 @@ from xlagraph.run.records import (
     NoteRecord,
     ProcessRecord,
     Record,
+    SourceRecord,
     SyncRecord,
 )
 from xlagraph.run.remote import fetch, is_url
@@ -57,6 +59,8 @@ class Process:
     notes: tuple[NoteRecord, ...]
     unread_lines: int
     """Lines that could not be read: a half-written tail, damage."""
+    sources: tuple[SourceRecord, ...] = ()
+    """Lines of the program that the others refer to."""
 
     def sync_at(self, index: int) -> SyncRecord | None:
         """The sync with this index, unless it was not recorded; logarithmic in syncs."""
@@ -172,6 +176,23 @@ class Run:
         """
         return self.graphs.read(digest)
 
+    def source(self, file: str, line: int) -> tuple[tuple[int, str], ...] | None:
+        """A line of the program and up to two before and after it, each with its number.
+
+        None where it was not stored: a file of a library, one that had changed since the program
+        began, or a run of format 3 or earlier. Linear in the lines that were stored.
+
+        Args:
+            file: as the frame calls it.
+            line: from 1.
+        """
+        stored = (one for process in self.processes for one in process.sources if one.file == file)
+        found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
+        if line not in found:
+            return None
+        near = range(line - AROUND, line + AROUND + 1)
+        return tuple((number, found[number]) for number in near if number in found)
+
     def unfinished(self) -> tuple[Path, ...]:
         """Module texts that XLA had begun to compile when their process was killed.
 
@@ -249,6 +270,7 @@ def _read_process(file: Path) -> Process | None:
         flushes=_of(records, FlushRecord),
         notes=notes,
         unread_lines=unread,
+        sources=_of(records, SourceRecord),
     )
 
 

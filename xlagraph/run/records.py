@@ -3,12 +3,12 @@
 A run folder is a directory (or fsspec URL)::
 
     RUN/records-<rank>-<host>-<pid>.jsonl   one append-only file per process, one record a line
-    RUN/graphs/<digest>.hlo.zst             each distinct module text once, named by its digest
+    RUN/graphs/<digest>.hlo.zst             each distinct module once, named by its digest
     RUN/graphs/<digest>.hlo.pb.zst          the same as a protobuf, where that has Python stacks
 
 Every line is a JSON object with a key ``record`` that names its type (``process``,
-``sync``, ``graph``, ``flush``, ``note``); the first line is the ``process`` record. Unknown
-keys and unknown record types are skipped, so that older readers survive newer writers; a
+``sync``, ``graph``, ``flush``, ``note``, ``source``); the first line is the ``process`` record.
+Unknown keys and unknown record types are skipped, so that older readers survive newer writers; a
 missing key reads as the empty value of its type. ``xlagraph.run.codec`` has the details.
 """
 
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from xlagraph.tensors import Holder, Tensor
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """2: ``again`` lines. 3: tensors and what holds them are values, no words; older ones are read
-by ``xlagraph.run.legacy``."""
+by ``xlagraph.run.legacy``. 4: levels have names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,12 @@ class ProcessRecord:
     started: float
     """Unix time in seconds."""
     argv: tuple[str, ...]
-    level: int
+    level: str
+    """``watch``, ``1`` or ``2``; see ``xlagraph.capture.levels``."""
     versions: tuple[tuple[str, str], ...]
     """Package name and version: python, torch, torch_xla, xlagraph."""
+    lines: bool = False
+    """Whether graphs have the program's lines; unknown before format 4."""
     journal: str = ""
     """Token of the shared memory that has the newest steps; see ``xlagraph.run.journal``."""
     dump: str = ""
@@ -190,7 +193,7 @@ class GraphRecord:
     """A module that this process compiled; equal text under two cache keys has two records."""
 
     digest: str
-    """Hex BLAKE2b-128 of the module text as stored."""
+    """Hex BLAKE2b-128 of the module's text without metadata, before format 4 of the whole text."""
     sync: int
     """Index of the sync that compiled it."""
     module: str
@@ -217,6 +220,22 @@ class NoteRecord:
     detail: str
 
 
+AROUND = 2
+"""Lines before and after one of the program that are stored with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """Lines of a file of the program, as it was when the run refers to one of them."""
+
+    file: str
+    """As frames call it."""
+    first: int
+    """Number of the first of the lines, from 1."""
+    lines: tuple[str, ...]
+    """Without their ends, and cut where they are very long."""
+
+
 EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
 LIMIT = "limit"
@@ -226,4 +245,4 @@ NO_GRAPH = "no graph"
 PERSISTENT_CACHE = "persistent cache"
 """What the note is called that says: graphs came from torch_xla's own cache on disk."""
 
-Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord
+Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord | SourceRecord

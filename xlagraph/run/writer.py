@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +26,18 @@ GRAPHS = "graphs"
 GRAPH_SUFFIX = ".hlo.zst"
 PROTO_SUFFIX = ".hlo.pb.zst"
 """Of the same graph as a protobuf, which has the whole Python stacks of its instructions."""
+_METADATA = re.compile(rb', metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}"]*\})*\}(?=, |\n)')
 HIT_SHARE = 0.5
 """Cache hits stop being recorded at this share of the limit: compiles matter more."""
 
 
 def digest_text(text: bytes) -> str:
-    """Hex BLAKE2b-128 of a module's text: the name it is stored by."""
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+    """Hex BLAKE2b-128 of a module's text without its metadata: the name it is stored by.
+
+    Source lines are no part of torch_xla's cache key: a graph has the same name with them and
+    without, and when lines were added to the program above those that it comes from.
+    """
+    return hashlib.blake2b(_METADATA.sub(b"", text), digest_size=16).hexdigest()
 
 
 def record_file_name(process: ProcessRecord) -> str:

@@ -19,6 +19,7 @@ from xlagraph.runs.model import GraphNode, RunExplanation
 from xlagraph.runs.pairing import Pairing, RunGraph
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.rekeyed import with_rekeyed
+from xlagraph.runs.spent import Spent
 from xlagraph.runs.tasks import (
     GraphPlace,
     explain_pair,
@@ -101,7 +102,7 @@ def _explanation(
         groups=groups,
         steps=history.steps,
         compiles=sum(1 for s in syncs if s.outcome == "compile"),
-        compile_seconds=sum(s.compile_seconds for s in syncs),
+        spent=Spent.of(syncs),
         first_step=history.first_step,
         stable_after=stable,
         alternating=alternating(run, {node.digest: node.letter for node in nodes}),
@@ -189,11 +190,12 @@ def _node(
         step=graph.step,
         call_site=own_frame(graph.sync.call_site) if graph.sync else None,
         sync_kind=graph.sync.kind if graph.sync else "",
-        compile_seconds=cost.seconds,
+        spent=Spent(tuple(cost.spans)),
         compiles=cost.compiles,
         hits=cost.hits,
         unnamed_hits=cost.unnamed,
         instructions=graph.sketch.instructions,
+        waits=any(one.tensors for one in graph.sync.buckets) if graph.sync else False,
         nearest=other.digest if other else "",
         why_nearest=why if other else "",
         explanation=outcome,

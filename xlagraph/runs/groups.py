@@ -22,6 +22,7 @@ from xlagraph.runs.kinds import (
     UNLIKE_GRAPH,
 )
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
+from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from xlagraph.message import Message, SourceLine
@@ -50,6 +51,7 @@ def group_nodes(
         over_run[digest] = (EXTRA_SUBGRAPH, line, as_loop)
     for digest, line in growing(nodes, turns).items():
         over_run[digest] = (GROWING_GRAPH, line, as_growth)
+    over_run |= _entailed(nodes)
     grouped: dict[Reason, list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault(over_run.get(node.digest) or _reason(node), []).append(node)
@@ -57,6 +59,25 @@ def group_nodes(
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return tuple(sorted(groups, key=by_cost))
+
+
+def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
+    """Digest to reason of graphs that come of buckets which other graphs carry over the step.
+
+    Tensors waited in buckets as they were synced too: what waits is updated in a later step, and
+    only then gets its optimizer state.
+    """
+    first = {
+        node.digest: node.explanation.causes[0].kind
+        for node in nodes
+        if not node.warm_up and node.explanation and node.explanation.causes
+    }
+    return {
+        node.digest: (kind, None, None)
+        for kind in set(first.values())
+        for node in nodes
+        if node.waits and node.digest in first and first[node.digest].id in kind.entails
+    }
 
 
 def _reason(node: GraphNode) -> Reason:
@@ -80,8 +101,7 @@ def _reason(node: GraphNode) -> Reason:
 
 def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell = reason
-    proved = (node for node in members if node.explanation and node.explanation.proved)
-    main = next(proved, members[0])  # the first: what compiled longest changes from run to run
+    main = _representative(kind, members)
     explanation = main.explanation
     cause = explanation.causes[0] if explanation and explanation.causes else None
     if kind is FIRST_GRAPH:
@@ -92,10 +112,10 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, len(members)),
         cause=cause,
-        further=_further(members) if cause else (),
+        further=_further(kind, members) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
-        seconds=sum(node.compile_seconds for node in members),
+        spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
         compared=explanation.compared if explanation else say(),
         place=cause.place if cause else Place(main.call_site),
@@ -104,14 +124,26 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     )
 
 
-def _further(members: Sequence[GraphNode]) -> tuple[Cause, ...]:
-    """The causes behind the first one of each graph: who mends that alone still recompiles."""
+def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
+    """The first whose explanation is proved: what compiled longest changes from run to run."""
+    explained = [node for node in members if node.explanation and node.explanation.causes]
+    own = [n for n in explained if n.explanation and n.explanation.causes[0].kind is kind]
+    candidates = own or explained or members
+    proved = (node for node in candidates if node.explanation and node.explanation.proved)
+    return next(proved, candidates[0])
+
+
+def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
+    """The causes behind the first one of each graph: who mends that alone still recompiles.
+
+    What comes of it anyway is none.
+    """
     found = {
         (cause.kind, main_line(cause)): cause
         for node in members
         if node.explanation
         for cause in node.explanation.causes[1:]
-        if not cause.expected
+        if not cause.expected and cause.kind.id not in kind.entails
     }
     return tuple(found.values())
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import EMPTY, say, words
+from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from xlagraph.run.reader import Run
     from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.pairs import Pairs
+    from xlagraph.runs.spent import Spent
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,7 @@ class GraphNode:
     """The program's line of that sync."""
     sync_kind: str
     """``step``, ``value``, ...: what kind of sync that was."""
-    compile_seconds: float
+    spent: Spent
     """All compiles of this module, over all processes."""
     compiles: int
     hits: int
@@ -41,6 +43,8 @@ class GraphNode:
     unnamed_hits: int
     """Hits at its places of which it is not known which graph they ran: perhaps this one."""
     instructions: int
+    waits: bool
+    """Tensors waited in reduce-scatter buckets as it was synced."""
     nearest: str
     """Digest of the earlier module it was compared with, ``""`` for the first of its kind."""
     why_nearest: str
@@ -70,7 +74,7 @@ class CauseGroup:
     graphs: tuple[str, ...]
     """Digests of the modules that this reason accounts for."""
     compiles: int
-    seconds: float
+    spent: Spent
     expected: bool
     proved: bool
     compared: Message = EMPTY
@@ -98,7 +102,7 @@ class CauseGroup:
 
 def by_cost(group: CauseGroup) -> tuple[bool, float, str]:
     """Sorts problems before warm-up, then by seconds."""
-    return (group.expected, -group.seconds, words(group.title))
+    return (group.expected, -group.spent.wall_seconds, words(group.title))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +116,7 @@ class RunExplanation:
     """Problems first, by seconds; warm-up behind them."""
     steps: int
     compiles: int
-    compile_seconds: float
+    spent: Spent
     unseen: int
     """Compiles whose module is not in the run folder, so that nothing can be said of them."""
     first_step: int
@@ -151,6 +155,16 @@ class RunExplanation:
         return {node.digest: k for k, node in enumerate(self.graphs)}
 
     @property
+    def problems(self) -> tuple[CauseGroup, ...]:
+        """The reasons that are no warm-up."""
+        return tuple(group for group in self.groups if not group.expected)
+
+    @property
+    def lost(self) -> Spent:
+        """What the compiles beyond warm-up took."""
+        return together([group.spent for group in self.problems])
+
+    @property
     def has_problem(self) -> bool:
         """Something compiled that is not warm-up, or that cannot be looked at."""
-        return bool(self.unseen) or any(not group.expected for group in self.groups)
+        return bool(self.unseen) or bool(self.problems)

@@ -11,6 +11,7 @@ from xlagraph.message import GraphName, say
 from xlagraph.runs.context import context_of
 from xlagraph.runs.kinds import SAME_GRAPH
 from xlagraph.runs.model import CauseGroup, by_cost
+from xlagraph.runs.spent import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +71,7 @@ def _group(letter: str, many: Sequence[_Again]) -> CauseGroup:
         further=(),
         graphs=(one.record.digest,),
         compiles=len(many),
-        seconds=sum(again.sync.compile_seconds for again in many),
+        spent=Spent.of(again.sync for again in many),
         expected=False,
         proved=False,
         place=Place(contexts[1].call_site),
@@ -78,9 +79,10 @@ def _group(letter: str, many: Sequence[_Again]) -> CauseGroup:
 
 
 def _without(group: CauseGroup, mine: Sequence[CauseGroup]) -> CauseGroup:
+    gone = {span for one in mine for span in one.spent.spans}
     taken = [one for one in mine if one.graphs[0] in group.graphs]
     return replace(
         group,
         compiles=group.compiles - sum(one.compiles for one in taken),
-        seconds=group.seconds - sum(one.seconds for one in taken),
+        spent=Spent(tuple(span for span in group.spent.spans if span not in gone)),
     )

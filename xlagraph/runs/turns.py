@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlagraph.run.records import EARLIER_COMPILES, PERSISTENT_CACHE
+from xlagraph.runs.spent import span_of
 
 if TYPE_CHECKING:
     from xlagraph.run.reader import Process
     from xlagraph.run.records import Frame, SyncRecord
+    from xlagraph.runs.spent import Span
 
 CallPlace = tuple[str, str, tuple["Frame", ...]]
 """A process (its file), what was called there, and the call site."""
@@ -27,7 +29,8 @@ class Cost:
 
     compiles: int = 0
     hits: int = 0
-    seconds: float = 0.0
+    spans: list[Span] = field(default_factory=list)
+    """Begin and end of each compile."""
     unnamed: int = 0
     """Hits at its places that ran a graph which is not known: it may have been this one."""
 
@@ -96,7 +99,7 @@ class Turns:
         if sync.outcome == "compile":
             for digest in sync.graphs:
                 self.costs[digest].compiles += 1
-                self.costs[digest].seconds += sync.compile_seconds
+                self.costs[digest].spans.append(span_of(sync))
             return
         graphs, is_hit = sync.graphs, sync.outcome == "hit"
         if is_hit and not graphs and len(seen.graphs) == 1 and _knows_all(process):

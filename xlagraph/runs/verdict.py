@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.message import count, duration, join, say
+from xlagraph.message import count, join, say
+from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +68,7 @@ def run_verdict(
 
 def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
     compiles = sum(group.compiles for group in groups)
-    spent = f"{count(compiles, 'compile')}, {duration(sum(group.seconds for group in groups))}"
+    spent = f"{count(compiles, 'compile')}, {together([group.spent for group in groups])}"
     if stable is None:
         warm_up = "" if began_late else " of warm-up"
         return f"No problem seen: {spent}{warm_up}; the run ended while it compiled."
@@ -92,8 +93,8 @@ def extra_compiles(problems: Sequence[CauseGroup]) -> str:
 
 
 def lost_time(problems: Sequence[CauseGroup]) -> str:
-    """The seconds that all of them compiled."""
-    return duration(sum(group.seconds for group in problems))
+    """The time that all of them took."""
+    return str(together([group.spent for group in problems]))
 
 
 def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
@@ -102,7 +103,7 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         shown = (
             say(
                 group.in_short.clause,
-                f" ({count(group.compiles, 'compile')}, {duration(group.seconds)})",
+                f" ({count(group.compiles, 'compile')}, {group.spent})",
             )
             for group in problems[1:]
         )

@@ -39,7 +39,7 @@ def print_run(console: Console, explained: RunExplanation, shown: Shown = SUMMAR
         paragraph(
             f"{count(explained.steps, 'step')}{_training(explained)}, "
             f"{count(explained.compiles, 'compile')} "
-            f"({duration(explained.compile_seconds)}), "
+            f"({explained.spent}), "
             f"{count(len(explained.graphs), 'distinct graph')}{_letters(explained)}."
         )
     )
@@ -57,7 +57,9 @@ def print_run(console: Console, explained: RunExplanation, shown: Shown = SUMMAR
 def _letters(explained: RunExplanation) -> str:
     """What the letters are that all else speaks of."""
     graphs = explained.graphs
-    return f" ({graphs[0].letter} to {graphs[-1].letter}, in order)" if len(graphs) > 1 else ""
+    if len(graphs) < 2:
+        return ""
+    return f" ({graphs[0].letter}{' to' if len(graphs) > 2 else ','} {graphs[-1].letter}, in order)"
 
 
 def _training(explained: RunExplanation) -> str:
@@ -90,7 +92,7 @@ def _print_group(
     graphs = join((letters[d] for d in group.graphs), 8)
     scope = say(" for ", group.compared) if group.proved and group.compared else say()
     head = say(
-        f"{number}. {kind}  ({count(group.compiles, 'compile')}, {duration(group.seconds)}, "
+        f"{number}. {kind}  ({count(group.compiles, 'compile')}, {group.spent}, "
         f"{'graph' if len(group.graphs) == 1 else 'graphs'} ",
         graphs,
         *((f", {proved}", scope) if group.cause else ()),
@@ -121,7 +123,7 @@ def _print_graphs(console: Console, explained: RunExplanation, shown: Shown) -> 
         table.add_row(
             node.letter,
             str(node.step),
-            duration(node.compile_seconds),
+            duration(node.spent.wall_seconds),
             node.hits_text,
             f"{node.instructions:,}",
             letters.get(node.nearest, "-"),

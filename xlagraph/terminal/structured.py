@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.runs.model import GraphNode, RunExplanation
     from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.spent import Spent
 
 SCHEMA_VERSION = 2
 """2: verdicts and causes are What, Where and Fix."""
@@ -148,7 +149,8 @@ def run_json(explained: RunExplanation) -> Json:
         "run": explained.run.name,
         "steps": explained.steps,
         "compiles": explained.compiles,
-        "compile_seconds": explained.compile_seconds,
+        **_spent(explained.spent),
+        "lost": _spent(explained.lost),
         "unseen": explained.unseen,
         "first_step": explained.first_step,
         "stable_after": explained.stable_after,
@@ -165,7 +167,7 @@ def run_json(explained: RunExplanation) -> Json:
                 "further": [words(cause.title) for cause in group.further],
                 "graphs": list(group.graphs),
                 "compiles": group.compiles,
-                "seconds": group.seconds,
+                **_spent(group.spent),
                 "expected": group.expected,
                 "proved": group.proved,
             }
@@ -181,7 +183,7 @@ def run_json(explained: RunExplanation) -> Json:
                 "compiles": node.compiles,
                 "hits": node.hits,
                 "unnamed_hits": node.unnamed_hits,
-                "compile_seconds": node.compile_seconds,
+                **_spent(node.spent),
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
@@ -197,6 +199,11 @@ def _causes(explained: RunExplanation, node: GraphNode) -> list[Json]:
         return []
     outcome = explained.outcome(node)
     return [cause_json(cause, outcome) for cause in outcome.causes]
+
+
+def _spent(spent: Spent) -> Json:
+    found = {"wall_seconds": spent.wall_seconds, "rank_seconds": spent.rank_seconds}
+    return {name: round(seconds, 6) for name, seconds in found.items()}
 
 
 def _module(module: Module, name: str) -> Json:

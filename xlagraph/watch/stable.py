@@ -29,6 +29,7 @@ class StableWatch:
     """Step, call site and seconds of each compile after warm-up."""
     name: str = "assert_stable"
     may_want_deep: bool = False
+    wants_lines: bool = False
 
     def __post_init__(self) -> None:
         self.name = f"assert_stable ({id(self):x})"
