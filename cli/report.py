@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-mb",
     type=click.FloatRange(min=0.5),
-    default=10.0,
+    default=1.5,
     show_default=True,
     help="Size up to which a run's pair views, or a log's operators, go on the page; the page "
     "says what was left out.",

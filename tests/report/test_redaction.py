@@ -24,6 +24,7 @@ from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
+from xlagraph.runs.steady import comparisons
 from xlagraph.tensors import Holder, Role, Tensor
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def unfinished(secret: Callable[[str], str], line: SourceLine) -> UnfinishedBack
 def test_no_secret_of_a_bucket_is_told() -> None:
     secrets = Secrets(Random(0))
     run = explained("carry")
-    diff = run.explain([node for node in run.graphs if node.explanation][-1])[0].diff
+    diff = comparisons(run)[-1].explain()[0].diff
     a, b = diff.a, diff.b
     known = context(secrets.name, a), context(secrets.name, b)
     explanation = explain_modules(a, b, *known)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from real_modules import graphs
 from report_inputs import explained_pair
 
-from xlagraph.cause.model import Cause
+from xlagraph.cause.model import Cause, Context
 from xlagraph.runs.cache import packed, unpacked
 from xlagraph.runs.codec import CodecError, decode, encode
 from xlagraph.runs.outcome import Outcome, outcome_of
@@ -22,7 +22,7 @@ PAIRS = [("carry:D", "carry:E"), ("carry:E", "carry:G"), ("carry:E", "fixed:E")]
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_an_outcome_comes_back(pair: tuple[str, str]) -> None:
-    whole = outcome_of(explained_pair(*pair))
+    whole = outcome_of(explained_pair(*pair), Context(), Context())
     back = unpacked(packed("k", whole), "k", Outcome)
     assert isinstance(back, Outcome)
     assert back.causes == whole.causes
@@ -43,7 +43,9 @@ def test_a_sketch_comes_back() -> None:
         assert (back.instructions, back.files) == (sketch.instructions, sketch.files)
 
 
-SAMPLE: Any = json.loads(json.dumps(encode(outcome_of(explained_pair("carry:E", "carry:G")))))
+SAMPLE: Any = json.loads(
+    json.dumps(encode(outcome_of(explained_pair("carry:E", "carry:G"), Context(), Context())))
+)
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),

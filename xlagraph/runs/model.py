@@ -138,14 +138,16 @@ class RunExplanation:
         """
         return self.pairs.outcome(self._number(node))
 
-    def explain(self, node: GraphNode) -> tuple[Explanation, tuple[Context, Context]]:
-        """A graph and its nearest one explained again: with both modules, and their contexts.
+    def explain(
+        self, before: GraphNode, after: GraphNode
+    ) -> tuple[Explanation, tuple[Context, Context]]:
+        """Two graphs compared, once more if they were: with both modules, and their contexts.
 
         Raises:
             InputError: a module is not readable HLO.
             RunError: a module is damaged.
         """
-        return self.pairs.explain(self._number(node))
+        return self.pairs.explain(self._number(before), self._number(after))
 
     def _number(self, node: GraphNode) -> int:
         return self._numbers[node.digest]

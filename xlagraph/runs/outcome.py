@@ -6,15 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import Level, instruction_text, without_layout
 from xlagraph.cause.model import Cause
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import Message
+from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xlagraph.cause.model import Explanation
+    from xlagraph.cause.model import Context, Explanation
     from xlagraph.graph import Module
+
+MAX_TEXT = 4_000
+"""Characters of a literal or of attributes that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """An instruction that a cause cites, as text."""
+
+    shape: str
+    opcode: str
+    payload: str
+    attributes: str
+    tensor: Tensor | None
+    """The tensor that it is, for a parameter that the capture knows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +48,9 @@ class Outcome:
     """Part of the differing instructions that no cause accounts for, 0 to 1."""
     compared: Message
     """The outputs that the proof compares, in words; empty for all."""
+    first_a: Cited | None
+    """What the first cause cites first in A, and in B."""
+    first_b: Cited | None
     cited_a: Mapping[int, tuple[str, str]]
     """Name and opcode of the instructions of A that causes and their evidence speak of."""
     cited_b: Mapping[int, tuple[str, str]]
@@ -54,9 +74,11 @@ class Outcome:
         return (self.cited_a if side == "a" else self.cited_b)[number]
 
 
-def outcome_of(explanation: Explanation) -> Outcome:
-    """What an explanation comes to."""
+def outcome_of(explanation: Explanation, a: Context, b: Context) -> Outcome:
+    """What an explanation comes to; `a` and `b`: what the capture knows of the two modules."""
     diff, causes = explanation.diff, explanation.causes
+    cited = (one for cause in causes[:1] for one in cause.evidence if one.a or one.b)
+    first = next(cited, None)
     return Outcome(
         verdict=explanation.verdict,
         causes=causes,
@@ -64,9 +86,19 @@ def outcome_of(explanation: Explanation) -> Outcome:
         same=diff.same,
         unexplained_share=explanation.unexplained_share,
         compared=explanation.compared,
+        first_a=_first(diff.a, first.a, a) if first else None,
+        first_b=_first(diff.b, first.b, b) if first else None,
         cited_a=_cited(diff.a, (i for c in causes for many in _of_a(c) for i in many)),
         cited_b=_cited(diff.b, (i for c in causes for many in _of_b(c) for i in many)),
     )
+
+
+def _first(module: Module, numbers: Sequence[int], context: Context) -> Cited | None:
+    if not numbers:
+        return None
+    shape, opcode, payload, attributes = instruction_text(module, numbers[0], Level.NAMES)
+    tensor = context.input_tensor(module, numbers[0]) if opcode == "parameter" else None
+    return Cited(without_layout(shape), opcode, payload[:MAX_TEXT], attributes[:MAX_TEXT], tensor)
 
 
 def _of_a(cause: Cause) -> Sequence[Iterable[int]]:

@@ -98,16 +98,16 @@ class Pairs:
         assert isinstance(found, Outcome)
         return found.named(*self._letters(number))
 
-    def explain(self, number: int) -> tuple[Explanation, tuple[Context, Context]]:
-        """A pair explained again, with its modules, and what the capture knows of them.
+    def explain(self, before: int, after: int) -> tuple[Explanation, tuple[Context, Context]]:
+        """Two graphs explained with their modules, and what the capture knows of them.
 
         Raises:
             InputError: a module is not readable HLO.
             RunError: a module is damaged.
         """
-        pair = self.pair(number)
-        explanation = explain_fully(pair).named(*self._letters(number))
-        return explanation, (pair.a.context, pair.b.context)
+        a, b = self._side(before), self._side(after)
+        explanation = explain_fully(a, b).named(a.graph.letter, b.graph.letter)
+        return explanation, (a.context, b.context)
 
     def files(self) -> set[str]:
         """The Python files that the graphs come from."""

@@ -104,23 +104,22 @@ def explain_pair(pair: Pair) -> bytes:
         InputError: a module is not readable HLO.
         RunError: a module is damaged.
     """
-    explanation = explain_fully(pair)
+    explanation = explain_fully(pair.a, pair.b)
     size = len(explanation.diff.a) + len(explanation.diff.b)
-    data = packed(pair.key, outcome_of(explanation))
+    data = packed(pair.key, outcome_of(explanation, pair.a.context, pair.b.context))
     Cache(pair.b.graph.address, pair.b.graph.cached and size >= MIN_INSTRUCTIONS).write(
         pair.key, data
     )
     return data
 
 
-def explain_fully(pair: Pair) -> Explanation:
+def explain_fully(a: Side, b: Side) -> Explanation:
     """The explanation with both modules and what became of each instruction; not kept anywhere.
 
     Raises:
         InputError, RunError: as `explain_pair`.
     """
-    a, b = modules.read(pair.a.graph), modules.read(pair.b.graph)
-    return explain_sides(a, b, pair.a.context, pair.b.context)
+    return explain_sides(modules.read(a.graph), modules.read(b.graph), a.context, b.context)
 
 
 def sketch_from(data: bytes | None, digest: str) -> Sketch | None:
