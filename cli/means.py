@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from xlagraph.runs.explain import Means
+    from xlagraph.runs.work import Means
 
 
 def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +37,7 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def means(jobs: int | None, scheduler: str, *, cached: bool) -> Iterator[Means]:
     """What these options ask for; progress is shown meanwhile."""
-    from xlagraph.runs.explain import Means
+    from xlagraph.runs.work import Means
     from xlagraph.terminal.progress import progress
     from xlagraph.workers.local import cores
 

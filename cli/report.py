@@ -12,7 +12,7 @@ from xlagraph.cli.means import means, means_options
 if TYPE_CHECKING:
     from xlagraph.report.model import Report, ReportOptions
     from xlagraph.report.stream_model import StreamReport
-    from xlagraph.runs.explain import Means
+    from xlagraph.runs.work import Means
 
 
 @click.command(

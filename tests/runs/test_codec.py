@@ -39,8 +39,8 @@ def test_a_sketch_comes_back() -> None:
         sketch = sketch_of(module)
         back = decode(Sketch, json.loads(json.dumps(encode(sketch))))
         assert back.histogram() == sketch.histogram()
-        assert back.replaced_by() == sketch.replaced_by()
         assert (back.instructions, back.files) == (sketch.instructions, sketch.files)
+        assert (back.replaced, back.interface) == (sketch.replaced, sketch.interface)
 
 
 SAMPLE: Any = json.loads(

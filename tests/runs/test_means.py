@@ -12,7 +12,8 @@ from real_modules import RUNS
 from xlagraph.run import places
 from xlagraph.run.reader import read_run
 from xlagraph.runs import tasks
-from xlagraph.runs.explain import Means, explain_run
+from xlagraph.runs.explain import explain_run
+from xlagraph.runs.work import Means
 from xlagraph.terminal.structured import run_json
 from xlagraph.workers import crew
 

@@ -14,7 +14,7 @@ from xlagraph.facts.updates import updates
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.cause.model import Context
     from xlagraph.graph import Module
@@ -23,10 +23,15 @@ LASTING = frozenset({Role.PARAMETER, Role.BUFFER, Role.STATE})
 """What is the same tensor before and after a step."""
 
 
-def replaced_inputs(module: Module) -> dict[int, int]:
-    """Parameter number to the output that replaces it, where that replaces no other."""
-    values = module.outputs
-    nearest = {p: min(found, key=values.__getitem__) for p, found in updates(module).items()}
+def replaced_inputs(
+    module: Module, updated: Mapping[int, Sequence[int]] | None = None
+) -> dict[int, int]:
+    """Parameter number to the output that replaces it, where that replaces no other.
+
+    `updated`: the module's `updates`, if they are known.
+    """
+    values, found = module.outputs, updates(module) if updated is None else updated
+    nearest = {p: min(places, key=values.__getitem__) for p, places in found.items()}
     times = Counter(nearest.values())
     return {int(module.payloads[p]): k for p, k in nearest.items() if times[k] == 1}
 

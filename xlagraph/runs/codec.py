@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -73,6 +73,8 @@ def _codec(hint: Any) -> Codec:
         return Codec(lambda kind: kind.id, _kind)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments)
+    if origin is Sequence:
+        return _tuple((*arguments, ...))
     if origin is tuple:
         return _tuple(arguments)
     if origin is frozenset:

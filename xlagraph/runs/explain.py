@@ -1,65 +1,39 @@
 """From a run folder to a verdict: which graphs are problems, and what they have in common.
 
-Three passes: a sketch of every graph, the choice of what each is compared with, the explanation
-of every pair. The first and the last are done by worker processes where there is enough to do.
+Sketches of all graphs say what each is compared with; modules are read in pairs, by worker
+processes where there is enough to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.alternation import alternating
-from xlagraph.runs.cache import Cache
+from xlagraph.runs.compare import compare, compare_by_sort
 from xlagraph.runs.context import own_frame
+from xlagraph.runs.design import Design
 from xlagraph.runs.groups import group_nodes
 from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
-from xlagraph.runs.pairing import Pairing, RunGraph
+from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
+from xlagraph.runs.places import begins_something, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.spent import Spent
-from xlagraph.runs.tasks import (
-    GraphPlace,
-    explain_pair,
-    modules,
-    sketch,
-    sketch_from,
-    sketch_key,
-)
+from xlagraph.runs.tasks import modules
 from xlagraph.runs.verdict import run_verdict, stable_after
-from xlagraph.runs.warm_up import is_first, is_warm_up
+from xlagraph.runs.work import Means, captured_graphs, outcomes
 from xlagraph.workers.crew import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.compare import Comparison, Pair
     from xlagraph.runs.history import History
     from xlagraph.runs.outcome import Outcome
-    from xlagraph.runs.sketch import Sketch
-
-Progress = Callable[[str, int, int], None]
-"""Is told what is being done, how many are done, and how many there are."""
-
-
-def silent(_what: str, _done: int, _total: int) -> None:
-    """Progress that nobody sees."""
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """How a run is explained; the explanation is the same by any means."""
-
-    jobs: int = 1
-    """Worker processes, where there is enough to do for them."""
-    scheduler: str = ""
-    """Address of a Dask scheduler whose workers do it instead."""
-    cached: bool = False
-    """Whether what was worked out is kept in the run folder, and taken from there."""
-    progress: Progress = silent
 
 
 def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
@@ -74,19 +48,28 @@ def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
     history = history_of(run)
     try:
         with Crew(means.jobs, means.scheduler) as crew:
-            graphs = _sketched(run, crew, means)
+            graphs = captured_graphs(run, graph_order(run), crew, means)
+            pairs = Pairs(run.address, graphs, cached=means.cached)
             pairing = Pairing(history)
             compared = [pairing.compare(graph) for graph in graphs]
-            pairs = Pairs(run.address, graphs, compared, cached=means.cached)
-            outcomes = _outcomes(pairs, crew, means)
+
+            def explain(wanted: Collection[Pair]) -> dict[Pair, Outcome]:
+                return outcomes(pairs, wanted, crew, means)
+
+            comparisons = compare(compared, explain)
+            design = Design(graphs, comparisons)
+            comparisons = compare_by_sort(graphs, comparisons, design, explain)
     finally:
         modules.clear()
-    return _explanation(run, _nodes(pairs, outcomes, history), pairs, history)
+    return _explanation(run, pairs, comparisons, design, history)
 
 
 def _explanation(
-    run: Run, nodes: tuple[GraphNode, ...], pairs: Pairs, history: History
+    run: Run, pairs: Pairs, comparisons: Sequence[Comparison], design: Design, history: History
 ) -> RunExplanation:
+    nodes: list[GraphNode] = []
+    for k, comparison in enumerate(comparisons):
+        nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history))
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes, history.turns, began_late=history.began_late)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
@@ -95,13 +78,19 @@ def _explanation(
     return RunExplanation(
         run=run,
         verdict=run_verdict(
-            run, groups, stable, history.steps, unseen, began_late=history.began_late
+            run,
+            groups,
+            stable,
+            history.steps,
+            unseen,
+            design.parts(),
+            began_late=history.began_late,
         ),
         unseen=unseen,
-        graphs=nodes,
+        graphs=tuple(nodes),
         groups=groups,
         steps=history.steps,
-        compiles=sum(1 for s in syncs if s.outcome == "compile"),
+        compiles=sum(max(len(s.graphs), 1) for s in syncs if s.outcome == "compile"),
         spent=Spent.of(syncs),
         first_step=history.first_step,
         stable_after=stable,
@@ -125,64 +114,22 @@ def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
     return [(_letter(k), record, process) for k, (record, process) in enumerate(found.values())]
 
 
-def _sketched(run: Run, crew: Crew, means: Means) -> list[RunGraph]:
-    """Every graph with its sketch: from the cache, or read now."""
-    order = graph_order(run)
-    keys = [sketch_key(record.digest) for _, record, _ in order]
-    known = dict(Cache(run.address, means.cached).read_all(keys))
-    sketches: list[Sketch | None] = [
-        sketch_from(known.pop(key, None), record.digest)
-        for key, (_, record, _) in zip(keys, order, strict=True)
-    ]
-    missing = [k for k, found in enumerate(sketches) if found is None]
-    places = (
-        GraphPlace(run.address, order[k][1].digest, order[k][0], means.cached) for k in missing
-    )
-    size = sum(order[k][1].bytes for k in missing)
-    for done, (n, data) in enumerate(crew.results(sketch, places, size), 1):
-        sketches[missing[n]] = sketch_from(data, order[missing[n]][1].digest)
-        means.progress("reading graphs", done, len(missing))
-    return [
-        RunGraph(letter, record, process, process.sync_at(record.sync), found)
-        for (letter, record, process), found in zip(order, sketches, strict=True)
-        if found is not None
-    ]
-
-
-def _outcomes(pairs: Pairs, crew: Crew, means: Means) -> list[Outcome | None]:
-    """What came of each comparison, None where there is none; the cache is asked first."""
-    found: list[Outcome | None] = [None] * len(pairs.graphs)
-    wanted = {pairs.key(k): k for k, one in enumerate(pairs.compared) if one.number is not None}
-    for key, data in Cache(pairs.address, means.cached).read_all(list(wanted)):
-        found[wanted[key]] = pairs.keep(wanted[key], data)
-    missing = [k for k in wanted.values() if found[k] is None]
-    size = sum(pairs.graphs[k].record.bytes for k in missing)
-    tasks = (pairs.pair(k) for k in missing)
-    for done, (n, data) in enumerate(crew.results(explain_pair, tasks, size), 1):
-        found[missing[n]] = pairs.keep(missing[n], data)
-        means.progress("explaining differences", done, len(missing))
-    return found
-
-
-def _nodes(
-    pairs: Pairs, outcomes: Sequence[Outcome | None], history: History
-) -> tuple[GraphNode, ...]:
-    nodes: list[GraphNode] = []
-    for graph, compared, outcome in zip(pairs.graphs, pairs.compared, outcomes, strict=True):
-        is_void = outcome is None or (compared.only_if_proved and not outcome.proved)
-        other = None if is_void or compared.number is None else nodes[compared.number]
-        nodes.append(_node(graph, other, compared.why, None if is_void else outcome, history))
-    return tuple(nodes)
+def _time_of(record: GraphRecord, process: Process) -> float:
+    sync = process.sync_at(record.sync)
+    return sync.time if sync else 0.0
 
 
 def _node(
-    graph: RunGraph,
-    other: GraphNode | None,
-    why: str,
-    outcome: Outcome | None,
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparison: Comparison,
+    nodes: Sequence[GraphNode],
+    design: Design,
     history: History,
 ) -> GraphNode:
+    graph = graphs[number]
     cost = history.turns.costs[graph.record.digest]
+    by_design = design.begins_sort(number)
     return GraphNode(
         digest=graph.record.digest,
         letter=graph.letter,
@@ -196,17 +143,43 @@ def _node(
         unnamed_hits=cost.unnamed,
         instructions=graph.sketch.instructions,
         waits=any(one.tensors for one in graph.sync.buckets) if graph.sync else False,
-        nearest=other.digest if other else "",
-        why_nearest=why if other else "",
-        explanation=outcome,
-        warm_up=is_warm_up(graph, outcome, other, history),
+        nearest="" if comparison.number is None else nodes[comparison.number].digest,
+        why_nearest=comparison.why,
+        explanation=comparison.outcome,
+        part=design.label(number),
+        by_design=by_design,
+        warm_up=by_design or _is_warm_up(number, graphs, comparison, nodes, design, history),
         another_part=graph.step > history.first_step and is_first(graph, history),
     )
 
 
-def _time_of(record: GraphRecord, process: Process) -> float:
-    sync = process.sync_at(record.sync)
-    return sync.time if sync else 0.0
+def _is_warm_up(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparison: Comparison,
+    nodes: Sequence[GraphNode],
+    design: Design,
+    history: History,
+) -> bool:
+    """The first modules of a program, and the state that the first optimizer step brings.
+
+    State that comes later than in the update after is no warm-up. Nor are graphs in which the
+    ranks differ, or that a value read makes in later steps.
+    """
+    graph, explanation = graphs[number], comparison.outcome
+    if comparison.number is None or explanation is None:
+        return graph.step <= history.first_step or begins_something(graph, history)
+    other = nodes[comparison.number]
+    if other.rank != graph.process.record.rank and not explanation.same:
+        return False
+    if graph.step <= history.first_step:
+        return True
+    if not other.warm_up:
+        return False
+    expected = bool(explanation.causes) and all(cause.expected for cause in explanation.causes)
+    if design.follows_first_update(comparison.number, number):
+        return expected or design.brings_state(comparison.number, number)
+    return expected and (graph.step <= other.step + 1 or is_second(graph, history))
 
 
 def _letter(number: int) -> str:

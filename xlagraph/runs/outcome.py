@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,10 @@ from xlagraph.message import Message
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from xlagraph.cause.model import Context, Explanation
+    from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
 MAX_TEXT = 4_000
@@ -48,6 +50,8 @@ class Outcome:
     """Part of the differing instructions that no cause accounts for, 0 to 1."""
     compared: Message
     """The outputs that the proof compares, in words; empty for all."""
+    partners: Sequence[int]
+    """For each input of B the place of its partner in A, if that has the same shape, or -1."""
     first_a: Cited | None
     """What the first cause cites first in A, and in B."""
     first_b: Cited | None
@@ -67,7 +71,8 @@ class Outcome:
     def in_short(self) -> Outcome:
         """The same without the instructions: what is kept of every pair of a run."""
         causes = tuple(_without_numbers(cause) for cause in self.causes)
-        return replace(self, causes=causes, cited_a={}, cited_b={})
+        partners = array("i", self.partners)
+        return replace(self, causes=causes, partners=partners, cited_a={}, cited_b={})
 
     def instruction(self, side: str, number: int) -> tuple[str, str]:
         """Name and opcode of an instruction that is cited; `side` is ``a`` or ``b``."""
@@ -86,11 +91,21 @@ def outcome_of(explanation: Explanation, a: Context, b: Context) -> Outcome:
         same=diff.same,
         unexplained_share=explanation.unexplained_share,
         compared=explanation.compared,
+        partners=_partners(diff),
         first_a=_first(diff.a, first.a, a) if first else None,
         first_b=_first(diff.b, first.b, b) if first else None,
         cited_a=_cited(diff.a, (i for c in causes for many in _of_a(c) for i in many)),
         cited_b=_cited(diff.b, (i for c in causes for many in _of_b(c) for i in many)),
     )
+
+
+def _partners(diff: Diff) -> tuple[int, ...]:
+    a, b = (module.entry_computation.parameters for module in (diff.a, diff.b))
+    found = [-1] * len(b)
+    for x, y in ((slot.a, slot.b) for slot in diff.parameters):
+        if x is not None and y is not None and diff.a.shapes[a[x]] == diff.b.shapes[b[y]]:
+            found[y] = x
+    return tuple(found)
 
 
 def _first(module: Module, numbers: Sequence[int], context: Context) -> Cited | None:

@@ -6,38 +6,22 @@ a graph costs the same however many were before it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.runs.nearest import Earlier
+from xlagraph.runs.places import is_another_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xlagraph.run.reader import Process
-    from xlagraph.run.records import Frame, GraphRecord, SyncRecord
+    from xlagraph.run.records import Frame
+    from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.history import History
-    from xlagraph.runs.sketch import Histogram, Sketch
+    from xlagraph.runs.sketch import Histogram
 
 UNLIKE = 0.3
 """Below this likeness a new module is a program of its own, not a variant of an earlier one."""
 SAME_PLACE = "it ran at the same place, and what differs is explained"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RunGraph:
-    """A distinct graph of a run, the process that compiled it first, and its sketch."""
-
-    letter: str
-    record: GraphRecord
-    process: Process
-    sync: SyncRecord | None
-    sketch: Sketch
-
-    @property
-    def step(self) -> int:
-        """Step of that sync."""
-        return self.sync.step if self.sync else 0
 
 
 class Compared(NamedTuple):
@@ -55,7 +39,7 @@ class Pairing:
     def __init__(self, history: History) -> None:
         self._history = history
         self._ran = _by_step(history.ranks)
-        self._graphs: list[RunGraph] = []
+        self._graphs: list[CapturedGraph] = []
         self._number: dict[str, int] = {}
         self._last_at: dict[tuple[str, tuple[Frame, ...]], int] = {}
         self._reads: set[tuple[str, int]] = set()
@@ -63,14 +47,14 @@ class Pairing:
         self._steps = Earlier()
         self._step_numbers: list[int] = []
 
-    def compare(self, graph: RunGraph) -> Compared:
+    def compare(self, graph: CapturedGraph) -> Compared:
         """What the next graph is compared with."""
         histogram = graph.sketch.histogram()
         found = self._chosen(graph, histogram)
         self._add(graph, histogram)
         return found
 
-    def _chosen(self, graph: RunGraph, histogram: Histogram) -> Compared:
+    def _chosen(self, graph: CapturedGraph, histogram: Histogram) -> Compared:
         place = _place(graph)
         last = self._last_at.get(place) if place else None
         number, why = self._compared_with(graph, histogram, is_new_place=last is None)
@@ -80,7 +64,7 @@ class Pairing:
             return Compared(last, SAME_PLACE, only_if_proved=True)
         return Compared(None, "")
 
-    def _add(self, graph: RunGraph, histogram: Histogram) -> None:
+    def _add(self, graph: CapturedGraph, histogram: Histogram) -> None:
         number = len(self._graphs)
         self._graphs.append(graph)
         self._number[graph.record.digest] = number
@@ -95,7 +79,7 @@ class Pairing:
         self._all.add(histogram)
 
     def _compared_with(
-        self, graph: RunGraph, histogram: Histogram, *, is_new_place: bool
+        self, graph: CapturedGraph, histogram: Histogram, *, is_new_place: bool
     ) -> tuple[int | None, str]:
         number = self._of_another_rank(graph)
         if number is not None:
@@ -116,7 +100,7 @@ class Pairing:
             return within, "it contains nearly all of its instructions"
         return None, ""
 
-    def _of_another_rank(self, graph: RunGraph) -> int | None:
+    def _of_another_rank(self, graph: CapturedGraph) -> int | None:
         """The first graph that a lower rank ran in the step in which this one ran first."""
         rank, sync = graph.process.record.rank, graph.sync
         if sync is None or not sync.ends_step:
@@ -130,7 +114,7 @@ class Pairing:
                     found.append(number)
         return min(found, default=None)
 
-    def _was_read_in_turn(self, graph: RunGraph) -> bool:
+    def _was_read_in_turn(self, graph: CapturedGraph) -> bool:
         """Whether values were read one after the other: parts of a step, no variants."""
         sync = graph.sync
         if sync is None or sync.kind != "value":
@@ -147,14 +131,6 @@ def _by_step(
     return found
 
 
-def _place(graph: RunGraph) -> tuple[str, tuple[Frame, ...]] | None:
+def _place(graph: CapturedGraph) -> tuple[str, tuple[Frame, ...]] | None:
     """The line that made it compile, in whichever process, and the call."""
     return (graph.sync.entry, graph.sync.call_site) if graph.sync else None
-
-
-def is_another_part(graph: RunGraph, history: History) -> bool:
-    """Whether a step or a read made it that is the first at its place and cuts no step."""
-    sync = graph.sync
-    if sync is None or not (sync.ends_step or sync.kind == "value"):
-        return False
-    return history.begins_another_part(graph.process, sync)

@@ -42,7 +42,7 @@ class Side:
     context: Context
 
 
-class Pair(NamedTuple):
+class PairTask(NamedTuple):
     """Two graphs to be explained."""
 
     a: Side
@@ -97,7 +97,7 @@ def sketch(graph: GraphPlace) -> bytes:
     return data
 
 
-def explain_pair(pair: Pair) -> bytes:
+def explain_pair(pair: PairTask) -> bytes:
     """What the explanation of a pair comes to, as the cache holds it.
 
     Raises:

@@ -187,6 +187,7 @@ def run_json(explained: RunExplanation) -> Json:
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
+                "part": words(node.part),
                 "causes": _causes(explained, node),
             }
             for node in explained.graphs
@@ -194,16 +195,16 @@ def run_json(explained: RunExplanation) -> Json:
     }
 
 
+def _spent(spent: Spent) -> Json:
+    found = {"wall_seconds": spent.wall_seconds, "rank_seconds": spent.rank_seconds}
+    return {name: round(seconds, 6) for name, seconds in found.items()}
+
+
 def _causes(explained: RunExplanation, node: GraphNode) -> list[Json]:
     if node.explanation is None:
         return []
     outcome = explained.outcome(node)
     return [cause_json(cause, outcome) for cause in outcome.causes]
-
-
-def _spent(spent: Spent) -> Json:
-    found = {"wall_seconds": spent.wall_seconds, "rank_seconds": spent.rank_seconds}
-    return {name: round(seconds, 6) for name, seconds in found.items()}
 
 
 def _module(module: Module, name: str) -> Json:
