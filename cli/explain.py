@@ -11,8 +11,8 @@ from xlagraph.cli.means import means, means_options
 
 
 @click.command(
-    epilog="Exit code: 0 stable or warm-up only, 1 a problem was found or graphs are missing, "
-    "2 bad input."
+    epilog="Exit code: 0 stable or warm-up only, 1 a problem was found (also between ranks) or "
+    "graphs are missing, 2 bad input."
 )
 @click.argument("run", type=click.Path())
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
@@ -29,22 +29,28 @@ def command(
     stack: bool,
     as_json: bool,
 ) -> None:
-    """Say why the captured run RUN compiled as often as it did."""
+    """Say why the captured run RUN compiled as often as it did, and whether its ranks agree."""
+    from xlagraph.ranks.explain import explain_ranks
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
 
+    read = read_run(run)
+    ranks = explain_ranks(read)
     with means(jobs, scheduler, cached=cached) as how:
-        explained = explain_run(read_run(run), how)
+        explained = explain_run(read, how)
     if as_json:
         from xlagraph.terminal.structured import run_json
 
-        click.echo(json.dumps(run_json(explained), indent=2))
+        click.echo(json.dumps(run_json(explained, ranks), indent=2))
     else:
         from xlagraph.terminal.advice import Shown
+        from xlagraph.terminal.ranks import print_ranks
         from xlagraph.terminal.run import print_next, print_run
         from xlagraph.terminal.style import console
 
         screen = console()
+        if ranks:
+            print_ranks(screen, ranks, Shown(full, stack))
         print_run(screen, explained, Shown(full, stack))
         print_next(screen, explained)
-    sys.exit(1 if explained.has_problem else 0)
+    sys.exit(1 if explained.has_problem or (ranks and ranks.has_problem) else 0)
