@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "workers": {"errors", "limits", "version"},
     "runs": CAUSES | {"facts", "rules", "explain", "limits", "run", "version", "workers"},
     "ranks": CAUSES | {"facts", "rules", "explain", "run", "runs", "patterns"},
-    "catalogue": {"cause", "errors", "explain", "runs", "streams"},
+    "catalogue": {"cause", "errors", "explain", "ranks", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
