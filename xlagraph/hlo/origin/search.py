@@ -57,7 +57,7 @@ def find_origins(module: Module) -> Mapping[int, Origin]:
     """Origins of the entry's instructions that have a framework operation, but no frames.
 
     Those for which there is no proof are left out. Needs whole stacks, as protobufs have them
-    (XLA_IR_DEBUG and XLA_HLO_DEBUG); linear in instructions plus operands.
+    of captures from level 1 on; linear in instructions plus operands.
     """
     step = Step(module)
     if not step.backward:
