@@ -72,7 +72,7 @@ function fieldTable(pair, title, fields) {
 function causesPanel(pair) {
   const cards = pair.causes.map((cause, k) => h("article", { class: `card${cause.expected ? " expected" : ""}`, id: `c${k + 1}`, tabindex: "-1" },
     h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, said(cause.title))),
-    h("p", { class: "fix" }, h("span", { class: "tag" }, "Fix"), " ", said(cause.fix)),
+    causeAnswer(cause),
     h("p", { class: "proof" },
       h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
       h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),

@@ -258,7 +258,7 @@ class PairData:
     """What A and B are called on the page."""
     modules: tuple[str, str]
     """Keys of the modules in the report."""
-    verdict: Spans
+    verdict: Advice
     proved: bool
     same: bool
     sections: tuple[Section, ...]
@@ -293,7 +293,12 @@ class PairData:
             "title": self.title,
             "labels": list(self.labels),
             "modules": list(self.modules),
-            "verdict": said_json(self.verdict),
+            "verdict": {
+                "what": said_json(self.verdict.what),
+                "where": said_json(self.verdict.where),
+                "fix": said_json(self.verdict.fix),
+                "notes": [said_json(note) for note in self.verdict.notes],
+            },
             "proved": self.proved,
             "same": self.same,
             "sections": [[s.a, s.b, deltas(s.rows_a), deltas(s.rows_b)] for s in self.sections],
@@ -324,6 +329,9 @@ def _cause_json(cause: PairCause) -> Json:
     return {
         "kind": card.kind.id,
         "title": said_json(card.title),
+        "where": said_json(card.where),
+        "source": [list(line) for line in card.source],
+        "stack": list(card.stack),
         "fix": said_json(card.fix),
         "share": card.share,
         "proved": card.proved,
