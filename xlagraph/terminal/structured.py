@@ -187,6 +187,7 @@ def run_json(explained: RunExplanation) -> Json:
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
+                "part": words(node.part),
                 "causes": [
                     cause_json(cause, node.explanation.diff) for cause in node.explanation.causes
                 ]
