@@ -146,6 +146,9 @@ class ModuleData:
     """Distances from each user back to its operand."""
     payloads: Mapping[int, str]
     callees: Mapping[int, Ints]
+    inputs: Mapping[int, str]
+    """Names of parameters by number, of outputs by position, as far as they are known."""
+    outputs: Mapping[int, str]
 
     def to_json(self) -> Json:
         """Plain values for the page."""
@@ -170,6 +173,8 @@ class ModuleData:
             "operands": list(self.operands),
             "payloads": {str(i): text for i, text in self.payloads.items()},
             "callees": {str(i): list(found) for i, found in self.callees.items()},
+            "inputs": {str(k): name for k, name in self.inputs.items()},
+            "outputs": {str(k): name for k, name in self.outputs.items()},
         }
 
 
@@ -382,6 +387,12 @@ class Report:
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool
+
+    @property
+    def letters_shown(self) -> tuple[str, ...]:
+        """The graphs whose modules are on the page."""
+        found = [name.removeprefix("module-") for name in self.blobs if name.startswith("module-")]
+        return tuple(sorted(found, key=lambda letter: (len(letter), letter)))
 
     @property
     def headline(self) -> tuple[Spans, ...]:

@@ -33,7 +33,7 @@ SCRIPTS = (
         "timeline_paint",
         "timeline",
     ),
-    *("long_table", "head", "view", "keys", "picker", "main"),
+    *("long_table", "head", "view", "keys", "compare", "compared", "picker", "main"),
 )
 STREAM_STYLES = ("base", "overview", "tables", "streams", "print")
 STREAM_SCRIPTS = (

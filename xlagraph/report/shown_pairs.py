@@ -80,9 +80,9 @@ class ShownPairs:
         """Those of its two modules that the page does not have yet."""
         diff = one.explanation.diff
         return {
-            f"module-{letter}": pack(module_data(module, self._names).to_json())
-            for letter, module in zip(one.labels, (diff.a, diff.b), strict=True)
-            if f"module-{letter}" not in self.blobs
+            f"module-{node.letter}": pack(module_data(module, self._names, node.context).to_json())
+            for node, module in ((one.before, diff.a), (one.after, diff.b))
+            if f"module-{node.letter}" not in self.blobs
         }
 
 
