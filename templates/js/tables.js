@@ -80,7 +80,7 @@ function causesPanel(pair) {
       h("a", { href: `${address(pair, "i")}?cause=${k + 1}` }, "Show its instructions")),
     h("ul", { class: "evidence" },
       cause.evidence.map(([text, links, more, sources]) => h("li", {}, said(text),
-        sources.map((source) => h("span", { class: "code source" }, source)),
+        sources.map((source) => h("span", { class: "code source" }, soft(source))),
         links.map(([label, href]) => h("a", { class: "cite", href }, label)),
         more ? h("span", { class: "meta" }, ` and ${more.toLocaleString("en")} more`) : "")),
       h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: `, said(cause.proof), ".")),
