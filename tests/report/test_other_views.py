@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING
 
 import pytest
+from real_modules import ROOT, RUNS
 from report_inputs import explained
 from report_streams import real_page
 
 from xlagraph.report.build import run_report
+from xlagraph.report.model import ReportOptions
 from xlagraph.report.render import render, render_streams
+from xlagraph.run.reader import read_run
+from xlagraph.run.records import SourceRecord
+from xlagraph.runs.explain import explain_run
 from xlagraph.runs.steady import comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from report_browser import Browser
+
+    from xlagraph.runs.model import RunExplanation
 
 pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("no_complaints")]
 
@@ -126,3 +135,39 @@ def test_what_where_and_fix_come_first(browser: Browser) -> None:
     assert order == sorted(order)
     assert order[-1] < 500
     assert browser.texts(".hero .answer dt") == ["Where", "Fix"]
+
+
+def _with_lines() -> RunExplanation:
+    """A committed run with the lines of its program, as a capture stores them today."""
+    run = read_run(RUNS.parent / "pairs" / "last_batch")
+    texts = (ROOT / "examples" / "scenarios" / "last_batch.py").read_text().splitlines()
+    frames = [f for p in run.processes for s in p.syncs for f in s.call_site]
+    file = next(frame.file for frame in frames if "last_batch" in frame.file)
+    stored = SourceRecord(file, 1, tuple(texts))
+    return explain_run(
+        replace(run, processes=tuple(replace(p, sources=(stored,)) for p in run.processes))
+    )
+
+
+def test_the_line_of_the_program_stands_beside_its_place(browser: Browser) -> None:
+    report = run_report(_with_lines())
+    place = next(group.place for group in _with_lines().groups if not group.expected)
+    assert place.line is not None
+    assert [number - place.line.line for number, _ in place.source] == [-2, -1, 0, 1], (
+        "its last but one"
+    )
+    browser.open(report)
+    (here,) = browser.texts(".card .excerpt .here")
+    text = dict(place.source)[place.line.line]
+    assert here == f"{place.line.line:5}  {text}"
+    browser.go("#/pair/B/causes")
+    assert browser.texts(".panel .excerpt .here") == [here]
+
+
+def test_a_redacted_page_has_no_line_of_the_program() -> None:
+    report = run_report(_with_lines(), ReportOptions(redact=True))
+    assert not any(card.source for card in report.causes)
+    text = (ROOT / "examples" / "scenarios" / "last_batch.py").read_text()
+    lines = [line.strip() for line in text.splitlines() if len(line.strip()) > 25]
+    page = render(report)
+    assert not any(escape(line) in page for line in lines[1:])

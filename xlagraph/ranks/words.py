@@ -6,31 +6,28 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import EMPTY, GraphName, join, say
-from xlagraph.message.words import count, ranges
+from xlagraph.message.words import count, duration, ranges
 from xlagraph.ranks.collectives import Branch, Collective
+from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.message import Message
+    from xlagraph.ranks.cost import JobCost
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
 
 GOES_ON = frozenset({Reason.ELEMENT_TYPE, Reason.REDUCTION})
 """Ways not to match that no runtime looks at: the sizes agree."""
-_ALIKE = (
-    "Build the step alike on every rank: no collective, and no order of collectives, may hang on "
-    "the rank. Reduce on all ranks, log on one."
-)
-_AS_MANY = (
-    "Let every rank run as many steps with as many collectives: drop or pad uneven last batches, "
-    "and evaluate and log on all ranks or on none."
-)
-_SAME_GRAPH = (
-    "Let every rank trace the same step: read and log on all ranks or after the step, give all "
-    "ranks data of one size, and pass what depends on the rank as a tensor."
-)
+_WORDS = {
+    Outcome.MATCH: "Collectives match",
+    Outcome.UNKNOWN: "Whether collectives match is not known",
+    Outcome.HANG: "Collectives hang",
+    Outcome.MISMATCH: "Collectives do not match",
+}
 
 
 def rank_words(ranks: Sequence[int]) -> str:
@@ -86,7 +83,7 @@ def ranks_verdict(
         where=_divergent_place(first),
         fix=first.explanation.verdict.fix
         if _is_caused(first) and first.explanation
-        else say(_SAME_GRAPH),
+        else _fix(RANK_DIVERGENCE),
         notes=tuple(notes) if len(divergences) > 1 else (),
     )
 
@@ -108,12 +105,21 @@ def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
             ),
             ".",
         )
-        return Verdict(what, _place(odd), say(_ALIKE), _notes(matching))
+        return Verdict(what, _place(odd), _fix(COLLECTIVE_MISMATCH), _notes(matching))
     may = "hangs" if matching.certain else "may hang"
     shown = [odd, *others][:2]
     what = say(f"The job {may} in {step}: ", join(map(_waits, shown), 2, "; "), ".")
     ended = matching.reason is Reason.ENDED
-    return Verdict(what, _place(odd), say(_AS_MANY if ended else _ALIKE), _notes(matching))
+    return Verdict(
+        what,
+        _place(odd),
+        _fix(COLLECTIVE_HANG if ended else COLLECTIVE_MISMATCH),
+        _notes(matching),
+    )
+
+
+def _fix(kind: Kind) -> Message:
+    return say(kind.short_fix)
 
 
 def _waits(stop: Stop) -> Message:
@@ -143,7 +149,7 @@ def _is_caused(one: Divergence) -> bool:
 
 
 def divergence_words(one: Divergence) -> Message:
-    """``rank 0 ran B, A where ranks 1-7 ran A in steps 4-6``."""
+    """``rank 0 ran B then A where ranks 1-7 ran A in steps 4-6``."""
     what = one.difference
     steps = step_words(what.steps)
     mine = rank_words(what.ranks)
@@ -182,9 +188,47 @@ def own_number_words(one: OwnNumbers) -> Message:
 
 
 def _row(letters: Sequence[str]) -> Message:
-    return join(map(GraphName, letters), 6)
+    return join(map(GraphName, letters), 6, " then ")
 
 
-def line_of(lines: Sequence[SourceLine]) -> str:
-    """The first of some lines as ``file:line``, ``""`` for none."""
-    return str(lines[0]) if lines else ""
+def matching_words(matching: Matching) -> str:
+    """What came of matching collectives, in a sentence without a full stop."""
+    doubts = "; ".join(doubt.value for doubt in matching.doubts)
+    unsure = f" (not certain: {doubts})" if doubts and not matching.certain else ""
+    if not matching.matched and matching.outcome is Outcome.MATCH:
+        return f"No collectives in these graphs{unsure}"
+    before = ""
+    if matching.outcome is Outcome.MATCH:
+        before = f": {matching.matched} of them, in order"
+    elif matching.matched:
+        before = f", {count(matching.matched, 'collective')} before that did"
+    return f"{_WORDS[matching.outcome]}{before}{unsure}"
+
+
+def cost_words(cost: JobCost) -> list[Message]:
+    """What compiling cost the job, and then who compiled late, long or alone."""
+    how = "" if cost.by_clock else ", each step by its slowest rank"
+    spent = f"{duration(cost.seconds)}{how} ({duration(cost.spent)} over all ranks)"
+    said = [say(f"Compiling kept the job for {spent}.")]
+    said += [
+        say(
+            f"step {one.step}: {rank_words(one.ranks)} compiled for {duration(one.seconds)}, the "
+            "others had nothing to compile"
+        )
+        for one in cost.stragglers
+    ]
+    said += [
+        say(
+            f"rank {one.rank} took {duration(one.seconds)} over a graph that takes "
+            f"{duration(one.usual)} elsewhere"
+        )
+        for one in cost.outliers
+    ]
+    said += [
+        say(
+            f"{rank_words(one.compiled)} compiled a graph that {rank_words(one.loaded)} had in "
+            "the cache"
+        )
+        for one in cost.missed
+    ]
+    return said

@@ -121,7 +121,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
         compared=explanation.compared if explanation else say(),
-        place=cause.place if cause else Place(main.call_site),
+        place=cause.place if cause else _place(main),
         shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
@@ -134,6 +134,11 @@ def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
     candidates = own or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
+
+
+def _place(node: GraphNode) -> Place:
+    """Where its step ends, for graphs of which no cause is known."""
+    return Place(node.call_site, source=node.context.around(node.call_site))
 
 
 def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
