@@ -90,7 +90,7 @@ def test_filters_open_on_a_phone(browser: Browser) -> None:
 
 def test_paper_has_every_differing_row_in_full(browser: Browser) -> None:
     (shown,) = [one for one in comparisons(explained("carry")) if one.labels == ("E", "G")]
-    diff = shown.explanation.diff
+    diff = shown.explain()[0].diff
     _carry(browser, "#/pair/G")
     browser.media("print")
     browser.run("dispatchEvent(new Event('beforeprint'))")

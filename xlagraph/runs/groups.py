@@ -77,7 +77,7 @@ def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         node.digest: (kind, None, None)
         for kind in set(first.values())
         for node in nodes
-        if node.context.waiting and node.digest in first and first[node.digest].id in kind.entails
+        if node.waits and node.digest in first and first[node.digest].id in kind.entails
     }
 
 
@@ -92,9 +92,9 @@ def _reason(node: GraphNode) -> Reason:
             return EARLY_EXECUTION, node.call_site, _as_reads
         return UNLIKE_GRAPH, node.call_site, None
     if not explanation.causes:
-        if node.warm_up and not explanation.diff.same:
+        if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
-        return SAME_GRAPH if explanation.diff.same else UNEXPLAINED, None, None
+        return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
     cause = explanation.causes[0]
     if node.warm_up and not cause.expected:
         return FIRST_GRAPH, None, None
@@ -121,7 +121,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
         compared=explanation.compared if explanation else say(),
-        place=cause.place if cause else _place(main),
+        place=cause.place if cause else Place(main.call_site),
         shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
@@ -134,11 +134,6 @@ def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
     candidates = own or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
-
-
-def _place(node: GraphNode) -> Place:
-    """Where its step ends, for graphs of which no cause is known."""
-    return Place(node.call_site, source=node.context.around(node.call_site))
 
 
 def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
