@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
 from xlagraph.diff.header import given_away
-from xlagraph.facts.updates import updates
+from xlagraph.facts.updates import past_barriers, updates
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     """Instruction of an input to the tensor that it is."""
     Weight = tuple[Tensor, str]
     """A parameter and its shape: other models may have parameters of the same name."""
+
+
+PASSING = frozenset({"get-tuple-element", "copy", "bitcast", "convert"})
+"""What hands a value on as it is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +70,12 @@ def traits_of(module: Module, context: Context, names: Names) -> Traits:
     name as its new value or takes its buffer over.
     """
     inputs = [p for p in module.entry_computation.parameters if not _is_scalar(module, p)]
-    new_values = {p: found for p, found in updates(module).items() if not _is_scalar(module, p)}
+    new_values = {
+        p: positions
+        for p, found in updates(module, past_barriers).items()
+        if (positions := [k for k in found if _computed(module, module.outputs[k]) != p])
+        and not _is_scalar(module, p)
+    }
     away = given_away(module)
     trained, others = set(), 0
     for p, positions in new_values.items():
@@ -77,9 +86,6 @@ def traits_of(module: Module, context: Context, names: Names) -> Traits:
         elif tensor is None and int(module.payloads[p]) in away:
             others += 1
     values = module.outputs
-    for k, tensor in context.outputs.items():
-        if k < len(values) and tensor.role is Role.PARAMETER and not is_input(module, values[k]):
-            trained.add((tensor, _shape(module, values[k])))
     renewed = {k for positions in new_values.values() for k in positions}
 
     def shapes(role: Role) -> Counter[str]:
@@ -109,3 +115,10 @@ def _is_scalar(module: Module, i: int) -> bool:
 def _shape(module: Module, i: int) -> str:
     """The shape without its layout."""
     return module.shapes[i].partition("{")[0]
+
+
+def _computed(module: Module, value: int) -> int:
+    """The instruction that made a value, before it passed barriers and copies."""
+    while module.opcodes[value] in PASSING and len(past_barriers(module, value)) == 1:
+        (value,) = past_barriers(module, value)
+    return value
