@@ -14,7 +14,7 @@ from xlagraph.runs.groups import group_nodes
 from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
 from xlagraph.runs.nearest import opcode_histogram
-from xlagraph.runs.places import begins_something, is_first, is_second
+from xlagraph.runs.places import begins_reading, begins_something, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.verdict import run_verdict, stable_after
@@ -131,6 +131,7 @@ def _node(
         explanation=comparison.explanation,
         part=design.label(number),
         by_design=by_design,
+        begins_reading=begins_reading(graph, history),
         warm_up=by_design or _is_warm_up(number, graphs, comparison, nodes, design, history),
         another_part=graph.step > history.first_step and is_first(graph, history),
     )
