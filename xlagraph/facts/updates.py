@@ -21,6 +21,10 @@ FORMULA = ELEMENTWISE | {"convert", "copy", "bitcast", "select", "clamp"}
 """What an optimizer or an average makes a new value of a tensor with."""
 
 
+PASSING = frozenset({"get-tuple-element", "copy", "bitcast", "convert"})
+"""What hands a value on as it is."""
+
+
 def elementwise(module: Module, i: int) -> Sequence[int]:
     """What an element of an instruction is computed from by the same element alone."""
     return module.operands[i] if module.opcodes[i] in FORMULA else ()
@@ -51,6 +55,22 @@ def updates(module: Module, sources: Sources = elementwise) -> dict[int, list[in
             if is_input(module, i) and module.shapes[i] == module.shapes[value]:
                 found.setdefault(i, []).append(k)
     return found
+
+
+def renewed(module: Module) -> dict[int, list[int]]:
+    """`updates` past optimization barriers, without what is given back as it came."""
+    found = {
+        p: [k for k in positions if _maker(module, module.outputs[k]) != p]
+        for p, positions in updates(module, past_barriers).items()
+    }
+    return {p: positions for p, positions in found.items() if positions}
+
+
+def _maker(module: Module, value: int) -> int:
+    """The instruction that made a value, before it passed barriers and copies."""
+    while module.opcodes[value] in PASSING and len(past_barriers(module, value)) == 1:
+        (value,) = past_barriers(module, value)
+    return value
 
 
 def formula(module: Module, value: int, sources: Sources = elementwise) -> set[int]:
