@@ -178,7 +178,7 @@ def _is_warm_up(
     if not other.warm_up:
         return False
     expected = bool(explanation.causes) and all(cause.expected for cause in explanation.causes)
-    if design.follows_first_update(comparison.number, number):
+    if design.follows_first(comparison.number, number):
         return expected or design.brings_state(comparison.number, number)
     return expected and (graph.step <= other.step + 1 or is_second(graph, history))
 
