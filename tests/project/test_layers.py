@@ -33,7 +33,9 @@ ALLOWED: dict[str, set[str]] = {
     "facts": CAUSES,
     "rules": CAUSES | {"facts"},
     "explain": CAUSES | {"facts", "rules"},
-    "runs": CAUSES | {"facts", "rules", "explain", "run"},
+    "version": set(),
+    "workers": {"errors", "limits", "version"},
+    "runs": CAUSES | {"facts", "rules", "explain", "limits", "run", "version", "workers"},
     "ranks": CAUSES | {"facts", "rules", "explain", "run", "runs", "patterns"},
     "catalogue": {"cause", "errors", "explain", "ranks", "runs", "streams"},
     "export": {"graph", "errors"},
@@ -47,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
         *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
     },
     "cli": {
+        "workers",
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
         *("inputs", "limits", "output", "ranks", "report", "run", "runs", "streams", "terminal"),
     },
