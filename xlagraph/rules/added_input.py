@@ -50,8 +50,8 @@ for step, (x, y) in enumerate(loader):
     "compile is its price.",
     proof="What is computed with the tensors is bypassed.",
     examples=("mask_late", "pruning_mask", "adapter_late", "second_head"),
-    short="Some steps compute with tensors that others do not take in",
-    short_fix="Let every step have them, with values that change nothing.",
+    short="Some steps take in tensors that others do not",
+    short_fix="Let every step have them; only their values change.",
     consequences=("newly-updated",),
 )
 
