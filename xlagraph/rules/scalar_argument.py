@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
 
-SPECIAL = frozenset({"0", "1", "-1"})
+SPECIAL = frozenset({"0", "-0", "1", "-1"})
 """The Python numbers of which torch_xla makes constants (``IsSpecialScalar`` in its
 ``torch_xla/csrc/tensor_util.cpp``, seen with 2.9)."""
 SPECIAL_SCALAR = Kind(
@@ -118,8 +118,9 @@ def _finding(
     users = {j for i in literals for j in baked.module.users[i]}
     lines = where(baked.module, literals) or where(baked.module, users)
     name = parameter_name(taker, scalar)
-    if lines and is_optimizer_line(lines[0]):
-        name = say(name, ", a number of the optimizer (most often the learning rate),")
+    is_float = not taker.module.shapes[scalar].startswith(("s", "u", "pred"))
+    if is_float and lines and is_optimizer_line(lines[0]):
+        name = say(name, " of the optimizer (most often the learning rate)")
     became = (
         say(name, " became the constant ", Quoted(value))
         if taker.is_a

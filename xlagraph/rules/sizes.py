@@ -20,6 +20,7 @@ from xlagraph.facts.counts import counting_constants
 from xlagraph.facts.fills import fills
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
+from xlagraph.facts.size_makers import size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -32,6 +33,7 @@ from xlagraph.facts.sizes import (
     with_sizes,
 )
 from xlagraph.message import A, B, count, join, say
+from xlagraph.rules.growing_input import GROWING_INPUT, grow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,6 +75,7 @@ for x, y in loader:
     proof=_PROOF,
     examples=(
         "last_batch",
+        "index_list",
         "growing_sequence",
         "pad_to_multiple",
         "two_shapes",
@@ -111,7 +114,14 @@ for x, y in loader:
     fix="Index with a tensor on the device (torch.index_select, or a dynamic slice), or move the "
     "indexing to the host before the tensor is sent.",
     proof="A gets B's bounds, and the sizes that follow.",
-    examples=("python_index", "random_crop", "growing_prefix", "slice_size"),
+    examples=(
+        "python_index",
+        "random_crop",
+        "growing_prefix",
+        "slice_size",
+        "topk_size",
+        "resized_images",
+    ),
     short="A slice has another bound, a Python number",
     short_fix="Index with a tensor on the device.",
 )
@@ -138,7 +148,7 @@ for step, (x, y) in enumerate(loader):
     fix="Make tensors of a fixed size in every step and mask what is not used; a size that Python "
     "computes is part of the graph.",
     proof=_PROOF,
-    examples=("growing_mask",),
+    examples=("growing_mask", "one_hot_classes"),
     may_grow=True,
     short="A tensor made in the graph has another size",
     short_fix="Make tensors of one size in every step; mask the rest.",
@@ -384,10 +394,14 @@ def _finding(case: Case, origins: Origins) -> Finding:
             edit.a.attributes[x] = edit.b.attributes[y]
 
     names, title = _named(case, origins)
+    grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
+    maker = None if origins.options or grows else size_maker(case, origins.starts)
+    title = say("a carried tensor grows by a concatenation: ", names) if grows else title
+    title = say(f"another {maker.what} is baked into the graph: ", names) if maker else title
     taken = say("; the constant ", assumed, " is taken for a number of elements")
     others = sorted(set(claimed) - set(starts))
     return Finding(
-        kind=origins.kind,
+        kind=GROWING_INPUT if grows else origins.kind,
         title=say(title, became, at(lines), taken if assumed else say()),
         evidence=(
             Evidence(
@@ -402,7 +416,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
                 tuple(claimed[x] for x in others)[:50],
             ),
         ),
-        fix=_fix(case, origins),
+        fix=say(maker.fix) if maker else say() if grows else _fix(case, origins),
+        short=say(maker.short) if maker else say(),
+        short_fix=say(maker.short_fix) if maker else say(),
         proof=say(
             B,
             "'s dimensions were put into ",

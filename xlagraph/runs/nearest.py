@@ -34,14 +34,25 @@ def likeness(a: Histogram, b: Histogram) -> float:
 
 
 def nearest(new: Histogram, earlier: Sequence[Histogram]) -> tuple[int, float] | None:
-    """Position of the most alike earlier histogram and the likeness; the latest on a tie."""
-    best: tuple[int, float] | None = None
+    """Position of the most alike earlier histogram and the likeness; the latest on a tie.
+
+    One with the same opcodes is the same program with other sizes, and goes first.
+    """
+    found: tuple[tuple[bool, float], int] | None = None
+    opcodes = _opcodes(new)
     start = max(0, len(earlier) - MAX_CANDIDATES)
     for k in range(start, len(earlier)):
-        score = likeness(new, earlier[k])
-        if best is None or score >= best[1]:
-            best = (k, score)
-    return best
+        score = _opcodes(earlier[k]) == opcodes, likeness(new, earlier[k])
+        if found is None or score >= found[0]:
+            found = score, k
+    return (found[1], found[0][1]) if found else None
+
+
+def _opcodes(histogram: Histogram) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for (opcode, _), number in histogram.items():
+        counts[opcode] += number
+    return counts
 
 
 def container(new: Histogram, earlier: Sequence[Histogram]) -> int | None:
