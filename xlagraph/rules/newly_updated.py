@@ -56,7 +56,8 @@ SKIPPED_UPDATE = Kind(
     "Nearly half of the graph is missing then, so it is another one.",
     before="""\
 for step, (x, y) in enumerate(loader):
-    loss_fn(model(x), y).backward()
+    loss = loss_fn(model(x), y)
+    loss.backward()
     overflow = step == 4  # what a scaler has read from the device
     if not overflow:
         optimizer.step()
@@ -67,7 +68,8 @@ for step, (x, y) in enumerate(loader):
 good = torch.ones(1).to("xla")
 torch_xla.sync()
 for x, y in loader:
-    loss_fn(model(x), y).backward()
+    loss = loss_fn(model(x), y)
+    loss.backward()
     for p in model.parameters():  # an overflow makes the gradient zero, on the device
         p.grad = torch.where(torch.isfinite(p.grad) & (good > 0), p.grad, 0)
     optimizer.step()
