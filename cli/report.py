@@ -95,7 +95,9 @@ def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:
         a, b = open_module(inputs[0]), open_module(inputs[1])
         explanation = explain_modules(a.module, b.module, a.context, b.context)
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
+    from xlagraph.ranks.explain import explain_ranks
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
 
-    return run_report(explain_run(read_run(inputs[0])), options)
+    run = read_run(inputs[0])
+    return run_report(explain_run(run), options, explain_ranks(run))

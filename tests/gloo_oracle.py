@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ def run_together(
     Raises:
         RuntimeError: they never began: a module cannot be compiled.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as open_files:
         task = Path(folder) / "task.json"
         task.write_text(json.dumps({"grid": grid, "modules": modules}))
         port = str(_free_port())
@@ -56,7 +57,7 @@ def run_together(
             subprocess.Popen(
                 [*command, str(node), str(len(modules)), port, str(task)],
                 stdout=subprocess.PIPE,
-                stderr=(Path(folder) / f"{node}.log").open("w"),
+                stderr=open_files.enter_context((Path(folder) / f"{node}.log").open("w")),
                 env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
             )
             for node in range(len(modules))

@@ -40,15 +40,15 @@ ALLOWED: dict[str, set[str]] = {
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
-    "terminal": CAUSES | {"explain", "runs"},
-    "report": CAUSES | {"explain", "facts", "run", "runs", "streams"},
+    "terminal": CAUSES | {"explain", "ranks", "runs"},
+    "report": CAUSES | {"explain", "facts", "ranks", "run", "runs", "streams"},
     "streams": {
         "strings",  # a sibling: it knows no HLO
         *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
     },
     "cli": {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
-        *("inputs", "limits", "output", "report", "run", "runs", "streams", "terminal"),
+        *("inputs", "limits", "output", "ranks", "report", "run", "runs", "streams", "terminal"),
     },
     "__main__": {"cli"},
 }

@@ -10,11 +10,12 @@ from typing import Any
 from golden import check
 from report_inputs import explained, small_pair, wide_run
 
+from xlagraph.message.words import ranges
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions, deltas
 from xlagraph.report.pack import pack, unpack
 from xlagraph.report.run_model import RankRow
-from xlagraph.report.timeline import merged, ranges
+from xlagraph.report.timeline import merged
 
 GOLDEN = Path(__file__).parent / "golden"
 

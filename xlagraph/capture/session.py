@@ -26,6 +26,7 @@ from xlagraph.capture.sources import Place, SourceReader, places_in
 from xlagraph.run.codec import again
 from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (
+    EXCEPTION,
     FORMAT_VERSION,
     BucketState,
     FlushRecord,
@@ -94,7 +95,7 @@ class Session:
             if event.ends_step:
                 self._steps[event.rank] = step + 1
             if event.outcome == "compile":
-                self.totals.compiles += 1
+                self.totals.compiles += max(len(event.compiled), 1)
                 self.totals.seconds += event.compile_seconds
             writer = self._open(event.rank)
             if not (event.compiled or event.buckets or event.live_tensors):
@@ -197,12 +198,14 @@ class Session:
         self._started = time.time()
         self._sources = SourceReader()
 
-    def close(self) -> None:
+    def close(self, failure: str = "") -> None:
         """Close the file and say in one line what was seen."""
         with self._lock:
             writer, self._writer = self._writer, None
             if writer is None:
                 return
+            if failure and not writer.closed:
+                writer.note_end(NoteRecord(self._index, EXCEPTION, failure))
             dropped = writer.dropped
             if dropped and not writer.closed:
                 writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))

@@ -211,7 +211,8 @@ class _Reader:
         if opcode in _UNREAD and module.attributes[i].get("is_host_transfer") != "true":
             return (Unread(opcode, i),)
         if opcode == "custom-call" and has_effect(module, i) and not is_note(module.attributes[i]):
-            return (Unread(module.attributes[i].get("custom_call_target") or opcode, i),)
+            target = module.attributes[i].get("custom_call_target") or opcode
+            return (Unread(target.strip('"'), i),)
         callees = [module.computations[c] for c in module.callees.get(i, ())]
         if opcode == "while":
             return self._loop(i)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
-from xlagraph.message import duration, rank_time
+from xlagraph.message import duration, rank_time, say
 from xlagraph.report.model import ROWS_SHOWN, Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
+from xlagraph.report.ranks_panel import ranks_panel
 from xlagraph.report.run_page import group_cards, run_data
 from xlagraph.report.shown_pairs import ShownPairs
 from xlagraph.report.timeline import timeline
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
+    from xlagraph.cause.verdict import Verdict
+    from xlagraph.ranks.explain import RanksExplanation
     from xlagraph.report.names import Names
     from xlagraph.report.run_model import RunData, Timeline
     from xlagraph.run.reader import Run
@@ -82,8 +86,12 @@ def _pair_facts(explanation: Explanation) -> tuple[Fact, ...]:
     )
 
 
-def run_report(explained: RunExplanation, options: ReportOptions | None = None) -> Report:
-    """The report of a captured run."""
+def run_report(
+    explained: RunExplanation,
+    options: ReportOptions | None = None,
+    ranks: RanksExplanation | None = None,
+) -> Report:
+    """The report of a captured run; `ranks`: what was found between its ranks."""
     options = options or ReportOptions()
     modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
     names = names_for(options, modules, explained.run)
@@ -99,9 +107,9 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     return Report(
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
-        verdict=advice(explained.verdict, names),
+        verdict=advice(_first(explained.verdict, ranks), names),
         lost_seconds=explained.lost.wall_seconds,
-        stable=not explained.has_problem,
+        stable=not (explained.has_problem or (ranks and ranks.has_problem)),
         facts=_run_facts(explained),
         causes=problems,
         warm_up=tuple(card for card in cards if card.expected),
@@ -111,7 +119,18 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
         kinds=_kinds(_explanations(explained)),
         cuts=tuple(cuts),
         redacted=options.redact,
+        ranks=ranks_panel(ranks, [node.letter for node in explained.graphs], names)
+        if ranks
+        else None,
     )
+
+
+def _first(verdict: Verdict, ranks: RanksExplanation | None) -> Verdict:
+    """What is wrong between ranks comes before what recompiles."""
+    if ranks is None or ranks.verdict is None:
+        return verdict
+    then = say("Apart from that: ", verdict.what)
+    return replace(ranks.verdict, notes=(*ranks.verdict.notes, then))
 
 
 def run_blobs(data: RunData, times: Timeline) -> dict[str, str]:

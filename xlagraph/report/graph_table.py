@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.message import duration, say, spans
+from xlagraph.message.words import ranges
 from xlagraph.report.model import Bar, Insight
 from xlagraph.report.run_model import CompileRow, GraphRow, GraphSection
-from xlagraph.report.timeline import ranges, site_of
+from xlagraph.report.timeline import site_of
 from xlagraph.report.wording import source_line
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.taken import values_taken

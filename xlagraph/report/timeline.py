@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.message.words import ranges
 from xlagraph.report.run_model import RankRow, Timeline
 
 if TYPE_CHECKING:
@@ -130,14 +131,3 @@ def site_of(sync: SyncRecord, names: Names) -> str:
         return ""
     frame = sync.call_site[0]
     return f"{names.path(frame.file)}:{frame.line}"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ``0-3, 7``."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)

@@ -120,7 +120,7 @@ def _finding(
     name = parameter_name(taker, scalar)
     is_float = not taker.module.shapes[scalar].startswith(("s", "u", "pred"))
     if is_float and lines and is_optimizer_line(lines[0]):
-        name = say(name, " of the optimizer (most often the learning rate)")
+        name = say(name, " (a number of the optimizer, most often the learning rate)")
     became = (
         say(name, " became the constant ", Quoted(value))
         if taker.is_a

@@ -19,6 +19,7 @@ import zstandard
 from xlagraph.errors import XlagraphError
 from xlagraph.limits import check_size
 from xlagraph.run.codec import NANOSECONDS, LineDecoder, RecordError
+from xlagraph.run.ending import END_LINE
 from xlagraph.run.files import open_regular, unfold
 from xlagraph.run.journal import Repeated, read_journal
 from xlagraph.run.records import (
@@ -60,6 +61,8 @@ class Process:
     """Lines that could not be read: a half-written tail, damage."""
     sources: tuple[SourceRecord, ...] = ()
     """Lines of the program that the others refer to."""
+    ended: bool = False
+    """The process ended in order: nothing of its records is missing at the end."""
 
     def sync_at(self, index: int) -> SyncRecord | None:
         """The sync with this index, unless it was not recorded; logarithmic in syncs."""
@@ -196,9 +199,10 @@ def _read_process(file: Path) -> Process | None:
     decoder = LineDecoder()
     records: list[Record] = []
     waiting: tuple[Repeated, ...] = ()
-    unread = 0
+    unread, ended = 0, False
     with _opened(file) as stream:
         for raw in stream:
+            ended = raw.strip() == END_LINE.encode()
             try:
                 record = decoder.decode(raw.decode())
             except (RecordError, UnicodeDecodeError):
@@ -229,6 +233,7 @@ def _read_process(file: Path) -> Process | None:
         notes=notes,
         unread_lines=unread,
         sources=_of(records, SourceRecord),
+        ended=ended,
     )
 
 

@@ -238,6 +238,8 @@ class SourceRecord:
 
 EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
+EXCEPTION = "exception"
+"""What the note is called that names the exception which ended the program, or the capture."""
 LIMIT = "limit"
 """What the note is called that says: the bound on bytes is near, hits are recorded no more."""
 NO_GRAPH = "no graph"
