@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from xlagraph.cli.means import means, means_options
+
 
 @click.command(
     epilog="Exit code: 0 stable or warm-up only, 1 a problem was found (also between ranks) or "
@@ -15,8 +17,18 @@ import click
 @click.argument("run", type=click.Path())
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
 @click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
+@means_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
-def command(run: str, *, full: bool, stack: bool, as_json: bool) -> None:
+def command(
+    run: str,
+    jobs: int | None,
+    scheduler: str,
+    *,
+    cached: bool,
+    full: bool,
+    stack: bool,
+    as_json: bool,
+) -> None:
     """Say why the captured run RUN compiled as often as it did, and whether its ranks agree."""
     from xlagraph.ranks.explain import explain_ranks
     from xlagraph.run.reader import read_run
@@ -24,7 +36,8 @@ def command(run: str, *, full: bool, stack: bool, as_json: bool) -> None:
 
     read = read_run(run)
     ranks = explain_ranks(read)
-    explained = explain_run(read)
+    with means(jobs, scheduler, cached=cached) as how:
+        explained = explain_run(read, how)
     if as_json:
         from xlagraph.terminal.structured import run_json
 

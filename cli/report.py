@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from xlagraph.cli.means import means, means_options
+
 if TYPE_CHECKING:
     from xlagraph.report.model import Report, ReportOptions
     from xlagraph.report.stream_model import StreamReport
+    from xlagraph.runs.work import Means
 
 
 @click.command(
@@ -34,13 +37,17 @@ if TYPE_CHECKING:
     "says what was left out.",
 )
 @click.option("--redact", is_flag=True, help="Replace paths and names by stable pseudonyms.")
+@means_options
 @click.option("--execution-trace", default="", type=click.Path(), help="As for `xlagraph streams`.")
 @click.option("--memory", default="", type=click.Path(), help="As for `xlagraph streams`.")
 def command(
     inputs: tuple[str, ...],
     execution_trace: str,
     memory: str,
+    jobs: int | None,
+    scheduler: str,
     *,
+    cached: bool,
     output: Path,
     max_mb: float,
     redact: bool,
@@ -61,7 +68,8 @@ def command(
         report = _stream_report(inputs[0], execution_trace, memory, options)
         text = render_streams(report)
     else:
-        report = _report(inputs, options)
+        with means(jobs, scheduler, cached=cached) as how:
+            report = _report(inputs, options, how)
         text = render(report)
     write_whole(output, text)
     for line in report.headline:
@@ -85,7 +93,7 @@ def _stream_report(
     return stream_report(analysis, lanes_of(log, analysis.findings), drift_of(log), options)
 
 
-def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:
+def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Report:
     from xlagraph.report.build import pair_report, run_report
 
     if len(inputs) == 2:
@@ -100,4 +108,4 @@ def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:
     from xlagraph.runs.explain import explain_run
 
     run = read_run(inputs[0])
-    return run_report(explain_run(run), options, explain_ranks(run))
+    return run_report(explain_run(run, how), options, explain_ranks(run))

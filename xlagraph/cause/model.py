@@ -158,6 +158,11 @@ class Explanation:
         pairs = sum(1 for c in self.diff.changes if c.a in left_a and c.b in left_b)
         return (len(left_a) + len(left_b) - pairs) / total if total else 0.0
 
+    def instruction(self, side: str, number: int) -> tuple[str, str]:
+        """Name and opcode of an instruction; `side` is ``a`` or ``b``."""
+        module = self.diff.a if side == "a" else self.diff.b
+        return module.names[number], module.opcodes[number]
+
     def named(self, a: str, b: str) -> Explanation:
         """The same with both modules called by name in every sentence."""
         return replace(

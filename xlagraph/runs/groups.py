@@ -77,7 +77,7 @@ def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         node.digest: (kind, None, None)
         for kind in set(first.values())
         for node in nodes
-        if node.context.waiting and node.digest in first and first[node.digest].id in kind.entails
+        if node.waits and node.digest in first and first[node.digest].id in kind.entails
     }
 
 
@@ -92,9 +92,9 @@ def _reason(node: GraphNode) -> Reason:
             return EARLY_EXECUTION, node.call_site, _as_reads
         return UNLIKE_GRAPH, node.call_site, None
     if not explanation.causes:
-        if node.warm_up and not explanation.diff.same:
+        if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
-        return SAME_GRAPH if explanation.diff.same else UNEXPLAINED, None, None
+        return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
     cause = explanation.causes[0]
     if node.warm_up and not cause.expected:
         return FIRST_GRAPH, None, None
