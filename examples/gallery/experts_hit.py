@@ -1,6 +1,6 @@
 """transformers' Mixtral: the loop over the experts that were hit reads them from the device.
 
-Kind: early-execution
+Kind: input-shape
 Needs: transformers
 Page: experts-hit
 """

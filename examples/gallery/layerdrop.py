@@ -1,6 +1,6 @@
 """transformers' BART: LayerDrop leaves layers out in Python, so that each choice is a graph.
 
-Kind: extra-subgraph
+Kind: added-input
 Needs: transformers
 Page: layerdrop
 """

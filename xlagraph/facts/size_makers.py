@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
+from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 MAX_STEPS = 24
+MAX_AXES = 4
+"""A row of more whole numbers is a row of tokens rather than a place in a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,20 @@ INDICES = SizeMaker(
     "multiply by a mask over all rows instead of picking some.",
     "Pad the index list to one length, or use a mask.",
 )
+MASKED = SizeMaker(
+    "number of true values of a mask",
+    "x[mask] and nonzero() have as many rows as the mask has true values, which is a shape of the "
+    "graph (and is read from the device): keep all rows, and multiply by the mask or choose with "
+    "torch.where; divide sums by mask.sum().",
+    "Keep all rows, and multiply by the mask.",
+)
+UNIQUE = SizeMaker(
+    "number of values of unique",
+    "unique() has as many rows as there are different values, which is a shape of the graph (and "
+    "is read from the device): call it on the host, or count with a one-hot or bincount of a fixed "
+    "number of values.",
+    "Call unique on the host, or count over a fixed range.",
+)
 _BY_OPERATION = (
     ("topk", TOPK),
     ("upsample", RESIZED),
@@ -78,13 +95,16 @@ _ON_THE_WAY = frozenset(
 def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
     """What makes the sizes that differ at these instructions of A; None if not known."""
     a = case.diff.a
-    if all(is_input(a, x) and _is_index(a, x) for x in starts):
-        return INDICES
+    if all(is_input(a, x) for x in starts):
+        if any(_comes_from_unique(a, x) for x in starts):
+            return UNIQUE
+        found = {_index(a, x) for x in starts}
+        return found.pop() if len(found) == 1 else None
     for x in starts:
         metadata = a.metadata(x)
         operation = metadata.op_type if metadata else ""
         maker = next((one for part, one in _BY_OPERATION if part in operation), None)
-        if maker or is_input(a, x):
+        if maker:
             return maker
     if any(_is_picked_from_sort(a, x) for x in starts):
         return TOPK
@@ -93,22 +113,34 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
     return PADDED if all(a.opcodes[x] == "pad" for x in starts) else None
 
 
-def _is_index(module: Module, parameter: int) -> bool:
-    """Whether a list of whole numbers is used as the indices of a gather or scatter alone."""
+def _comes_from_unique(module: Module, parameter: int) -> bool:
+    metadata = module.metadata(parameter)
+    frames = metadata.frames if metadata else ()
+    return any("unique" in one.function and "torch/" in one.file for one in frames)
+
+
+def _index(module: Module, parameter: int) -> SizeMaker | None:
+    """What whole numbers are that are used as the indices of a gather or scatter alone.
+
+    One list of them is an index; rows of several are what nonzero() gives.
+    """
     if not module.shapes[parameter].startswith(("s64[", "s32[", "u32[")):
-        return False
-    if module.shapes[parameter].count(",") - module.shapes[parameter].count("{0,") > 0:
-        return False  # more than one dimension: a batch of tokens
-    stack, seen, found = [parameter], {parameter}, False
+        return None
+    dimensions = read_shape(module.shapes[parameter]).dimensions
+    stack, seen, is_index = [parameter], {parameter}, False
     while stack and len(seen) < MAX_STEPS:
         i = stack.pop()
         for user in module.users[i]:
             if module.opcodes[user] in ("gather", "scatter") and module.operands[user][1] == i:
-                found = True
+                is_index = True
             elif module.opcodes[user] in _ON_THE_WAY and user not in seen:
                 stack.append(user)
                 seen.add(user)
-    return found
+    if not is_index or len(dimensions) > 2:
+        return None
+    if len(dimensions) == 1:
+        return INDICES
+    return MASKED if dimensions[1] <= MAX_AXES else None
 
 
 def _is_picked_from_sort(module: Module, i: int) -> bool:

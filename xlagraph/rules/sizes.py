@@ -18,6 +18,7 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.counts import counting_constants
 from xlagraph.facts.fills import fills
+from xlagraph.facts.joined import LongerList, longer_lists
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.size_makers import size_maker
@@ -32,7 +33,7 @@ from xlagraph.facts.sizes import (
     with_dimensions,
     with_sizes,
 )
-from xlagraph.message import A, B, count, join, say
+from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.growing_input import GROWING_INPUT, grow
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.facts.propagation import Propagation
-    from xlagraph.message import Message
+    from xlagraph.message import Message, Side
 
 _PROOF = (
     "B's dimensions are put into A at the origin and where they spread to. Constants that are "
@@ -390,10 +391,16 @@ def _finding(case: Case, origins: Origins) -> Finding:
             if y in edit.b.payloads and edit.a.opcodes[x] == "constant":
                 edit.a.payloads[x] = edit.b.payloads[y]
         filled.undo(edit)
+        for one in lists:
+            one.shorten(edit)
         for x, y in origins.options.items():
             edit.a.attributes[x] = edit.b.attributes[y]
 
     names, title = _named(case, origins)
+    lists = longer_lists(case, origins.starts)
+    if lists:
+        title = say("a list of tensors has another length, ", Change(*map(str, lists[0].number)))
+        title = say(title, " joined: ", names)
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     maker = None if origins.options or grows else size_maker(case, origins.starts)
     title = say("a carried tensor grows by a concatenation: ", names) if grows else title
@@ -426,10 +433,14 @@ def _finding(case: Case, origins: Origins) -> Finding:
             " at the origin and where they spread to",
             say("; that ", assumed, " follows from them is assumed") if assumed else say(),
         ),
-        a=frozenset(claimed) | {x for x, _ in filled.pairs},
-        b=frozenset(claimed.values()) | {y for _, y in filled.pairs},
+        a=frozenset(claimed).union((x for x, _ in filled.pairs), *_of(lists, A)),
+        b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *_of(lists, B)),
         undo=undo,
     )
+
+
+def _of(lists: Iterable[LongerList], side: Side) -> list[frozenset[int]]:
+    return [one.piece for one in lists if one.side is side]
 
 
 def _named(case: Case, origins: Origins) -> tuple[Message, Message]:
