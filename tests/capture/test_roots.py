@@ -44,7 +44,8 @@ def test_alike_models_are_called_as_the_variables_that_hold_them(main):
     assert [names[id(one)] for one in models] == ["model", "heads[0]", "", "named['ema']"]
 
 
-def test_without_a_variable_the_class_and_a_number_stand(main):
+@pytest.mark.usefixtures("main")
+def test_without_a_variable_the_class_and_a_number_stand():
     models = [Model("weight"), Model("weight")]
     names = Roots().names(models)
     assert [names[id(one)] for one in models] == ["Model1", "Model2"]
