@@ -18,30 +18,33 @@ def blocks_of(tensors):
     return {owner.rpartition(".")[0] for owner in owners} & ALL
 
 
+def told_of_a_late_step(folder):
+    """The context of the first graph that compiled late, and what is said of it."""
+    run = explain_run(read_run(folder))
+    late = next(graph for graph in run.graphs if graph.step > 12)
+    (before,) = [graph for graph in run.graphs if graph.digest == late.nearest]
+    explanation, (_, context) = run.explain(before, late)
+    assert explanation.proved
+    return context, "".join(words(cause.title) for cause in explanation.causes)
+
+
 @pytest.mark.parametrize(
     ("later", "left_out"),
     [("123", {"blocks.0"}), ("013", {"blocks.2"}), ("01", {"blocks.2", "blocks.3"})],
 )
 def test_a_graph_of_a_late_step_has_names(run_program, programs, tmp_path, later, left_out):
     run_program(programs / "layers.py", "0123", later, XLAGRAPH="watch")
-    run = explain_run(read_run(tmp_path / "xlagraph-run"))
-    last = run.graphs[-1]
-    assert last.step > 12
-    assert ALL - blocks_of(last.context.outputs.values()) == left_out
-    assert ALL - blocks_of(last.context.parameters.values()) == left_out
-    assert last.explanation.proved
-    titles = "".join(words(cause.title) for cause in last.explanation.causes)
+    context, titles = told_of_a_late_step(tmp_path / "xlagraph-run")
+    assert ALL - blocks_of(context.outputs.values()) == left_out
+    assert ALL - blocks_of(context.parameters.values()) == left_out
     assert any(f"{name}." in titles for name in left_out)
     assert not any(f"{name}." in titles for name in ALL - left_out)
 
 
 def test_a_block_more_is_named_too(run_program, programs, tmp_path):
     run_program(programs / "layers.py", "013", "0123", XLAGRAPH="watch")
-    run = explain_run(read_run(tmp_path / "xlagraph-run"))
-    (first, *_) = [graph for graph in run.graphs if graph.step > 12]
-    assert blocks_of(first.context.outputs.values()) == ALL
-    assert first.explanation.proved
-    titles = "".join(words(cause.title) for cause in first.explanation.causes)
+    context, titles = told_of_a_late_step(tmp_path / "xlagraph-run")
+    assert blocks_of(context.outputs.values()) == ALL
     assert "blocks.2." in titles
     assert not any(f"{name}." in titles for name in ALL - {"blocks.2"})
 
