@@ -1,4 +1,4 @@
-"""``xlagraph explain RUN``."""
+"""``xlagraph explain [RUN]``."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ import click
     epilog="Exit code: 0 stable or warm-up only, 1 a problem was found or graphs are missing, "
     "2 bad input."
 )
-@click.argument("run", type=click.Path())
+@click.argument("run", type=click.Path(), required=False)
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
 @click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
-def command(run: str, *, full: bool, stack: bool, as_json: bool) -> None:
-    """Say why the captured run RUN compiled as often as it did."""
+def command(run: str | None, *, full: bool, stack: bool, as_json: bool) -> None:
+    """Say why the captured run RUN compiled as often as it did; by default the newest run here."""
+    from xlagraph.cli.given import run_or_newest
+    from xlagraph.cli.progress import shown
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
+    from xlagraph.runs.neighbours import neighbours_of
 
-    explained = explain_run(read_run(run))
+    with shown("reading the run") as track:
+        explained = explain_run(read_run(run_or_newest(run)), track)
+        neighbours = neighbours_of(explained, track)
     if as_json:
         from xlagraph.terminal.structured import run_json
 
-        click.echo(json.dumps(run_json(explained), indent=2))
+        click.echo(json.dumps(run_json(explained, neighbours), indent=2))
     else:
         from xlagraph.terminal.advice import Shown
         from xlagraph.terminal.run import print_next, print_run
         from xlagraph.terminal.style import console
 
         screen = console()
-        print_run(screen, explained, Shown(full, stack))
-        print_next(screen, explained)
+        print_run(screen, explained, Shown(full, stack), neighbours.notes)
+        print_next(screen, explained, neighbours)
     sys.exit(1 if explained.has_problem else 0)

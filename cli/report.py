@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from xlagraph.progress import Track
     from xlagraph.report.model import Report, ReportOptions
     from xlagraph.report.stream_model import StreamReport
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     epilog="A and B name modules as for `xlagraph diff`, LOG and the files with it as for "
     "`xlagraph streams`. Exit code: 0 written, 2 bad input."
 )
-@click.argument("inputs", nargs=-1, required=True, metavar="RUN | A B | LOG")
+@click.argument("inputs", nargs=-1, metavar="[RUN | OLD NEW | A B | LOG]")
 @click.option(
     "-o",
     "--output",
@@ -45,25 +46,32 @@ def command(
     max_mb: float,
     redact: bool,
 ) -> None:
-    """Write a captured run, two modules side by side, or a stream log as one HTML page."""
+    """Write a captured run, two of them, two modules, or a stream log as one HTML page.
+
+    Without argument: the newest run here. OLD and NEW: the page of NEW, and what changed.
+    """
     if len(inputs) > 2:
-        raise click.UsageError("expected a run folder, two modules, or a stream log")
+        raise click.UsageError("expected a run folder, two of them, two modules, or a stream log")
+    from xlagraph.cli.given import run_or_newest
+    from xlagraph.cli.progress import shown
     from xlagraph.output import write_whole
     from xlagraph.report.model import ReportOptions
     from xlagraph.report.render import plain, render, render_streams
     from xlagraph.streams.inputs import is_log
 
     options = ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000))
+    inputs = inputs or (run_or_newest(None),)
     report: Report | StreamReport
-    if execution_trace or memory or (len(inputs) == 1 and is_log(inputs[0])):
-        if len(inputs) != 1:
-            raise click.UsageError("--execution-trace and --memory go with one trace")
-        report = _stream_report(inputs[0], execution_trace, memory, options)
-        text = render_streams(report)
-    else:
-        report = _report(inputs, options)
-        text = render(report)
-    write_whole(output, text)
+    with shown("writing the page") as track:
+        if execution_trace or memory or (len(inputs) == 1 and is_log(inputs[0])):
+            if len(inputs) != 1:
+                raise click.UsageError("--execution-trace and --memory go with one trace")
+            report = _stream_report(inputs[0], execution_trace, memory, options)
+            text = render_streams(report)
+        else:
+            report = _report(inputs, options, track)
+            text = render(report)
+        write_whole(output, text)
     for line in report.headline:
         click.echo(plain(line))
     click.echo(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
@@ -85,17 +93,22 @@ def _stream_report(
     return stream_report(analysis, lanes_of(log, analysis.findings), drift_of(log), options)
 
 
-def _report(inputs: tuple[str, ...], options: ReportOptions) -> Report:
+def _report(inputs: tuple[str, ...], options: ReportOptions, track: Track) -> Report:
+    from xlagraph.inputs import is_run
     from xlagraph.report.build import pair_report, run_report
+    from xlagraph.run.reader import read_run
+    from xlagraph.runs.compare import compare_runs
+    from xlagraph.runs.explain import explain_run
+    from xlagraph.runs.neighbours import neighbours_of
 
-    if len(inputs) == 2:
+    if len(inputs) == 2 and not all(map(is_run, inputs)):
         from xlagraph.explain import explain_modules
         from xlagraph.inputs import open_module
 
         a, b = open_module(inputs[0]), open_module(inputs[1])
         explanation = explain_modules(a.module, b.module, a.context, b.context)
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
-    from xlagraph.run.reader import read_run
-    from xlagraph.runs.explain import explain_run
-
-    return run_report(explain_run(read_run(inputs[0])), options)
+    runs = [explain_run(read_run(path), track) for path in inputs]
+    if len(runs) == 2:
+        return run_report(runs[1], options, comparison=compare_runs(*runs))
+    return run_report(runs[0], options, notes=neighbours_of(runs[0], track).notes)

@@ -17,6 +17,7 @@ CAUSES = MODULES | {"tensors", "message", "cause"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "patterns": set(),
+    "progress": set(),
     "strings": set(),
     "limits": {"errors"},
     "content": {"errors", "limits"},
@@ -32,21 +33,21 @@ ALLOWED: dict[str, set[str]] = {
     "facts": CAUSES,
     "rules": CAUSES | {"facts"},
     "explain": CAUSES | {"facts", "rules"},
-    "runs": CAUSES | {"facts", "rules", "explain", "run"},
+    "runs": CAUSES | {"facts", "rules", "explain", "progress", "run"},
     "catalogue": {"cause", "errors", "explain", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
     "terminal": CAUSES | {"explain", "runs"},
-    "report": CAUSES | {"explain", "facts", "run", "runs", "streams"},
+    "report": CAUSES | {"explain", "facts", "progress", "run", "runs", "streams"},
     "streams": {
         "strings",  # a sibling: it knows no HLO
         *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
     },
     "cli": {
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
-        *("inputs", "limits", "output", "report", "run", "runs", "streams", "terminal"),
+        *("inputs", "limits", "output", "progress", "report", "run", "runs", "streams", "terminal"),
     },
     "__main__": {"cli"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import group_cards, run_data, timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import ShownPair, advice
+from xlagraph.report.wording import ShownPair, advice, compared
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
+    from xlagraph.message import Message
     from xlagraph.report.names import Names
     from xlagraph.run.reader import Run
+    from xlagraph.runs.compare import Comparison
     from xlagraph.runs.model import GraphNode, RunExplanation
 
 PAGE_BYTES = 200_000
@@ -84,8 +87,16 @@ def _pair_facts(explanation: Explanation) -> tuple[Fact, ...]:
     )
 
 
-def run_report(explained: RunExplanation, options: ReportOptions | None = None) -> Report:
-    """The report of a captured run."""
+def run_report(
+    explained: RunExplanation,
+    options: ReportOptions | None = None,
+    notes: tuple[Message, ...] = (),
+    comparison: Comparison | None = None,
+) -> Report:
+    """The report of a captured run.
+
+    `notes`: what other runs of the program say; `comparison`: with the run before.
+    """
     options = options or ReportOptions()
     modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
     names = names_for(options, modules, explained.run)
@@ -95,12 +106,14 @@ def run_report(explained: RunExplanation, options: ReportOptions | None = None) 
     blobs["timeline"] = pack(timeline(explained, names).to_json())
     cards = group_cards(explained, names, kept)
     problems = tuple(card for card in cards if not card.expected)
+    verdict = explained.verdict
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
     return Report(
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
-        verdict=advice(explained.verdict, names),
+        verdict=advice(replace(verdict, notes=(*verdict.notes, *notes)), names),
+        comparison=compared(comparison, names) if comparison else None,
         lost_seconds=explained.lost.wall_seconds,
         stable=not explained.has_problem,
         facts=_run_facts(explained),

@@ -51,6 +51,18 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """What a newer run does better or worse than an older one."""
+
+    what: Spans
+    worse: bool
+    rows: tuple[tuple[str, Spans], ...]
+    """``Gone``, ``New`` or ``Still``, and the cause."""
+    common: str
+    """How many graphs both have."""
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceLine:
     """One line of evidence with links to the first instructions it cites."""
 
@@ -448,11 +460,14 @@ class Report:
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool
+    comparison: Compared | None = None
+    """With an older run, where one was given."""
 
     @property
     def headline(self) -> tuple[Spans, ...]:
         """What the command says when the page is written."""
-        lines = (self.verdict.what, self.verdict.where, self.verdict.fix)
+        before = self.comparison.what if self.comparison else ()
+        lines = (before, self.verdict.what, self.verdict.where, self.verdict.fix)
         return tuple(line for line in lines if line)
 
 

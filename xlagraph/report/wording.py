@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xlagraph.message import say, spans, words
+from xlagraph.message import Code, say, spans, words
 from xlagraph.report.links import Links, within
-from xlagraph.report.model import Advice
+from xlagraph.report.model import Advice, Compared
+from xlagraph.runs.compare import changes, in_common
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Evidence, Explanation, Member
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
+    from xlagraph.runs.compare import Comparison
 
 LINK_NAME = 40
 """Characters of an instruction's name in the text of a link."""
@@ -68,6 +70,16 @@ def advice(verdict: Verdict, names: Names) -> Advice:
         spans(verdict.where, names),
         spans(verdict.fix, names),
         tuple(spans(note, names) for note in verdict.notes),
+    )
+
+
+def compared(comparison: Comparison, names: Names) -> Compared:
+    """Two runs beside one another in the report's words."""
+    return Compared(
+        spans(say(Code(comparison.old.run.title), " → ", comparison.verdict.what), names),
+        comparison.is_worse,
+        tuple((label, spans(said, names)) for label, said in changes(comparison)),
+        in_common(comparison),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_stored
+from xlagraph.progress import silent
 from xlagraph.runs.alternation import alternating
 from xlagraph.runs.context import named_context, own_frame
 from xlagraph.runs.groups import group_nodes
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Context, Explanation
     from xlagraph.graph import Module
+    from xlagraph.progress import Track
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
     from xlagraph.runs.history import History
@@ -41,17 +43,19 @@ class _Graph:
     context: Context
 
 
-def explain_run(run: Run) -> RunExplanation:
+def explain_run(run: Run, track: Track = silent) -> RunExplanation:
     """Explains every module of a run by the nearest earlier one, and groups the causes.
+
+    `track` is told how far it is.
 
     Raises:
         InputError: a stored module is not readable HLO.
         RunError: a stored module is damaged.
     """
-    graphs = _graphs(run)
+    graphs = _graphs(run, track)
     history = history_of(run)
     nodes: list[GraphNode] = []
-    for k, graph in enumerate(graphs):
+    for k, graph in enumerate(track(graphs, "explaining graphs")):
         nodes.append(_node(graph, graphs[:k], nodes, history))
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes, history.turns, began_late=history.began_late)
@@ -90,9 +94,9 @@ def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
     return [(_letter(k), record, process) for k, (record, process) in enumerate(found.values())]
 
 
-def _graphs(run: Run) -> list[_Graph]:
+def _graphs(run: Run, track: Track) -> list[_Graph]:
     graphs = []
-    for letter, record, process in graph_order(run):
+    for letter, record, process in track(graph_order(run), "reading graphs"):
         sync = process.sync_at(record.sync)
         module = read_stored(*run.graph(record.digest), f"{run.name}:{letter}")
         context = named_context(process, record, module)

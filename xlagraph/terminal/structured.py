@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
-    from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.model import CauseGroup, RunExplanation
+    from xlagraph.runs.neighbours import Neighbours
     from xlagraph.runs.spent import Spent
 
 SCHEMA_VERSION = 2
@@ -140,39 +141,26 @@ def kind_json(kind: Kind) -> Json:
     }
 
 
-def run_json(explained: RunExplanation) -> Json:
+def run_json(explained: RunExplanation, neighbours: Neighbours | None = None) -> Json:
     """The explanation of a run as plain data; graphs in order of appearance."""
     return {
         "schema": SCHEMA_VERSION,
         "kind": "run",
         "verdict": verdict_json(explained.verdict),
         "run": explained.run.name,
+        "before": neighbours.before if neighbours else "",
+        "newer": neighbours.after if neighbours else "",
+        "was": words(neighbours.was) if neighbours else "",
         "steps": explained.steps,
         "compiles": explained.compiles,
-        **_spent(explained.spent),
-        "lost": _spent(explained.lost),
+        **spent_json(explained.spent),
+        "lost": spent_json(explained.lost),
         "unseen": explained.unseen,
         "first_step": explained.first_step,
         "stable_after": explained.stable_after,
         "alternating": list(explained.alternating),
         "unnamed_hits": explained.unnamed_hits,
-        "groups": [
-            {
-                "kind": group.kind.id,
-                "what": words(group.title),
-                "where": where_json(group.place),
-                "fix": words(group.fix),
-                "in_short": {"what": words(group.in_short), "fix": words(group.fix_in_short)},
-                "evidence": [_evidence(one) for one in group.cause.evidence] if group.cause else [],
-                "further": [words(cause.title) for cause in group.further],
-                "graphs": list(group.graphs),
-                "compiles": group.compiles,
-                **_spent(group.spent),
-                "expected": group.expected,
-                "proved": group.proved,
-            }
-            for group in explained.groups
-        ],
+        "groups": [group_json(group) for group in explained.groups],
         "graphs": [
             {
                 "digest": node.digest,
@@ -183,7 +171,7 @@ def run_json(explained: RunExplanation) -> Json:
                 "compiles": node.compiles,
                 "hits": node.hits,
                 "unnamed_hits": node.unnamed_hits,
-                **_spent(node.spent),
+                **spent_json(node.spent),
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
@@ -198,9 +186,28 @@ def run_json(explained: RunExplanation) -> Json:
     }
 
 
-def _spent(spent: Spent) -> Json:
+def spent_json(spent: Spent) -> Json:
+    """Time on the clock, and summed over ranks."""
     found = {"wall_seconds": spent.wall_seconds, "rank_seconds": spent.rank_seconds}
     return {name: round(seconds, 6) for name, seconds in found.items()}
+
+
+def group_json(group: CauseGroup) -> Json:
+    """One reason of a run's compiles."""
+    return {
+        "kind": group.kind.id,
+        "what": words(group.title),
+        "where": where_json(group.place),
+        "fix": words(group.fix),
+        "in_short": {"what": words(group.in_short), "fix": words(group.fix_in_short)},
+        "evidence": [_evidence(one) for one in group.cause.evidence] if group.cause else [],
+        "further": [words(cause.title) for cause in group.further],
+        "graphs": list(group.graphs),
+        "compiles": group.compiles,
+        **spent_json(group.spent),
+        "expected": group.expected,
+        "proved": group.proved,
+    }
 
 
 def _module(module: Module, name: str) -> Json:
