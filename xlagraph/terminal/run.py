@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.message import count, duration, join, say
+from xlagraph.message import count, duration, join, say, words
 from xlagraph.terminal.advice import (
     INDENT,
     LABEL,
@@ -89,6 +89,8 @@ def print_next(console: Console, explained: RunExplanation, neighbours: Neighbou
         commands.append(f"xlagraph diff {path}:{nodes[node.nearest].letter} {path}:{node.letter}")
     if neighbours.before and explained.has_problem:
         commands.append(f"xlagraph compare {neighbours.before} {path}")
+    if last and last.place.command and not last.place.line:
+        commands.insert(0, words(last.place.command))
     console.print()
     for command in commands:
         console.print(f"Next:  {printable(command)}", soft_wrap=True)
