@@ -161,7 +161,7 @@ def _wide(browser: Browser) -> None:
     page = _written(run_report(explained), begin)
     begin = time.perf_counter()
     browser.show(page)
-    browser.until(lambda: browser.run("return document.querySelector('#timeline svg') !== null"))
+    browser.until(lambda: browser.run("return document.querySelector('#timeline canvas') !== null"))
     click.echo(f"  opens in {time.perf_counter() - begin:.2f} s")
 
 

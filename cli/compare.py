@@ -19,8 +19,8 @@ def command(old: str, new: str, *, as_json: bool) -> None:
     """Say which causes of the captured run OLD are gone in the run NEW, and which came."""
     from xlagraph.cli.progress import shown
     from xlagraph.run.reader import read_run
-    from xlagraph.runs.compare import compare_runs
     from xlagraph.runs.explain import explain_run
+    from xlagraph.runs.two_runs import compare_runs
     from xlagraph.terminal.compare import comparison_json, print_comparison
 
     runs = [read_run(path) for path in (old, new)]

@@ -9,34 +9,43 @@ import click
 
 
 @click.command(
-    epilog="Exit code: 0 stable or warm-up only, 1 a problem was found or graphs are missing, "
-    "2 bad input."
+    epilog="Exit code: 0 stable or warm-up only, 1 a problem was found (also between ranks) or "
+    "graphs are missing, 2 bad input."
 )
 @click.argument("run", type=click.Path(), required=False)
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
 @click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(run: str | None, *, full: bool, stack: bool, as_json: bool) -> None:
-    """Say why the captured run RUN compiled as often as it did; by default the newest run here."""
+    """Say why the captured run RUN compiled as often as it did, and whether its ranks agree.
+
+    By default the newest run here.
+    """
     from xlagraph.cli.given import run_or_newest
     from xlagraph.cli.progress import shown
+    from xlagraph.ranks.explain import explain_ranks
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
     from xlagraph.runs.neighbours import neighbours_of
 
     with shown("reading the run") as track:
-        explained = explain_run(read_run(run_or_newest(run)), track)
+        read = read_run(run_or_newest(run))
+        ranks = explain_ranks(read)
+        explained = explain_run(read, track)
         neighbours = neighbours_of(explained, track)
     if as_json:
         from xlagraph.terminal.structured import run_json
 
-        click.echo(json.dumps(run_json(explained, neighbours), indent=2))
+        click.echo(json.dumps(run_json(explained, ranks, neighbours), indent=2))
     else:
         from xlagraph.terminal.advice import Shown
+        from xlagraph.terminal.ranks import print_ranks
         from xlagraph.terminal.run import print_next, print_run
         from xlagraph.terminal.style import console
 
         screen = console()
+        if ranks:
+            print_ranks(screen, ranks, Shown(full, stack))
         print_run(screen, explained, Shown(full, stack), neighbours.notes)
         print_next(screen, explained, neighbours)
-    sys.exit(1 if explained.has_problem else 0)
+    sys.exit(1 if explained.has_problem or (ranks and ranks.has_problem) else 0)

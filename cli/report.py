@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-mb",
     type=click.FloatRange(min=0.5),
-    default=10.0,
+    default=1.5,
     show_default=True,
     help="Size up to which a run's pair views, or a log's operators, go on the page; the page "
     "says what was left out.",
@@ -97,9 +97,9 @@ def _report(inputs: tuple[str, ...], options: ReportOptions, track: Track) -> Re
     from xlagraph.inputs import is_run
     from xlagraph.report.build import pair_report, run_report
     from xlagraph.run.reader import read_run
-    from xlagraph.runs.compare import compare_runs
     from xlagraph.runs.explain import explain_run
     from xlagraph.runs.neighbours import neighbours_of
+    from xlagraph.runs.two_runs import compare_runs
 
     if len(inputs) == 2 and not all(map(is_run, inputs)):
         from xlagraph.explain import explain_modules

@@ -38,7 +38,7 @@ def main() -> None:
         try:
             browser.resize(1280, 860)
             browser.open(run_report(explained("carry")))
-            browser.until(lambda: browser.texts("#timeline svg"))
+            browser.until(lambda: browser.texts("#timeline canvas"))
             for name, address in VIEWS.items():
                 browser.go(address)
                 if "/i/" in address:

@@ -26,8 +26,8 @@ with atheris.instrument_imports(include=["xlagraph"]):
     from xlagraph.hlo.origin import find_origins
     from xlagraph.hlo.printer import print_module
     from xlagraph.hlo.proto.reader import read_proto
-    from xlagraph.hlo.proto.wire import wire_fields
     from xlagraph.hlo.verify import verify
+    from xlagraph.wire import wire_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from xlagraph.canon.form import canonical_lines
 from xlagraph.canon.labels import Level
 from xlagraph.hlo.proto.header import UNSTATED
 from xlagraph.hlo.proto.schema import CLASSES
-from xlagraph.hlo.proto.wire import wire_fields
+from xlagraph.wire import wire_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

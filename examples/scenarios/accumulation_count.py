@@ -1,6 +1,6 @@
 """Gradients are accumulated over two batches, but over three every other step.
 
-Kind: extra-subgraph
+Kind: accumulation-count
 """
 
 import torch

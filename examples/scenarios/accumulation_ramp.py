@@ -1,6 +1,6 @@
 """One batch more is accumulated after every third step, up to four.
 
-Kind: extra-subgraph
+Kind: accumulation-count
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Clipping asks in Python whether the norm is large: a value read, then one of two graphs.
 
-Kind: extra-subgraph
+Kind: clipping
 """
 
 import torch

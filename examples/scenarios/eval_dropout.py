@@ -1,6 +1,6 @@
 """Every third step runs the model in eval mode: its dropout is gone.
 
-Kind: extra-subgraph
+Kind: random-numbers
 Line: torch/nn/functional.py
 """
 

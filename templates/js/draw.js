@@ -2,34 +2,6 @@
 // the work is bounded by the size of the picture, not of the log.
 
 const HEAD = 24, LANE = 34, BLOCK = 20, FAR = 2;
-const FILLS = ["#2563a8", "#b04a12", "#1c7443", "#8a3fa0", "#a8325e", "#0e6f7b", "#755800", "#5457b8", "#8f3d0d", "#4b5563"];
-
-// A canvas of the size that it is shown in, cleared; and the colours of the theme.
-function sheet(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    canvas.style.height = `${height}px`;
-  }
-  const pen = canvas.getContext("2d");
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, width, height);
-  return pen;
-}
-
-// Canvases do not know light-dark(): the browser is asked what each variable comes to.
-function inks(element) {
-  const probe = h("span", { hidden: true });
-  element.append(probe);
-  const found = {};
-  for (const name of ["bg", "lane", "line", "text", "dim", "bad", "focus", "known", "mark", "accent"]) {
-    probe.style.color = `var(--${name})`;
-    found[name] = getComputedStyle(probe).color;
-  }
-  probe.remove();
-  return found;
-}
 
 function laneY(lane) { return HEAD + lane * LANE + LANE / 2; }
 

@@ -31,7 +31,7 @@ const app = {
     }
     this.view = view;
     if (view && byId("pair").firstChild !== view.element) byId("pair").replaceChildren(view.element);
-    const found = view ? view.show(tab, rest, Object.fromEntries(new URLSearchParams(query))) : showAnchor(kind) && !id;
+    const found = view ? view.show(tab, rest, Object.fromEntries(new URLSearchParams(query))) : showPlace(kind) && !id;
     tellLost(found);
     document.title = view ? `${view.pair.data.title} · ${this.title}` : this.title;
     document.body.dataset.ready = location.hash;
@@ -45,14 +45,20 @@ function module(key) {
   return modules.get(key);
 }
 
-function start() {
+async function start() {
   installShell();
   installPicker();
-  if (byId("timeline")) drawTimeline(byId("timeline"));
+  if (byId("timeline")) await Promise.all([drawTimeline(byId("timeline")), installLongTables()]);
   installKeys(actions, () => app.view?.clear());
   installPrint(
-    () => { if (app.view?.tab === "i") app.view.list.drawForPrint(); },
-    () => app.view?.list.printed(),
+    () => {
+      if (app.view?.tab === "i") app.view.list.drawForPrint();
+      for (const table of longTables) table.draw(true);
+    },
+    () => {
+      app.view?.list.printed();
+      for (const table of longTables) table.draw();
+    },
   );
   window.addEventListener("hashchange", () => app.route());
   app.route();

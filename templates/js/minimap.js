@@ -4,8 +4,9 @@ class Minimap {
   constructor(list) {
     this.list = list;
     this.canvas = h("canvas", { class: "minimap", "aria-hidden": "true", onpointerdown: (event) => this.drag(event), onpointermove: (event) => event.buttons && this.drag(event) });
+    this.frame = h("div", { class: "minimap-frame" }, this.canvas);
     list.element.addEventListener("scroll", () => this.draw());
-    new ResizeObserver(() => this.draw()).observe(this.canvas);
+    new ResizeObserver(() => this.draw()).observe(this.frame);
     document.addEventListener("theme", () => this.draw());
   }
 
@@ -13,10 +14,11 @@ class Minimap {
   draw() {
     const { canvas, list } = this;
     const { rows, pair } = list;
-    const width = canvas.clientWidth, height = canvas.clientHeight;
+    const width = this.frame.clientWidth, height = this.frame.clientHeight;
     if (!width || !height) return;
-    const pen = sized(canvas, width, height);
-    const inks = ["", "mod-ink", "del-ink", "add-ink", "dim"].map((name) => inkOf(canvas, name));
+    const pen = sheet(canvas, width, height);
+    const ink = inks(this.frame);
+    const colours = ["", ink["mod-ink"], ink["del-ink"], ink["add-ink"], ink.dim];
     const marks = new Map();
     const scale = Math.min(height / Math.max(rows.length, 1), list.rowHeight);
     for (let k = 0; k < rows.length; k++) {
@@ -25,12 +27,12 @@ class Minimap {
       if (row >= 0 && pair.differs(row) && (origin || !marks.has(y))) marks.set(y, [pair.status[row], origin]);
     }
     for (const [y, [status, origin]] of marks) {
-      pen.fillStyle = inks[status];
+      pen.fillStyle = colours[status];
       pen.globalAlpha = origin ? 1 : 0.45;
       pen.fillRect(origin ? 1 : 4, y, origin ? width - 2 : width - 8, Math.max(2, Math.ceil(scale)));
     }
     pen.globalAlpha = 0.18;
-    pen.fillStyle = inks[ASIDE];
+    pen.fillStyle = ink.dim;
     const top = (list.element.scrollTop / list.rowHeight) * scale;
     pen.fillRect(0, top, width, Math.max(6, (list.element.clientHeight / list.rowHeight) * scale));
     this.scale = scale;
@@ -49,19 +51,4 @@ class Minimap {
     const y = event.clientY - this.canvas.getBoundingClientRect().top;
     element.scrollTop = (y / this.scale) * rowHeight - element.clientHeight / 2;
   }
-}
-
-function sized(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  const pen = canvas.getContext("2d");
-  pen.scale(ratio, ratio);
-  return pen;
-}
-
-// Canvases do not know light-dark(): the browser is asked what a variable comes to.
-function inkOf(canvas, name) {
-  canvas.style.color = name && `var(--${name})`;
-  return getComputedStyle(canvas).color;
 }

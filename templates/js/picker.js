@@ -1,3 +1,8 @@
+// Where a comparison of the run is best opened.
+function openingOf(id) {
+  return byId("picker")?.querySelector(`a[href^="#/pair/${id}/"]`)?.hash ?? `#/pair/${id}`;
+}
+
 // The dialog that leads to any comparison: those of the run, searched, or any two graphs.
 
 function installPicker() {
@@ -7,8 +12,8 @@ function installPicker() {
   const search = byId("pick-search");
   byId("pick").addEventListener("click", () => dialog.showModal());
   search.addEventListener("input", () => {
-    const words = search.value.toLowerCase().split(/\s+/);
-    for (const item of items) item.hidden = !words.every((word) => item.textContent.toLowerCase().includes(word));
+    const text = search.value.trim().toLowerCase();
+    for (const item of items) item.hidden = !item.textContent.toLowerCase().includes(text);
   });
   search.addEventListener("keydown", (event) => {
     const first = items.find((item) => !item.hidden);

@@ -1,6 +1,8 @@
-// Every sync of the run: a column a step, a row a rank. One path a graph, so that 16,000 syncs stay light.
+// Every sync of the run: a column a step, a row the ranks that did the same. Painted on a canvas, a
+// column or a pixel at a time, whichever is wider.
 
-const LABEL_WIDTH = 76, BAR_HEIGHT = 46, AXIS_HEIGHT = 20;
+const LABEL_WIDTH = 110, BARS = 46, AXIS = 20, WIDEST = 34;
+const COMPILED = "cw";
 
 async function drawTimeline(place) {
   const data = await blob("timeline");
@@ -8,163 +10,161 @@ async function drawTimeline(place) {
     columns: undelta(data.steps), letters: data.letters,
     ranks: data.ranks.map((rank) => ({ ...rank, columns: undelta(rank.columns) })),
   };
-  time.cells = cellIndex(time);
-  let width = 0;
-  new ResizeObserver(() => {
-    if (place.clientWidth !== width) {
-      width = place.clientWidth;
-      new TimelineView(time, place, width);
-    }
-  }).observe(place);
-}
-
-// For each rank: column -> position of its sync; and what stands there.
-function cellIndex(time) {
-  return time.ranks.map((rank) => {
-    const at = new Int32Array(time.columns.length).fill(-1);
-    rank.columns.forEach((column, k) => { at[column] = k; });
-    return at;
-  });
+  for (const rank of time.ranks) {
+    rank.at = new Int32Array(time.columns.length).fill(-1); // column -> position of its sync
+    rank.columns.forEach((column, k) => { rank.at[column] = k; });
+  }
+  return new TimelineView(time, place);
 }
 
 class TimelineView {
-  constructor(time, place, width) {
+  constructor(time, place) {
     this.time = time;
     this.place = place;
-    const n = time.columns.length, rows = time.ranks.length;
-    this.cell = Math.max(2, Math.min(34, Math.floor(((width - LABEL_WIDTH - 4) / Math.max(n, 1)) * 100) / 100));
-    this.line = rows <= 8 ? 22 : rows <= 16 ? 14 : 9;
-    this.top = BAR_HEIGHT + 4;
-    this.height = this.top + rows * this.line + AXIS_HEIGHT;
-    this.cursor = svg("rect", { class: "cursor", hidden: true });
+    this.span = new Span(time.columns.length);
+    this.line = time.ranks.length <= 8 ? 22 : time.ranks.length <= 16 ? 14 : 9;
+    this.height = BARS + 4 + time.ranks.length * this.line + AXIS;
     this.at = { column: -1, rank: 0 };
     this.tip = h("div", { class: "tip", hidden: true });
-    const total = Math.max(LABEL_WIDTH + n * this.cell + 4, 100);
-    const picture = svg("svg", {
-      width: total, height: this.height, role: "img", tabindex: "0", "aria-label": this.summary(),
+    this.canvas = h("canvas", {
+      role: "img", tabindex: "0", "aria-label": this.summary(), style: `height: ${this.height}px`,
       onpointermove: (event) => this.hover(event), onpointerleave: () => { this.tip.hidden = true; },
+      onpointerdown: (event) => { this.grip = { x: event.clientX, left: this.span.left }; this.dragged = false; },
       onclick: (event) => this.open(event), onkeydown: (event) => this.key(event),
-    }, this.bars(), this.marks(), this.names(), this.axis(), this.cursor);
-    this.svg = picture;
-    place.replaceChildren(picture, this.tip);
+      onwheel: (event) => this.wheel(event),
+    });
+    const button = (text, label, action) => h("button", { type: "button", "aria-label": label, title: label, onclick: action }, text);
+    this.tools = h("div", { class: "zooms" },
+      button("+", "Closer", () => this.zoom(0.5)), button("−", "Farther", () => this.zoom(2)), button("All", "Whole run", () => this.zoom(Infinity)));
+    place.replaceChildren(this.tools, this.canvas, this.tip);
+    this.costs = this.columnCosts();
+    document.addEventListener("theme", () => this.paint());
+    window.addEventListener("pointerup", () => { this.grip = null; });
+    new ResizeObserver(() => this.paint()).observe(this.canvas);
   }
 
   summary() {
-    const compiles = this.time.ranks.reduce((sum, rank) => sum + [...rank.outcomes].filter((o) => o === "c").length, 0);
-    return `Timeline: ${plural(this.time.columns.length, "column")}, ${plural(this.time.ranks.length, "rank")}, ${plural(compiles, "compile")}. Arrow keys move, Enter opens the graph's comparison.`;
+    const compiles = this.time.ranks.reduce((sum, rank) => sum + [...rank.outcomes].filter((o) => COMPILED.includes(o)).length, 0);
+    return `Timeline: ${plural(this.time.columns.length, "column")}, ${plural(this.time.ranks.length, "row")}, ${plural(compiles, "compile")}. Arrow keys move, plus and minus zoom, Enter opens the graph's comparison.`;
   }
 
-  x(column) { return LABEL_WIDTH + column * this.cell; }
-
-  bars() {
-    const most = new Map();
+  // For each column the longest compile, and the longest that is no warm-up.
+  columnCosts() {
+    const all = new Float64Array(this.time.columns.length), lost = new Float64Array(all.length);
     for (const rank of this.time.ranks) {
       rank.columns.forEach((column, k) => {
-        if (rank.outcomes[k] === "c") most.set(column, Math.max(most.get(column) ?? 0, rank.ms[k]));
+        const outcome = rank.outcomes[k];
+        if (COMPILED.includes(outcome)) all[column] = Math.max(all[column], rank.ms[k]);
+        if (outcome === "c") lost[column] = Math.max(lost[column], rank.ms[k]);
       });
     }
-    const top = Math.max(1, ...most.values());
-    const gap = this.cell > 5 ? 1 : 0;
-    const out = [...most].map(([column, ms]) => {
-      const height = Math.max(1.5, (ms / top) * (BAR_HEIGHT - 8));
-      return `M${this.x(column) + gap},${BAR_HEIGHT} v${-height} h${this.cell - 2 * gap} v${height} z`;
-    });
-    return [svg("path", { class: "bar", d: out.join("") || "M0,0" }), svg("text", { x: 0, y: 14 }, duration(top)),
-      svg("line", { class: "axis", x1: LABEL_WIDTH, x2: this.x(this.time.columns.length), y1: BAR_HEIGHT + 0.5, y2: BAR_HEIGHT + 0.5 })];
+    return { all, lost, top: all.reduce((a, b) => Math.max(a, b), 1) };
   }
 
-  // One path for all compiles of a graph, one for all its hits, and letters where they fit.
-  marks() {
-    const compiles = new Map(), hits = new Map(), letters = [];
-    const gap = this.cell > 5 ? 1 : 0;
-    this.time.ranks.forEach((rank, r) => {
-      const y = this.top + r * this.line;
-      rank.columns.forEach((column, k) => {
-        const outcome = rank.outcomes[k], graph = rank.graphs[k];
-        if (outcome === "e") return;
-        const full = outcome === "c";
-        const height = full ? this.line - 2 : Math.max(2, Math.round(this.line / 5));
-        const from = y + (this.line - height) / 2;
-        const path = `M${this.x(column) + gap},${from} h${this.cell - 2 * gap} v${height} h${-(this.cell - 2 * gap)} z`;
-        const target = full ? compiles : hits;
-        target.set(graph, (target.get(graph) ?? "") + path);
-        if (full && this.cell >= 14 && this.line >= 14 && graph >= 0) {
-          letters.push(svg("text", { class: "on", x: this.x(column) + this.cell / 2, y: y + this.line / 2 + 4, "text-anchor": "middle" }, this.time.letters[graph]));
-        }
-      });
-    });
-    const paths = (map, kind) => [...map].map(([graph, d]) => svg("path", { class: `${kind} ${graph < 0 ? "unknown" : "s" + (graph % 10)}`, d }));
-    return [...paths(hits, "hits"), ...paths(compiles, "compiles"), ...letters];
+  get cell() { return Math.min(WIDEST, (this.width - LABEL_WIDTH - 4) / this.span.width); }
+
+  x(column) { return LABEL_WIDTH + (column - this.span.left) * this.cell; }
+
+  y(rank) { return BARS + 4 + rank * this.line; }
+
+  paint() {
+    this.width = this.canvas.clientWidth;
+    if (!this.width) return;
+    this.tools.hidden = this.span.total * 6 < this.width && this.span.width === this.span.total;
+    const pen = sheet(this.canvas, this.width, this.height);
+    const ink = inks(this.place);
+    pen.font = "11px system-ui, sans-serif";
+    pen.textBaseline = "middle";
+    paintCosts(pen, this, ink);
+    this.time.ranks.forEach((rank, r) => paintRank(pen, this, ink, rank, r));
+    paintAxis(pen, this, ink);
+    if (this.at.column >= 0) {
+      pen.strokeStyle = ink.focus;
+      pen.lineWidth = 2;
+      pen.strokeRect(this.x(this.at.column), this.y(this.at.rank), Math.max(this.cell, 3), this.line);
+    }
   }
 
-  names() {
-    const every = Math.ceil(14 / this.line);
-    return this.time.ranks.map((rank, r) => (r % every ? null
-      : svg("text", { x: 0, y: this.top + r * this.line + this.line / 2 + 4 }, rank.label))).filter(Boolean);
+  zoom(factor, around = this.at.column >= 0 ? this.at.column : this.span.left + this.span.width / 2) {
+    this.span.zoom(factor, around);
+    this.paint();
   }
 
-  axis() {
-    const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000].find((n) => n * this.cell >= 44) ?? 10000;
-    const out = [svg("text", { x: 0, y: this.height - 5 }, "step")];
-    this.time.columns.forEach((step, column) => {
-      if (step % every === 0 && this.time.columns[column - 1] !== step) {
-        out.push(svg("text", { x: this.x(column) + this.cell / 2, y: this.height - 5, "text-anchor": "middle" }, step));
-      }
-    });
-    return out;
+  wheel(event) {
+    if (event.ctrlKey) this.zoom(Math.exp(event.deltaY / 300), this.span.left + (event.offsetX - LABEL_WIDTH) / this.cell);
+    else if (event.shiftKey || event.deltaX) {
+      this.span.move((event.deltaX || event.deltaY) / this.cell);
+      this.paint();
+    } else return;
+    event.preventDefault();
   }
 
   find(event) {
-    const box = this.svg.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left - LABEL_WIDTH) / this.cell);
-    const rank = Math.floor((event.clientY - box.top - this.top) / this.line);
-    const inside = column >= 0 && column < this.time.columns.length && rank >= 0 && rank < this.time.ranks.length;
-    return inside ? { column, rank } : null;
+    const box = this.canvas.getBoundingClientRect();
+    const column = Math.floor(this.span.left + (event.clientX - box.left - LABEL_WIDTH) / this.cell);
+    const rank = Math.floor((event.clientY - box.top - this.y(0)) / this.line);
+    const inside = event.clientX - box.left >= LABEL_WIDTH && column >= 0 && column < this.time.columns.length && rank >= 0 && rank < this.time.ranks.length;
+    return inside ? this.nearest(column, rank) : null;
+  }
+
+  // Where a pixel is several columns, the first of them that compiled.
+  nearest(column, rank) {
+    const row = this.time.ranks[rank];
+    for (let k = column; k < Math.min(column + Math.ceil(1 / this.cell), row.at.length); k++) {
+      if (row.at[k] >= 0 && COMPILED.includes(row.outcomes[row.at[k]])) return { column: k, rank };
+    }
+    return { column, rank };
   }
 
   describe({ column, rank }) {
-    const row = this.time.ranks[rank], k = this.time.cells[rank][column];
+    const row = this.time.ranks[rank], k = row.at[column];
     const where = `Step ${this.time.columns[column]}, ${row.label}`;
     if (k < 0) return `${where}: no sync`;
     const graph = row.graphs[k] < 0 ? "unknown graph" : `graph ${this.time.letters[row.graphs[k]]}`;
-    const outcome = { c: "compiled", h: "reused", e: "nothing pending for", u: "unknown outcome for" }[row.outcomes[k]];
-    const site = row.outcomes[k] === "c" ? row.sites[[...row.outcomes.slice(0, k)].filter((o) => o === "c").length] : "";
+    const outcome = { c: "compiled", w: "compiled, as warm-up,", h: "reused", e: "nothing pending for", u: "unknown outcome for" }[row.outcomes[k]];
+    const site = COMPILED.includes(row.outcomes[k]) ? row.sites[[...row.outcomes.slice(0, k)].filter((o) => COMPILED.includes(o)).length] : "";
     return `${where}: ${outcome} ${graph}, ${duration(row.ms[k])}${site ? `, at ${site}` : ""}`;
   }
 
   hover(event) {
+    if (this.grip && event.buttons) {
+      this.dragged ||= Math.abs(event.clientX - this.grip.x) > 4;
+      this.span.left = this.grip.left - (event.clientX - this.grip.x) / this.cell;
+      this.span.clamp();
+      this.paint();
+    }
     const cell = this.find(event);
     this.tip.hidden = !cell;
     if (!cell) return;
     this.tip.textContent = this.describe(cell);
     const box = this.place.getBoundingClientRect();
-    const left = event.clientX - box.left + this.place.scrollLeft + 12;
-    this.tip.style.left = `${Math.max(0, Math.min(left, this.place.scrollLeft + this.place.clientWidth - 350))}px`;
+    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 12, this.place.clientWidth - 350))}px`;
     this.tip.style.top = `${event.clientY - box.top + 14}px`;
   }
 
   open(event) {
     const cell = this.find(event);
-    if (cell) this.go(cell);
+    if (cell && !this.dragged) this.go(cell);
   }
 
   go({ column, rank }) {
-    const k = this.time.cells[rank][column];
-    const letter = k < 0 ? undefined : this.time.letters[this.time.ranks[rank].graphs[k]];
-    if (letter && hasBlob(`pair-${letter}`)) location.hash = `#/pair/${letter}`;
-    else if (letter) byId(`graph-${letter}`)?.scrollIntoView({ block: "center" });
+    const row = this.time.ranks[rank], k = row.at[column];
+    const letter = k < 0 ? undefined : this.time.letters[row.graphs[k]];
+    if (letter) location.hash = hasBlob(`pair-${letter}`) ? openingOf(letter) : `#graph-${letter}`;
   }
 
   key(event) {
+    const zooms = { "+": 0.5, "=": 0.5, "-": 2, 0: Infinity };
     const moves = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
     if (event.key === "Enter" && this.at.column >= 0) this.go(this.at);
+    if (zooms[event.key]) { event.preventDefault(); this.zoom(zooms[event.key]); }
     const move = moves[event.key];
     if (!move) return;
     event.preventDefault();
     const clamp = (value, end) => Math.max(0, Math.min(end - 1, value));
     this.at = { column: clamp(this.at.column + move[0], this.time.columns.length), rank: clamp(this.at.rank + move[1], this.time.ranks.length) };
-    for (const [key, value] of Object.entries({ x: this.x(this.at.column), y: this.top + this.at.rank * this.line, width: this.cell, height: this.line })) this.cursor.setAttribute(key, value);
-    this.cursor.removeAttribute("hidden");
+    this.span.show(this.at.column);
+    this.paint();
     announce(this.describe(this.at));
   }
 }

@@ -15,7 +15,7 @@ class PairView {
     this.map = new Minimap(this.list);
     this.detail = new Detail(pair, () => this.close());
     this.split = h("div", { class: "split" });
-    this.split.append(this.list.element, this.map.canvas, splitter(this.split), this.detail.element);
+    this.split.append(this.list.element, this.map.frame, splitter(this.split), this.detail.element);
     this.panels = new Map();
     this.tabBar = h("nav", { class: "tabs", "aria-label": "Views of the pair" }, TABS.map(([key, title]) =>
       h("a", { href: address(pair, key), "data-tab": key }, title, " ", h("small", {}, this.tabCount(key)))));

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from golden import check
 from report_inputs import explained, small_pair, wide_run
 
+from xlagraph.message.words import ranges
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions, deltas
 from xlagraph.report.pack import pack, unpack
-from xlagraph.report.run_page import ranges
+from xlagraph.report.run_model import RankRow
+from xlagraph.report.timeline import merged
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -46,7 +48,8 @@ def test_a_timeline_in_columns() -> None:
 def test_graphs_and_compiles_of_a_run() -> None:
     report = run_report(explained("carry"))
     assert report.run is not None
-    rows = [{**asdict(row), "summary": ""} for row in report.run.graphs]
+    sections = report.run.sections
+    rows = [{**asdict(row), "summary": "", "cause": s.anchor} for s in sections for row in s.rows]
     rows += [asdict(row) for row in report.run.compiles]
     check("\n".join(json.dumps(row) for row in rows), GOLDEN / "run.jsonl")
 
@@ -71,7 +74,7 @@ def test_what_does_not_fit_is_said() -> None:
 
 def test_the_list_of_compiles_is_cut_for_size() -> None:
     whole = run_report(explained("carry")).run
-    short = run_report(explained("carry"), ReportOptions(max_bytes=100_000))
+    short = run_report(explained("carry"), ReportOptions(max_bytes=200))
     assert whole is not None
     assert short.run is not None
     assert short.run.compiles == whole.compiles[:2]
@@ -81,10 +84,20 @@ def test_the_list_of_compiles_is_cut_for_size() -> None:
 def test_a_wide_run_shares_one_list_of_compiles() -> None:
     report = run_report(wide_run(32, 500))
     assert report.run is not None
-    assert len(report.run.timeline.ranks) == 32
-    assert len(report.run.timeline.steps) == 500
+    times: Any = unpack(report.blobs["timeline"])
+    assert [row["label"] for row in times["ranks"]] == ["ranks 0-31"]
+    assert len(times["steps"]) == 500
     assert {row.ranks for row in report.run.compiles} == {"0-31"}
     assert sum(len(text) for text in report.blobs.values()) < 1_000_000
+
+
+def test_ranks_that_did_the_same_share_a_row_with_their_longest_times() -> None:
+    one = RankRow("", (0, 1), "ch", (0, 0), (900, 3), ("t.py:1",))
+    slow = replace(one, milliseconds=(700, 5))
+    other = replace(one, outcomes="cc")
+    rows = merged([one, slow, other, one], [(0, 0), (1, 0), (2, 0), (0, 1)])
+    assert [row.label for row in rows] == ["ranks 0-1, rank 0 (2)", "rank 2"]
+    assert rows[0].milliseconds == (900, 5)
 
 
 def test_helpers() -> None:
@@ -92,3 +105,11 @@ def test_helpers() -> None:
     assert deltas((5, 7, 4)) == [5, 2, -3]
     assert deltas(()) == []
     assert unpack(pack({"a": ["</script>", "\u2028"]})) == {"a": ["</script>", "\u2028"]}
+
+
+def test_the_steady_state_is_offered_first() -> None:
+    first, *others = run_report(explained("carry")).pairs
+    assert explained("carry").alternating == ("F", "G")
+    assert (first.title, first.identifier) == ("F → G", "F~G")
+    assert "alternate" in first.note
+    assert not any(head.note for head in others)

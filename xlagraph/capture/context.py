@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xlagraph.capture import process
+from xlagraph.capture.failure import name_of
 from xlagraph.capture.folder import choose_folder
 from xlagraph.capture.hub import Hub
 from xlagraph.capture.levels import level_of
@@ -60,10 +61,14 @@ def capture(
         session.on_note("late", _LATE)
     if earlier := hub.counters.now().compiles:
         session.on_note(EARLIER_COMPILES, f"{earlier} in this process, before the capture began")
+    failure = ""
     try:
         yield session
+    except BaseException as error:
+        failure = name_of(error)
+        raise
     finally:
-        process.remove_sink(hub, session)
+        process.remove_sink(hub, session, failure)
 
 
 def prepare() -> None:

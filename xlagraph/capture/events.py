@@ -105,5 +105,5 @@ class Sink(Protocol):
     def forget(self) -> None:
         """The process was forked and this is the child: start afresh."""
 
-    def close(self) -> None:
-        """The capture ends."""
+    def close(self, failure: str = "") -> None:
+        """The capture ends; `failure`: the exception that ends it, if one does."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from xlagraph.capture.private import PrivateFolder
+from xlagraph.errors import BytesError
 from xlagraph.run.files import open_regular
+from xlagraph.wire import BYTES, wire_fields
 
 _NAME = re.compile(r"((?:\d+\.)?module_(\d+)\..*before_optimizations)\.(txt|hlo\.pb|hlo\.pb\.gz)")
 _XLAS = re.compile(r"(?:\d+\.)?module_\d+\.")
@@ -159,7 +162,7 @@ def _read_proto(path: Path) -> bytes | None:
         data = file.read()
     try:
         return _module_of(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (ValueError, EOFError, OSError):
+    except (BytesError, ValueError, EOFError, OSError, zlib.error):
         return None
 
 
@@ -167,24 +170,13 @@ def _module_of(proto: bytes) -> bytes:
     """The ``HloModuleProto`` in an ``HloProto``: its field 1, which comes first.
 
     Raises:
-        ValueError: it is not there, or cut off.
+        BytesError: it is cut off.
+        ValueError: it is not there.
     """
-    if proto[:1] != b"\x0a":
+    first = next(wire_fields(proto, 0, len(proto), ""), None)
+    if first is None or (first.number, first.wire) != (1, BYTES):
         raise ValueError("no HloProto")
-    size = shift = 0
-    at = 1
-    while True:
-        byte = proto[at : at + 1]
-        if not byte:
-            raise ValueError("cut off")
-        size |= (byte[0] & 0x7F) << shift
-        shift += 7
-        at += 1
-        if byte[0] < 0x80:
-            break
-    if at + size > len(proto):
-        raise ValueError("cut off")
-    return proto[at : at + size]
+    return proto[first.start : first.stop]
 
 
 def module_name(text: bytes) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 from xlagraph.capture import fsdp, lines
 from xlagraph.capture.dump import prepare_dump
 from xlagraph.capture.events import Sink
+from xlagraph.capture.failure import name_of, uncaught
 from xlagraph.capture.hub import Hub
 from xlagraph.capture.imports import when_imported
 from xlagraph.capture.options import Options
@@ -55,9 +56,17 @@ def ensure_hub(options: Options) -> Hub:
         when_imported(_DYNAMO_RULES, _skip_in_dynamo)
         os.register_at_fork(after_in_child=_after_fork)
         multiprocessing.util.register_after_fork(hub, _end_with_multiprocessing)
+        if _is_spawned():
+            _end_with_multiprocessing(hub)
         atexit.register(close_all)
     hub.evidence.live.with_holders |= options.holders
     return hub
+
+
+def _is_spawned() -> bool:
+    """Whether ``multiprocessing`` started this interpreter, which may still import the program."""
+    is_starting = getattr(multiprocessing.current_process(), "_inheriting", False)
+    return is_starting or multiprocessing.parent_process() is not None
 
 
 def _skip_in_dynamo() -> None:
@@ -72,12 +81,12 @@ def add_sink(hub: Hub, sink: Sink) -> None:
     hub.join(sink)
 
 
-def remove_sink(hub: Hub, sink: Sink) -> None:
-    """Stop telling ``sink`` and close it."""
+def remove_sink(hub: Hub, sink: Sink, failure: str = "") -> None:
+    """Stop telling ``sink`` and close it; ``failure``: the exception that ends its capture."""
     if sink in hub.sinks:
         hub.guard.run("sync", hub.settle)
         hub.leave(sink)
-        hub.guard.run(f"close {sink.name}", sink.close)
+        hub.guard.run(f"close {sink.name}", sink.close, failure)
 
 
 def _after_fork() -> None:
@@ -91,18 +100,26 @@ def _after_fork() -> None:
 
 
 def _end_with_multiprocessing(_hub: Hub) -> None:
-    """In a child of ``multiprocessing``, which ends without the functions of ``atexit``."""
-    multiprocessing.util.Finalize(None, close_all, exitpriority=_LAST)
+    """In a child of ``multiprocessing``: forked ones end without the functions of ``atexit``."""
+    multiprocessing.util.Finalize(None, _close_in_child, exitpriority=_LAST)
 
 
-def close_all() -> None:
-    """End every capture; the private dump folder goes too."""
+def _close_in_child() -> None:
+    """What ends the child is still under way as ``multiprocessing`` calls this."""
+    close_all(name_of(sys.exc_info()[1]))
+
+
+def close_all(failure: str = "") -> None:
+    """End every capture; the private dump folder goes too.
+
+    ``failure``: the exception that ends the program, if it is not the one that Python printed.
+    """
     hub = the_hub()
     if hub is None:
         return
     hub.guard.run("sync", hub.settle)
     for sink in hub.sinks[::-1]:
         hub.leave(sink)
-        hub.guard.run(f"close {sink.name}", sink.close)
+        hub.guard.run(f"close {sink.name}", sink.close, failure or uncaught())
     if hub.evidence.dump is not None:
         hub.guard.run("dump", hub.evidence.dump.remove)

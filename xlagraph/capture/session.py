@@ -8,9 +8,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 
 from xlagraph.capture.arguments import masked
@@ -21,9 +22,11 @@ from xlagraph.capture.journal import Journal
 from xlagraph.capture.lines import are_on, is_decided
 from xlagraph.capture.options import Options
 from xlagraph.capture.say import say
+from xlagraph.capture.sources import Place, SourceReader, places_in
 from xlagraph.run.codec import again
 from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (
+    EXCEPTION,
     FORMAT_VERSION,
     BucketState,
     FlushRecord,
@@ -70,6 +73,7 @@ class Session:
         self._last: tuple[SyncEvent | None, int] = (None, -1)
         self._steps: dict[int, int] = {}
         self._started = time.time()
+        self._sources = SourceReader()
 
     def wants_deep(self) -> bool:
         """Level 2, within the steps asked for."""
@@ -91,7 +95,7 @@ class Session:
             if event.ends_step:
                 self._steps[event.rank] = step + 1
             if event.outcome == "compile":
-                self.totals.compiles += 1
+                self.totals.compiles += max(len(event.compiled), 1)
                 self.totals.seconds += event.compile_seconds
             writer = self._open(event.rank)
             if not (event.compiled or event.buckets or event.live_tensors):
@@ -99,6 +103,8 @@ class Session:
                 return
             tensors = event.live_tensors if self.may_want_deep or event.asked else ()
             writer.write(_sync_record(event, index, step, tensors))
+            for source in self._sources.new(_places(event, tensors)):
+                writer.write(source)
             for graph in event.compiled:
                 # Equal text can compile twice, under two keys: each has its record.
                 writer.store_graph(graph.text, graph.proto)
@@ -190,13 +196,16 @@ class Session:
         self._steps.clear()
         self.totals = Totals()
         self._started = time.time()
+        self._sources = SourceReader()
 
-    def close(self) -> None:
+    def close(self, failure: str = "") -> None:
         """Close the file and say in one line what was seen."""
         with self._lock:
             writer, self._writer = self._writer, None
             if writer is None:
                 return
+            if failure and not writer.closed:
+                writer.note_end(NoteRecord(self._index, EXCEPTION, failure))
             dropped = writer.dropped
             if dropped and not writer.closed:
                 writer.note_end(NoteRecord(self._index, "dropped", str(dropped)))
@@ -257,6 +266,18 @@ def _sync_record(
         live_tensors=tensors,
         buckets=event.buckets,
     )
+
+
+def _places(event: SyncEvent, tensors: tuple[LiveTensor, ...]) -> Iterator[Place]:
+    """The lines that an event's records name."""
+    made = (
+        (one.made, *(missing.defined for missing in one.without_gradient)) for one in event.buckets
+    )
+    for site in (event.call_site, *(one.created for one in tensors), *chain.from_iterable(made)):
+        for frame in site:
+            yield frame.file, frame.line
+    for graph in event.compiled:
+        yield from places_in(graph.text, graph.proto)
 
 
 def _graph_record(graph: CompiledGraph, sync: int) -> GraphRecord:

@@ -47,7 +47,7 @@ _ENTRIES = {
 def _classify(code: CodeType) -> tuple[bool, str]:
     """Whether a frame of ``code`` is the user's, and the entry that it is, or ``""``."""
     file = code.co_filename
-    if _is_inner(file):
+    if is_inner(file):
         for (suffix, function), entry in _ENTRIES.items():
             if function in ("", code.co_name) and file.endswith(suffix):
                 return False, entry
@@ -55,7 +55,7 @@ def _classify(code: CodeType) -> tuple[bool, str]:
     return True, ""
 
 
-def _is_inner(file: str) -> bool:
+def is_inner(file: str) -> bool:
     """True for torch, torch_xla, this package, test runners and the standard library."""
     if file.startswith(_NOT_THE_USER) or any(part in file for part in _PACKAGES):
         return True
@@ -152,7 +152,7 @@ class SiteReader:
         if analysis is None:
             return ()
         frames = (Frame(file, line, function) for file, line, function in analysis.frames)
-        return self._one(tuple(one for one in frames if not _is_inner(one.file))[:MAX_FRAMES])
+        return self._one(tuple(one for one in frames if not is_inner(one.file))[:MAX_FRAMES])
 
 
 def _waiting_frames() -> Site:

@@ -26,7 +26,7 @@ def where(module: Module, instructions: Iterable[int]) -> tuple[SourceLine, ...]
     """
     counts: Counter[SourceLine] = Counter()
     for i in instructions:
-        line = _line(module, i)
+        line = line_of(module, i)
         if line:
             counts[line] += 1
     ordered = sorted(counts, key=lambda line: (*_rank(line), -counts[line], str(line)))
@@ -38,7 +38,7 @@ def _rank(line: SourceLine) -> tuple[bool, bool, bool]:
     return line.is_library, bool(line.backward_of), steps
 
 
-def _line(module: Module, i: int) -> SourceLine | None:
+def line_of(module: Module, i: int) -> SourceLine | None:
     """The line of an instruction, else that of the forward operation it is the derivative of."""
     metadata = module.metadata(i)
     if metadata is None:
@@ -119,7 +119,7 @@ def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
     while front and len(seen) < MAX_NEAR:
         following: dict[int, None] = {}
         for i in front:
-            line = _line(module, i)
+            line = line_of(module, i)
             if line and not line.is_library:
                 return line
             following.update(dict.fromkeys((*module.users[i], *module.operands[i])))

@@ -32,6 +32,8 @@ class Identities:
 
     inputs: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
+    renewed: Mapping[int, int] = field(default_factory=dict)
+    """Output to the input that it is a new value of, by a name that this module alone need know."""
 
     def label(self, labels: Sequence[int], interner: Interner) -> Sequence[int]:
         """Labels that also say which tensor a parameter is."""
@@ -52,7 +54,16 @@ def identities(
     """
     inputs_a, inputs_b = _common(a.inputs, b.inputs, interner)
     outputs_a, outputs_b = _common(a.outputs, b.outputs, interner)
-    return Identities(inputs_a, outputs_a), Identities(inputs_b, outputs_b)
+    return (
+        Identities(inputs_a, outputs_a, _renewed(a)),
+        Identities(inputs_b, outputs_b, _renewed(b)),
+    )
+
+
+def _renewed(known: KnownTensors) -> dict[int, int]:
+    inputs = _once(known.inputs)
+    outputs = _once(known.outputs).items()
+    return {i: inputs[name] for name, i in outputs if name in inputs}
 
 
 def _common(

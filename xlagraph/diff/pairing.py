@@ -90,12 +90,18 @@ class Pairing:
         self.to_b, self.to_a, self.made_by = other.to_b, other.to_a, other.made_by
 
     def _may_be(self, x: int, y: int) -> bool:
-        """Whether recorded names allow a pair: an input is itself, an output no other output."""
+        """Whether recorded names allow a pair.
+
+        An input is itself, an output no other output, nor a new value of another input.
+        """
         one, other = self.a.identities, self.b.identities
         if one.inputs.get(x) != other.inputs.get(y):
             return False
         name, another = one.outputs.get(x), other.outputs.get(y)
-        return name is None or another is None or name == another
+        if name is not None and another is not None:
+            return name == another
+        p, q = one.renewed.get(x, -1), other.renewed.get(y, -1)
+        return p < 0 or q < 0 or (self.to_b[p] in (-1, q) and self.to_a[q] in (-1, p))
 
     def part(self, x: int) -> None:
         """Takes the partner from a paired instruction of A."""

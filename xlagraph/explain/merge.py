@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
-from xlagraph.message import A, B, count, join, say
+from xlagraph.facts.telling import opcodes_in_words
+from xlagraph.message import A, B, join, say
+from xlagraph.rules.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
+
+GENERAL = frozenset({EXTRA_EFFECT, EXTRA_SUBGRAPH, REPLACED_SUBGRAPH})
+"""Kinds of pieces of which several, put together, are named anew."""
 
 
 def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
@@ -92,16 +97,15 @@ def _around(module: Module, instructions: frozenset[int]) -> set[int]:
 
 
 def _one(group: list[Finding], diff: Diff) -> Finding:
-    main = group[0]
+    """The findings as one, led by the first that is more than a piece of some sort."""
+    main = next((f for f in group if f.kind not in GENERAL), group[0])
     if len(group) == 1:
         return main
     a = frozenset[int]().union(*(f.a for f in group))
     b = frozenset[int]().union(*(f.b for f in group))
     kind, title, fix = main.kind, main.title, main.fix
-    if main.kind.family is Family.BRANCH:
-        kind, title = _branch(
-            main, len(a.intersection(diff.removed)), len(b.intersection(diff.added))
-        )
+    if main.kind in GENERAL:
+        kind, title = _branch(main, a.intersection(diff.removed), b.intersection(diff.added), diff)
         fix = say()
     proofs = list(dict.fromkeys(f.proof for f in group))
     return replace(
@@ -120,23 +124,19 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
     )
 
 
-def _branch(main: Finding, own_a: int, own_b: int) -> tuple[Kind, Message]:
+def _branch(
+    main: Finding, own_a: frozenset[int], own_b: frozenset[int], diff: Diff
+) -> tuple[Kind, Message]:
     """Kind and title of several pieces that stand on one side each, or on both."""
     place = at(main.lines)
+    in_a = opcodes_in_words(diff.a, own_a, diff.b)
+    in_b = opcodes_in_words(diff.b, own_b, diff.a)
     if own_a and own_b:
-        return REPLACED_SUBGRAPH, say(
-            "a piece of the graph is computed in another way",
-            place,
-            f": {count(own_a, 'instruction')} of ",
-            A,
-            f" against {own_b} of ",
-            B,
-        )
+        title = "a piece of the graph is computed in another way"
+        return REPLACED_SUBGRAPH, say(title, place, ": ", in_a, " in ", A, ", ", in_b, " in ", B)
     if not (own_a or own_b):
         return EXTRA_SUBGRAPH, say(
             "values take another way through ", B, " than through ", A, place
         )
-    more, less, number = (A, B, own_a) if own_a else (B, A, own_b)
-    return EXTRA_SUBGRAPH, say(
-        more, f" computes {count(number, 'instruction')} more than ", less, place
-    )
+    more, less, words = (A, B, in_a) if own_a else (B, A, in_b)
+    return EXTRA_SUBGRAPH, say(more, " computes ", words, " that ", less, " does not", place)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 STEPS = 8
 """An update is a short formula: its result is this near to what it updates."""
 MAX_NEAR = 200
+_NUMBERS = ("f16[]", "bf16[]", "f32[]", "f64[]", "s32[]", "s64[]")
 
 
 def _any(_parameter: int, _output: int) -> bool:
@@ -40,11 +41,29 @@ def state_pairs(
         near = _near_users(module, parameter)
         for k in free:
             is_alike = module.shapes[values[k]] == module.shapes[parameter]
-            if is_alike and values[k] in near and fits(parameter, k):
+            is_new = is_alike and values[k] in near and not is_factor(module, parameter, values[k])
+            if is_new and fits(parameter, k):
                 pairs.append((parameter, k))
                 free.remove(k)
                 break
     return pairs
+
+
+def is_factor(module: Module, parameter: int, value: int) -> bool:
+    """Whether a value is the product of this input with another whole tensor: a mask is read."""
+    value = _plain(module, value)
+    if module.opcodes[value] != "multiply":
+        return False
+    x, y = (_plain(module, o) for o in module.operands[value])
+    others = {x: y, y: x}
+    return parameter in others and not module.shapes[others[parameter]].startswith(_NUMBERS)
+
+
+def _plain(module: Module, i: int) -> int:
+    """What a value spreads, converts or gives another shape."""
+    while module.opcodes[i] in ("broadcast", "convert", "reshape", "copy", "bitcast"):
+        (i,) = module.operands[i]
+    return i
 
 
 def _near_users(module: Module, start: int) -> set[int]:

@@ -9,7 +9,7 @@ from xlagraph.facts.buckets import ELEMENTWISE
 from xlagraph.facts.pieces import OUTPUT, open_edges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.graph import Module
@@ -34,12 +34,17 @@ def updates(module: Module) -> dict[int, list[int]]:
     return found
 
 
-def formula(module: Module, value: int) -> set[int]:
-    """The instructions that an element of the value depends on by the same element alone."""
+def formula(
+    module: Module, value: int, through: Callable[[int], bool] = lambda _: False
+) -> set[int]:
+    """The instructions that an element of the value depends on by the same element alone.
+
+    `through`: instructions that leave elements as they are, beside those known for it.
+    """
     seen, stack = {value}, [value]
     while stack:
         i = stack.pop()
-        if module.opcodes[i] in FORMULA:
+        if module.opcodes[i] in FORMULA or through(i):
             stack += [o for o in module.operands[i] if o not in seen]
             seen.update(module.operands[i])
     return seen

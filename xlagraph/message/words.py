@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 tensor``, ``2,400 tensors``."""
@@ -37,3 +42,14 @@ def uncapitalized(text: str) -> str:
 def capitalized(text: str) -> str:
     """The text with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as ``0-3, 7``."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts)

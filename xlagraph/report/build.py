@@ -8,32 +8,30 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
 from xlagraph.message import duration, rank_time
-from xlagraph.report.model import Fact, PairHead, Report, ReportOptions
+from xlagraph.report.model import ROWS_SHOWN, Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
-from xlagraph.report.run_page import group_cards, run_data, timeline
+from xlagraph.report.run_page import group_cards, run_data
+from xlagraph.report.shown_pairs import ShownPairs
+from xlagraph.report.timeline import timeline
 from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import ShownPair, advice, compared
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
     from xlagraph.message import Message
     from xlagraph.report.names import Names
+    from xlagraph.report.run_model import RunData, Timeline
     from xlagraph.run.reader import Run
-    from xlagraph.runs.compare import Comparison
-    from xlagraph.runs.model import GraphNode, RunExplanation
+    from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.two_runs import Comparison
 
-PAGE_BYTES = 200_000
-"""What the page takes without modules and pairs: template, style, scripts, overview."""
-
-MAX_MISSES = 3
-"""Pairs that turned out too large; after so many the others are not even packed."""
-BYTES_A_COMPILE = 50_000
+BYTES_A_COMPILE = 100
 """Of the size limit; so many rows the list of compiles may have."""
 
 
@@ -100,10 +98,11 @@ def run_report(
     options = options or ReportOptions()
     modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
     names = names_for(options, modules, explained.run)
-    blobs, heads, cuts = _pairs(explained, names, options)
-    kept = {head.identifier: head.address for head in heads}
+    pairs = ShownPairs(explained, names, options.max_bytes)
+    cuts = pairs.cuts
+    kept = {head.identifier: head.address for head in pairs.heads}
     data = run_data(explained, names, kept, options.max_bytes // BYTES_A_COMPILE)
-    blobs["timeline"] = pack(timeline(explained, names).to_json())
+    blobs = pairs.blobs | run_blobs(data, timeline(explained, names))
     cards = group_cards(explained, names, kept)
     problems = tuple(card for card in cards if not card.expected)
     verdict = explained.verdict
@@ -120,12 +119,24 @@ def run_report(
         causes=problems,
         warm_up=tuple(card for card in cards if card.expected),
         run=data,
-        pairs=tuple(heads),
+        pairs=tuple(pairs.heads),
         blobs=blobs,
         kinds=_kinds(_explanations(explained)),
         cuts=tuple(cuts),
         redacted=options.redact,
     )
+
+
+def run_blobs(data: RunData, times: Timeline) -> dict[str, str]:
+    """What the page draws of a run's overview: the timeline, and long tables."""
+    blobs = {"timeline": pack(times.to_json())}
+    for section in data.sections:
+        if len(section.rows) > ROWS_SHOWN:
+            rows = [row.to_json() for row in section.rows]
+            blobs[f"graphs-{section.anchor}"] = pack({"rows": rows})
+    if len(data.compiles) > ROWS_SHOWN:
+        blobs["compiles"] = pack({"rows": [row.to_json() for row in data.compiles]})
+    return blobs
 
 
 def _explanations(explained: RunExplanation) -> Iterator[Explanation]:
@@ -161,56 +172,3 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
         Fact("never" if stable is None else f"step {stable}", "stable after"),
     )
-
-
-def _pairs(
-    explained: RunExplanation, names: Names, options: ReportOptions
-) -> tuple[dict[str, str], list[PairHead], list[str]]:
-    """Packed pairs and modules, costliest first, as far as the size goes."""
-    blobs: dict[str, str] = {}
-    heads: list[PairHead] = []
-    cut: list[str] = []
-    room = options.max_bytes - PAGE_BYTES
-    nodes = {node.digest: node for node in explained.graphs}
-    for node in sorted(explained.graphs, key=_cost):
-        if node.explanation is None:
-            continue
-        parent = nodes[node.nearest]
-        if len(cut) >= MAX_MISSES:
-            cut.append(f"{parent.letter} → {node.letter}")
-            continue
-        found = _pack_pair(node, parent, names, blobs)
-        size = sum(len(text) for text in found[1].values())
-        if size > room:
-            cut.append(f"{parent.letter} → {node.letter}")
-            continue
-        room -= size
-        heads.append(found[0])
-        blobs.update(found[1])
-    cuts = [f"the pair views {', '.join(cut)}"] if cut else []
-    heads.sort(key=lambda head: (len(head.identifier), head.identifier))
-    return blobs, heads, cuts
-
-
-def _cost(node: GraphNode) -> tuple[bool, float]:
-    return (node.warm_up, -node.spent.wall_seconds)
-
-
-def _pack_pair(
-    node: GraphNode,
-    parent: GraphNode,
-    names: Names,
-    blobs: Mapping[str, str],
-) -> tuple[PairHead, dict[str, str]]:
-    """A pair with those of its two modules that the page does not have yet."""
-    explanation = node.explanation
-    assert explanation is not None
-    labels = (parent.letter, node.letter)
-    view = ShownPair(names, explanation, labels, node.letter)
-    pair = pair_data(view, labels, (parent.context, node.context))
-    packed = {f"pair-{node.letter}": pack(pair.to_json())}
-    sides = ((parent.letter, explanation.diff.a), (node.letter, explanation.diff.b))
-    for letter, module in sides:
-        if f"module-{letter}" not in blobs:
-            packed[f"module-{letter}"] = pack(module_data(module, names).to_json())
-    return PairHead(pair.identifier, pair.title, pair.verdict, view.opening()), packed

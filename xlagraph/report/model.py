@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.report.run_model import RunData
 
+ROWS_SHOWN = 20
+"""Rows of a table that stand in the document; the page draws longer ones as they are scrolled."""
 Json = dict[str, object]
 Ints = tuple[int, ...]
 Spans = tuple[tuple[str, str], ...]
@@ -28,7 +31,7 @@ class ReportOptions:
     """What the user may choose."""
 
     redact: bool = False
-    max_bytes: int = 10_000_000
+    max_bytes: int = 1_500_000
     """Modules and pairs beyond this size of the page are left out, and said to be."""
 
 
@@ -75,6 +78,27 @@ class EvidenceLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a histogram."""
+
+    label: str
+    """The values that it counts."""
+    count: int
+    height: float
+    """Of the highest, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What many comparisons come to: a number, and how often it had which value."""
+
+    text: Spans
+    bars: tuple[Bar, ...]
+    least: str
+    most: str
+
+
+@dataclass(frozen=True, slots=True)
 class CauseCard:
     """A cause with what it cost and why it is believed."""
 
@@ -103,88 +127,7 @@ class CauseCard:
     """The frames around the line, innermost first."""
     also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
-
-
-@dataclass(frozen=True, slots=True)
-class GraphRow:
-    """A graph of the run in the lineage table."""
-
-    letter: str
-    colour: int
-    depth: int
-    """Generations from a graph that has no earlier one."""
-    parent: str
-    likeness: str
-    digest: str
-    step: int
-    rank: int
-    site: str
-    instructions: int
-    compiles: int
-    hits: str
-    """With a plus sign where there may have been more."""
-    seconds: float
-    summary: Spans
-    warm_up: bool
-    address: str
-    """Of the comparison with `parent`, ``""`` if there is none or it was cut."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompileRow:
-    """Compiles of one graph in one step, all ranks together."""
-
-    step: int
-    letter: str
-    colour: int
-    ranks: str
-    compiles: int
-    seconds: float
-    site: str
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """Every sync of a run: ranks are rows, and columns are steps, or parts of one."""
-
-    steps: Ints
-    """Step number of each column."""
-    ranks: tuple[RankRow, ...]
-    letters: tuple[str, ...]
-
-    def to_json(self) -> Json:
-        """Plain values for the page."""
-        return {
-            "steps": deltas(self.steps),
-            "letters": list(self.letters),
-            "ranks": [
-                {
-                    "label": row.label,
-                    "columns": deltas(row.columns),
-                    "outcomes": row.outcomes,
-                    "graphs": list(row.graphs),
-                    "ms": list(row.milliseconds),
-                    "sites": list(row.sites),
-                }
-                for row in self.ranks
-            ],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class RankRow:
-    """The syncs of one process."""
-
-    label: str
-    columns: Ints
-    outcomes: str
-    """A character a sync: ``c``ompile, ``h``it, ``e``mpty, ``u``nknown."""
-    graphs: Ints
-    """Position of the graph in the letters, -1 where it is not known."""
-    milliseconds: Ints
-    """Compile time of a compile, time of the call otherwise."""
-    sites: tuple[str, ...]
-    """Call site of every compile, in order."""
+    insight: Insight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,23 +348,6 @@ def _cause_json(cause: PairCause) -> Json:
         "a": deltas(cause.a),
         "b": deltas(cause.b),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class RunData:
-    """The overview of a run."""
-
-    graphs: tuple[GraphRow, ...]
-    compiles: tuple[CompileRow, ...]
-    compiles_cut: int
-    """Rows of the list of compiles that are left out."""
-    timeline: Timeline
-    first_step: int
-    """The first step of the training loop, counted as the columns are."""
-    alternating: tuple[str, ...]
-    """Letters of the graphs that the steps take in turns."""
-    notes: tuple[str, ...]
-    """What capture noted: dropped data, hooks switched off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 import xlagraph
 from xlagraph.message import duration
+from xlagraph.report.model import ROWS_SHOWN
 
 if TYPE_CHECKING:
     from xlagraph.report.model import Report, Spans
@@ -20,12 +21,32 @@ if TYPE_CHECKING:
 
 STYLES = ("base", "overview", "pair", "tables", "print")
 SCRIPTS = (
-    *("dom", "pack", "text", "shell", "module", "pair", "query", "rows", "list", "minimap"),
-    *("detail", "picture", "splitter", "tables", "collectives", "timeline", "view", "keys"),
-    *("picker", "main"),
+    *("dom", "pack", "text", "canvas", "shell", "module", "pair", "query", "rows", "list"),
+    *(
+        "minimap",
+        "detail",
+        "picture",
+        "splitter",
+        "tables",
+        "collectives",
+        "span",
+        "timeline_paint",
+        "timeline",
+    ),
+    *("long_table", "view", "keys", "picker", "main"),
 )
 STREAM_STYLES = ("base", "overview", "tables", "streams", "print")
-STREAM_SCRIPTS = ("dom", "pack", "text", "shell", "lanes", "draw", "lane_view", "stream_main")
+STREAM_SCRIPTS = (
+    "dom",
+    "pack",
+    "text",
+    "canvas",
+    "shell",
+    "lanes",
+    "draw",
+    "lane_view",
+    "stream_main",
+)
 """In the order in which they are joined to one ES module."""
 
 
@@ -50,6 +71,7 @@ def _page(template: str, report: object, styles: tuple[str, ...], scripts: tuple
             style=Markup(_joined("css", styles)),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own file
             script_digest=digest,
+            rows_shown=ROWS_SHOWN,
         )
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.message import Code, say, spans, words
 from xlagraph.report.links import Links, within
 from xlagraph.report.model import Advice, Compared
-from xlagraph.runs.compare import changes, in_common
+from xlagraph.runs.two_runs import changes, in_common
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Evidence, Explanation, Member
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
-    from xlagraph.runs.compare import Comparison
+    from xlagraph.runs.two_runs import Comparison
 
 LINK_NAME = 40
 """Characters of an instruction's name in the text of a link."""

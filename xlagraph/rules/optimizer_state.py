@@ -115,11 +115,13 @@ def _finding(
     claimed = frozenset(exclusive_slice(module, dropped) | zeros | left.keys())
     tensors = [more.input_tensor(p) for p in inputs]
     lines = where(module, [module.outputs[k] for _, k in state]) or where(module, inputs)
+    uses = where(module, {u for p in inputs for u in module.users[p]})
     is_state = (
         is_optimizer_state(tensors, lines)
         if any(tensors) or lines
         else zeros.issuperset(inputs) and _gives_back(case, less, more, inputs)
     )
+    lines = lines if is_state else uses or lines
     listed = join(t or short_shape(module, p) for t, p in zip(tensors, inputs, strict=True))
     number = count(len(state), "state tensor" if is_state else "tensor")
     claimed_a, claimed_b = more.ab(claimed, frozenset[int]())

@@ -14,7 +14,8 @@ from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.pieces import inputs_of, piece_of
-from xlagraph.message import A, B, count, say
+from xlagraph.facts.telling import opcodes_in_words
+from xlagraph.message import A, B, say
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 
@@ -86,15 +87,21 @@ def _told(
         (a, b, piece_a, x, y, opcodes[1]),
     ):
         if _goes_on(more, piece, own, less.matched.labels[theirs]):
-            number = count(abs(len(piece_b) - len(piece_a)), "instruction")
+            further = piece - {
+                i for i in piece if more.matched.labels[i] == less.matched.labels[theirs]
+            }
+            words = opcodes_in_words(more.module, further, less.module)
             return EXTRA_SUBGRAPH, say(
-                more.side, f" computes {number} more than ", less.side, f" behind {opcode}"
+                more.side, " computes ", words, " that ", less.side, f" does not, behind {opcode}"
             )
     return REPLACED_SUBGRAPH, say(
-        f"a value ({short_shape(a.module, x)}) is computed in another way: "
-        f"{count(len(piece_a), 'instruction')} of ",
+        f"a value ({short_shape(a.module, x)}) is computed in another way: ",
+        opcodes_in_words(a.module, piece_a, b.module),
+        " in ",
         A,
-        f" against {len(piece_b)} of ",
+        ", ",
+        opcodes_in_words(b.module, piece_b, a.module),
+        " in ",
         B,
     )
 

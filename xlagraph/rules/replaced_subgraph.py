@@ -12,6 +12,7 @@ from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.facts.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
+from xlagraph.facts.telling import opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import BRANCH_FIX
@@ -113,9 +114,13 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
         else say(
             f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another way",
             at(lines),
-            f": {count(len(piece_a), 'instruction')} of ",
+            ": ",
+            opcodes_in_words(a, piece_a, b),
+            " in ",
             A,
-            f" against {len(piece_b)} of ",
+            ", ",
+            opcodes_in_words(b, piece_b, a),
+            " in ",
             B,
         ),
         evidence=(

@@ -119,7 +119,7 @@ def _finding(
     lines = where(baked.module, literals) or where(baked.module, users)
     name = parameter_name(taker, scalar)
     if lines and is_optimizer_line(lines[0]):
-        name = say(name, ", a number of the optimizer (most often the learning rate),")
+        name = say(name, " (a number of the optimizer, most often the learning rate)")
     became = (
         say(name, " became the constant ", Quoted(value))
         if taker.is_a

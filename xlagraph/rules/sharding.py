@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
@@ -12,6 +13,7 @@ from xlagraph.cause.names import differing_keys, parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.shardings import mesh_of, sharding_text, without_shardy
+from xlagraph.facts.updates import formula, updates
 from xlagraph.message import A, B, HloName, Quoted, count, join, say
 
 if TYPE_CHECKING:
@@ -68,6 +70,11 @@ MESH = jax.make_mesh((2, 2), ("data", "model"))  # made once
     proof="A's tensors get B's shardings; the comparison leaves the header out.",
     examples=("mesh_axis_order", "partitions"),
     short_fix="Make the device mesh once, and keep its shape.",
+)
+KEPT_FIX = say(
+    "Expected once under SPMD, in the second step: the tensors that the first one updated have got "
+    "shardings from XLA. To save the compile, give the parameters theirs (mark_sharding) and call "
+    "torch_xla.sync() before the loop."
 )
 _KEYS = frozenset({"sharding", "frontend_attributes"})
 
@@ -159,12 +166,21 @@ def _mesh_finding(case: Case, old: str, new: str, pairs: Mapping[int, int]) -> F
 def _annotation_finding(case: Case, pairs: Mapping[int, int]) -> Finding:
     lines = _lines(case.diff.b, pairs)
     changes = [_named(case, x, y) for x, y in pairs.items()]
+    renewed = updates(case.diff.a)
+    is_xlas_choice = all(
+        is_input(case.diff.a, x)
+        and x in renewed
+        and case.diff.a.attributes[x].get("sharding") == "{replicated}"
+        for x in pairs
+    )
     return Finding(
         kind=SHARDING,
         title=say(
             f"{count(len(pairs), 'tensor')} sharded in another way: ", join(changes, 2), at(lines)
         ),
         evidence=(Evidence(join(changes, 8), tuple(pairs), tuple(pairs.values()), lines),),
+        fix=KEPT_FIX if is_xlas_choice else say(),
+        expected=is_xlas_choice,
         proof=say(A, "'s tensors were given ", B, "'s shardings"),
         a=frozenset(pairs),
         b=frozenset(pairs.values()),
@@ -202,6 +218,7 @@ def _constraints(view: SideView) -> list[Finding]:
     def undo(edit: Editors) -> None:
         edit[side].bypass(found)
 
+    kept = not view.is_a and all(_keeps_sharding(module, i) for i in found)
     return [
         Finding(
             kind=SHARDING,
@@ -209,12 +226,28 @@ def _constraints(view: SideView) -> list[Finding]:
                 f"{count(len(found), 'sharding constraint')} in ", side, " only: ", names, at(lines)
             ),
             evidence=(Evidence(say(side, " pins ", names), cited_a, cited_b, lines),),
+            fix=KEPT_FIX if kept else say(),
+            expected=kept,
             proof=say("the constraints of ", side, " were bypassed"),
             a=frozenset(cited_a),
             b=frozenset(cited_b),
             undo=undo,
         )
     ]
+
+
+def _keeps_sharding(module: Module, i: int) -> bool:
+    """Whether a constraint gives a tensor's new value the sharding that the tensor came with.
+
+    Once XLA has sharded a tensor, torch_xla pins what each later operation in place makes of it.
+    """
+    sharding = module.attributes[i].get("sharding")
+    return any(
+        is_input(module, p)
+        and module.shapes[p] == module.shapes[i]
+        and module.attributes[p].get("sharding") == sharding
+        for p in formula(module, i, through=lambda j: _is_constraint(module, j))
+    )
 
 
 def _is_constraint(module: Module, i: int) -> bool:

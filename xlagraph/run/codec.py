@@ -24,6 +24,7 @@ from xlagraph.run.records import (
     NoteRecord,
     ProcessRecord,
     Record,
+    SourceRecord,
     SyncRecord,
 )
 from xlagraph.tensors import Holder, Role, Tensor
@@ -36,6 +37,7 @@ RECORD_TYPES: dict[str, type[Record]] = {
     "graph": GraphRecord,
     "flush": FlushRecord,
     "note": NoteRecord,
+    "source": SourceRecord,
 }
 RECORD_NAMES: dict[type[Record], str] = {cls: name for name, cls in RECORD_TYPES.items()}
 

@@ -19,9 +19,11 @@ import zstandard
 from xlagraph.errors import XlagraphError
 from xlagraph.limits import check_size
 from xlagraph.run.codec import NANOSECONDS, LineDecoder, RecordError
+from xlagraph.run.ending import END_LINE
 from xlagraph.run.files import open_regular, unfold
 from xlagraph.run.journal import Repeated, read_journal
 from xlagraph.run.records import (
+    AROUND,
     FORMAT_VERSION,
     LIMIT,
     FlushRecord,
@@ -29,6 +31,7 @@ from xlagraph.run.records import (
     NoteRecord,
     ProcessRecord,
     Record,
+    SourceRecord,
     SyncRecord,
 )
 from xlagraph.run.remote import fetch, is_url
@@ -56,6 +59,10 @@ class Process:
     notes: tuple[NoteRecord, ...]
     unread_lines: int
     """Lines that could not be read: a half-written tail, damage."""
+    sources: tuple[SourceRecord, ...] = ()
+    """Lines of the program that the others refer to."""
+    ended: bool = False
+    """The process ended in order: nothing of its records is missing at the end."""
 
     def sync_at(self, index: int) -> SyncRecord | None:
         """The sync with this index, unless it was not recorded; logarithmic in syncs."""
@@ -123,6 +130,23 @@ class Run:
         except (zstandard.ZstdError, OSError) as error:
             raise RunError(f"{path}: damaged graph: {error}") from error
 
+    def source(self, file: str, line: int) -> tuple[tuple[int, str], ...] | None:
+        """A line of the program and up to two before and after it, each with its number.
+
+        None where it was not stored: a file of a library, one that had changed since the program
+        began, or a run of format 3 or earlier. Linear in the lines that were stored.
+
+        Args:
+            file: as the frame calls it.
+            line: from 1.
+        """
+        stored = (one for process in self.processes for one in process.sources if one.file == file)
+        found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
+        if line not in found:
+            return None
+        near = range(line - AROUND, line + AROUND + 1)
+        return tuple((number, found[number]) for number in near if number in found)
+
     def unfinished(self) -> tuple[Path, ...]:
         """Module texts that XLA had begun to compile when their process was killed.
 
@@ -185,9 +209,10 @@ def _read_process(file: Path) -> Process | None:
     decoder = LineDecoder()
     records: list[Record] = []
     waiting: tuple[Repeated, ...] = ()
-    unread = 0
+    unread, ended = 0, False
     with _opened(file) as stream:
         for raw in stream:
+            ended = raw.strip() == END_LINE.encode()
             try:
                 record = decoder.decode(raw.decode())
             except (RecordError, UnicodeDecodeError):
@@ -217,6 +242,8 @@ def _read_process(file: Path) -> Process | None:
         flushes=_of(records, FlushRecord),
         notes=notes,
         unread_lines=unread,
+        sources=_of(records, SourceRecord),
+        ended=ended,
     )
 
 

@@ -7,8 +7,8 @@ A run folder is a directory (or fsspec URL)::
     RUN/graphs/<digest>.hlo.pb.zst          the same as a protobuf, where that has Python stacks
 
 Every line is a JSON object with a key ``record`` that names its type (``process``,
-``sync``, ``graph``, ``flush``, ``note``); the first line is the ``process`` record. Unknown
-keys and unknown record types are skipped, so that older readers survive newer writers; a
+``sync``, ``graph``, ``flush``, ``note``, ``source``); the first line is the ``process`` record.
+Unknown keys and unknown record types are skipped, so that older readers survive newer writers; a
 missing key reads as the empty value of its type. ``xlagraph.run.codec`` has the details.
 """
 
@@ -220,8 +220,26 @@ class NoteRecord:
     detail: str
 
 
+AROUND = 2
+"""Lines before and after one of the program that are stored with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """Lines of a file of the program, as it was when the run refers to one of them."""
+
+    file: str
+    """As frames call it."""
+    first: int
+    """Number of the first of the lines, from 1."""
+    lines: tuple[str, ...]
+    """Without their ends, and cut where they are very long."""
+
+
 EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
+EXCEPTION = "exception"
+"""What the note is called that names the exception which ended the program, or the capture."""
 LIMIT = "limit"
 """What the note is called that says: the bound on bytes is near, hits are recorded no more."""
 NO_GRAPH = "no graph"
@@ -229,4 +247,4 @@ NO_GRAPH = "no graph"
 PERSISTENT_CACHE = "persistent cache"
 """What the note is called that says: graphs came from torch_xla's own cache on disk."""
 
-Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord
+Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord | SourceRecord

@@ -64,7 +64,7 @@ def _count(process: Process) -> ProcessStats:
         host=process.record.host,
         pid=process.record.pid,
         steps=sum(sync.ends_step for sync in process.syncs),
-        compiles=len(compiled),
+        compiles=sum(max(len(sync.graphs), 1) for sync in compiled),
         graphs=len({graph.digest for graph in process.graphs}),
         compile_seconds=sum(sync.compile_seconds for sync in process.syncs),
         unread_lines=process.unread_lines,

@@ -1,130 +1,141 @@
-"""Two runs of a program: which causes went, which came, and what that saved."""
+"""Which earlier graph of a run a new one is explained by."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.verdict import Verdict
-from xlagraph.message import count, duration, say
-from xlagraph.runs.verdict import extra_compiles
+from xlagraph.explain import explain_modules
+from xlagraph.progress import silent
+from xlagraph.runs.nearest import container, nearest
+from xlagraph.runs.places import is_another_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Sequence
 
-    from xlagraph.message import Message
-    from xlagraph.runs.model import CauseGroup, RunExplanation
+    from xlagraph.cause.model import Explanation
+    from xlagraph.diff import Diff
+    from xlagraph.progress import Track
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.design import Design
+    from xlagraph.runs.history import History
+
+UNLIKE = 0.3
+"""Below this likeness a new module is a program of its own, not a variant of an earlier one."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """An older run of a program beside a newer one."""
+    """What an earlier graph says about a new one."""
 
-    old: RunExplanation
-    new: RunExplanation
-    gone: tuple[CauseGroup, ...]
-    """Causes of the old run that the new one has not."""
-    came: tuple[CauseGroup, ...]
-    still: tuple[tuple[CauseGroup, CauseGroup], ...]
-    """Causes that both have, as they were and as they are."""
-    common: int
-    """Graphs that both have, by digest."""
+    number: int | None
+    """The earlier graph's place among all; None where none is near enough."""
+    why: str
+    explanation: Explanation | None
 
     @property
-    def saved_seconds(self) -> float:
-        """Less time lost on the clock; below zero where it is more."""
-        return self.old.lost.wall_seconds - self.new.lost.wall_seconds
-
-    @property
-    def is_worse(self) -> bool:
-        """More compiles beyond warm-up; or as many, and a cause that was not there."""
-        old, new = _extra(self.old), _extra(self.new)
-        return new > old or (new == old and bool(self.came))
-
-    @property
-    def verdict(self) -> Verdict:
-        """Better or worse, and what the new run needs most."""
-        old, new = _extra(self.old), _extra(self.new)
-        what = "Worse" if self.is_worse else "Better" if new < old else "No better"
-        said = say(f"{what}: ", was_and_now(self.old, self.new), ".")
-        verdict = self.new.verdict
-        first = next(iter((*self.came, *(now for _, now in self.still))), None)
-        notes = [say("Left: ", first.in_short.clause, ".")] if first else []
-        return Verdict(said, verdict.where, verdict.fix, tuple(notes))
+    def diff(self) -> tuple[int, Diff] | None:
+        """The earlier graph's number, and how the new one differs."""
+        if self.number is None or self.explanation is None:
+            return None
+        return self.number, self.explanation.diff
 
 
-def compare_runs(old: RunExplanation, new: RunExplanation) -> Comparison:
-    """Compares two explained runs.
+def compare(
+    graphs: Sequence[CapturedGraph], history: History, track: Track = silent
+) -> list[Comparison]:
+    """Each graph with the nearest of those before it; `track` is told how far it is."""
+    tracked = track(graphs, "explaining graphs")
+    return [_compare(graph, graphs[:k], history) for k, graph in enumerate(tracked)]
 
-    Causes are the same where kind, file and function agree; of what is left, where the kind
-    does, for an edit moves lines and functions.
+
+def compare_by_sort(
+    graphs: Sequence[CapturedGraph], comparisons: Sequence[Comparison], design: Design
+) -> list[Comparison]:
+    """The comparisons, but within one process with the last graph of the same sort of step.
+
+    Where that proves less, the nearest graph stays.
     """
-    left, came = list(old.problems), list(new.problems)
-    still: list[tuple[CauseGroup, CauseGroup]] = []
-    for key in (_place, _kind):
-        pairs = _pairs(left, came, key)
-        still += pairs
-        left = [one for one in left if all(one is not was for was, _ in pairs)]
-        came = [one for one in came if all(one is not now for _, now in pairs)]
-    digests = [{node.digest for node in run.graphs} for run in (old, new)]
-    return Comparison(
-        old, new, tuple(left), tuple(came), tuple(still), len(digests[0] & digests[1])
-    )
-
-
-def was_and_now(old: RunExplanation, new: RunExplanation) -> Message:
-    """``was 3 compiles beyond warm-up, now none; 5.6 s saved``."""
-    was = extra_compiles(old.problems) if old.problems else "no compile beyond warm-up"
-    now = str(_extra(new)) if new.problems else "none"
-    if not old.problems and new.problems:
-        return say(f"was {was}, now {now}; {new.lost} lost")
-    saved = old.lost.wall_seconds - new.lost.wall_seconds
-    if abs(saved) < 0.01:
-        return say(f"was {was}, now {now}")
-    return say(f"was {was}, now {now}; {duration(abs(saved))} {'saved' if saved > 0 else 'more'}")
-
-
-def changes(comparison: Comparison) -> Iterator[tuple[str, Message]]:
-    """Each cause that went, came or stayed: ``Gone``, ``New`` or ``Still``, and what it cost."""
-    for label, groups in (("Gone", comparison.gone), ("New", comparison.came)):
-        for group in groups:
-            yield label, _said(group)
-    for was, now in comparison.still:
-        yield "Still", say(_said(now), f"; was {count(was.compiles, 'compile')}, {was.spent}")
-
-
-def _said(group: CauseGroup) -> Message:
-    cost = f" ({group.kind.id}; {count(group.compiles, 'compile')}, {group.spent})"
-    return say(group.in_short.sentence, cost)
-
-
-def in_common(comparison: Comparison) -> str:
-    """How many graphs both have."""
-    old, new = len(comparison.old.graphs), len(comparison.new.graphs)
-    return f"{comparison.common} of {count(old, 'graph')} are the same in both; NEW has {new}."
-
-
-def _extra(explained: RunExplanation) -> int:
-    return sum(group.compiles for group in explained.problems) + explained.unseen
-
-
-def _kind(group: CauseGroup) -> Hashable:
-    return group.kind.id
-
-
-def _place(group: CauseGroup) -> Hashable:
-    line = group.place.line
-    return group.kind.id, (line.file, line.function) if line else None
-
-
-def _pairs(
-    old: Iterable[CauseGroup], new: Iterable[CauseGroup], key: Callable[[CauseGroup], Hashable]
-) -> list[tuple[CauseGroup, CauseGroup]]:
-    free = list(old)
     found = []
-    for now in new:
-        was = next((one for one in free if key(one) == key(now)), None)
-        if was:
-            free.remove(was)
-            found.append((was, now))
+    for k, old in enumerate(comparisons):
+        like = design.like(k)
+        is_other = old.number is None or design.sort(old.number) != design.sort(k)
+        if like is not None and is_other and not _is_of_another_rank(graphs, k, old.number):
+            explanation = _explained(graphs[k], graphs, like)
+            if explanation.proved or not (old.explanation and old.explanation.proved):
+                old = Comparison(like, "the last graph of this sort of step", explanation)
+        found.append(old)
     return found
+
+
+def _is_of_another_rank(graphs: Sequence[CapturedGraph], number: int, other: int | None) -> bool:
+    return other is not None and graphs[other].process is not graphs[number].process
+
+
+def _compare(
+    graph: CapturedGraph, earlier: Sequence[CapturedGraph], history: History
+) -> Comparison:
+    number, why = _compared_with(graph, earlier, history)
+    if number is not None:
+        return Comparison(number, why, _explained(graph, earlier, number))
+    places = [k for k, other in enumerate(earlier) if _at_one_place(graph, other)]
+    if places:  # however unlike: another type or size is everywhere; only a proof counts here
+        explanation = _explained(graph, earlier, places[-1])
+        if explanation.proved:
+            why = "it ran at the same place, and what differs is explained"
+            return Comparison(places[-1], why, explanation)
+    return Comparison(None, "", None)
+
+
+def _explained(graph: CapturedGraph, others: Sequence[CapturedGraph], number: int) -> Explanation:
+    other = others[number]
+    names = (other.letter, graph.letter)
+    return explain_modules(other.module, graph.module, other.context, graph.context, names)
+
+
+def _compared_with(
+    graph: CapturedGraph, earlier: Sequence[CapturedGraph], history: History
+) -> tuple[int | None, str]:
+    """Which earlier graph a new one is explained by, and why that one."""
+    for number, other in enumerate(earlier):
+        if _ran_in_step(other, graph, history):
+            return number, f"rank {other.process.record.rank} ran it in the same step"
+    is_new_place = not any(_at_one_place(graph, other) for other in earlier)
+    if is_new_place and is_another_part(graph, history):
+        return None, ""
+    if any(_were_read_in_turn(other, graph) for other in earlier):
+        steps = {k: g.histogram for k, g in enumerate(earlier) if g.sync and g.sync.ends_step}
+        within = container(graph.histogram, list(steps.values()))
+        if within is not None:
+            return list(steps)[within], "it contains what was read"
+    found = nearest(graph.histogram, [g.histogram for g in earlier])
+    if found and found[1] >= UNLIKE:
+        why = f"{found[1]:.0%} of its instructions are of the same kinds and shapes"
+        return found[0], why
+    within = container(graph.histogram, [g.histogram for g in earlier])
+    if within is not None:
+        return within, "it contains nearly all of its instructions"
+    return None, ""
+
+
+def _ran_in_step(other: CapturedGraph, graph: CapturedGraph, history: History) -> bool:
+    """Whether another rank ran `other` in the step in which this one ran `graph` first."""
+    rank, sync = graph.process.record.rank, graph.sync
+    if sync is None or not sync.ends_step or other.process.record.rank >= rank:
+        return False
+    ran = history.ranks.get((sync.step, other.record.digest), frozenset())
+    return other.process.record.rank in ran
+
+
+def _at_one_place(graph: CapturedGraph, other: CapturedGraph) -> bool:
+    """Whether one line, in whichever process, made both compile, and by the same call."""
+    x, y = graph.sync, other.sync
+    return bool(x and y and (x.entry, x.call_site) == (y.entry, y.call_site))
+
+
+def _were_read_in_turn(other: CapturedGraph, graph: CapturedGraph) -> bool:
+    """Whether values were read one after the other: parts of a step, no variants of each other."""
+    x, y = other.sync, graph.sync
+    if x is None or y is None or other.process is not graph.process:
+        return False
+    return x.kind == y.kind == "value" and x.step == y.step

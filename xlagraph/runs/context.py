@@ -28,7 +28,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
     sync = process.sync_at(graph.sync)
     if sync is None:
         return Context(key=dict(graph.key), argv=process.record.argv)
-    live = sync.live_tensors
+    live = [t for t in sync.live_tensors if t.output >= 0]  # else its place is not known
     created = {t.output: own_frame(t.created) for t in live}
     return Context(
         parameters={p.index: p.tensor for p in graph.parameters},

@@ -10,11 +10,12 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.message import count, say
+from xlagraph.message import GraphName, count, join, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.runs.growth import as_growth, as_loop, growing, main_line, uneven_loops
 from xlagraph.runs.kinds import (
+    BY_DESIGN,
     FIRST_GRAPH,
     GROWING_GRAPH,
     SAME_GRAPH,
@@ -82,6 +83,8 @@ def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
 
 def _reason(node: GraphNode) -> Reason:
     explanation = node.explanation
+    if node.by_design:
+        return BY_DESIGN, None, None
     if explanation is None:
         if node.warm_up:
             return FIRST_GRAPH, node.call_site if node.another_part else None, None
@@ -104,13 +107,13 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     main = _representative(kind, members)
     explanation = main.explanation
     cause = explanation.causes[0] if explanation and explanation.causes else None
-    if kind is FIRST_GRAPH:
+    if kind in (FIRST_GRAPH, BY_DESIGN):
         cause = None
     elif cause and retell:
         cause = retell(cause, members)
     return CauseGroup(
         kind=cause.kind if cause else kind,
-        title=cause.title if cause else _title(kind, line, main, len(members)),
+        title=cause.title if cause else _title(kind, line, main, members),
         cause=cause,
         further=_further(kind, members) if cause else (),
         graphs=tuple(node.digest for node in members),
@@ -148,13 +151,18 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     return tuple(found.values())
 
 
-def _title(kind: Kind, line: SourceLine | None, main: GraphNode, number: int) -> Message:
+def _title(
+    kind: Kind, line: SourceLine | None, main: GraphNode, members: Sequence[GraphNode]
+) -> Message:
     """What is said of graphs that no cause explains."""
+    if kind is BY_DESIGN:
+        parts = join((say(GraphName(one.letter), ": ", one.part) for one in members), 8)
+        return say("graphs of their own by design, in turn with those before (", parts, ")")
     if kind is FIRST_GRAPH:
         if not line:
             return say("first graphs: setting up, and the first step of the program")
         return say(
-            f"first {'graph' if number == 1 else 'graphs'} of another part of the program",
+            f"first {'graph' if len(members) == 1 else 'graphs'} of another part of the program",
             at((line,)),
             ": nothing had run there before",
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ MANY = 3
 """So many graphs in a row, each larger than the one before, are growth."""
 EVEN = 0.1
 """How far from a whole number of turns the sizes of a loop's graphs may be, in turns."""
+LOOPED = frozenset({EXTRA_SUBGRAPH, REPLACED_SUBGRAPH})
+"""What a loop of another length looks like; of pieces that are known better more is known."""
 LOOP_FIX = say(
     "If a Python loop or list has another length there: give it the same one in every step, or "
     "one of a few (pad the list and mask what is not used, round the number of turns up)."
@@ -71,7 +74,7 @@ def uneven_loops(nodes: Sequence[GraphNode]) -> dict[str, SourceLine | None]:
     sizes = {node.digest: node.instructions for node in nodes}
     lines: defaultdict[tuple[SourceLine | None, SourceLine | None], list[GraphNode]]
     lines = defaultdict(list)
-    for node, line in _with_line(nodes, lambda kind: kind.is_piece):
+    for node, line in _with_line(nodes, lambda kind: kind in LOOPED):
         lines[node.call_site, line].append(node)
     return {
         node.digest: line

@@ -27,6 +27,26 @@ FIRST_GRAPH = Kind(
     short="The first graphs of the program",
     is_cause=False,
 )
+BY_DESIGN = Kind(
+    id="by-design",
+    title="Steps of several sorts, each with a graph of its own",
+    section=Section.RUN,
+    meaning="A training may consist of several sorts of step: micro-batches whose gradients are "
+    "kept, others that add to them, the update behind them; an evaluation that updates nothing; "
+    "updates of different parameters in turn (two heads, a generator and a discriminator). Each "
+    "sort has a graph, compiled once and hit from then on. What a graph updates, which gradients "
+    "it takes in and in which order the graphs follow each other tell the sorts apart. An update "
+    "of more or fewer of the same parameters is no sort of its own (newly-updated), nor is what "
+    "updates nothing now and then, in no order.",
+    before="",
+    after="",
+    evidence="What each graph updates and gives out, and the order in which they run.",
+    fix="None needed.",
+    proof=_NOT_UNDONE,
+    examples=("accumulated_adam", "two_heads", "evaluation_phase"),
+    short="Steps of several sorts, each with its own graph",
+    is_cause=False,
+)
 GROWING_GRAPH = Kind(
     id="growing-graph",
     title="The graph grows with every step",
@@ -123,4 +143,4 @@ UNEXPLAINED = Kind(
     examples=(),
     is_cause=False,
 )
-KINDS = (FIRST_GRAPH, GROWING_GRAPH, SAME_GRAPH, UNLIKE_GRAPH, UNEXPLAINED)
+KINDS = (FIRST_GRAPH, BY_DESIGN, GROWING_GRAPH, SAME_GRAPH, UNLIKE_GRAPH, UNEXPLAINED)

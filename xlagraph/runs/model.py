@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import EMPTY, say, words
+from xlagraph.run.records import EXCEPTION
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class GraphNode:
     why_nearest: str
     explanation: Explanation | None
     """Compared with `nearest`; None for the first module of a call site."""
+    part: Message
+    """What its steps are to the training: ``update``, ``evaluation``; empty if not known."""
+    by_design: bool
+    """The first of its sort of step, which has a regular place among the others."""
     warm_up: bool
     another_part: bool
     """The first at its place, and later than the first step of the training."""
@@ -112,6 +117,7 @@ class RunExplanation:
     """Problems first, by seconds; warm-up behind them."""
     steps: int
     compiles: int
+    """Modules that were compiled: a sync may compile several."""
     spent: Spent
     unseen: int
     """Compiles whose module is not in the run folder, so that nothing can be said of them."""
@@ -136,5 +142,13 @@ class RunExplanation:
 
     @property
     def has_problem(self) -> bool:
-        """Something compiled that is not warm-up, or that cannot be looked at."""
-        return bool(self.unseen) or bool(self.problems)
+        """Something compiled that is not warm-up, or that cannot be looked at.
+
+        Nor is a program without a problem that has ended by an exception.
+        """
+        return bool(self.unseen or self.problems or failures(self.run))
+
+
+def failures(run: Run) -> list[str]:
+    """The exceptions that ended processes of a run."""
+    return [note.detail for p in run.processes for note in p.notes if note.what == EXCEPTION]

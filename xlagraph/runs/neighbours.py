@@ -10,8 +10,8 @@ from xlagraph.message import EMPTY, Code, Message, say
 from xlagraph.progress import silent
 from xlagraph.run.reader import read_run
 from xlagraph.run.recent import before_and_after
-from xlagraph.runs.compare import was_and_now
 from xlagraph.runs.explain import explain_run
+from xlagraph.runs.two_runs import was_and_now
 
 if TYPE_CHECKING:
     from xlagraph.progress import Track

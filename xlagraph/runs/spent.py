@@ -23,6 +23,12 @@ def span_of(sync: SyncRecord) -> Span:
     return sync.time, sync.time + sync.compile_seconds
 
 
+def spans_of(sync: SyncRecord) -> list[Span]:
+    """The span of a sync's compile, divided among the graphs that it compiled."""
+    each = sync.compile_seconds / max(len(sync.graphs), 1)
+    return [(sync.time + k * each, sync.time + (k + 1) * each) for k in range(len(sync.graphs))]
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """The compiles of one or several processes."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlagraph.run.records import EARLIER_COMPILES, PERSISTENT_CACHE
-from xlagraph.runs.spent import span_of
+from xlagraph.runs.spent import spans_of
 
 if TYPE_CHECKING:
     from xlagraph.run.reader import Process
@@ -97,9 +97,9 @@ class Turns:
     def _count(self, process: Process, sync: SyncRecord, seen: _Turns) -> None:
         """A hit without a name ran the graph of its place, if there has been but one."""
         if sync.outcome == "compile":
-            for digest in sync.graphs:
+            for digest, span in zip(sync.graphs, spans_of(sync), strict=True):
                 self.costs[digest].compiles += 1
-                self.costs[digest].spans.append(span_of(sync))
+                self.costs[digest].spans.append(span)
             return
         graphs, is_hit = sync.graphs, sync.outcome == "hit"
         if is_hit and not graphs and len(seen.graphs) == 1 and _knows_all(process):

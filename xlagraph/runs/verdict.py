@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.message import count, join, say
+from xlagraph.message import Quoted, count, join, say
+from xlagraph.runs.model import failures
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def run_verdict(
     stable: int | None,
     steps: int,
     unseen: int,
+    parts: Sequence[Message] = (),
     *,
     began_late: bool,
 ) -> Verdict:
@@ -40,23 +42,31 @@ def run_verdict(
         stable: the step after which nothing compiled.
         steps: how many there were.
         unseen: compiles whose module is not stored.
+        parts: what the sorts of step are called that have graphs by design.
         began_late: the process had compiled before the capture began.
     """
     unread = sum(process.unread_lines for process in run.processes)
-    parts = [f"{count(unseen, 'compile')} without a stored graph"] if unseen else []
-    parts += [f"{count(unread, 'record')} that cannot be read"] if unread else []
+    missing = [f"{count(unseen, 'compile')} without a stored graph"] if unseen else []
+    missing += [f"{count(unread, 'record')} that cannot be read"] if unread else []
     problems = [group for group in groups if not group.expected]
     warm_up = [group for group in groups if group.expected]
-    notes = [f"Not explained: {' and '.join(parts)}."] if parts else []
+    notes = [f"Not explained: {' and '.join(missing)}."] if missing else []
     if began_late:
         notes.append(
             "The process had compiled before the capture began, and nothing is known of that"
             + (": the first graphs here may be no warm-up." if warm_up else ".")
         )
     if not problems:
-        none = _none(warm_up, stable, steps, began_late=began_late)
-        what = none if not unseen else notes.pop(0)
-        return Verdict(say(what), notes=tuple(map(say, notes)))
+        failed = failures(run)
+        if failed:
+            what = _failed(warm_up, failed[0], steps)
+        elif parts and stable is not None and not began_late:
+            what = _by_design(warm_up, parts, stable, steps)
+        else:
+            what = say(_none(warm_up, stable, steps, began_late=began_late))
+        if unseen:
+            what = say(notes.pop(0))
+        return Verdict(what, notes=tuple(map(say, notes)))
     first = problems[0]
     return Verdict(
         what=_what(problems),
@@ -66,13 +76,36 @@ def run_verdict(
     )
 
 
-def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
+def _spent(groups: Sequence[CauseGroup]) -> str:
     compiles = sum(group.compiles for group in groups)
-    spent = f"{count(compiles, 'compile')}, {together([group.spent for group in groups])}"
+    return f"{count(compiles, 'compile')}, {together([group.spent for group in groups])}"
+
+
+def _failed(groups: Sequence[CauseGroup], error: str, steps: int) -> Message:
+    return say(
+        f"No problem seen in {count(steps, 'step')}: {_spent(groups)} of warm-up; but ",
+        Quoted(error),
+        " ended the program, so it is not known to be stable.",
+    )
+
+
+def _by_design(
+    groups: Sequence[CauseGroup], parts: Sequence[Message], stable: int, steps: int
+) -> Message:
+    return say(
+        f"{count(len(parts), 'graph')} by design (",
+        join(parts, 6),
+        f"); stable since step {stable + 1}: {_spent(groups)}, none in the "
+        f"{count(steps - 1 - stable, 'step')} since.",
+    )
+
+
+def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began_late: bool) -> str:
+    spent = _spent(groups)
     if stable is None:
         warm_up = "" if began_late else " of warm-up"
         return f"No problem seen: {spent}{warm_up}; the run ended while it compiled."
-    if not compiles:
+    if not any(group.compiles for group in groups):
         return "Stable: nothing compiled."
     head = "No problem seen" if began_late else "Stable after warm-up"
     after = count(steps - 1 - stable, "step")

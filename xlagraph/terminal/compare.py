@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.runs.compare import changes, in_common
+from xlagraph.runs.two_runs import changes, in_common
 from xlagraph.terminal.advice import LABEL, print_verdict
 from xlagraph.terminal.structured import SCHEMA_VERSION, group_json, spent_json, verdict_json
 from xlagraph.terminal.style import labelled, paragraph, printable
@@ -14,8 +14,8 @@ from xlagraph.terminal.style import labelled, paragraph, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from xlagraph.runs.compare import Comparison
     from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.two_runs import Comparison
     from xlagraph.terminal.structured import Json
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.message import SourceLine, say, words
+from xlagraph.terminal.ranks import ranks_json
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.ranks.explain import RanksExplanation
     from xlagraph.runs.model import CauseGroup, RunExplanation
     from xlagraph.runs.neighbours import Neighbours
     from xlagraph.runs.spent import Spent
@@ -141,8 +143,16 @@ def kind_json(kind: Kind) -> Json:
     }
 
 
-def run_json(explained: RunExplanation, neighbours: Neighbours | None = None) -> Json:
-    """The explanation of a run as plain data; graphs in order of appearance."""
+def run_json(
+    explained: RunExplanation,
+    ranks: RanksExplanation | None = None,
+    neighbours: Neighbours | None = None,
+) -> Json:
+    """The explanation of a run as plain data; graphs in order of appearance.
+
+    `ranks`: what was found between its ranks; `neighbours`: other runs of its program.
+    """
+    letters = {node.digest: node.letter for node in explained.graphs}
     return {
         "schema": SCHEMA_VERSION,
         "kind": "run",
@@ -160,6 +170,7 @@ def run_json(explained: RunExplanation, neighbours: Neighbours | None = None) ->
         "stable_after": explained.stable_after,
         "alternating": list(explained.alternating),
         "unnamed_hits": explained.unnamed_hits,
+        "ranks": ranks_json(ranks, letters) if ranks else None,
         "groups": [group_json(group) for group in explained.groups],
         "graphs": [
             {
@@ -175,6 +186,7 @@ def run_json(explained: RunExplanation, neighbours: Neighbours | None = None) ->
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
+                "part": words(node.part),
                 "causes": [
                     cause_json(cause, node.explanation.diff) for cause in node.explanation.causes
                 ]

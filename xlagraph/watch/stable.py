@@ -91,7 +91,7 @@ class StableWatch:
         for found in (self.graphs, self.sizes, self.unknown, self.late):
             found.clear()
 
-    def close(self) -> None:
+    def close(self, failure: str = "") -> None:
         """Nothing is open."""
 
     def message(self, explanation: str, *, is_warm_up: bool) -> str:

@@ -21,7 +21,8 @@ from xlagraph.hlo.proto.link import link
 from xlagraph.hlo.proto.schema import CLASSES, Message, unknown_fields
 from xlagraph.hlo.proto.shapes import read_shape
 from xlagraph.hlo.proto.sharding import metadata_text
-from xlagraph.hlo.proto.wire import module_span, wire_fields
+from xlagraph.hlo.proto.wire import module_span
+from xlagraph.wire import wire_fields
 
 if TYPE_CHECKING:
     import mmap

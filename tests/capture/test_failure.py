@@ -1,0 +1,88 @@
+"""A run says which exception ended it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from xlagraph.run.reader import read_run
+from xlagraph.run.records import EXCEPTION
+
+pytestmark = [
+    pytest.mark.torch_xla,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch_xla") is None, reason="needs the capture extra"
+    ),
+]
+STEP = """
+import torch, torch_xla
+def step():
+    torch.ones(2).to("xla").add_(1)
+    torch_xla.sync()
+"""
+IN_CHILD = (
+    "import multiprocessing\n"
+    + STEP
+    + """
+def child():
+    step()
+    raise ValueError("in the child")
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=child)
+    process.start()
+    process.join()
+"""
+)
+CASES = {
+    "uncaught": (STEP + "step()\nraise KeyError('x')\n", ["KeyError"]),
+    "orderly": (STEP + "step()\n", []),
+    "exit": (STEP + "step()\nraise SystemExit(0)\n", []),
+    "handled": (STEP + "try:\n    raise KeyError\nexcept KeyError:\n    step()\n", []),
+    "child": (IN_CHILD, ["ValueError"]),
+}
+BLOCK = (
+    STEP
+    + """
+import xlagraph
+try:
+    with xlagraph.capture("run"):
+        step()
+        {end}
+except BaseException:
+    pass
+"""
+)
+
+
+def failures(code, folder, **variables):
+    """The exceptions that the run of a program tells of."""
+    program = folder / "program.py"
+    program.write_text(code)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XLAGRAPH")}
+    env |= {"PJRT_DEVICE": "CPU", **variables}
+    subprocess.run([sys.executable, program], env=env, cwd=folder, check=False, timeout=300)
+    processes = read_run(folder / "run").processes
+    return [note.detail for p in processes for note in p.notes if note.what == EXCEPTION]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_ends_a_program(name, tmp_path):
+    code, wanted = CASES[name]
+    assert failures(code, tmp_path, XLAGRAPH="1", XLAGRAPH_DIR=str(tmp_path / "run")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("end", "wanted"),
+    [
+        ("raise OSError", ["OSError"]),
+        ("pass", []),
+        ("raise KeyboardInterrupt", []),
+        ("raise SystemExit(3)", ["SystemExit: 3"]),
+    ],
+)
+def test_what_ends_a_block(end, wanted, tmp_path):
+    assert failures(BLOCK.format(end=end), tmp_path) == wanted

@@ -1,0 +1,82 @@
+"""Steps in which ranks ran something else, by step number and by sequence."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xlagraph.ranks.divergence import Difference, differences
+from xlagraph.ranks.model import Executed, Plan
+
+
+def plan(rank, steps, *, ended=True):
+    """A rank that ran the graphs of each step, one letter a graph, ``?`` for one not known."""
+    executed = [
+        Executed(number, "" if graph == "?" else graph)
+        for number, graphs in enumerate(steps)
+        for graph in graphs
+    ]
+    return Plan(rank, tuple(executed), ended)
+
+
+def found(*rows, **more):
+    return differences([plan(rank, row.split(), **more) for rank, row in enumerate(rows)])
+
+
+def test_ranks_that_agree_differ_nowhere():
+    assert found("A A B A", "A A B A", "A A B A") == ()
+
+
+def test_one_rank_that_ran_another_graph_in_two_steps():
+    assert found("A A A A", "A B B A", "A A A A") == (
+        Difference((1,), (0, 2), (1, 2), ("B",), ("A",)),
+    )
+
+
+def test_one_rank_that_reads_a_value_in_its_steps():
+    assert found("A LA LA", "A A A", "A A A") == (
+        Difference((0,), (1, 2), (1, 2), ("L", "A"), ("A",)),
+    )
+
+
+def test_a_step_more_is_no_difference_in_all_that_follow():
+    assert found("A B A B A B", "A B A X B A B", "A B A B A B") == (
+        Difference((1,), (0, 2), (3,), ("X",), ()),
+    )
+
+
+def test_a_step_less():
+    assert found("A B C D E", "A B D E", "A B C D E") == (
+        Difference((1,), (0, 2), (2,), (), ("C",)),
+    )
+
+
+def test_a_rank_that_ends_before_the_others():
+    assert found("A A A", "A A", "A A A") == (Difference((1,), (0, 2), (2,), (), ("A",)),)
+
+
+def test_what_is_not_known_says_nothing():
+    assert found("A A A", "A ? A", "A A A") == ()
+    assert found("A A A", "A A", "A A A", ended=False) == ()
+    assert found("A A AB", "A A A", "A A AB", ended=False) == ()
+
+
+@given(
+    st.lists(st.sampled_from(["A", "B", "AB", "C"]), min_size=1, max_size=30),
+    st.integers(0, 4),
+    st.data(),
+)
+def test_one_edited_step_is_found_where_it_is(row, odd, data):
+    at = data.draw(st.integers(0, len(row) - 1))
+    mine = [*row[:at], "X", *row[at + 1 :]]
+    plans = [plan(rank, mine if rank == odd else row) for rank in range(5)]
+    (one,) = differences(plans)
+    assert (one.ranks, one.steps, one.ran) == ((odd,), (at,), ("X",))
+    assert one.usual == tuple(row[at])
+    assert set(one.others) == set(range(5)) - {odd}
+
+
+@given(st.lists(st.lists(st.sampled_from(["A", "B"]), max_size=8), min_size=2, max_size=5))
+def test_ranks_differ_just_where_rows_do(rows):
+    plans = [plan(rank, row) for rank, row in enumerate(rows)]
+    assert bool(differences(plans)) == (len({tuple(row) for row in rows}) > 1)

@@ -1,0 +1,122 @@
+"""Real captures of eight ranks, as a user sees them: what is printed, the JSON, the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import run_xlagraph
+from golden import check
+from repository import ROOT
+
+from xlagraph.ranks.explain import explain_ranks
+from xlagraph.ranks.model import Outcome, Reason
+from xlagraph.run.reader import read_run
+from xlagraph.terminal.advice import Shown
+from xlagraph.terminal.ranks import print_ranks
+from xlagraph.terminal.style import console
+
+RUNS = ROOT / "fixtures" / "ranks"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def explained(name):
+    found = explain_ranks(read_run(RUNS / name))
+    assert found is not None
+    return found
+
+
+def test_a_value_that_rank_0_alone_reads():
+    found = explained("log")
+    (one,) = found.divergences
+    assert (one.difference.ranks, one.difference.others) == ((0,), tuple(range(1, 8)))
+    assert one.difference.steps == (4, 5, 6)
+    assert (one.ran, one.usual) == (("B", "A"), ("A",))
+    assert one.explanation.causes[0].kind.id == "early-execution"
+    assert one.explanation.proved
+    assert found.has_problem
+    assert found.matching.outcome is Outcome.MATCH
+    assert found.matching.certain
+
+
+def test_ranks_that_slice_at_their_own_number_are_reported_once():
+    found = explained("index")
+    assert not found.divergences
+    (one,) = found.own_numbers
+    assert one.ranks == tuple(range(8))
+    assert (one.numbers.first, one.numbers.step, len(one.numbers.instructions)) == (0, 8, 1)
+    assert not found.has_problem
+
+
+def test_a_rank_that_reduces_in_another_order():
+    found = explained("order")
+    matching = found.matching
+    assert (matching.outcome, matching.reason) == (Outcome.MISMATCH, Reason.SIZE)
+    assert matching.certain
+    assert matching.matched  # the steps before
+    assert {stop.wait.ranks for stop in found.stops} == {(7,), tuple(range(7))}
+    assert {stop.wait.step for stop in found.stops} == {4}
+    names = {stop.wait.ranks: [t.path for t in stop.tensors] for stop in found.stops}
+    assert names == {(7,): ["2.bias"], tuple(range(7)): ["0.weight"]}
+    assert all(stop.lines[0].file == "examples/ranks.py" for stop in found.stops)
+
+
+def test_a_loss_that_rank_0_alone_reduces():
+    found = explained("extra")
+    assert found.matching.outcome in (Outcome.MISMATCH, Outcome.HANG)
+    assert found.matching.certain
+    assert any(stop.wait.ranks == (0,) for stop in found.stops)
+
+
+@pytest.mark.parametrize("name", ["log", "index", "order", "extra"])
+def test_what_is_printed(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = console()
+    with screen.capture() as captured:
+        print_ranks(screen, explained(name), Shown())
+    check(captured.get(), GOLDEN / f"{name}.txt")
+    assert max(map(len, captured.get().splitlines())) <= 80
+
+
+def test_what_hangs_is_said_first():
+    done = run_xlagraph("explain", "fixtures/ranks/order", COLUMNS="80")
+    assert done.stdout.startswith("What  The job hangs or fails in step 4: rank 7 runs all-reduce")
+
+
+def test_json():
+    done = run_xlagraph("explain", "--json", "fixtures/ranks/order")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)["ranks"]
+    assert found["world"] == 8
+    assert found["named_by"] == ["RANK"]
+    assert [one["rank"] for one in found["ranks"]] == list(range(8))
+    assert found["problem"]
+    collectives = found["collectives"]
+    assert (collectives["outcome"], collectives["certain"]) == ("mismatch", True)
+    assert [wait["ranks"] for wait in collectives["waits"]] == [[0, 1, 2, 3, 4, 5, 6], [7]]
+    (divergence,) = found["divergences"]
+    assert (divergence["ranks"], divergence["steps"]) == ([7], [4, 5, 6])
+    alone = run_xlagraph("explain", "--json", "fixtures/runs/fixed")
+    assert json.loads(alone.stdout)["ranks"] is None
+
+
+def test_the_order_of_hashes_changes_nothing():
+    printed = {
+        run_xlagraph("explain", "fixtures/ranks/order", PYTHONHASHSEED=seed).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
+
+
+def test_a_killed_rank_is_not_held_against_anybody(tmp_path):
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(RUNS / "log", run)
+    (file,) = run.glob("records-3-*.jsonl")
+    lines = file.read_text().splitlines()
+    last = max(k for k, line in enumerate(lines) if '"step":3' in line)
+    file.write_text("\n".join(lines[: last + 1]) + "\n")
+    found = explain_ranks(read_run(run))
+    assert {rank for one in found.divergences for rank in one.difference.ranks} == {0}

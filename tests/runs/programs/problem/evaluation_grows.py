@@ -1,0 +1,25 @@
+"""Every evaluation looks at one batch row more; training is as it should be."""
+
+import torch
+import torch_xla
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to("xla")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+
+def run(x, *, training):
+    loss = model(x).pow(2).mean()
+    if training:
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    torch_xla.sync()
+
+
+for epoch in range(5):
+    for _ in range(4):
+        run(torch.ones(8, 16).to("xla"), training=True)
+    with torch.no_grad():
+        run(torch.ones(8 + epoch, 16).to("xla"), training=False)

@@ -1,0 +1,92 @@
+"""Programs whose graphs are several by design, and others that only look like them, run live."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch_programs
+
+from xlagraph.run.reader import read_run
+from xlagraph.runs.explain import explain_run
+
+PROGRAMS = Path(__file__).parent / "programs"
+pytestmark = [
+    pytest.mark.torch_xla,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch_xla") is None, reason="needs the capture extra"
+    ),
+]
+NORMAL = {
+    "accumulation": "3 graphs by design (micro-batch, accumulate, update); stable since step 4: ",
+    "accumulation_two_lines": "3 graphs by design (micro-batch, accumulate, update); stable since ",
+    "evaluation_by_helper": "2 graphs by design (training, evaluation); stable since step 6: ",
+    "sanity_check_first": "2 graphs by design (evaluation, training); stable since step 4: ",
+    "two_optimizers": "2 graphs by design (update of ",
+    "spmd": "Stable after warm-up: 2 compiles ",
+    "spmd_mesh": "Stable after warm-up: 2 compiles ",
+}
+PROBLEMS = {
+    "kv_cache": 7,
+    "shapes_keep_compiling": 11,
+    "late_state": 2,
+    "rotating_shapes": 3,
+    "evaluation_grows": 4,
+    "skipped_updates": 1,
+    "layers_dropped": 2,
+    "accumulation_leak": 7,
+}
+"""How many compiles beyond warm-up there are."""
+
+
+def explained(program, folder, run=torch_programs.run):
+    """The explanation of a program's run, and its exit status."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XLAGRAPH")}
+    env |= {
+        "XLAGRAPH": "1",
+        "XLAGRAPH_DIR": str(folder / "run"),
+        "XLAGRAPH_SUMMARY": "0",
+        "PJRT_DEVICE": "CPU",
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }
+    done = run(PROGRAMS / program, env=env, cwd=folder)
+    return explain_run(read_run(folder / "run")), done.returncode
+
+
+@pytest.mark.parametrize("name", NORMAL)
+def test_graphs_by_design_are_no_alarm(name, tmp_path):
+    run, status = explained(f"normal/{name}.py", tmp_path)
+    assert status == 0
+    assert str(run.verdict).startswith(NORMAL[name])
+    assert not run.has_problem
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_is_never_taken_for_normal(name, tmp_path):
+    run, status = explained(f"problem/{name}.py", tmp_path)
+    assert status == 0
+    assert sum(g.compiles for g in run.groups if not g.expected) == PROBLEMS[name]
+    assert run.has_problem
+
+
+def test_a_program_that_an_exception_ended_is_not_stable(tmp_path):
+    def start(program, **options):  # an interpreter of its own: how that ends matters here
+        return subprocess.run([sys.executable, program], check=False, **options)
+
+    run, status = explained("problem/failed.py", tmp_path, start)
+    assert status == 1
+    assert str(run.verdict) == (
+        f"No problem seen in 6 steps: 1 compile, {run.spent} of warm-up; but RuntimeError ended "
+        "the program, so it is not known to be stable."
+    )
+    assert run.has_problem
+
+
+def test_every_program_is_tried():
+    there = {f"{path.parent.name}/{path.stem}" for path in PROGRAMS.glob("*/*.py")}
+    tried = {f"normal/{name}" for name in NORMAL} | {f"problem/{name}" for name in PROBLEMS}
+    assert there - tried == {"problem/failed"}

@@ -1,0 +1,115 @@
+"""Pieces that one side computes on the way, between values that the other connects directly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.live import has_effect
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.sources import operations, where
+from xlagraph.facts.pieces import OUTPUT, computed, open_edges, piece_of, pieces
+from xlagraph.facts.telling import opcodes_in_words
+from xlagraph.message import count, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.facts.pieces import Edge
+    from xlagraph.message import Message, SourceLine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bypass:
+    """A piece of one side, and the uses where it stands before a value that both sides have."""
+
+    more: SideView
+    less: SideView
+    uses: Mapping[Edge, int]
+    """Uses of the piece's values; for each the value, in `more`, that the other side uses."""
+    piece: frozenset[int]
+
+    @property
+    def lines(self) -> tuple[SourceLine, ...]:
+        """The source lines of the piece."""
+        return where(self.more.module, self.piece)
+
+    @property
+    def words(self) -> Message:
+        """What it computes: ``rng-bit-generator, select and 35 more instructions``."""
+        return opcodes_in_words(self.more.module, self.piece, self.less.module)
+
+    def undo(self, edit: Editors) -> None:
+        """Connects the values directly in the module that has the piece."""
+        editor = edit[self.more.side]
+        for i in self.piece:
+            if has_effect(self.more.module, i):
+                editor.become_undone(i, ())
+        for edge, value in self.uses.items():
+            if edge.place == OUTPUT:
+                editor.replace_outputs({edge.value(self.more): value})
+            else:
+                editor.set_operand(edge.user(self.more), edge.place, value)
+
+
+def bypasses(case: Case) -> list[Bypass]:
+    """What stands on the way in one module alone, B's first."""
+    edges = open_edges(case)
+    return [
+        _bypass(more, less, group)
+        for more, less in reversed(case.both_ways)
+        for group in pieces(case, _bypassed(more, less, edges))
+    ]
+
+
+def _bypassed(more: SideView, less: SideView, edges: Sequence[Edge]) -> list[Edge]:
+    """Edges where one side uses a value of its own and the other one that both have."""
+    return [
+        edge
+        for edge in edges
+        if more.partners[edge.value(more)] < 0 <= less.partners[edge.value(less)]
+        and edge.value(more) not in more.claimed
+    ]
+
+
+def _bypass(more: SideView, less: SideView, edges: Sequence[Edge]) -> Bypass:
+    uses = {edge: less.partners[edge.value(less)] for edge in edges}
+    return Bypass(more, less, uses, frozenset(piece_of(more, [e.value(more) for e in uses])))
+
+
+def bypass_finding(
+    found: Bypass, kind: Kind, title: Message, *further: Evidence, fix: Message | None = None
+) -> Finding:
+    """The finding that a piece stands in one module alone."""
+    more, less, piece = found.more, found.less, set(found.piece)
+    users_a = {edge.x for edge in found.uses if edge.place != OUTPUT}
+    users_b = {edge.y for edge in found.uses if edge.place != OUTPUT}
+    piece_a, piece_b = more.ab(piece, set[int]())
+    cited_a, cited_b = (piece, users_b) if more.is_a else (users_a, piece)
+    stands = Evidence(
+        say(
+            more.side,
+            f" puts {count(computed(more.module, piece), 'instruction')}",
+            operations(more.module, piece),
+            " between values that ",
+            less.side,
+            " connects directly",
+        ),
+        tuple(sorted(cited_a))[:50],
+        tuple(sorted(cited_b))[:50],
+        found.lines,
+    )
+    return Finding(
+        kind=kind,
+        title=title,
+        evidence=(stands, *further),
+        proof=say(f"the {count(len(piece), 'extra instruction')} of ", more.side, " were bypassed"),
+        fix=fix or say(),
+        a=frozenset(piece_a | users_a),
+        b=frozenset(piece_b | users_b),
+        undo=found.undo,
+    )

@@ -1,0 +1,190 @@
+"""What is found between ranks, in sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.verdict import Verdict
+from xlagraph.message import EMPTY, GraphName, join, say
+from xlagraph.message.words import count, ranges
+from xlagraph.ranks.collectives import Branch, Collective
+from xlagraph.ranks.model import Outcome, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
+    from xlagraph.ranks.model import Matching
+
+GOES_ON = frozenset({Reason.ELEMENT_TYPE, Reason.REDUCTION})
+"""Ways not to match that no runtime looks at: the sizes agree."""
+_ALIKE = (
+    "Build the step alike on every rank: no collective, and no order of collectives, may hang on "
+    "the rank. Reduce on all ranks, log on one."
+)
+_AS_MANY = (
+    "Let every rank run as many steps with as many collectives: drop or pad uneven last batches, "
+    "and evaluate and log on all ranks or on none."
+)
+_SAME_GRAPH = (
+    "Let every rank trace the same step: read and log on all ranks or after the step, give all "
+    "ranks data of one size, and pass what depends on the rank as a tensor."
+)
+
+
+def rank_words(ranks: Sequence[int]) -> str:
+    """``rank 3``, ``ranks 0-2, 5``."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {ranges(ranks)}"
+
+
+def step_words(steps: Sequence[int]) -> str:
+    """``step 3``, ``steps 3-6``."""
+    return f"{'step' if len(steps) == 1 else 'steps'} {ranges(steps)}"
+
+
+def collective_words(stop: Stop) -> Message:
+    """``all-reduce (add) of f32[12,16] for 0.weight``."""
+    item = stop.wait.item
+    if not isinstance(item, Collective):
+        return say("a branch" if isinstance(item, Branch) else "a loop", " with collectives")
+    reduction = f" ({item.reduction})" if item.reduction else ""
+    shapes = join(stop.shapes, 3)
+    for_ = say(" for ", join(stop.tensors, 3)) if stop.tensors else EMPTY
+    return say(f"{item.opcode}{reduction} of ", shapes, for_)
+
+
+def stop_words(stop: Stop) -> Message:
+    """Who stands where, and for whom they wait."""
+    wait = stop.wait
+    one = len(wait.ranks) == 1
+    waits = f", {'waits' if one else 'wait'} for {rank_words(wait.missing)}" if wait.missing else ""
+    line = say(" at ", stop.lines[0]) if stop.lines else EMPTY
+    head = f"{rank_words(wait.ranks)}, step {wait.step}, graph "
+    return say(head, GraphName(stop.letter), ": ", collective_words(stop), line, waits)
+
+
+def doubt_words(matching: Matching) -> Message:
+    """Why something is not certain; empty where it is."""
+    if matching.certain or not matching.doubts:
+        return EMPTY
+    return say("Not certain: ", join((one.value for one in matching.doubts), 4, "; "), ".")
+
+
+def ranks_verdict(
+    matching: Matching, stops: Sequence[Stop], divergences: Sequence[Divergence]
+) -> Verdict | None:
+    """The three lines for what is wrong between ranks; None where nothing is."""
+    if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
+        return _stopped(matching, [stop for stop in stops if stop.wait.is_root])
+    if not divergences:
+        return None
+    first = divergences[0]
+    notes = [say(f"{count(len(divergences) - 1, 'more difference')} between ranks.")]
+    return Verdict(
+        what=say(divergence_words(first).sentence, "."),
+        where=_divergent_place(first),
+        fix=first.explanation.verdict.fix
+        if _is_caused(first) and first.explanation
+        else say(_SAME_GRAPH),
+        notes=tuple(notes) if len(divergences) > 1 else (),
+    )
+
+
+def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
+    odd = min(stops, key=lambda stop: len(stop.wait.ranks))
+    others = [stop for stop in stops if stop is not odd]
+    step = f"step {odd.wait.step}"
+    if matching.outcome is Outcome.MISMATCH:
+        fails = "gives wrong values" if matching.reason in GOES_ON else "hangs or fails"
+        does = fails if matching.certain else f"probably {fails}"
+        what = say(
+            f"The job {does} in {step}: {rank_words(odd.wait.ranks)} "
+            f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} ",
+            collective_words(odd),
+            *(
+                say(" where ", rank_words(stop.wait.ranks), " run ", collective_words(stop))
+                for stop in others[:1]
+            ),
+            ".",
+        )
+        return Verdict(what, _place(odd), say(_ALIKE), _notes(matching))
+    may = "hangs" if matching.certain else "may hang"
+    shown = [odd, *others][:2]
+    what = say(f"The job {may} in {step}: ", join(map(_waits, shown), 2, "; "), ".")
+    ended = matching.reason is Reason.ENDED
+    return Verdict(what, _place(odd), say(_AS_MANY if ended else _ALIKE), _notes(matching))
+
+
+def _waits(stop: Stop) -> Message:
+    wait = stop.wait
+    verb = "waits" if len(wait.ranks) == 1 else "wait"
+    missing = rank_words(wait.missing)
+    return say(f"{rank_words(wait.ranks)} {verb} for {missing} at ", collective_words(stop))
+
+
+def _notes(matching: Matching) -> tuple[Message, ...]:
+    doubts = doubt_words(matching)
+    return (doubts,) if doubts else ()
+
+
+def _place(stop: Stop) -> Message:
+    return say(stop.lines[0]) if stop.lines else say("graph ", GraphName(stop.letter))
+
+
+def _divergent_place(one: Divergence) -> Message:
+    if _is_caused(one) and one.explanation:
+        return one.explanation.verdict.where
+    return say(one.line) if one.line else EMPTY
+
+
+def _is_caused(one: Divergence) -> bool:
+    return bool(one.explanation and one.explanation.causes)
+
+
+def divergence_words(one: Divergence) -> Message:
+    """``rank 0 ran B, A where ranks 1-7 ran A in steps 4-6``."""
+    what = one.difference
+    steps = step_words(what.steps)
+    mine = rank_words(what.ranks)
+    if not one.ran:
+        return say(
+            f"{mine} ran nothing in {steps}, where {rank_words(what.others)} ran ", _row(one.usual)
+        )
+    if not one.usual:
+        return say(
+            f"{mine} ran ", _row(one.ran), f" behind the last step of {rank_words(what.others)}"
+        )
+    return say(
+        f"{mine} ran ", _row(one.ran), f" where {rank_words(what.others)} ran ", _row(one.usual),
+        f" in {steps}",
+    )  # fmt: skip
+
+
+def cause_words(one: Divergence) -> Message:
+    """Why these ranks ran something else; empty where that is not known."""
+    if not (one.explanation and one.explanation.causes):
+        return EMPTY
+    cause = one.explanation.causes[0]
+    return say(cause.title.sentence, f" ({cause.kind})")
+
+
+def own_number_words(one: OwnNumbers) -> Message:
+    """That ranks differ by their own number only."""
+    places = count(len(one.numbers.instructions), "place")
+    return say(
+        f"{rank_words(one.ranks)} run graphs that differ only by a number of the rank's own, at "
+        f"{places}: {one.numbers.first:g} on rank {one.ranks[0]}, {one.numbers.step:g} more on "
+        "each next one",
+        say(" (", one.lines[0], ")") if one.lines else EMPTY,
+        ". Each rank compiles its own",
+    )
+
+
+def _row(letters: Sequence[str]) -> Message:
+    return join(map(GraphName, letters), 6)
+
+
+def line_of(lines: Sequence[SourceLine]) -> str:
+    """The first of some lines as ``file:line``, ``""`` for none."""
+    return str(lines[0]) if lines else ""

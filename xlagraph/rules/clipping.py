@@ -1,0 +1,160 @@
+"""Values that one side scales, or cuts off, before both use them: clipped gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at
+from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.message import count, say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.finding import Finding
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+CLIPPING = Kind(
+    id="clipping",
+    title="Values are clipped on one side only",
+    section=Section.PIECES,
+    meaning="Gradients are clipped in some steps only: by their norm, so that each is multiplied "
+    "by one number computed from all of them, or by value. A Python if that asks for a norm above "
+    "a limit reads it first, which costs a graph and a wait of its own.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    loss_fn(model(x), y).backward()
+    if step >= 4:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    after="""\
+for step, (x, y) in enumerate(loader):
+    loss_fn(model(x), y).backward()
+    limit = 0.5 if step >= 4 else 1e30  # a number of the graph: it may change
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    evidence="What computes the number, and what it scales.",
+    fix="Clip in every step, with a limit that changes nothing where none is wanted (1e30): a "
+    "Python number other than 0, 1 and -1 is a parameter of the graph, and may change.",
+    proof="What scales the values is bypassed.",
+    examples=("clip_late", "clip_value_late", "clip_in_python"),
+    family=Family.BRANCH,
+    short_fix="Clip in every step, with a limit of 1e30 elsewhere.",
+    is_piece=True,
+)
+CUTS = frozenset({"clamp", "maximum", "minimum"})
+SUMS = frozenset({"reduce", "all-reduce", "dot"})
+KEEPS = frozenset({"convert", "copy", "bitcast", "reshape", "transpose"})
+MAX_CUTS = 3
+"""torch_xla's clamp is a maximum and a minimum."""
+SPREADS = KEEPS | {"broadcast"}
+
+
+def find(case: Case) -> list[Finding]:
+    """Pieces that scale all they stand before by one number, or cut it off."""
+    return [
+        bypass_finding(found, CLIPPING, _title(found, done))
+        for found in bypasses(case)
+        if (done := _scaled(found) or _cut(found))
+    ]
+
+
+def _scaled(found: Bypass) -> str:
+    """How every value is the old one times a number; empty if it is not."""
+    module = found.more.module
+    factors = {_factor(module, edge.value(found.more), old) for edge, old in found.uses.items()}
+    old = {_through(module, value, KEEPS) for value in found.uses.values()}
+    if not all(factor in found.piece and _is_number(module, factor) for factor in factors):
+        return ""
+    if all(_sums(found, factor, old) for factor in factors):
+        return "scales {} by a number computed from all of them, as clipping by a norm does"
+    is_one = len(old) > 1 and len({_numbers(found, factor) for factor in factors}) == 1
+    return "scales {} by one number, as clipping by a norm read before does" if is_one else ""
+
+
+def _factor(module: Module, value: int, old: int) -> int:
+    """What `old` is multiplied or divided by to give `value`; -1 if it is not."""
+    value, old = _through(module, value, KEEPS), _through(module, old, KEEPS)
+    if module.opcodes[value] not in ("multiply", "divide"):
+        return -1
+    x, y = module.operands[value]
+    if _through(module, x, KEEPS) == old:
+        return _through(module, y, SPREADS)
+    is_product = module.opcodes[value] == "multiply" and _through(module, y, KEEPS) == old
+    return _through(module, x, SPREADS) if is_product else -1
+
+
+def _through(module: Module, i: int, opcodes: frozenset[str]) -> int:
+    while module.opcodes[i] in opcodes:
+        (i,) = module.operands[i]
+    return i
+
+
+def _sums(found: Bypass, factor: int, old: set[int]) -> bool:
+    """Whether a number is computed, by sums, from one of these values."""
+    module, stack, seen, is_sum = found.more.module, [factor], {factor}, False
+    while stack:
+        i = stack.pop()
+        is_sum = is_sum or module.opcodes[i] in SUMS
+        below = [o for o in module.operands[i] if o not in seen]
+        if is_sum and not old.isdisjoint(_through(module, o, KEEPS) for o in below):
+            return True
+        stack += [o for o in below if o in found.piece]
+        seen.update(below)
+    return False
+
+
+def _numbers(found: Bypass, factor: int) -> frozenset[int]:
+    """What a number of the piece is computed from: inputs, and what both sides have."""
+    module, stack, seen = found.more.module, [factor], {factor}
+    while stack:
+        below = [o for o in module.operands[stack.pop()] if o not in seen]
+        stack += [o for o in below if o in found.piece]
+        seen.update(below)
+    ends = (i for i in seen if not module.operands[i] or i not in found.piece)
+    return frozenset(i for i in ends if module.opcodes[i] != "constant")
+
+
+def _cut(found: Bypass) -> str:
+    """Whether every value is the old one cut off at a number, in words."""
+    module = found.more.module
+    ends = ((edge.value(found.more), old) for edge, old in found.uses.items())
+    return (
+        "cuts {} off, as clipping by value does" if all(_is_cut(module, *e) for e in ends) else ""
+    )
+
+
+def _is_cut(module: Module, value: int, old: int) -> bool:
+    old, cuts = _through(module, old, KEEPS), 0
+    value = _through(module, value, KEEPS)
+    while value != old and module.opcodes[value] in CUTS and cuts < MAX_CUTS:
+        whole = [o for o in module.operands[value] if not _is_number(module, o)]
+        value, cuts = _through(module, whole[0] if whole else value, KEEPS), cuts + 1
+    return value == old and cuts > 0
+
+
+def _is_number(module: Module, i: int) -> bool:
+    return module.shapes[_through(module, i, SPREADS)].partition("{")[0].endswith("[]")
+
+
+def _title(found: Bypass, done: str) -> Message:
+    more, less = found.more.side, found.less.side
+    number = count(len(set(found.uses.values())), "value")
+    text = f" {done.format(number)}, and "
+    return say(more, text, less, " does not: ", found.words, at(found.lines))
+
+
+RULE = Rule(
+    name="clipping",
+    kinds=(CLIPPING,),
+    find=find,
+    after=("optimizer-option",),
+)

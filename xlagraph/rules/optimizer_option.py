@@ -1,0 +1,113 @@
+"""A term of the optimizer's formula that one side has and the other leaves out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.names import short_shape
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at
+from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.optimizers import is_optimizer_line
+from xlagraph.facts.updates import formula, updates
+from xlagraph.message import count, join, say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.finding import Finding
+    from xlagraph.message import Message
+    from xlagraph.tensors import Tensor
+
+OPTIMIZER_OPTION = Kind(
+    id="optimizer-option",
+    title="An option of the optimizer is on, on one side only",
+    section=Section.PIECES,
+    meaning="Optimizers leave out what an option of 0 or False does not need: weight decay, "
+    "momentum, maximize, the rectification of RAdam's first steps. Switched on later, its term is "
+    "in the graph from then on.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        optimizer.param_groups[0]["weight_decay"] = 0.01
+    update(loss_fn(model(x), y))
+""",
+    after="""\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=1e-30)
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        optimizer.param_groups[0]["weight_decay"] = 0.01
+    update(loss_fn(model(x), y))
+""",
+    evidence="The term, the tensors that it updates, and the line of the optimizer.",
+    fix="Give the option from the first step on, as a number that does nearly nothing where "
+    "nothing is wanted (for SGD weight_decay=1e-30; for AdamW large enough that 1 - lr * "
+    "weight_decay is not 1): 0 leaves its term out, and other numbers are parameters of the graph. "
+    "What the optimizer itself decides by the number of steps, capturable=True decides on the "
+    "device.",
+    proof="The term is bypassed.",
+    examples=("weight_decay_late", "decoupled_decay_late"),
+    family=Family.BRANCH,
+    short="An option of the optimizer is switched on",
+    short_fix="Give the option from the first step, as a tiny number.",
+    is_piece=True,
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Pieces that stand in the update of parameters alone, and nowhere else."""
+    return [finding for found in bypasses(case) if (finding := _finding(found))]
+
+
+def _finding(found: Bypass) -> Finding | None:
+    more, less = found.more, found.less
+    places = _updates(found)
+    if not places:
+        return None
+    title = say(
+        "the optimizer computes ",
+        found.words,
+        " in ",
+        more.side,
+        " that it does not in ",
+        less.side,
+        f", for {count(len(places), 'tensor')} (",
+        join(_named(more, k) for k in places),
+        ")",
+        at(found.lines),
+    )
+    return bypass_finding(found, OPTIMIZER_OPTION, title)
+
+
+def _named(view: SideView, place: int) -> Message | Tensor:
+    tensor = view.context.outputs.get(place)
+    return tensor or say(short_shape(view.module, view.module.outputs[place]))
+
+
+def _updates(found: Bypass) -> list[int]:
+    """The outputs, new values of parameters, that the piece goes into; empty if elsewhere too.
+
+    By the lines, where they are known: all are an optimizer's. Else by the formula: the piece is
+    part of it, and takes in a parameter that is updated.
+    """
+    module = found.more.module
+    values = {edge.value(found.more) for edge in found.uses}
+    new = updates(module)
+    formulas = {k: formula(module, module.outputs[k]) for places in new.values() for k in places}
+    touched = sorted(k for k, whole in formulas.items() if not values.isdisjoint(whole))
+    reached = set[int]().union(*(formulas[k] for k in touched))
+    if not touched or not values <= reached:
+        return []
+    if found.lines:
+        return touched if all(map(is_optimizer_line, found.lines)) else []
+    is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
+    taken = {o for i in found.piece for o in module.operands[i]}
+    return touched if is_part and not taken.isdisjoint(new) else []
+
+
+RULE = Rule(
+    name="optimizer-option",
+    kinds=(OPTIMIZER_OPTION,),
+    find=find,
+    after=("random-numbers",),
+)

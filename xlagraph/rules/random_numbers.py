@@ -1,0 +1,83 @@
+"""Random numbers that one side draws and the other does not: dropout, noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at
+from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.telling import RANDOM, telling_opcodes
+from xlagraph.message import say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.finding import Finding
+
+RANDOM_NUMBERS = Kind(
+    id="random-numbers",
+    title="One side draws random numbers and the other does not",
+    section=Section.PIECES,
+    meaning="Dropout is on in some steps only, as when model.eval() was called and train() is "
+    "forgotten, or noise is added to some batches. Under eval() nothing is drawn and nothing "
+    "multiplied: the graph is another one.",
+    before="""\
+dropout = nn.Dropout(0.1)
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        dropout.eval()
+    update(loss_fn(dropout(model(x)), y))
+""",
+    after="""\
+keep = torch.full((), 0.9).to("xla")
+torch_xla.sync()
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        keep.fill_(1.0)  # nothing is dropped any more, by the same graph
+        torch_xla.sync()
+    out = model(x)
+    update(loss_fn(out * (torch.rand_like(out) < keep) / keep, y))
+""",
+    evidence="What draws them and what is done with them.",
+    fix="If dropout was switched here (train(), eval()): keep a training loop in one mode, and "
+    "evaluate in a sync of its own. What is to change while training can be a probability on the "
+    "device: x * (torch.rand_like(x) < keep) / keep, with keep a tensor.",
+    proof="What is drawn, and what is done with it, is bypassed.",
+    examples=("dropout_late", "eval_dropout"),
+    family=Family.BRANCH,
+    short="Random numbers are drawn in some steps only",
+    short_fix="Keep train() or eval() the same in every training step.",
+    is_piece=True,
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Pieces that draw random numbers."""
+    if not (_draws(case.a) or _draws(case.b)):
+        return []
+    return [
+        _finding(found)
+        for found in bypasses(case)
+        if not RANDOM.isdisjoint(telling_opcodes(found.more.module, found.piece))
+    ]
+
+
+def _draws(view: SideView) -> bool:
+    return any(view.module.opcodes[i] in RANDOM for i in view.open_lone())
+
+
+def _finding(found: Bypass) -> Finding:
+    more, less = found.more.side, found.less.side
+    title = say(
+        more, " draws random numbers and ", less, " does not: ", found.words, at(found.lines)
+    )
+    return bypass_finding(found, RANDOM_NUMBERS, title)
+
+
+RULE = Rule(
+    name="random-numbers",
+    kinds=(RANDOM_NUMBERS,),
+    find=find,
+    after=("added-input",),
+)

@@ -1,0 +1,199 @@
+"""A whole pass that one side computes once more: accumulation, or a step without its barrier."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at
+from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.telling import HEAVY, PLAIN
+from xlagraph.facts.updates import formula, updates
+from xlagraph.message import say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.finding import Finding
+    from xlagraph.graph import Module
+
+ACCUMULATION_COUNT = Kind(
+    id="accumulation-count",
+    title="A pass is computed more often on one side",
+    section=Section.PIECES,
+    meaning="Gradients of several batches are added up before one update, and the number of "
+    "batches is not the same in every step: the last group of an epoch is shorter, or the number "
+    "is raised. Every number is a graph of its own, a copy of forward and backward larger.",
+    before="""\
+batches = list(loader)
+for step, number in enumerate([2, 2, 2, 3, 3]):
+    for x, y in batches[:number]:
+        loss_fn(model(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    after="""\
+for p in model.parameters():
+    p.grad = torch.zeros_like(p)
+torch_xla.sync()
+batches = list(loader)
+for step, number in enumerate([2, 2, 2, 3, 3]):
+    for x, y in batches[:number]:
+        loss_fn(model(x), y).backward()
+        torch_xla.sync()  # one graph for every batch, whatever their number
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    torch_xla.sync()
+""",
+    evidence="How often the pass's products and other telling operations stand on both sides.",
+    fix="Call torch_xla.sync() after each backward, and zero_grad(set_to_none=False): one graph "
+    "then serves every batch, whatever their number. Or make the number the same in every step: "
+    "drop the last group of an epoch.",
+    proof="The further pass is bypassed.",
+    examples=("accumulation_raised", "accumulation_count", "accumulation_ramp"),
+    family=Family.BRANCH,
+    short="A pass is computed more often in some steps",
+    short_fix="Call torch_xla.sync() after each backward, or keep their number.",
+    is_piece=True,
+)
+MISSING_BARRIER = Kind(
+    id="missing-barrier",
+    title="Two steps are in one graph",
+    section=Section.PIECES,
+    meaning="One side computes the step twice, the second time with the weights that the first one "
+    "updated: torch_xla.sync() (xm.mark_step()) was left out between two steps, by a continue, a "
+    "condition, or a loop that ends elsewhere.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    loss_fn(model(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step == 4:
+        continue  # leaves the barrier out
+    torch_xla.sync()
+""",
+    after="""\
+for step, (x, y) in enumerate(loader):
+    loss_fn(model(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    evidence="How often the operations stand on both sides, and that updated weights are used.",
+    fix="Call torch_xla.sync() (xm.mark_step()) at the end of every step, whatever the step skips: "
+    "before each continue, after the loop's last step. A loader wrapped in MpDeviceLoader does it.",
+    proof="The further step is bypassed.",
+    examples=("missing_barrier", "barrier_every_fourth"),
+    family=Family.BRANCH,
+    short_fix="Call torch_xla.sync() at the end of every step.",
+    is_piece=True,
+)
+ALIKE = 0.8
+"""This part of a piece has copies among what both sides compute, if it is another pass."""
+MAX_CHAINS = 8
+MAX_STEPS = 32
+
+
+def find(case: Case) -> list[Finding]:
+    """Pieces that compute again what both sides compute, as often as the rest does."""
+    return [finding for found in bypasses(case) if (finding := _finding(found))]
+
+
+def _finding(found: Bypass) -> Finding | None:
+    more, less = found.more, found.less
+    turns = _turns(found)
+    kind = _kind(found) if turns else None
+    if kind is None:
+        return None
+    done = (
+        f" computes the step {_times(turns[1])}, the next time with the updated weights, where "
+        if kind is MISSING_BARRIER
+        else f" computes the same pass {_times(turns[1])} where "
+    )
+    title = say(more.side, done, less.side, f" does it {_times(turns[0])}", at(found.lines))
+    text = say(more.side, " computes ", found.words, " that stand in ", less.side, " too")
+    return bypass_finding(found, kind, title, Evidence(text))
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _turns(found: Bypass) -> tuple[int, ...]:
+    """How often `less` and `more` compute what the piece repeats; empty if it repeats nothing.
+
+    Nearly all of the piece has copies among what both sides compute, and its heavy operations
+    stand the same number of times as often in one module as in the other.
+    """
+    more, less = found.more, found.less
+    opcodes, labels = more.module.opcodes, more.matched.labels
+    telling = [i for i in found.piece if opcodes[i] not in PLAIN]
+    heavy = {labels[i] for i in telling if opcodes[i] in HEAVY}
+    in_less = _counts(less)
+    if sum(1 for i in telling if labels[i] in in_less) < ALIKE * len(telling) or not heavy:
+        return ()
+    in_more = _counts(more)
+    found_turns = sorted((in_less[label], in_more[label]) for label in heavy)
+    few, many = found_turns[0]
+    is_even = all(few * n == many * k and k for k, n in found_turns)
+    return (few, many) if few < many and is_even else ()
+
+
+def _counts(view: SideView) -> Counter[int]:
+    """How often each label stands among the live instructions."""
+    live = view.matched.live
+    return Counter(label for i, label in enumerate(view.matched.labels) if live[i])
+
+
+def _kind(found: Bypass) -> Kind | None:
+    """A step with its update, a pass beside another one, or neither: a loop in one pass."""
+    if _uses_updated(found.more.module):
+        return None if _uses_updated(found.less.module) else MISSING_BARRIER
+    opcodes, labels = found.more.module.opcodes, found.more.matched.labels
+    heavy = sorted({labels[i] for i in found.piece if opcodes[i] in HEAVY})[:MAX_CHAINS]
+    is_longer = any(_chain(found.more, one) > _chain(found.less, one) for one in heavy)
+    return None if is_longer else ACCUMULATION_COUNT
+
+
+def _uses_updated(module: Module) -> bool:
+    """Whether a heavy operation takes in a parameter's new value, as the next step does."""
+    for parameter, places in updates(module).items():
+        shape = module.shapes[parameter]
+        for place in places:
+            for i in formula(module, module.outputs[place]):
+                is_new = module.opcodes[i] not in PLAIN | HEAVY and module.shapes[i] == shape
+                if is_new and _feeds_heavy(module, i) and parameter in formula(module, i):
+                    return True
+    return False
+
+
+def _feeds_heavy(module: Module, value: int) -> bool:
+    stack = list(module.users[value])
+    for user in stack:  # grows while it is read
+        if module.opcodes[user] in HEAVY:
+            return True
+        if module.opcodes[user] in PLAIN - {"tuple"} and len(stack) < MAX_STEPS:
+            stack += module.users[user]
+    return False
+
+
+def _chain(view: SideView, label: int) -> int:
+    """How many instructions with this label follow each other at most."""
+    module, labels = view.module, view.matched.labels
+    entry = module.entry_computation
+    longest = [0] * (entry.stop - entry.start)
+    for i in range(entry.start, entry.stop):
+        below = max((longest[o - entry.start] for o in module.operands[i]), default=0)
+        longest[i - entry.start] = below + (labels[i] == label)
+    return max(longest, default=0)
+
+
+RULE = Rule(
+    name="repeated-pass",
+    kinds=(ACCUMULATION_COUNT, MISSING_BARRIER),
+    find=find,
+    after=("repeated-expression",),
+)

@@ -1,0 +1,287 @@
+"""Steps of several sorts that a program runs by design: each has a graph of its own.
+
+Micro-batches whose gradients are summed up, the update behind them, an evaluation, trainings of
+different parameters in turn. What a graph does (`traits`) and how graphs follow each other
+(`order`) tell them from variants of one step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from xlagraph.message import join, say
+from xlagraph.runs.order import comes_again, comes_in_phases, followers, step_turns
+from xlagraph.runs.traits import input_names, names_from, traits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.diff import Diff
+    from xlagraph.message import Message
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.order import Turn
+    from xlagraph.runs.traits import Names, Traits, Weight
+
+MOST = 0.5
+"""An evaluation reads so much of what a training step reads at least."""
+
+
+class Part(str, Enum):
+    """What a step is to a training."""
+
+    __str__ = str.__str__
+
+    UPDATE = "update"
+    MICRO_BATCH = "micro-batch"
+    """The first whose gradients are kept for a later update."""
+    ACCUMULATE = "accumulate"
+    """Its gradients are added to those that are kept."""
+    EVALUATION = "evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """One sort of step: graphs of the same sort are variants of each other."""
+
+    part: Part
+    trained: frozenset[Weight] = frozenset()
+    """The parameters that an update gives new values."""
+    place: object = None
+    """Where an evaluation runs."""
+
+
+class Design:
+    """What the graphs of a run are to its training, and which come first of their sort."""
+
+    def __init__(self, graphs: Sequence[CapturedGraph], diffs: Sequence[tuple[int, Diff] | None]):
+        """Looks at all graphs.
+
+        Args:
+            graphs: in order of appearance.
+            diffs: for each graph the number of an earlier one, and how it differs from that.
+        """
+        self._graphs = graphs
+        self._numbers = {graph.record.digest: k for k, graph in enumerate(graphs)}
+        self._turns = {
+            process.file: step_turns(process)
+            for process in {graph.process.file: graph.process for graph in graphs}.values()
+        }
+        self._followers = {
+            file: followers(turn.graph for turn in turns) for file, turns in self._turns.items()
+        }
+        self._traits = _all_traits(graphs, diffs)
+        self._sorts = [self._sort(k) for k in range(len(graphs))]
+        self._first = {k for k in range(len(graphs)) if self._begins(k)}
+
+    def sort(self, number: int) -> Sort | None:
+        """The sort of a graph, None where it cannot be told."""
+        return self._sorts[number]
+
+    def like(self, number: int) -> int | None:
+        """The last earlier graph of the same sort in the same process, if there is one."""
+        sort, process = self._sorts[number], self._graphs[number].process
+        found = [
+            k
+            for k in range(number)
+            if sort and self._sorts[k] == sort and self._graphs[k].process is process
+        ]
+        return found[-1] if found else None
+
+    def begins_sort(self, number: int) -> bool:
+        """Whether a graph is the first of a sort that has its place in the program's order."""
+        return number in self._first
+
+    def brings_state(self, other: int, number: int) -> bool:
+        """Whether a graph takes in what `other` does and optimizer state that this has made."""
+        before, now = self._traits[other], self._traits[number]
+        rest, rest_before = (_turned(one.reads - one.states) for one in (now, before))
+        return bool(now.states) and rest == rest_before
+
+    def follows_first_update(self, other: int, number: int) -> bool:
+        """Whether `other` was the first update and ran but once, and state is taken in since.
+
+        Right behind it, or, where updates of other shapes came between, later.
+        """
+        sort, sync = self._sorts[number], self._graphs[number].sync
+        if sort is None or sort.part is not Part.UPDATE or self._sorts[other] != sort:
+            return False
+        graphs = [
+            turn.graph
+            for turn in self._turns_of(number)
+            if self._sort_of(turn) == sort
+            or (not turn.graph and sync and turn.site == sync.call_site)
+        ]
+        first, digest = (self._graphs[k].record.digest for k in (other, number))
+        between = graphs[1 : graphs.index(digest)] if digest in graphs else [None]
+        return (
+            graphs[:1] == [first]
+            and graphs.count(first) == 1
+            and all(one and self._traits[self._numbers[one]].states for one in between)
+        )
+
+    def label(self, number: int) -> Message:
+        """What the steps of a graph are called; empty where that cannot be told."""
+        sort = self._sorts[number]
+        if sort is None:
+            return say()
+        if sort.part is not Part.UPDATE:
+            return say(sort.part.value)
+        updates = {s.trained for s in self._sorts if s and s.part is Part.UPDATE}
+        if len(updates) > 1:
+            others = frozenset().union(*(one for one in updates if one != sort.trained))
+            names = {tensor for tensor, _ in others}
+            own = sorted(sort.trained - others, key=str)
+            shown = (say(t, f" ({shape})") if t in names else say(t) for t, shape in own)
+            return say("update of ", join(shown, 1))
+        accumulates = any(s and s.part in (Part.MICRO_BATCH, Part.ACCUMULATE) for s in self._sorts)
+        return say("update" if accumulates else "training")
+
+    def parts(self) -> tuple[Message, ...]:
+        """What the sorts of step are called, in order of appearance; empty if there is but one."""
+        if not self._first:
+            return ()
+        firsts = {sort: k for k, sort in reversed(list(enumerate(self._sorts))) if sort}
+        return tuple(self.label(k) for k in sorted(firsts.values()))
+
+    def _turns_of(self, number: int) -> tuple[Turn, ...]:
+        return self._turns[self._graphs[number].process.file]
+
+    def _sort(self, number: int) -> Sort | None:
+        graph, traits = self._graphs[number], self._traits[number]
+        if graph.sync is None or not graph.sync.ends_step:
+            return None
+        if traits.trained:
+            return Sort(Part.UPDATE, traits.trained)
+        if traits.others_updated:
+            return None
+        if traits.gradients:
+            return Sort(Part.ACCUMULATE) if traits.sums_gradients else None
+        if self._is_kept(number):
+            return Sort(Part.MICRO_BATCH)
+        if self._is_forward_only(number):
+            return Sort(Part.EVALUATION, place=(graph.sync.entry, graph.sync.call_site))
+        return None
+
+    def _is_kept(self, number: int) -> bool:
+        """Whether a step behind it takes in gradients of the shapes that it gives out."""
+        gives = self._traits[number].gives
+        taken = [self._traits[k].gradients for k in self._behind(number)]
+        return any(shapes and shapes <= gives for shapes in taken)
+
+    def _is_forward_only(self, number: int) -> bool:
+        """Whether it reads what a training reads, gives no gradients, and is no part of a step."""
+        traits = self._traits[number]
+        trainings = [_shapes(other.trained) for other in self._traits if other.trained]
+        if not trainings or any(traits.gives & shapes for shapes in trainings):
+            return False
+        reads = (traits.reads & shapes for shapes in trainings)
+        is_of_model = any(
+            shared.total() >= MOST * shapes.total()
+            for shared, shapes in zip(reads, trainings, strict=True)
+        )
+        return is_of_model and not (traits.gives and self._is_always_completed(number))
+
+    def _is_always_completed(self, number: int) -> bool:
+        """Whether one graph runs behind it each time, and behind nothing else: the step's rest."""
+        (*behind,) = self._behind(number)
+        before = [k for k in range(len(self._graphs)) if behind and behind[0] in self._behind(k)]
+        return len(behind) == 1 and before == [number]
+
+    def _behind(self, number: int) -> set[int]:
+        """The graphs known to have run in the step after it, in its process."""
+        file, digest = self._graphs[number].process.file, self._graphs[number].record.digest
+        found = self._followers[file].get(digest, set())
+        return {self._numbers[one] for one in found if one in self._numbers}
+
+    def _begins(self, number: int) -> bool:
+        """Whether nothing of its sort ran before, others did, and the order is that of the sort."""
+        sort = self._sorts[number]
+        earlier = {self._sorts[k] for k in range(number)} - {None}
+        if sort is None or sort in earlier or not earlier:
+            return False
+        match sort.part:
+            case Part.EVALUATION:
+                return self._has_phases(number)
+            case Part.UPDATE if all(other and other.part is Part.EVALUATION for other in earlier):
+                return True
+            case Part.UPDATE if any(other and other.part is Part.UPDATE for other in earlier):
+                return self._takes_turns(number)
+            case _:
+                return self._is_accumulation(number)
+
+    def _has_phases(self, number: int) -> bool:
+        """Whether an evaluation has a place of its own, or phases of its own at a shared one."""
+        sync = self._graphs[number].sync
+        here = [turn for turn in self._turns_of(number) if sync and turn.site == sync.call_site]
+        sorts = [sort for sort in map(self._sort_of, here) if sort]
+        is_known = len(sorts) >= MOST * len(here)
+        return is_known and comes_in_phases([sort == self._sorts[number] for sort in sorts])
+
+    def _takes_turns(self, number: int) -> bool:
+        """Whether updates of different parameters come again in one order.
+
+        Where one updates all that another does and more, a layer was frozen or left out.
+        """
+        updates = [k for k, sort in enumerate(self._sorts) if sort and sort.part is Part.UPDATE]
+        if any(self._traits[k].others_updated for k in updates):
+            return False
+        sets = {self._traits[k].trained for k in updates}
+        if any(one < other for one in sets for other in sets):
+            return False
+        names = {sort: str(k) for k, sort in enumerate(self._sorts)}
+        sorts = [self._sort_of(turn) for turn in self._turns_of(number)]
+        parts = [
+            names[sort] if sort else None
+            for sort in sorts
+            if sort is None or sort.part is Part.UPDATE
+        ]
+        return comes_again(parts)
+
+    def _is_accumulation(self, number: int) -> bool:
+        """Whether gradients are summed up from micro-batch to micro-batch up to an update.
+
+        A micro-batch begins after an update, and each adds to what the ones before it gave. Where
+        gradients are zeroed in place only the very first is one that begins.
+        """
+        sorts = [self._sort_of(turn) for turn in self._turns_of(number)]
+        sorts = [sort for sort in sorts if sort is None or sort.part is not Part.EVALUATION]
+        parts = [sort.part if sort else None for sort in sorts]
+        pairs = set(pairwise(parts))
+        first, added, update = Part.MICRO_BATCH, Part.ACCUMULATE, Part.UPDATE
+        if not {first, added} & set(parts) or {(first, first), (added, first)} & pairs:
+            return False
+        return (update, added) not in pairs or parts.count(first) <= 1
+
+    def _sort_of(self, turn: Turn) -> Sort | None:
+        number = self._numbers.get(turn.graph or "")
+        return None if number is None else self._sorts[number]
+
+
+def _all_traits(
+    graphs: Sequence[CapturedGraph], diffs: Sequence[tuple[int, Diff] | None]
+) -> list[Traits]:
+    """The traits of each graph; an input without a name has that of its partner."""
+    names: list[Names] = []
+    for graph, compared in zip(graphs, diffs, strict=True):
+        theirs = names_from(compared[1], names[compared[0]]) if compared else {}
+        names.append({**theirs, **input_names(graph.module, graph.context)})
+    return [traits_of(g.module, g.context, own) for g, own in zip(graphs, names, strict=True)]
+
+
+def _shapes(trained: frozenset[Weight]) -> Counter[str]:
+    return Counter(shape for _, shape in trained)
+
+
+def _turned(shapes: Counter[str]) -> Counter[str]:
+    """Shapes with their sizes in order and without those of 1, as views of gradients have them."""
+    found = Counter[str]()
+    for shape, times in shapes.items():
+        dtype, _, sizes = shape.rstrip("]").partition("[")
+        found[f"{dtype}[{','.join(sorted(size for size in sizes.split(',') if size != '1'))}]"] += (
+            times
+        )
+    return found

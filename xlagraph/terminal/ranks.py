@@ -1,0 +1,214 @@
+"""What was found between the ranks of a run, for the terminal and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.message import count, duration, rank_time, say, words
+from xlagraph.ranks.collectives import Collective
+from xlagraph.ranks.model import Outcome
+from xlagraph.ranks.words import (
+    cause_words,
+    collective_words,
+    divergence_words,
+    own_number_words,
+    rank_words,
+    stop_words,
+)
+from xlagraph.terminal.advice import INDENT, Shown, print_verdict
+from xlagraph.terminal.style import labelled, paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.console import Console
+
+    from xlagraph.message import Message
+    from xlagraph.ranks.explain import Divergence, RanksExplanation, Stop
+
+    Json = dict[str, object]
+
+MAX_ROWS = 4
+_WORDS = {
+    Outcome.MATCH: "Collectives match",
+    Outcome.UNKNOWN: "Whether collectives match is not known",
+    Outcome.HANG: "Collectives hang",
+    Outcome.MISMATCH: "Collectives do not match",
+}
+
+
+def print_ranks(console: Console, found: RanksExplanation, shown: Shown) -> None:
+    """Prints the verdict on the ranks, who stands where, and what compiling costs the job."""
+    if found.verdict:
+        print_verdict(console, found.verdict)
+    console.print(paragraph(_head(found)))
+    for message, lines in _sections(found):
+        console.print(paragraph(message, INDENT))
+        for line in lines[: shown.few(MAX_ROWS)]:
+            console.print(labelled("-", line, INDENT))
+        left = len(lines) - len(lines[: shown.few(MAX_ROWS)])
+        if left:
+            console.print(labelled("-", f"{left} more (--full shows all)", INDENT))
+    console.print()
+
+
+def _head(found: RanksExplanation) -> str:
+    job = found.job
+    named = f" (by {', '.join(job.sources)})" if job.sources else ""
+    ran = len(job.ranks)
+    some = f" of {job.world}" if ran < job.world else ""
+    return f"{ran}{some} ranks{named}:"
+
+
+def _sections(found: RanksExplanation) -> Iterator[tuple[Message, list[Message]]]:
+    yield say(_matching(found), "."), [stop_words(stop) for stop in found.stops]
+    for one in found.divergences:
+        cause = cause_words(one)
+        lines = [cause] if cause else []
+        if one.line and not cause:
+            lines = [say("it ran at ", one.line)]
+        yield say(divergence_words(one).sentence, "."), lines
+    for numbers in found.own_numbers:
+        yield say(own_number_words(numbers).sentence, "."), []
+    yield say(_cost(found), "."), _late(found)
+
+
+def _matching(found: RanksExplanation) -> str:
+    matching = found.matching
+    if not matching.matched and matching.outcome is Outcome.MATCH:
+        doubts = "; ".join(doubt.value for doubt in matching.doubts)
+        return "No collectives in these graphs" + (f" (not certain: {doubts})" if doubts else "")
+    before = f", {count(matching.matched, 'collective')} before that did"
+    if matching.outcome is Outcome.MATCH:
+        before = f": {matching.matched} of them, in order"
+    elif not matching.matched:
+        before = ""
+    doubts = "; ".join(doubt.value for doubt in matching.doubts)
+    unsure = f" (not certain: {doubts})" if doubts and not matching.certain else ""
+    return f"{_WORDS[matching.outcome]}{before}{unsure}"
+
+
+def _cost(found: RanksExplanation) -> str:
+    cost = found.cost
+    how = "" if cost.by_clock else ", each step by its slowest rank"
+    spent = rank_time(cost.spent)
+    return f"Compiling kept the job for {duration(cost.seconds)}{how} ({spent})"
+
+
+def _late(found: RanksExplanation) -> list[Message]:
+    cost = found.cost
+    said = [
+        say(
+            f"step {one.step}: {rank_words(one.ranks)} compiled for {duration(one.seconds)}, the "
+            "others had nothing to compile"
+        )
+        for one in cost.stragglers
+    ]
+    said += [
+        say(
+            f"rank {one.rank} took {duration(one.seconds)} over a graph that takes "
+            f"{duration(one.usual)} elsewhere"
+        )
+        for one in cost.outliers
+    ]
+    said += [
+        say(
+            f"{rank_words(one.compiled)} compiled a graph that {rank_words(one.loaded)} had in "
+            "the cache"
+        )
+        for one in cost.missed
+    ]
+    return said
+
+
+def ranks_json(found: RanksExplanation, letters: Mapping[str, str]) -> Json:
+    """The same as plain data; graphs by digest. `letters`: by digest."""
+    job, matching, cost = found.job, found.matching, found.cost
+    digests = {letter: digest for digest, letter in letters.items()}
+    return {
+        "world": job.world,
+        "named_by": list(job.sources),
+        "ranks": [
+            {
+                "rank": one.rank,
+                "host": one.process.record.host,
+                "local_rank": one.process.record.local_rank,
+                "ended": one.plan.ended,
+            }
+            for one in job.ranks
+        ],
+        "problem": found.has_problem,
+        "verdict": words(found.verdict.message) if found.verdict else "",
+        "collectives": {
+            "outcome": matching.outcome.value,
+            "certain": matching.certain,
+            "reason": matching.reason.value if matching.reason else "",
+            "matched": matching.matched,
+            "doubts": [doubt.name.lower().replace("_", "-") for doubt in matching.doubts],
+            "waits": [_stop_json(stop) for stop in found.stops],
+        },
+        "divergences": [_divergence_json(one, digests) for one in found.divergences],
+        "own_numbers": [
+            {
+                "ranks": list(one.ranks),
+                "graphs": [digests[letter] for letter in one.letters],
+                "places": len(one.numbers.instructions),
+                "first": one.numbers.first,
+                "step": one.numbers.step,
+                "sources": [str(line) for line in one.lines],
+            }
+            for one in found.own_numbers
+        ],
+        "cost": {
+            "seconds": cost.seconds,
+            "spent": cost.spent,
+            "by_clock": cost.by_clock,
+            "stragglers": [
+                {"step": one.step, "ranks": list(one.ranks), "seconds": one.seconds}
+                for one in cost.stragglers
+            ],
+            "outliers": [
+                {"rank": o.rank, "graph": o.digest, "seconds": o.seconds, "usual": o.usual}
+                for o in cost.outliers
+            ],
+            "missed": [
+                {"graph": o.digest, "compiled": list(o.compiled), "loaded": list(o.loaded)}
+                for o in cost.missed
+            ],
+        },
+    }
+
+
+def _stop_json(stop: Stop) -> Json:
+    wait = stop.wait
+    item = wait.item
+    return {
+        "ranks": list(wait.ranks),
+        "group": list(wait.group),
+        "waits_for": list(wait.missing),
+        "cause": wait.is_root,
+        "step": wait.step,
+        "graph": wait.digest,
+        "opcode": item.opcode if isinstance(item, Collective) else "",
+        "text": words(collective_words(stop)),
+        "shapes": list(stop.shapes),
+        "tensors": [words(say(tensor)) for tensor in stop.tensors],
+        "sources": [str(line) for line in stop.lines],
+    }
+
+
+def _divergence_json(one: Divergence, digests: Mapping[str, str]) -> Json:
+    explanation = one.explanation
+    return {
+        "ranks": list(one.difference.ranks),
+        "others": list(one.difference.others),
+        "steps": list(one.difference.steps),
+        "ran": [digests[letter] for letter in one.ran],
+        "usual": [digests[letter] for letter in one.usual],
+        "text": words(divergence_words(one)),
+        "causes": [
+            {"kind": cause.kind.id, "title": words(cause.title), "proved": cause.proved}
+            for cause in (explanation.causes if explanation else ())
+        ],
+        "call_site": str(one.line or ""),
+    }
