@@ -146,9 +146,14 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
         for node in members
         if node.explanation
         for cause in node.explanation.causes[1:]
-        if not cause.expected and cause.kind.id not in kind.entails
+        if not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
     }
     return tuple(found.values())
+
+
+def _is_empty(cause: Cause) -> bool:
+    """Whether a piece accounts for no instruction that differs: values that take another way."""
+    return cause.kind.is_piece and not (cause.a or cause.b)
 
 
 def _title(
