@@ -108,7 +108,11 @@ def _report(inputs: tuple[str, ...], options: ReportOptions, track: Track) -> Re
         a, b = open_module(inputs[0]), open_module(inputs[1])
         explanation = explain_modules(a.module, b.module, a.context, b.context)
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
-    runs = [explain_run(read_run(path), track) for path in inputs]
+    from xlagraph.ranks.explain import explain_ranks
+
+    read = [read_run(path) for path in inputs]
+    runs = [explain_run(run, track) for run in read]
+    ranks = explain_ranks(read[-1])
     if len(runs) == 2:
-        return run_report(runs[1], options, comparison=compare_runs(*runs))
-    return run_report(runs[0], options, notes=neighbours_of(runs[0], track).notes)
+        return run_report(runs[1], options, ranks, comparison=compare_runs(*runs))
+    return run_report(runs[0], options, ranks, neighbours_of(runs[0], track).notes)

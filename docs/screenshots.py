@@ -36,6 +36,9 @@ def main() -> None:
         browser = start(Path(folder))
         try:
             browser.resize(1280, 860)
+            browser.open(run_report(explained("demo")))
+            browser.until(lambda: browser.texts("#timeline canvas"))
+            browser.driver.save_screenshot(str(IMAGES / "report-run.png"))
             browser.open(run_report(explained("carry")))
             browser.until(lambda: browser.texts("#timeline canvas"))
             for name, address in VIEWS.items():

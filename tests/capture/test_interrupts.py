@@ -45,7 +45,7 @@ class FakeXla:
 class Recorder:
     """A sink that counts."""
 
-    name, cells, may_want_deep = "recorder", None, False
+    name, cells, may_want_deep, wants_lines = "recorder", None, False, False
 
     def __init__(self):
         self.outcomes, self.notes = [], []
@@ -73,10 +73,9 @@ def program():
     def make():
         xla, sink = FakeXla(), Recorder()
         hub = Hub(xla, None, 0)
-        hub.evidence.look = lambda _waiting: None
+        hub.evidence.look = lambda _waiting, _deep: None
         hub.install()
-        hub.sinks.append(sink)
-        hub.begin()
+        hub.join(sink)
         hub.flight.local.rank = 0
 
         def step():

@@ -71,3 +71,32 @@ def test_reads_under_spmd_have_their_line(run_program, tmp_path):
     (process,) = read_run(tmp_path / "xlagraph-run").processes
     (read,) = [sync for sync in process.syncs if sync.kind == "value"]
     assert read.call_site[0].line == len(SHARDED.splitlines())
+
+
+WARNED = """
+import warnings, torch, torch_xla
+def read(tensor):
+    return float(tensor)  # line 4
+for kind in ("cpu", "xla"):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        loss = torch.ones((), device=kind, requires_grad=True) * 2
+        torch.set_warn_always(True)
+        for _ in range(3):
+            read(loss)
+        float(loss)  # line 12
+        float(loss + 1)  # line 13
+        warnings.filterwarnings("error", module="__main__")
+        try:
+            float(loss + 2)
+        except UserWarning:
+            print("raised")
+    for one in seen:
+        print(one.filename.rpartition("/")[2], one.lineno, one.category.__name__)
+"""
+
+
+def test_warnings_are_shown_at_the_programs_line(run_program):
+    off, on = (run_program(WARNED, XLAGRAPH=level).stdout for level in ("0", "1"))
+    assert "12 UserWarning" in off
+    assert on == off

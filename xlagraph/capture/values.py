@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlagraph.capture.names import is_plain
 from xlagraph.capture.patches import Patches
+from xlagraph.capture.warned import install_warned
 
 if TYPE_CHECKING:
     from xlagraph.capture.hooks import Hooks
@@ -36,6 +37,7 @@ ALONE = frozenset(
 def install_values(hooks: Hooks) -> Patches:
     """Hook ``torch.Tensor``'s reading methods; the result puts them back."""
     patches = Patches()
+    install_warned(patches)
     tensor_class = sys.modules["torch"].Tensor
     for name in METHODS:
         if patches.replace(tensor_class, name, _maker(hooks, name)):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from xlagraph.runs.spent import Spent
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -67,30 +69,15 @@ class JobCost:
 def job_cost(job: Job) -> JobCost:
     """The cost of a job, from its records alone; linear in syncs."""
     by_clock = len({one.process.record.host for one in job.ranks}) == 1
+    spent = Spent.of(sync for one in job.ranks for sync in one.syncs)
     return JobCost(
-        seconds=_union(job) if by_clock else sum(_slowest(job).values()),
-        spent=sum(sync.compile_seconds for one in job.ranks for sync in one.syncs),
+        seconds=spent.wall_seconds if by_clock else sum(_slowest(job).values()),
+        spent=spent.rank_seconds,
         by_clock=by_clock,
         stragglers=_stragglers(job),
         outliers=_outliers(job),
         missed=_missed(job),
     )
-
-
-def _union(job: Job) -> float:
-    """Seconds during which at least one rank compiled."""
-    spans = sorted(
-        (sync.time, sync.time + sync.compile_seconds)
-        for one in job.ranks
-        for sync in one.syncs
-        if sync.compile_seconds
-    )
-    total, end = 0.0, 0.0
-    for start, stop in spans:
-        if stop > end:
-            total += stop - max(start, end)
-            end = stop
-    return total
 
 
 def _slowest(job: Job) -> dict[int, float]:
@@ -116,7 +103,7 @@ def _stragglers(job: Job) -> tuple[Straggler, ...]:
     found = []
     for step in steps:
         late = {rank: mine[step] for rank, mine in by_rank.items() if step in mine}
-        if len(late) < len(by_rank):
+        if len(late) < len(by_rank) and any(late.values()):
             found.append(Straggler(step, tuple(sorted(late)), max(late.values())))
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.step)))
 

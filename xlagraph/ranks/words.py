@@ -6,19 +6,26 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import EMPTY, GraphName, join, say
-from xlagraph.message.words import count, ranges
+from xlagraph.message.words import count, duration, ranges
 from xlagraph.ranks.collectives import Branch, Collective
 from xlagraph.ranks.model import Outcome, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import Message
+    from xlagraph.ranks.cost import JobCost
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
 
 GOES_ON = frozenset({Reason.ELEMENT_TYPE, Reason.REDUCTION})
 """Ways not to match that no runtime looks at: the sizes agree."""
+_WORDS = {
+    Outcome.MATCH: "Collectives match",
+    Outcome.UNKNOWN: "Whether collectives match is not known",
+    Outcome.HANG: "Collectives hang",
+    Outcome.MISMATCH: "Collectives do not match",
+}
 _ALIKE = (
     "Build the step alike on every rank: no collective, and no order of collectives, may hang on "
     "the rank. Reduce on all ranks, log on one."
@@ -143,7 +150,7 @@ def _is_caused(one: Divergence) -> bool:
 
 
 def divergence_words(one: Divergence) -> Message:
-    """``rank 0 ran B, A where ranks 1-7 ran A in steps 4-6``."""
+    """``rank 0 ran B then A where ranks 1-7 ran A in steps 4-6``."""
     what = one.difference
     steps = step_words(what.steps)
     mine = rank_words(what.ranks)
@@ -182,9 +189,47 @@ def own_number_words(one: OwnNumbers) -> Message:
 
 
 def _row(letters: Sequence[str]) -> Message:
-    return join(map(GraphName, letters), 6)
+    return join(map(GraphName, letters), 6, " then ")
 
 
-def line_of(lines: Sequence[SourceLine]) -> str:
-    """The first of some lines as ``file:line``, ``""`` for none."""
-    return str(lines[0]) if lines else ""
+def matching_words(matching: Matching) -> str:
+    """What came of matching collectives, in a sentence without a full stop."""
+    doubts = "; ".join(doubt.value for doubt in matching.doubts)
+    unsure = f" (not certain: {doubts})" if doubts and not matching.certain else ""
+    if not matching.matched and matching.outcome is Outcome.MATCH:
+        return f"No collectives in these graphs{unsure}"
+    before = ""
+    if matching.outcome is Outcome.MATCH:
+        before = f": {matching.matched} of them, in order"
+    elif matching.matched:
+        before = f", {count(matching.matched, 'collective')} before that did"
+    return f"{_WORDS[matching.outcome]}{before}{unsure}"
+
+
+def cost_words(cost: JobCost) -> list[Message]:
+    """What compiling cost the job, and then who compiled late, long or alone."""
+    how = "" if cost.by_clock else ", each step by its slowest rank"
+    spent = f"{duration(cost.seconds)}{how} ({rank_time(cost.spent)})"
+    said = [say(f"Compiling kept the job for {spent}.")]
+    said += [
+        say(
+            f"step {one.step}: {rank_words(one.ranks)} compiled for {duration(one.seconds)}, the "
+            "others had nothing to compile"
+        )
+        for one in cost.stragglers
+    ]
+    said += [
+        say(
+            f"rank {one.rank} took {duration(one.seconds)} over a graph that takes "
+            f"{duration(one.usual)} elsewhere"
+        )
+        for one in cost.outliers
+    ]
+    said += [
+        say(
+            f"{rank_words(one.compiled)} compiled a graph that {rank_words(one.loaded)} had in "
+            "the cache"
+        )
+        for one in cost.missed
+    ]
+    return said

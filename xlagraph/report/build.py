@@ -7,11 +7,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
-from xlagraph.message import duration, rank_time
+from xlagraph.message import duration, rank_time, say
 from xlagraph.report.model import ROWS_SHOWN, Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
+from xlagraph.report.ranks_panel import ranks_panel
 from xlagraph.report.run_page import group_cards, run_data
 from xlagraph.report.shown_pairs import ShownPairs
 from xlagraph.report.timeline import timeline
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
+    from xlagraph.cause.verdict import Verdict
     from xlagraph.message import Message
+    from xlagraph.ranks.explain import RanksExplanation
     from xlagraph.report.names import Names
     from xlagraph.report.run_model import RunData, Timeline
     from xlagraph.run.reader import Run
@@ -88,12 +91,14 @@ def _pair_facts(explanation: Explanation) -> tuple[Fact, ...]:
 def run_report(
     explained: RunExplanation,
     options: ReportOptions | None = None,
+    ranks: RanksExplanation | None = None,
     notes: tuple[Message, ...] = (),
     comparison: Comparison | None = None,
 ) -> Report:
     """The report of a captured run.
 
-    `notes`: what other runs of the program say; `comparison`: with the run before.
+    `ranks`: what was found between its ranks; `notes`: what other runs of the program say;
+    `comparison`: with the run before.
     """
     options = options or ReportOptions()
     modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
@@ -105,7 +110,7 @@ def run_report(
     blobs = pairs.blobs | run_blobs(data, timeline(explained, names))
     cards = group_cards(explained, names, kept)
     problems = tuple(card for card in cards if not card.expected)
-    verdict = explained.verdict
+    verdict = _first(explained.verdict, ranks)
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
     return Report(
@@ -114,7 +119,7 @@ def run_report(
         verdict=advice(replace(verdict, notes=(*verdict.notes, *notes)), names),
         comparison=compared(comparison, names) if comparison else None,
         lost_seconds=explained.lost.wall_seconds,
-        stable=not explained.has_problem,
+        stable=not (explained.has_problem or (ranks and ranks.has_problem)),
         facts=_run_facts(explained),
         causes=problems,
         warm_up=tuple(card for card in cards if card.expected),
@@ -124,7 +129,18 @@ def run_report(
         kinds=_kinds(_explanations(explained)),
         cuts=tuple(cuts),
         redacted=options.redact,
+        ranks=ranks_panel(ranks, [node.letter for node in explained.graphs], names)
+        if ranks
+        else None,
     )
+
+
+def _first(verdict: Verdict, ranks: RanksExplanation | None) -> Verdict:
+    """What is wrong between ranks comes before what recompiles."""
+    if ranks is None or ranks.verdict is None:
+        return verdict
+    then = say("Apart from that: ", verdict.what)
+    return replace(ranks.verdict, notes=(*ranks.verdict.notes, then))
 
 
 def run_blobs(data: RunData, times: Timeline) -> dict[str, str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.report.ranks_panel import RanksPanel
     from xlagraph.report.run_model import RunData
 
 ROWS_SHOWN = 20
@@ -386,6 +387,8 @@ class Report:
     cuts: tuple[str, ...]
     """What was left out for size, each with the option that brings it back."""
     redacted: bool
+    ranks: RanksPanel | None = None
+    """What was found between the ranks of a run; None where there is but one."""
     comparison: Compared | None = None
     """With an older run, where one was given."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xlagraph.report.model import Report, Spans
     from xlagraph.report.stream_model import StreamReport
 
-STYLES = ("base", "overview", "pair", "tables", "print")
+STYLES = ("base", "overview", "ranks", "pair", "tables", "print")
 SCRIPTS = (
     *("dom", "pack", "text", "canvas", "shell", "module", "pair", "query", "rows", "list"),
     *(

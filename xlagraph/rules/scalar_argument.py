@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
 
-SPECIAL = frozenset({"0", "1", "-1"})
+SPECIAL = frozenset({"0", "-0", "1", "-1"})
 """The Python numbers of which torch_xla makes constants (``IsSpecialScalar`` in its
 ``torch_xla/csrc/tensor_util.cpp``, seen with 2.9)."""
 SPECIAL_SCALAR = Kind(

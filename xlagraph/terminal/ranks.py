@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.message import count, duration, rank_time, say, words
+from xlagraph.message import say, words
 from xlagraph.ranks.collectives import Collective
-from xlagraph.ranks.model import Outcome
 from xlagraph.ranks.words import (
     cause_words,
     collective_words,
+    cost_words,
     divergence_words,
+    matching_words,
     own_number_words,
-    rank_words,
     stop_words,
 )
 from xlagraph.terminal.advice import INDENT, Shown, print_verdict
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     Json = dict[str, object]
 
 MAX_ROWS = 4
-_WORDS = {
-    Outcome.MATCH: "Collectives match",
-    Outcome.UNKNOWN: "Whether collectives match is not known",
-    Outcome.HANG: "Collectives hang",
-    Outcome.MISMATCH: "Collectives do not match",
-}
 
 
 def print_ranks(console: Console, found: RanksExplanation, shown: Shown) -> None:
@@ -61,7 +55,7 @@ def _head(found: RanksExplanation) -> str:
 
 
 def _sections(found: RanksExplanation) -> Iterator[tuple[Message, list[Message]]]:
-    yield say(_matching(found), "."), [stop_words(stop) for stop in found.stops]
+    yield say(matching_words(found.matching), "."), [stop_words(stop) for stop in found.stops]
     for one in found.divergences:
         cause = cause_words(one)
         lines = [cause] if cause else []
@@ -70,55 +64,8 @@ def _sections(found: RanksExplanation) -> Iterator[tuple[Message, list[Message]]
         yield say(divergence_words(one).sentence, "."), lines
     for numbers in found.own_numbers:
         yield say(own_number_words(numbers).sentence, "."), []
-    yield say(_cost(found), "."), _late(found)
-
-
-def _matching(found: RanksExplanation) -> str:
-    matching = found.matching
-    if not matching.matched and matching.outcome is Outcome.MATCH:
-        doubts = "; ".join(doubt.value for doubt in matching.doubts)
-        return "No collectives in these graphs" + (f" (not certain: {doubts})" if doubts else "")
-    before = f", {count(matching.matched, 'collective')} before that did"
-    if matching.outcome is Outcome.MATCH:
-        before = f": {matching.matched} of them, in order"
-    elif not matching.matched:
-        before = ""
-    doubts = "; ".join(doubt.value for doubt in matching.doubts)
-    unsure = f" (not certain: {doubts})" if doubts and not matching.certain else ""
-    return f"{_WORDS[matching.outcome]}{before}{unsure}"
-
-
-def _cost(found: RanksExplanation) -> str:
-    cost = found.cost
-    how = "" if cost.by_clock else ", each step by its slowest rank"
-    spent = rank_time(cost.spent)
-    return f"Compiling kept the job for {duration(cost.seconds)}{how} ({spent})"
-
-
-def _late(found: RanksExplanation) -> list[Message]:
-    cost = found.cost
-    said = [
-        say(
-            f"step {one.step}: {rank_words(one.ranks)} compiled for {duration(one.seconds)}, the "
-            "others had nothing to compile"
-        )
-        for one in cost.stragglers
-    ]
-    said += [
-        say(
-            f"rank {one.rank} took {duration(one.seconds)} over a graph that takes "
-            f"{duration(one.usual)} elsewhere"
-        )
-        for one in cost.outliers
-    ]
-    said += [
-        say(
-            f"{rank_words(one.compiled)} compiled a graph that {rank_words(one.loaded)} had in "
-            "the cache"
-        )
-        for one in cost.missed
-    ]
-    return said
+    total, *parts = cost_words(found.cost)
+    yield total, parts
 
 
 def ranks_json(found: RanksExplanation, letters: Mapping[str, str]) -> Json:

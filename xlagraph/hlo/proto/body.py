@@ -7,7 +7,7 @@ anew and puts the computation's id in the upper 32 bits; references may lack the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import compress, count
+from itertools import chain, compress, count
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -82,14 +82,21 @@ class Body:
         """As `place`, or None where an id is not known before it is used."""
         places: dict[int, int] = {}
         place_of = places.__getitem__
-        made: list[tuple[int, ...]] = []
+        # Each id is known from the next instruction on.
+        known = map(places.__setitem__, self.ids, count(start))
         try:
-            for number, (own, ids) in enumerate(zip(self.ids, self.operands, strict=True), start):
-                # Most have one operand, and a map costs as much as two look-ups.
-                made.append((place_of(ids[0]),) if len(ids) == 1 else tuple(map(place_of, ids)))
-                places[own] = number
+            # Most have one operand or two, and a map costs as much as two look-ups.
+            made = [
+                (place_of(ids[0]),)
+                if len(ids) == 1
+                else (place_of(ids[0]), place_of(ids[1]))
+                if len(ids) == 2
+                else tuple(map(place_of, ids))
+                for ids, _ in zip(self.operands, chain((None,), known), strict=False)
+            ]
         except KeyError:
             return None
+        next(known, None)
         for at in self.special:
             number = start + at
             if any(places.get(c, number) >= number for c in self.rows[at].kind.controls):

@@ -6,8 +6,10 @@ metadata and operands; the rest stays as bytes, and equal bytes are read once (`
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -26,11 +28,19 @@ from xlagraph.wire import wire_fields
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+_Read = TypeVar("_Read")
 _COMPUTATIONS = 3
 _INSTRUCTIONS = 2
 _SHAPE = attrgetter("shape")
+_OWN = ("name", "id", "operand_ids")
+_NAME, _ID, _OPERANDS = map(attrgetter, _OWN)
+_METADATA = attrgetter("metadata")
+_CLEAR = CLASSES["InstructionView"].ClearField
+_REST = CLASSES["InstructionView"].SerializePartialToString
+_AT_ONCE = 1 << 14
+"""Instructions whose bytes are held at once."""
 _LARGE = 1 << 20
 _SMALLEST = 8
 """Bytes that an instruction has at least: name, opcode and shape, each with tag and length."""
@@ -96,6 +106,31 @@ def _parsed(kind: str, data: bytes, name: str, offset: int, what: str) -> Messag
         raise BytesError(f"{what} cannot be parsed: {error}", name, offset) from None
 
 
+class _WrongError(ValueError):
+    """One of several messages cannot be read; `place` is its position."""
+
+    def __init__(self, place: int, error: Exception):
+        super().__init__(str(error))
+        self.place = place
+
+
+def _each_once(
+    read: Callable[[bytes], _Read], known: dict[bytes, _Read], data: Sequence[bytes]
+) -> Iterator[_Read]:
+    """What each of `data` says; equal ones are read once, and `known` remembers them."""
+    for one in dict.fromkeys(data):
+        if one not in known:
+            try:
+                known[one] = read(one)
+            except (DecodeError, ValueError) as error:
+                raise _WrongError(data.index(one), error) from None
+    return map(known.__getitem__, data)
+
+
+def _read_metadata(data: bytes) -> str:
+    return metadata_text(CLASSES["OpMetadata"].FromString(data))
+
+
 class _Reader:
     """Reads computations; what they share is read once for the whole module."""
 
@@ -106,6 +141,7 @@ class _Reader:
         self._kinds: dict[bytes, Kind] = {}
         self._metadata: dict[bytes, str] = {b"": ""}
         self._rows: dict[bytes, Row] = {}
+        self._bases: dict[bytes, tuple[Kind, str]] = {}
         self._shapes: dict[bytes, str] = {}
 
     def body(self, start: int, stop: int) -> Body:
@@ -118,52 +154,57 @@ class _Reader:
         except DecodeError:
             raise self._broken(start, stop) from None
         body = Body(view.name, view.id, view.root_id, view.execution_thread, start)
-        try:
-            self._fill(body, list(view.instructions))
-        except DecodeError as error:
-            message = f"instruction {len(body.names)} of {body.name!r} cannot be parsed: {error}"
-            raise BytesError(message, self.name, start) from None
-        except ValueError as error:
-            message = f"instruction {len(body.names)} of {body.name!r}: {error}"
-            raise BytesError(message, self.name, start) from None
+        self._fill(body, list(view.instructions))
         return body
 
     def _fill(self, body: Body, messages: Sequence[Message]) -> None:
-        """Takes each instruction apart; the loop that most of the time goes into."""
-        rows = self._rows
-        add_name, add_id = body.names.append, body.ids.append
-        add_operands, add_row = body.operands.append, body.rows.append
-        own = attrgetter("name", "id", "operand_ids")
-        for message in messages:
-            name, number, operands = own(message)
-            add_name(name)
-            add_id(number)
-            add_operands(operands[:])
-            clear = message.ClearField
-            clear("name")
-            clear("id")
-            clear("operand_ids")
-            rest = message.SerializePartialToString()
-            row = rows.get(rest)
-            if row is None:
-                row = rows[rest] = self._row(rest)
-            add_row(row)
+        """Takes instructions apart; most of the time goes into this, so the library loops."""
+        for start in range(0, len(messages), _AT_ONCE):
+            some = messages[start : start + _AT_ONCE]
+            body.names += map(_NAME, some)
+            body.ids += map(_ID, some)
+            body.operands += [ids[:] for ids in map(_OPERANDS, some)]
+            for name in _OWN:
+                deque(map(_CLEAR, some, repeat(name)), 0)
+            rests = list(map(_REST, some))
+            self._read_new(body, rests)
+            body.rows += map(self._rows.__getitem__, rests)
         body.shapes += map(_SHAPE, body.rows)
         body.find_special()
 
-    def _row(self, rest: bytes) -> Row:
-        message = CLASSES["RestView"].FromString(rest)
-        shape, metadata = message.shape, message.metadata
+    def _read_new(self, body: Body, rests: Sequence[bytes]) -> None:
+        """Makes rows of what was not met before; what they have in common is read once."""
+        known = self._rows
+        new = [rest for rest in dict.fromkeys(rests) if rest not in known]
+        messages = list(map(CLASSES["RestView"].FromString, new))
+        metadata = list(map(_METADATA, messages))
+        deque(map(CLASSES["RestView"].ClearField, messages, repeat("metadata")), 0)
+        bases = list(map(CLASSES["RestView"].SerializePartialToString, messages))
+        try:
+            texts = _each_once(_read_metadata, self._metadata, metadata)
+            read = _each_once(self._base, self._bases, bases)
+        except _WrongError as error:
+            at = len(body.rows) + rests.index(new[error.place]) + 1
+            message = f"instruction {at} of {body.name!r}: {error}"
+            raise BytesError(message, self.name, body.offset) from None
+        for rest, (kind, shape), text in zip(new, read, texts, strict=True):
+            known[rest] = Row(kind, shape, text)
+
+    def _base(self, data: bytes) -> tuple[Kind, str]:
+        """What is left without metadata, which differs most often."""
+        message = CLASSES["BaseView"].FromString(data)
+        shape, number = message.shape, message.parameter_number
         message.ClearField("shape")
-        message.ClearField("metadata")
-        kind = message.SerializePartialToString()
-        if kind not in self._kinds:
-            self._kinds[kind] = read_kind(kind, self.payloads)
-        if metadata not in self._metadata:
-            self._metadata[metadata] = metadata_text(CLASSES["OpMetadata"].FromString(metadata))
+        message.ClearField("parameter_number")
+        rest = message.SerializePartialToString()
+        kind = self._kinds.get(rest)
+        if kind is None:
+            kind = self._kinds[rest] = read_kind(rest, self.payloads)
+        if number and kind.opcode == "parameter":
+            kind = kind._replace(payload=str(number))
         if shape not in self._shapes:
             self._shapes[shape] = read_shape(shape)
-        return Row(self._kinds[kind], self._shapes[shape], self._metadata[metadata])
+        return kind, self._shapes[shape]
 
     def _check_count(self, piece: bytes, start: int, stop: int) -> None:
         """Refuses very many empty instructions before each takes memory."""

@@ -21,8 +21,6 @@ Message = Any
 """A protobuf message; the library's classes are made at run time and have no static type."""
 
 _PACKAGE = "xlagraph_hlo"
-_SHARED = frozenset({"shape", "metadata"})
-"""Fields of an instruction that many have in common; left as bytes, and equal ones read once."""
 _OWN = frozenset({"name", "id", "operand_ids"})
 """Fields in which an instruction differs from others like it."""
 
@@ -67,7 +65,13 @@ def _views() -> dict[str, dict[int, Field]]:
     }
     return {
         "InstructionView": {n: field for n, field in instruction if field.name in _OWN},
-        "RestView": {n: f._replace(kind="bytes") for n, f in instruction if f.name in _SHARED},
+        # Left as bytes, for many instructions have them in common and equal ones are read once.
+        "RestView": {n: f._replace(kind="bytes") for n, f in instruction if f.name == "metadata"},
+        "BaseView": {
+            n: f._replace(kind="bytes") if f.name == "shape" else f
+            for n, f in instruction
+            if f.name in ("shape", "parameter_number")
+        },
         "ComputationView": computation,
         "Instructions": {2: Field(2, "instructions", "bytes", "*")},
     }

@@ -6,6 +6,9 @@ Sources: ``hlo_sharding.cc``, ``named_sharding.cc``, ``mesh_and_axis.cc``, ``rep
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.hlo.proto.shapes import indexed
@@ -18,10 +21,12 @@ if TYPE_CHECKING:
 
 _REPLICATED, _MAXIMAL, _TUPLE, _OTHER = 0, 1, 2, 3
 TYPES = {0: "replicated", 1: "maximal", 4: "manual", 5: "unknown", 6: "unreduced"}
+_quoted_once = lru_cache(maxsize=1 << 12)(quoted)
+"""Operations and files, which many instructions share."""
 _METADATA: dict[str, Callable[[Any], str]] = {
-    "op_type": quoted,
-    "op_name": quoted,
-    "source_file": quoted,
+    "op_type": _quoted_once,
+    "op_name": _quoted_once,
+    "source_file": _quoted_once,
     "source_line": str,
     "source_end_line": str,
     "source_column": str,
@@ -32,6 +37,8 @@ _METADATA: dict[str, Callable[[Any], str]] = {
     "stack_frame_id": str,
 }
 """Fields in the order in which they are printed, where they are set."""
+_METADATA_ITEMS = tuple(_METADATA.items())
+_METADATA_VALUES = attrgetter(*_METADATA)
 _REDUCTIONS = {0: "", 1: "max", 2: "min"}
 
 
@@ -93,11 +100,9 @@ def iota_text(reshape: Sequence[int], transpose: Sequence[int]) -> str:
 
 def metadata_text(metadata: Message) -> str:
     """What stands in the braces of ``metadata={...}``."""
-    parts = [
-        f"{key}={show(value)}"
-        for key, show in _METADATA.items()
-        if (value := getattr(metadata, key))
-    ]
+    values = _METADATA_VALUES(metadata)
+    stated = compress(zip(_METADATA_ITEMS, values, strict=True), values)
+    parts = [f"{key}={show(value)}" for (key, show), value in stated]
     if metadata.HasField("metadata_payload") and metadata.metadata_payload.HasField("value"):
         parts.append(f"metadata_payload={quoted(metadata.metadata_payload.value)}")
     return " ".join(parts)
