@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import EMPTY, GraphName, join, say
-from xlagraph.message.words import count, duration, ranges
+from xlagraph.message.words import count, duration, ranges, rank_time
 from xlagraph.ranks.collectives import Branch, Collective
 from xlagraph.ranks.model import Outcome, Reason
 
