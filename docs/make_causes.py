@@ -16,6 +16,7 @@ from xlagraph.catalogue import by_section, kinds
 from xlagraph.explain import explain_modules
 from xlagraph.explain.registry import rules
 from xlagraph.inputs import is_run, open_module
+from xlagraph.ranks.explain import explain_ranks
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.streams.analyze import analyze
@@ -24,6 +25,7 @@ from xlagraph.streams.log import Log
 from xlagraph.streams.text import print_analysis
 from xlagraph.terminal.advice import Shown
 from xlagraph.terminal.explanation import print_explanation
+from xlagraph.terminal.ranks import print_ranks
 from xlagraph.terminal.run import print_run
 
 if TYPE_CHECKING:
@@ -39,8 +41,8 @@ WIDTH = 96
 INTRODUCTION = """\
 # Causes
 
-Why a graph is another one than before, and which use of CUDA streams is in no order. This folder
-is made from the rules
+Why a graph is another one than before, what goes wrong between ranks, and which use of CUDA streams
+is in no order. This folder is made from the rules
 (`python docs/make_causes.py`); `xlagraph cause KIND` prints the same in a terminal. How a cause is
 found and proved: [Architecture](../ARCHITECTURE.md#how-a-cause-is-found). How often the right one
 is named: [accuracy](../accuracy.md).
@@ -117,6 +119,8 @@ def source_of(name: str) -> str:
         return program
     if name == "carry":
         return "examples/fsdp_bucket_carry.py"
+    if (ROOT / "fixtures" / "ranks" / name).exists():
+        return "examples/ranks.py"
     if (STREAMS / f"{name}.jsonl.zst").exists():
         return f"fixtures/streams/{name}.jsonl.zst"
     maker = name.removesuffix(".after")
@@ -137,6 +141,11 @@ def verdict_of(example: str) -> tuple[str, str]:
         opened = Log.open(str(log))
         print_analysis(screen, analyze(opened), drift_of(opened))
         return f"xlagraph streams {log.relative_to(ROOT)}", printed(screen)
+    ranks = f"fixtures/ranks/{example}"
+    found = explain_ranks(read_run(str(ROOT / ranks))) if is_run(str(ROOT / ranks)) else None
+    if found:
+        print_ranks(screen, found, Shown())
+        return f"xlagraph explain {ranks}", printed(screen)
     for folder in ("pairs", "runs"):
         path = f"fixtures/{folder}/{example}"
         if is_run(str(ROOT / path)):

@@ -9,11 +9,11 @@ which is enough to capture what it compiles. ``MODE`` says what is wrong:
 * ``index``: each rank takes its samples out of one tensor, at places that stand in its graph.
 * ``order``: the last rank reduces its gradients in another order from step 3 on.
 * ``extra``: rank 0 reduces the loss as well, to print it.
+* ``fewer``: the last rank has a step less.
 
-One process cannot run collectives among eight. In the modes ``order`` and ``extra``, and with
-``LOWERED`` set, the step that a real job would run, with its gradients reduced over all ranks, is
-therefore lowered and written to the folder that ``LOWERED`` names, and the process goes on with the
-step without them.
+One process cannot run collectives among eight. In the last three modes, with ``LOWERED`` set, the
+step of a real job, its gradients reduced over all ranks, is therefore lowered and written to the
+folder that ``LOWERED`` names, and the process goes on with the step without them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
     data = torch.randn(BATCH, 16, generator=torch.Generator().manual_seed(RANK))
     everything = torch.randn(WORLD * BATCH, 16).to(torch_xla.device())
     torch_xla.sync()
-    for step in range(STEPS):
+    for step in range(STEPS - (MODE == "fewer" and RANK == LAST)):
         batch = data[: batch_of(step)].to(torch_xla.device())
         if MODE == "index":
             batch = everything[RANK * BATCH : (RANK + 1) * BATCH]

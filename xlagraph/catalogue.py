@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Section
 from xlagraph.errors import XlagraphError
 from xlagraph.explain.registry import rule_kinds
+from xlagraph.ranks.kinds import KINDS as RANK_KINDS
 from xlagraph.runs.kinds import KINDS as RUN_KINDS
 from xlagraph.streams.kinds import KINDS as STREAM_KINDS
 
@@ -30,7 +31,7 @@ class UnknownKindError(XlagraphError):
 @cache
 def kinds() -> Mapping[str, Kind]:
     """Every kind by its identifier."""
-    return {kind.id: kind for kind in (*rule_kinds(), *RUN_KINDS, *STREAM_KINDS)}
+    return {kind.id: kind for kind in (*rule_kinds(), *RUN_KINDS, *RANK_KINDS, *STREAM_KINDS)}
 
 
 def find_kind(name: str) -> Kind:

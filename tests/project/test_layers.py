@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "explain": CAUSES | {"facts", "rules"},
     "runs": CAUSES | {"facts", "rules", "explain", "progress", "run"},
     "ranks": CAUSES | {"facts", "rules", "explain", "run", "runs", "patterns"},
-    "catalogue": {"cause", "errors", "explain", "runs", "streams"},
+    "catalogue": {"cause", "errors", "explain", "ranks", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},

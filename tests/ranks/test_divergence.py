@@ -10,11 +10,15 @@ from xlagraph.ranks.model import Executed, Plan
 
 
 def plan(rank, steps, *, ended=True):
-    """A rank that ran the graphs of each step, one letter a graph, ``?`` for one not known."""
+    """A rank that ran the graphs of each step, one letter a graph, ``?`` for one not known.
+
+    A step that begins with ``-`` has not ended.
+    """
     executed = [
-        Executed(number, "" if graph == "?" else graph)
+        Executed(number, "" if graph == "?" else graph, k == len(graphs) and graphs[0] != "-")
         for number, graphs in enumerate(steps)
-        for graph in graphs
+        for k, graph in enumerate(graphs, 1)
+        if graph != "-"
     ]
     return Plan(rank, tuple(executed), ended)
 
@@ -58,7 +62,13 @@ def test_a_rank_that_ends_before_the_others():
 def test_what_is_not_known_says_nothing():
     assert found("A A A", "A ? A", "A A A") == ()
     assert found("A A A", "A A", "A A A", ended=False) == ()
-    assert found("A A AB", "A A A", "A A AB", ended=False) == ()
+    assert found("A A AB", "A A -A", "A A AB", ended=False) == ()
+
+
+def test_the_last_step_of_a_job_that_hung_counts_if_it_was_recorded():
+    assert found("A A", "A B", "A A", ended=False) == (
+        Difference((1,), (0, 2), (1,), ("B",), ("A",)),
+    )
 
 
 @given(

@@ -227,3 +227,58 @@ def test_a_long_run_is_passed_over_in_step():
     found = matched([row, row, [*row[:-1], [collective(size=8)]]])
     assert (found.outcome, found.reason) == (Outcome.MISMATCH, Reason.SIZE)
     assert found.matched == 19_999
+
+
+def test_a_started_collective_that_is_not_yet_waited_for_is_not_certain():
+    near = collective(((0, 1), (2, 3)), at=1, is_async=True)
+    far = collective(((0, 2), (1, 3)), at=2, is_async=True)
+    found = matched([[[near, far]], [[far, near]], [[far, near]], [[near, far]]], world=4)
+    assert (found.outcome, found.doubts) == (Outcome.HANG, (Doubt.ASYNC,))
+    assert not found.certain
+
+
+def test_who_only_sends_may_go_on():
+    send = collective(opcode="collective-permute", pairs=((0, 1),), reduction="")
+    found = matched([[[send]], [[]], [[]]])
+    assert (found.outcome, found.doubts) == (Outcome.HANG, (Doubt.PERMUTE,))
+    assert not found.certain
+
+
+def test_processes_of_several_devices_wait_as_one_rank():
+    every = collective((), counted=Numbering.DEVICES)
+    program = Program((every,), Grid(1, 8), ordered=True, partitioned_later=False)
+    plans = [
+        Plan(0, (Executed(0, "m"), Executed(1, "m")), ended=True),
+        Plan(1, (Executed(0, "m"),), ended=True),
+    ]
+    found = match(plans, {"m": program}, 2)
+    assert (found.outcome, found.reason, found.certain) == (Outcome.HANG, Reason.ENDED, True)
+    (wait,) = found.waits
+    assert (wait.ranks, wait.group, wait.missing, wait.step) == ((0,), (0, 1), (1,), 1)
+
+
+def test_groups_within_a_process_concern_no_other():
+    own = collective(((0, 1), (2, 3)), counted=Numbering.DEVICES)
+    program = Program((own,), Grid(1, 4), ordered=True, partitioned_later=False)
+    plans = [
+        Plan(0, (Executed(0, "m"), Executed(1, "m")), ended=True),
+        Plan(1, (Executed(0, "m"),), ended=True),
+    ]
+    assert match(plans, {"m": program}, 2).outcome is Outcome.MATCH
+
+
+def test_devices_that_do_not_fit_the_ranks_are_not_placed():
+    program = Program((collective(),), Grid(3, 1), ordered=True, partitioned_later=False)
+    plans = [Plan(rank, (Executed(0, "m"),), ended=True) for rank in range(2)]
+    assert match(plans, {"m": program}, 2).outcome is Outcome.UNKNOWN
+
+
+def test_a_module_for_the_partitioner_that_one_rank_alone_runs_is_doubtful():
+    same = Program((), Grid(1, 2), ordered=True, partitioned_later=True)
+    plans = [
+        Plan(0, (Executed(0, "a"), Executed(1, "b")), ended=True),
+        Plan(1, (Executed(0, "a"),), ended=True),
+    ]
+    found = match(plans, {"a": same, "b": same}, 2)
+    assert (found.outcome, found.certain) == (Outcome.MATCH, False)
+    assert found.doubts == (Doubt.PARTITIONER,)

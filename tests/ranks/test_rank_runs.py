@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,30 @@ def test_a_loss_that_rank_0_alone_reduces():
     assert any(stop.wait.ranks == (0,) for stop in found.stops)
 
 
-@pytest.mark.parametrize("name", ["log", "index", "order", "extra"])
+def test_a_rank_with_a_step_less_is_waited_for():
+    found = explained("fewer")
+    matching = found.matching
+    assert (matching.outcome, matching.reason) == (Outcome.HANG, Reason.ENDED)
+    assert matching.certain
+    (stop,) = found.stops
+    assert (stop.wait.ranks, stop.wait.missing) == (tuple(range(7)), (7,))
+    assert stop.wait.step == 6
+    (one,) = found.divergences
+    assert (one.difference.ranks, one.ran, one.difference.steps) == ((7,), (), (6,))
+
+
+def test_a_killed_job_is_not_said_to_end_early(tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(RUNS / "fewer", run)
+    (file,) = run.glob("records-7-*.jsonl")
+    file.write_text("\n".join(file.read_text().splitlines()[:-1]) + "\n")
+    found = explain_ranks(read_run(run))
+    assert found.matching.outcome is Outcome.MATCH
+    assert not found.matching.certain
+    assert not found.divergences
+
+
+@pytest.mark.parametrize("name", ["log", "index", "order", "extra", "fewer"])
 def test_what_is_printed(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     screen = console()
@@ -110,8 +134,6 @@ def test_the_order_of_hashes_changes_nothing():
 
 
 def test_a_killed_rank_is_not_held_against_anybody(tmp_path):
-    import shutil
-
     run = tmp_path / "run"
     shutil.copytree(RUNS / "log", run)
     (file,) = run.glob("records-3-*.jsonl")

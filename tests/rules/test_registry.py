@@ -18,6 +18,7 @@ from xlagraph.explain import explain_modules
 from xlagraph.explain.registry import rules
 from xlagraph.inputs import is_run, open_module
 from xlagraph.message import SourceLine
+from xlagraph.ranks.explain import explain_ranks
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.streams.analyze import analyze
@@ -121,6 +122,10 @@ def explanations_of(example: str) -> list[tuple[str, bool]]:
     if log.exists():
         found = analyze(Log.open(str(log))).findings
         return [(str(one.kind), bool(one.proof and one.proof.proved)) for one in found]
+    ranks = str(FIXTURES / "ranks" / example)
+    if is_run(ranks):
+        compared = explain_ranks(read_run(ranks))
+        return [(kind.id, compared.is_certain) for kind in compared.kinds] if compared else []
     for folder in ("pairs", "runs"):
         path = str(FIXTURES / folder / example)
         if is_run(path):

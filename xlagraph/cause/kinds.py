@@ -17,6 +17,7 @@ class Section(Enum):
     HEADER = "What stands in the header"
     SAME = "The same computation"
     RUN = "Over a whole run"
+    RANKS = "Between ranks"
     STREAMS = "Order of streams on CUDA"
 
 
@@ -85,7 +86,7 @@ class Kind:
     @property
     def headings(self) -> tuple[str, str]:
         """What stands before its two programs."""
-        if self.section is Section.STREAMS:
+        if self.section in (Section.RANKS, Section.STREAMS):
             return "Wrong:", "Right:"
         return "Recompiles:", "Does not:"
 

@@ -37,7 +37,8 @@ class Difference:
 def differences(plans: Sequence[Plan]) -> tuple[Difference, ...]:
     """Where ranks ran something else than most, the earliest first.
 
-    A step that is not known in full, and the last of a record without an end, say nothing.
+    A step that is not known in full says nothing, nor does what would follow the last line of a
+    record without an end.
     """
     rows = {plan.rank: _steps(plan) for plan in plans}
     usual = _usual(rows)
@@ -59,7 +60,8 @@ def _steps(plan: Plan) -> list[Ran]:
     found: defaultdict[int, list[str]] = defaultdict(list)
     for one in plan.executed:
         found[one.step].append(one.digest)
-    number = max(found, default=-1) + (1 if plan.ended else 0)
+    is_whole = plan.ended or bool(plan.executed and plan.executed[-1].ends_step)
+    number = max(found, default=-1) + (1 if is_whole else 0)
     return [tuple(found.get(step, ())) for step in range(number)]
 
 

@@ -16,6 +16,12 @@ from xlagraph.ranks.cost import job_cost
 from xlagraph.ranks.divergence import differences
 from xlagraph.ranks.groups import Grid
 from xlagraph.ranks.index import own_numbers
+from xlagraph.ranks.kinds import (
+    COLLECTIVE_HANG,
+    COLLECTIVE_MISMATCH,
+    RANK_DIVERGENCE,
+    RANK_NUMBER,
+)
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Outcome
 from xlagraph.ranks.plans import job_of
@@ -26,6 +32,7 @@ from xlagraph.runs.explain import graph_order
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Context, Explanation
     from xlagraph.cause.verdict import Verdict
     from xlagraph.graph import Module
@@ -104,6 +111,21 @@ class RanksExplanation:
         """Ranks hang or do not match, for sure or maybe, or ran different graphs."""
         stops = self.matching.outcome in (Outcome.HANG, Outcome.MISMATCH)
         return stops or bool(self.divergences)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of what was found, the worst first."""
+        stops = {
+            Outcome.HANG: (COLLECTIVE_HANG,),
+            Outcome.MISMATCH: (COLLECTIVE_MISMATCH,),
+        }.get(self.matching.outcome, ())
+        divergence = (RANK_DIVERGENCE,) if self.divergences else ()
+        return (*stops, *divergence, *((RANK_NUMBER,) if self.own_numbers else ()))
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether what is said of collectives is certain."""
+        return self.matching.certain
 
 
 def explain_ranks(run: Run) -> RanksExplanation | None:
@@ -202,12 +224,11 @@ class _Library:
         return tuple(numbers), [one for one in found if id(one) not in taken]
 
     def _numbers(self, digests: Mapping[int, str]) -> OwnNumbers | None:
-        modules = {rank: self.module(digest) for rank, digest in digests.items()}
-        numbers = own_numbers(modules)
+        ranks = tuple(sorted(digests))
+        numbers = own_numbers((rank, self.module(digests[rank])) for rank in ranks)
         if numbers is None:
             return None
-        ranks = tuple(sorted(digests))
-        lines = where(modules[ranks[0]], numbers.instructions)
+        lines = where(self.module(digests[ranks[0]]), numbers.instructions)
         letters = tuple(self.letters[digests[rank]] for rank in ranks)
         return OwnNumbers(ranks, letters, numbers, lines)
 

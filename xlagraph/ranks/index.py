@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.patterns import re
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.graph import Module
 
@@ -30,34 +30,39 @@ class Numbers:
     """What it grows by from rank to rank."""
 
 
-def own_numbers(modules: Mapping[int, Module]) -> Numbers | None:
+def own_numbers(modules: Iterable[tuple[int, Module]]) -> Numbers | None:
     """What differs between the modules of ranks, if that is ``a + b * rank`` at every place.
 
-    The modules are compared instruction by instruction, as programs that were traced alike are;
-    None where they are not the same but for such numbers.
+    The modules are compared instruction by instruction with the first, as programs that were
+    traced alike are; None where they are not the same but for such numbers. One is held at a time.
+
+    Args:
+        modules: ranks, ascending, each with its module.
     """
-    ranks = sorted(modules)
-    if len(ranks) < MIN_RANKS:
+    found = iter(modules)
+    lowest, first = next(found)
+    base = _texts(first)
+    others: dict[int, dict[int, str]] = {}
+    for rank, module in found:
+        if _frame(module) != _frame(first):
+            return None
+        others[rank] = {k: t for k, t in enumerate(_texts(module)) if t != base[k]}
+    if len(others) + 1 < MIN_RANKS:
         return None
-    first = modules[ranks[0]]
-    alike = (first.names, first.opcodes, first.shapes, first.operands, first.header)
-    for rank in ranks[1:]:
-        other = modules[rank]
-        if alike[1:] != (other.opcodes, other.shapes, other.operands, other.header):
-            return None
-    texts = {rank: _texts(module) for rank, module in modules.items()}
-    places: list[int] = []
+    places = sorted({place for mine in others.values() for place in mine})
     lines: list[tuple[float, float]] = []
-    for i, text in enumerate(texts[ranks[0]]):
-        here = {rank: texts[rank][i] for rank in ranks}
-        if all(other == text for other in here.values()):
-            continue
-        found = _in_line(here)
-        if found is None:
+    for place in places:
+        texts = {rank: mine.get(place, base[place]) for rank, mine in others.items()}
+        line = _in_line({lowest: base[place], **texts})
+        if line is None:
             return None
-        places.append(i)
-        lines.append(found)
+        lines.append(line)
     return Numbers(tuple(places), *lines[0]) if lines else None
+
+
+def _frame(module: Module) -> tuple[object, ...]:
+    """What has to be equal: all but literals, numbers of parameters and attributes."""
+    return module.opcodes, module.shapes, module.operands, module.header
 
 
 def _texts(module: Module) -> list[str]:

@@ -60,6 +60,8 @@ class Executed:
     step: int
     digest: str
     """``""`` where it is not known which module it was."""
+    ends_step: bool = False
+    """The sync that ran it ended its step."""
 
 
 @dataclass(frozen=True, slots=True)

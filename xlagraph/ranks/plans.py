@@ -88,4 +88,4 @@ def _executed(
         if graphs or sync.outcome != "hit":
             at.add(graphs)
         for digest in graphs or ("",):
-            yield Executed(sync.step, digest if digest in stored else "")
+            yield Executed(sync.step, digest if digest in stored else "", sync.ends_step)

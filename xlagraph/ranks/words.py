@@ -8,11 +8,13 @@ from xlagraph.cause.verdict import Verdict
 from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.message.words import count, duration, ranges, rank_time
 from xlagraph.ranks.collectives import Branch, Collective
+from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.cause.kinds import Kind
     from xlagraph.message import Message
     from xlagraph.ranks.cost import JobCost
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
@@ -26,18 +28,6 @@ _WORDS = {
     Outcome.HANG: "Collectives hang",
     Outcome.MISMATCH: "Collectives do not match",
 }
-_ALIKE = (
-    "Build the step alike on every rank: no collective, and no order of collectives, may hang on "
-    "the rank. Reduce on all ranks, log on one."
-)
-_AS_MANY = (
-    "Let every rank run as many steps with as many collectives: drop or pad uneven last batches, "
-    "and evaluate and log on all ranks or on none."
-)
-_SAME_GRAPH = (
-    "Let every rank trace the same step: read and log on all ranks or after the step, give all "
-    "ranks data of one size, and pass what depends on the rank as a tensor."
-)
 
 
 def rank_words(ranks: Sequence[int]) -> str:
@@ -93,7 +83,7 @@ def ranks_verdict(
         where=_divergent_place(first),
         fix=first.explanation.verdict.fix
         if _is_caused(first) and first.explanation
-        else say(_SAME_GRAPH),
+        else _fix(RANK_DIVERGENCE),
         notes=tuple(notes) if len(divergences) > 1 else (),
     )
 
@@ -115,12 +105,21 @@ def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
             ),
             ".",
         )
-        return Verdict(what, _place(odd), say(_ALIKE), _notes(matching))
+        return Verdict(what, _place(odd), _fix(COLLECTIVE_MISMATCH), _notes(matching))
     may = "hangs" if matching.certain else "may hang"
     shown = [odd, *others][:2]
     what = say(f"The job {may} in {step}: ", join(map(_waits, shown), 2, "; "), ".")
     ended = matching.reason is Reason.ENDED
-    return Verdict(what, _place(odd), say(_AS_MANY if ended else _ALIKE), _notes(matching))
+    return Verdict(
+        what,
+        _place(odd),
+        _fix(COLLECTIVE_HANG if ended else COLLECTIVE_MISMATCH),
+        _notes(matching),
+    )
+
+
+def _fix(kind: Kind) -> Message:
+    return say(kind.short_fix)
 
 
 def _waits(stop: Stop) -> Message:

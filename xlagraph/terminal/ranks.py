@@ -51,7 +51,8 @@ def _head(found: RanksExplanation) -> str:
     named = f" (by {', '.join(job.sources)})" if job.sources else ""
     ran = len(job.ranks)
     some = f" of {job.world}" if ran < job.world else ""
-    return f"{ran}{some} ranks{named}:"
+    kinds = "".join(f", {kind}" for kind in found.kinds)
+    return f"{ran}{some} ranks{named}{kinds}:"
 
 
 def _sections(found: RanksExplanation) -> Iterator[tuple[Message, list[Message]]]:
@@ -60,7 +61,7 @@ def _sections(found: RanksExplanation) -> Iterator[tuple[Message, list[Message]]
         cause = cause_words(one)
         lines = [cause] if cause else []
         if one.line and not cause:
-            lines = [say("it ran at ", one.line)]
+            lines = [say("it ran at " if one.ran else "that step ends at ", one.line)]
         yield say(divergence_words(one).sentence, "."), lines
     for numbers in found.own_numbers:
         yield say(own_number_words(numbers).sentence, "."), []
@@ -85,6 +86,7 @@ def ranks_json(found: RanksExplanation, letters: Mapping[str, str]) -> Json:
             for one in job.ranks
         ],
         "problem": found.has_problem,
+        "kinds": [kind.id for kind in found.kinds],
         "verdict": words(found.verdict.message) if found.verdict else "",
         "collectives": {
             "outcome": matching.outcome.value,
