@@ -107,7 +107,20 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     assert group["where"]["file"] == "examples/bert_fsdp.py"
     assert group["where"]["tensors"] == ["cls.predictions.bias"]
     assert [frame["function"] for frame in group["where"]["stack"]] == ["build", "main", "<module>"]
+    source = {row["line"]: row["text"] for row in group["where"]["source"]}
+    assert source[group["where"]["line"]] == '    return FSDP(bert.to("xla"), **SHARDED)'
+    assert len(source) == 5
     assert "got no gradient" in group["evidence"][0]["text"]
+
+
+def test_the_line_stands_there_as_it_was_captured_and_its_stack_on_demand() -> None:
+    plain = xlagraph("explain", "fixtures/runs/demo").stdout
+    assert '         >    49      return FSDP(bert.to("xla"), **SHARDED)\n   Fix ' in plain
+    assert "in examples/bert_fsdp.py:55 (main)" not in plain
+    assert (
+        "in examples/bert_fsdp.py:55 (main)"
+        in xlagraph("explain", "--stack", "fixtures/runs/demo").stdout
+    )
 
 
 def test_a_pipe_gets_each_paragraph_in_one_line() -> None:

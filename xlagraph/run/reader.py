@@ -70,6 +70,13 @@ class Process:
         found = self.syncs[place] if place < len(self.syncs) else None
         return found if found is not None and found.index == index else None
 
+    def source(self, file: str, line: int) -> tuple[tuple[int, str], ...]:
+        """`Run.source` of what this process stored; empty where that is nothing."""
+        stored = (one for one in self.sources if one.file == file)
+        found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
+        near = range(line - AROUND, line + AROUND + 1) if line in found else ()
+        return tuple((number, found[number]) for number in near if number in found)
+
 
 class StoredGraph(NamedTuple):
     """A graph as it is stored; at least one of the two is there."""
@@ -140,12 +147,7 @@ class Run:
             file: as the frame calls it.
             line: from 1.
         """
-        stored = (one for process in self.processes for one in process.sources if one.file == file)
-        found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
-        if line not in found:
-            return None
-        near = range(line - AROUND, line + AROUND + 1)
-        return tuple((number, found[number]) for number in near if number in found)
+        return next(filter(None, (p.source(file, line) for p in self.processes)), None)
 
     def unfinished(self) -> tuple[Path, ...]:
         """Module texts that XLA had begun to compile when their process was killed.

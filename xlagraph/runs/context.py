@@ -42,6 +42,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         unfinished=tuple(_unfinished(one) for one in sync.buckets if one.hooks_left),
         argv=process.record.argv,
         stacks=_stacks(sync),
+        source=process.source,
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 

@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
+from xlagraph.explain.places import source_at
 from xlagraph.message import GraphName, count, join, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
@@ -121,10 +122,15 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
         compared=explanation.compared if explanation else say(),
-        place=cause.place if cause else Place(main.call_site),
+        place=cause.place if cause else _call_place(main),
         shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
+
+
+def _call_place(node: GraphNode) -> Place:
+    """Where a graph was called, for want of a cause."""
+    return Place(node.call_site, source=source_at(node.call_site, (node.context,)))
 
 
 def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
