@@ -20,11 +20,11 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xlagraph.cause.model import Explanation
 from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.runs.model import CauseGroup, RunExplanation
+from xlagraph.runs.outcome import Outcome
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "examples" / "scenarios"
 TIMEOUT = 600
@@ -116,7 +116,7 @@ def _failed(truth: Truth) -> Row:
     return Row(truth.path.stem, kinds, "?", "", share=0, proved=False, right=False)
 
 
-def _further_kinds(explanations: list[Explanation]) -> list[str]:
+def _further_kinds(explanations: list[Outcome]) -> list[str]:
     """Kinds of causes behind the main one of a graph, and whether something is left over."""
     found = [cause.kind.id for e in explanations for cause in e.causes[1:] if not cause.expected]
     if any(e.unexplained_share or not e.causes for e in explanations):

@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from xlagraph.cli.means import means, means_options
+
 
 @click.command(
     epilog="Exit code: 0 NEW is no worse, 1 it has more compiles beyond warm-up than OLD (or as "
@@ -14,18 +16,20 @@ import click
 )
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
+@means_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
-def command(old: str, new: str, *, as_json: bool) -> None:
+def command(
+    old: str, new: str, jobs: int | None, scheduler: str, *, cached: bool, as_json: bool
+) -> None:
     """Say which causes of the captured run OLD are gone in the run NEW, and which came."""
-    from xlagraph.cli.progress import shown
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
     from xlagraph.runs.two_runs import compare_runs
     from xlagraph.terminal.compare import comparison_json, print_comparison
 
     runs = [read_run(path) for path in (old, new)]
-    with shown("reading the runs") as track:
-        comparison = compare_runs(*(explain_run(run, track) for run in runs))
+    with means(jobs, scheduler, cached=cached) as how:
+        comparison = compare_runs(*(explain_run(run, how) for run in runs))
     if as_json:
         click.echo(json.dumps(comparison_json(comparison), indent=2))
     else:

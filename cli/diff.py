@@ -22,13 +22,11 @@ SPEC_HELP = (
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(a: str, b: str, *, full: bool, stack: bool, as_json: bool) -> None:
     """Say what differs between the modules A and B, and why."""
-    from xlagraph.cli.progress import shown
     from xlagraph.explain import explain_modules
     from xlagraph.inputs import open_module
 
-    with shown("comparing the modules"):
-        first, second = open_module(a), open_module(b)
-        explanation = explain_modules(first.module, second.module, first.context, second.context)
+    first, second = open_module(a), open_module(b)
+    explanation = explain_modules(first.module, second.module, first.context, second.context)
     if as_json:
         import json
 

@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from xlagraph.cli.means import means, means_options
+
 
 @click.command(
     epilog="Exit code: 0 stable or warm-up only, 1 a problem was found (also between ranks) or "
@@ -15,24 +17,33 @@ import click
 @click.argument("run", type=click.Path(), required=False)
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
 @click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
+@means_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
-def command(run: str | None, *, full: bool, stack: bool, as_json: bool) -> None:
+def command(
+    run: str | None,
+    jobs: int | None,
+    scheduler: str,
+    *,
+    cached: bool,
+    full: bool,
+    stack: bool,
+    as_json: bool,
+) -> None:
     """Say why the captured run RUN compiled as often as it did, and whether its ranks agree.
 
     By default the newest run here.
     """
     from xlagraph.cli.given import run_or_newest
-    from xlagraph.cli.progress import shown
     from xlagraph.ranks.explain import explain_ranks
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
     from xlagraph.runs.neighbours import neighbours_of
 
-    with shown("reading the run") as track:
-        read = read_run(run_or_newest(run))
-        ranks = explain_ranks(read)
-        explained = explain_run(read, track)
-        neighbours = neighbours_of(explained, track)
+    read = read_run(run_or_newest(run))
+    ranks = explain_ranks(read)
+    with means(jobs, scheduler, cached=cached) as how:
+        explained = explain_run(read, how)
+        neighbours = neighbours_of(explained, how)
     if as_json:
         from xlagraph.terminal.structured import run_json
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from xlagraph.cli.means import means, means_options
+
 if TYPE_CHECKING:
-    from xlagraph.progress import Track
     from xlagraph.report.model import Report, ReportOptions
     from xlagraph.report.stream_model import StreamReport
+    from xlagraph.runs.work import Means
 
 
 @click.command(
@@ -35,13 +37,17 @@ if TYPE_CHECKING:
     "says what was left out.",
 )
 @click.option("--redact", is_flag=True, help="Replace paths and names by stable pseudonyms.")
+@means_options
 @click.option("--execution-trace", default="", type=click.Path(), help="As for `xlagraph streams`.")
 @click.option("--memory", default="", type=click.Path(), help="As for `xlagraph streams`.")
 def command(
     inputs: tuple[str, ...],
     execution_trace: str,
     memory: str,
+    jobs: int | None,
+    scheduler: str,
     *,
+    cached: bool,
     output: Path,
     max_mb: float,
     redact: bool,
@@ -53,7 +59,6 @@ def command(
     if len(inputs) > 2:
         raise click.UsageError("expected a run folder, two of them, two modules, or a stream log")
     from xlagraph.cli.given import run_or_newest
-    from xlagraph.cli.progress import shown
     from xlagraph.output import write_whole
     from xlagraph.report.model import ReportOptions
     from xlagraph.report.render import plain, render, render_streams
@@ -62,16 +67,17 @@ def command(
     options = ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000))
     inputs = inputs or (run_or_newest(None),)
     report: Report | StreamReport
-    with shown("writing the page") as track:
-        if execution_trace or memory or (len(inputs) == 1 and is_log(inputs[0])):
-            if len(inputs) != 1:
-                raise click.UsageError("--execution-trace and --memory go with one trace")
-            report = _stream_report(inputs[0], execution_trace, memory, options)
-            text = render_streams(report)
-        else:
-            report = _report(inputs, options, track)
+    if execution_trace or memory or (len(inputs) == 1 and is_log(inputs[0])):
+        if len(inputs) != 1:
+            raise click.UsageError("--execution-trace and --memory go with one trace")
+        report = _stream_report(inputs[0], execution_trace, memory, options)
+        text = render_streams(report)
+    else:
+        with means(jobs, scheduler, cached=cached) as how:
+            report = _report(inputs, options, how)
+            how.progress("writing the page", 0, 1)
             text = render(report)
-        write_whole(output, text)
+    write_whole(output, text)
     for line in report.headline:
         click.echo(plain(line))
     click.echo(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
@@ -93,7 +99,7 @@ def _stream_report(
     return stream_report(analysis, lanes_of(log, analysis.findings), drift_of(log), options)
 
 
-def _report(inputs: tuple[str, ...], options: ReportOptions, track: Track) -> Report:
+def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Report:
     from xlagraph.inputs import is_run
     from xlagraph.report.build import pair_report, run_report
     from xlagraph.run.reader import read_run
@@ -111,8 +117,8 @@ def _report(inputs: tuple[str, ...], options: ReportOptions, track: Track) -> Re
     from xlagraph.ranks.explain import explain_ranks
 
     read = [read_run(path) for path in inputs]
-    runs = [explain_run(run, track) for run in read]
+    runs = [explain_run(run, how) for run in read]
     ranks = explain_ranks(read[-1])
     if len(runs) == 2:
         return run_report(runs[1], options, ranks, comparison=compare_runs(*runs))
-    return run_report(runs[0], options, ranks, neighbours_of(runs[0], track).notes)
+    return run_report(runs[0], options, ranks, neighbours_of(runs[0], how).notes)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EXCERPT_WIDTH = 100
 """Characters of the offending line shown around the caret."""
@@ -50,6 +53,19 @@ class XlagraphError(Exception):
     """Base of the errors that a user can cause; the command line ends with `exit_code`."""
 
     exit_code = 2
+
+    def __reduce__(self) -> tuple[Callable[..., XlagraphError], tuple[object, ...]]:
+        """For pickle: as it is, not by what its class takes; worker processes raise them too."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(
+    cls: type[XlagraphError], args: tuple[object, ...], state: dict[str, object]
+) -> XlagraphError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(XlagraphError):

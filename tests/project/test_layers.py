@@ -17,7 +17,6 @@ CAUSES = MODULES | {"tensors", "message", "cause"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "patterns": set(),
-    "progress": set(),
     "strings": set(),
     "limits": {"errors"},
     "content": {"errors", "limits"},
@@ -34,7 +33,9 @@ ALLOWED: dict[str, set[str]] = {
     "facts": CAUSES,
     "rules": CAUSES | {"facts"},
     "explain": CAUSES | {"facts", "rules"},
-    "runs": CAUSES | {"facts", "rules", "explain", "progress", "run"},
+    "version": set(),
+    "workers": {"errors", "limits", "version"},
+    "runs": CAUSES | {"facts", "rules", "explain", "limits", "run", "version", "workers"},
     "ranks": CAUSES | {"facts", "rules", "explain", "run", "runs", "patterns"},
     "catalogue": {"cause", "errors", "explain", "ranks", "runs", "streams"},
     "export": {"graph", "errors"},
@@ -42,19 +43,19 @@ ALLOWED: dict[str, set[str]] = {
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
     "terminal": CAUSES | {"explain", "ranks", "runs"},
-    "report": CAUSES | {"explain", "facts", "ranks", "progress", "run", "runs", "streams"},
+    "report": CAUSES | {"explain", "facts", "ranks", "run", "runs", "streams"},
     "streams": {
         "strings",  # a sibling: it knows no HLO
         *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),
     },
     "cli": {
+        "workers",
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
         *(
             "inputs",
             "limits",
             "message",
             "output",
-            "progress",
             "ranks",
             "report",
             "run",

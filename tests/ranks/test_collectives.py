@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xlagraph.hlo import load, read_module
-from xlagraph.hlo.printer import print_module
+from xlagraph.hlo.printer import SHORT, print_module
 from xlagraph.ranks.collectives import Branch, Collective, Loop, Unread, program_of
 from xlagraph.ranks.groups import Grid, Numbering, grid_of, members, read_groups
 
@@ -45,6 +45,8 @@ def reduce(name, operand, extra="replica_groups={{0,1,2,3}}", shape="f32[4]"):
         ("@mesh<a=2,b=2> {a,b}", ((0, 1, 2, 3),)),
         ("mesh['a'=4] {'a':(1)2}", None),
         ("[2,2]<=[3]", None),
+        ("{{0,99999999999999999999}}", None),
+        ("[2,999999999]<=[1999999998]", None),
     ],
 )
 def test_groups_in_all_spellings(text, groups):
@@ -230,3 +232,24 @@ def test_a_module_for_the_partitioner_has_collectives_that_nobody_sees_yet():
     program = program_of(read(body, "num_partitions=4"))
     assert (program.grid, program.partitioned_later) == (Grid(1, 4), True)
     assert not program_of(read(body, "is_scheduled=true, num_partitions=4")).partitioned_later
+
+
+HOSTILE = {
+    "a comparison of one": ("compare(v1, v2)", "compare(v1)"),
+    "a comparison of three": ("compare(v1, v2)", "compare(v1, v2, v2)"),
+    "a sum of one": ("add(v1, v3)", "add(v1)"),
+    "a sum of none": ("add(v1, v3)", "add()"),
+    "a bound that no loop reaches": ("constant(5)", "constant(99999999999999999999999)"),
+    "a loop over nothing": ("while(v2)", "while()"),
+    "a loop without a body": (", body=comp2", ""),
+    "a loop without a condition": ("condition=comp1, ", ""),
+    "a body for a condition": ("condition=comp1, body=comp2", "condition=comp2, body=comp1"),
+}
+
+
+@pytest.mark.parametrize("edit", HOSTILE.values(), ids=HOSTILE)
+def test_what_no_front_end_writes_is_read_all_the_same(edit):
+    text = print_module(counted_loop(), SHORT)
+    assert edit[0] in text
+    program = program_of(read_module(text.replace(*edit)))
+    assert len(program.items) <= 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xlagraph.ranks.collectives import Collective, Loop, Program
+from xlagraph.ranks.collectives import Collective, Loop, Program, Unread
 from xlagraph.ranks.groups import Grid, Numbering
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Doubt, Executed, Outcome, Plan, Reason
@@ -282,3 +282,17 @@ def test_a_module_for_the_partitioner_that_one_rank_alone_runs_is_doubtful():
     found = match(plans, {"a": same, "b": same}, 2)
     assert (found.outcome, found.certain) == (Outcome.MATCH, False)
     assert found.doubts == (Doubt.PARTITIONER,)
+
+
+def test_headers_that_ask_for_more_devices_than_there_are_cost_nothing():
+    program = Program((collective(),), Grid(999_999_999, 1), ordered=True, partitioned_later=False)
+    plans = [Plan(rank, (Executed(0, "m"),), ended=True) for rank in range(3)]
+    found = match(plans, {"m": program}, 3)
+    assert (found.outcome, found.certain) == (Outcome.UNKNOWN, False)
+
+
+def test_groups_that_cannot_be_read_leave_nothing_certain():
+    strange = Unread("all-reduce", 7)
+    found = matched([[[strange, collective()]], [[collective(size=8), strange]], [[collective()]]])
+    assert (found.outcome, found.certain) == (Outcome.MISMATCH, False)
+    assert found.doubts == (Doubt.GROUPS,)

@@ -24,6 +24,7 @@ from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
+from xlagraph.runs.steady import comparisons
 from xlagraph.tensors import Holder, Role, Tensor
 
 if TYPE_CHECKING:
@@ -96,8 +97,9 @@ def unfinished(secret: Callable[[str], str], line: SourceLine) -> UnfinishedBack
 
 def test_no_secret_of_a_bucket_is_told() -> None:
     secrets = Secrets(Random(0))
-    pairs = [one.explanation.diff for one in explained("carry").graphs if one.explanation]
-    a, b = pairs[-1].a, pairs[-1].b
+    run = explained("carry")
+    diff = comparisons(run)[-1].explain()[0].diff
+    a, b = diff.a, diff.b
     known = context(secrets.name, a), context(secrets.name, b)
     explanation = explain_modules(a, b, *known)
     assert "got no gradient" in all_that_is_said(pair_report(explanation, ("a", "b"), known))

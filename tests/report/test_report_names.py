@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xlagraph.hlo import read_module
 from xlagraph.message import Change, Code, HloName, Quoted, SourceLine, say, words
 from xlagraph.report.names import PlainNames, shared_folder, visible
 from xlagraph.report.redact import RedactedNames
@@ -42,10 +43,17 @@ def test_what_cannot_be_seen_is_written_out() -> None:
 
 @pytest.fixture
 def redacted() -> RedactedNames:
-    return RedactedNames(
-        instructions=[("add.1", "add"), ("secret", "multiply"), ("constant", "constant")],
-        computations={"main.7", "add"},
+    names = RedactedNames()
+    names.learn(
+        [
+            read_module(
+                "HloModule m\n\nadd {\n  ROOT constant = f32[] constant(1)\n}\n\nENTRY main.7 {\n"
+                "  p = f32[] parameter(0)\n  add.1 = f32[] add(p, p)\n"
+                "  ROOT secret = f32[] multiply(add.1, p)\n}\n"
+            )
+        ]
     )
+    return names
 
 
 def test_a_name_keeps_its_pseudonym(redacted: RedactedNames) -> None:

@@ -11,7 +11,7 @@ from xlagraph.diff.known import KnownTensors
 from xlagraph.message import EMPTY, A, B, Message, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.verdict import Place, Verdict
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import HloName, SourceLine
     from xlagraph.tensors import Holder, Tensor
-
-    ReadSource = Callable[[str, int], tuple[tuple[int, str], ...]]
-    """File and line number to numbered lines; empty where none are stored."""
 
     Member = Tensor | HloName | str
     """A tensor in a bucket: by its name, by the instruction that made it, or by its shape."""
@@ -161,6 +158,11 @@ class Explanation:
         pairs = sum(1 for c in self.diff.changes if c.a in left_a and c.b in left_b)
         return (len(left_a) + len(left_b) - pairs) / total if total else 0.0
 
+    def instruction(self, side: str, number: int) -> tuple[str, str]:
+        """Name and opcode of an instruction; `side` is ``a`` or ``b``."""
+        module = self.diff.a if side == "a" else self.diff.b
+        return module.names[number], module.opcodes[number]
+
     def named(self, a: str, b: str) -> Explanation:
         """The same with both modules called by name in every sentence."""
         return replace(
@@ -198,11 +200,6 @@ class UnfinishedBackward:
     """Where the program wrapped the module."""
 
 
-def nothing_stored(_file: str, _line: int) -> tuple[tuple[int, str], ...]:
-    """The source of a bare file's module: none."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a capture knows of one module beyond its text; empty for a bare file."""
@@ -229,8 +226,6 @@ class Context:
     """The captured program and its arguments."""
     stacks: Mapping[SourceLine, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The frames around lines that this capture tells of, innermost first."""
-    source: ReadSource = nothing_stored
-    """The lines around one of a file, as they were when the run was captured."""
 
     def names(self, module: Module) -> KnownTensors:
         """The tensors that inputs and outputs of this module are known to be."""

@@ -35,14 +35,18 @@ def explain_modules(
 
     `names`: what the sentences call the two.
     """
-    context_a, context_b = context_a or Context(), context_b or Context()
+    explanation = explain_sides(a, b, context_a or Context(), context_b or Context())
+    return explanation.named(*names)
+
+
+def explain_sides(a: Module, b: Module, context_a: Context, context_b: Context) -> Explanation:
+    """`explain_modules` with sentences that speak of sides, so that they can be named later."""
     diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
-    task = Search(diff, context_a, context_b, rules())
-    return _best(task).named(*names)
+    return _best(Search(diff, context_a, context_b, rules()))
 
 
 def _best(task: Search) -> Explanation:
-    """The explanation of a difference; its sentences speak of sides.
+    """The explanation of a difference.
 
     Rules that have a stricter way use it first. What cannot be proved with instructions paired
     by value is tried again with instructions paired by place (constants, then shapes left out

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.finding import Finding
     from xlagraph.cause.model import Context, Evidence
-    from xlagraph.cause.verdict import Excerpt
     from xlagraph.diff import Diff
     from xlagraph.message import Message, SourceLine
 
@@ -39,14 +38,7 @@ def place_of(
         unknown, command = _unknown(finding, diff, contexts)
         site = contexts[1].call_site
         return Place(tensors=tensors, unknown=unknown, command=command, step_ends=site)
-    frames = _stack(line, finding, diff, contexts)
-    return Place(line, frames, source_at(line, contexts), tensors=tensors)
-
-
-def source_at(line: SourceLine | None, contexts: Iterable[Context]) -> Excerpt:
-    """A line with those around it, as one of the captures stored them."""
-    stored = (context.source(line.file, line.line) for context in contexts if line)
-    return next(filter(None, stored), ())
+    return Place(line, _stack(line, finding, diff, contexts), tensors=tensors)
 
 
 def _tensors(message: Message) -> tuple[Tensor, ...]:

@@ -228,8 +228,10 @@ class _Reader:
         module = self.module
         roles = dict(module.attributes[i].callees)
         ours = {module.computations[c].name: module.computations[c] for c in module.callees[i]}
-        condition = self.items(ours[roles["condition"][0]])
-        body = (*condition, *self.items(ours[roles["body"][0]]))
+        parts = [ours.get(name) for key in ("condition", "body") for name in roles.get(key, ())]
+        known = [self.items(part) for part in parts if part]
+        condition = known[0] if len(known) > 1 else ()
+        body = tuple(item for items in known for item in items)
         if not body:
             return ()
         trips = trip_count(module, i)

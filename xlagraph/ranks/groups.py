@@ -31,7 +31,8 @@ BY_PARTITION = frozenset(
 """Opcodes without ``use_global_device_ids``: with a channel their groups number partitions."""
 _LISTED = re.compile(r"\{(?:\{[\d, ]*+\}(?:, ?)?+)*+\}|\{\}")
 _GROUP = re.compile(r"\{([\d, ]*+)\}")
-_PAIR = re.compile(r"\{\s*+(\d++)\s*+,\s*+(\d++)\s*+\}")
+_LONG = re.compile(r"\d{10}")
+_PAIR = re.compile(r"\{\s*+(\d{1,9})\s*+,\s*+(\d{1,9})\s*+\}")
 _MESH = re.compile(r"(?:mesh\[([^\]]*+)\]|@mesh<([^>]*+)>)\s*+\{([^}]*+)\}")
 _AXIS = re.compile(r"""['"]?([\w.-]+?)['"]?\s*+=\s*+(\d{1,9})""")
 _NAMED = re.compile(r"""['"]?([\w.-]+?)['"]?""")
@@ -94,6 +95,8 @@ def read_groups(text: str) -> tuple[Members, ...] | None:
         return _of_mesh(mesh[1] or mesh[2], mesh[3])
     spelled = canonical_attribute("replica_groups", text)
     if not _LISTED.fullmatch(spelled) or len(spelled) > 8 * MAX_DEVICES:
+        return None
+    if _LONG.search(spelled):
         return None
     found = (one[1].replace(",", " ").split() for one in _GROUP.finditer(spelled[1:-1]))
     return tuple(tuple(map(int, group)) for group in found if group)

@@ -25,7 +25,9 @@ def trip_count(module: Module, loop: int) -> int | None:
         return int(known[1])
     roles = dict(attributes.callees)
     ours = {module.computations[c].name: module.computations[c] for c in module.callees[loop]}
-    condition, body = (ours[roles[key][0]] for key in ("condition", "body"))
+    condition, body = (ours.get(roles.get(key, ("",))[0]) for key in ("condition", "body"))
+    if condition is None or body is None or not module.operands[loop]:
+        return None
     place, end, direction = _compared(module, condition)
     start = _constant(module, _picked(module, module.operands[loop][0], place))
     step = _step(module, body, place)
@@ -48,7 +50,7 @@ def _compared(module: Module, condition: Computation) -> tuple[int, int | None, 
     """The place of the counter in the loop's tuple, its bound, and the direction."""
     root = condition.root
     direction = module.attributes[root].get("direction") or ""
-    if module.opcodes[root] != "compare":
+    if module.opcodes[root] != "compare" or len(module.operands[root]) != 2:
         return -1, None, ""
     counter, bound = module.operands[root]
     if _constant(module, counter) is not None:
@@ -61,7 +63,8 @@ def _step(module: Module, body: Computation, place: int) -> int | None:
     """What the body adds to the counter."""
     new = _picked(module, body.root, place)
     new = _past(module, new) if new is not None else None
-    if new is None or module.opcodes[new] not in ("add", "subtract"):
+    is_sum = new is not None and module.opcodes[new] in ("add", "subtract")
+    if new is None or not is_sum or len(module.operands[new]) != 2:
         return None
     x, y = module.operands[new]
     if module.opcodes[new] == "subtract":
@@ -75,7 +78,7 @@ def _step(module: Module, body: Computation, place: int) -> int | None:
 
 
 def _past(module: Module, i: int) -> int:
-    while module.opcodes[i] in _THROUGH:
+    while module.opcodes[i] in _THROUGH and module.operands[i]:
         i = module.operands[i][0]
     return i
 
@@ -83,7 +86,7 @@ def _past(module: Module, i: int) -> int:
 def _place(module: Module, i: int) -> int:
     """Which element of a computation's one parameter an instruction is; -1 for none."""
     i = _past(module, i)
-    if module.opcodes[i] != "get-tuple-element":
+    if module.opcodes[i] != "get-tuple-element" or not module.operands[i]:
         return -1
     if module.opcodes[module.operands[i][0]] != "parameter":
         return -1

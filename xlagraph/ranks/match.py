@@ -11,22 +11,29 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from xlagraph.ranks.collectives import Collective, Loop, Unread, asked, flat
+from xlagraph.ranks.collectives import OPCODES, Collective, Loop, Unread, asked, flat
 from xlagraph.ranks.groups import members
 from xlagraph.ranks.model import Doubt, Matching, Outcome
-from xlagraph.ranks.waits import Head, Standing, doubts_of, met, stuck, why
+from xlagraph.ranks.waits import Head, Meeting, Standing, doubts_of, met, stuck, why
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.ranks.collectives import Item, Program
-    from xlagraph.ranks.groups import Members
+    from xlagraph.ranks.groups import Grid, Members, Numbering
     from xlagraph.ranks.model import Executed, Plan, Reason, Wait
 
 MAX_MOVES = 3_000_000
 """Collectives times ranks that are gone through where ranks do not run the same modules."""
-_UNCERTAIN = frozenset({Doubt.ORDER, Doubt.REMOVABLE, Doubt.LOOP, Doubt.BRANCH, Doubt.PARTITIONER})
+_UNCERTAIN = frozenset(
+    {
+        *(Doubt.ORDER, Doubt.REMOVABLE, Doubt.LOOP),
+        *(Doubt.BRANCH, Doubt.PARTITIONER, Doubt.GROUPS),
+    }
+)
 """Doubts that may keep ranks from stopping where they seem to stop."""
+MOST_DEVICES = 1 << 16
+"""More are not walked: what a header says costs nothing to write."""
 _BY_BUFFER = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 """Combined, they do the same for each tensor, one after the other."""
 
@@ -80,20 +87,24 @@ class _Simulation:
         grids = {p.grid for p in programs.values() if p.items or p.partitioned_later}
         sizes = {grid.devices for grid in grids if grid.devices > 1}
         devices = max(sizes, default=world)
-        self.is_placed = len(sizes) < 2 and devices % world == 0
+        self.is_placed = len(sizes) < 2 and devices % world == 0 and devices <= MOST_DEVICES
         self.each = max(1, devices // world)
         """Devices of one rank."""
         self.devices = {
             plan.rank * self.each + k: _Device(plan.rank * self.each + k, plan, self._works(plan))
             for plan in plans
-            for k in range(self.each)
+            for k in range(self.each if self.is_placed else 0)
         }
         if len(plans) < world:
             self.doubts.add(Doubt.NO_RECORDS)
         self._heads: dict[tuple[str, int], tuple[Head, ...]] = {}
-        self._waiting: dict[tuple[Members, bool], set[int]] = {}
-        self._need: dict[tuple[Members, bool], int] = {}
+        self._meetings: dict[tuple[Members, bool], Meeting] = {}
+        self._placed: dict[tuple[int, Numbering, Grid], tuple[Meeting, ...]] = {}
+        self._waiting: dict[Meeting, set[int]] = {}
+        self._need: dict[Meeting, int] = {}
         self._same: dict[str, object] = {}
+        self._known: dict[tuple[str, ...], int] = {}
+        """How many collectives meet where the devices, in order, run these modules."""
 
     def _works(self, plan: Plan) -> list[Executed]:
         """What of a plan concerns other ranks."""
@@ -111,26 +122,35 @@ class _Simulation:
         if not self.is_placed:
             return self._matching(Outcome.UNKNOWN)
         while not self.conflict and self.moves < MAX_MOVES:
-            self._in_step()
+            together = self._in_step()
+            before = self.matched
             started = [one for one in self.devices.values() if one.head is None and self._next(one)]
             if not started:
                 break
             self._settle(deque(started))
+            if together and not any(one.head or one.is_lost for one in started):
+                self._known[together] = self.matched - before
         return self._result()
 
-    def _in_step(self) -> None:
-        """Passes over modules that every device runs next: each meets itself."""
+    def _in_step(self) -> tuple[str, ...]:
+        """Passes over modules that meet as they are known to, and gives back those that follow.
+
+        These are one for each device; none where devices stand within modules.
+        """
         devices = list(self.devices.values())
-        if len(devices) <= 1 or any(one.head or one.is_lost for one in devices):
-            return
+        if any(one.head or one.is_lost for one in devices):
+            return ()
         while True:
-            following = {one.following for one in devices}
-            if None in following or "" in following:
-                return
-            digests = [digest for digest in following if digest]
-            if len({self._sameness(digest) for digest in digests}) > 1:
-                return
-            self._pass_over(digests)
+            following = tuple(one.following or "" for one in devices)
+            if "" in following:
+                return ()
+            if following not in self._known:
+                digests = sorted(set(following))
+                if len({self._sameness(digest) for digest in digests}) > 1:
+                    return following
+                self._pass_over(digests[0])
+                self._known[following] = len(self.programs[digests[0]].items)
+            self.matched += self._known[following]
             for one in devices:
                 one.place += 1
                 one.heads, one.at = (), 0
@@ -144,16 +164,14 @@ class _Simulation:
             self._same[digest] = alike if known else digest
         return self._same[digest]
 
-    def _pass_over(self, digests: Sequence[str]) -> None:
-        items = self.programs[digests[0]].items
-        self.matched += len(items)
-        for item in items:
+    def _pass_over(self, digest: str) -> None:
+        for item in self.programs[digest].items:
             if not isinstance(item, Collective):
                 self._doubt_of(item)
 
     def _doubt_of(self, item: Item) -> None:
         if isinstance(item, Unread):
-            self.doubts.add(Doubt.UNREAD)
+            self.doubts.add(Doubt.GROUPS if item.opcode in OPCODES else Doubt.UNREAD)
         else:
             self.doubts.add(Doubt.LOOP if isinstance(item, Loop) else Doubt.BRANCH)
 
@@ -188,18 +206,35 @@ class _Simulation:
     def _resolved(self, program: Program, device: int) -> Iterable[Head]:
         for item in program.items:
             if isinstance(item, Unread):
-                self.doubts.add(Doubt.UNREAD)
+                self._doubt_of(item)
             elif isinstance(item, Collective):
-                group = _group(item, program, device)
-                if len(group) > 1:
+                meeting = self._meeting_of(item, program.grid, device)
+                if len(meeting.members) > 1:
                     split = item.opcode in _BY_BUFFER
                     parts = [(b,) for b in item.buffers] if split else [item.buffers]
-                    yield from (Head((group, False), item, part, len(parts)) for part in parts)
+                    yield from (Head(meeting, item, part, len(parts)) for part in parts)
             else:
                 inner = [one for one in flat((item,)) if isinstance(one, Collective)]
-                groups = {one for c in inner for one in _group(c, program, device)}
-                if len(groups) > 1:
-                    yield Head((tuple(sorted(groups)), True), item, (), 1)
+                met = {self._meeting_of(one, program.grid, device) for one in inner}
+                devices = {number for one in met for number in one.members}
+                if len(devices) > 1:
+                    yield Head(self._meeting(tuple(sorted(devices)), is_open=True), item, (), 1)
+
+    def _meeting_of(self, item: Collective, grid: Grid, device: int) -> Meeting:
+        """The devices that come together at a collective of a device; none if it takes no part."""
+        key = id(item.groups), item.counted, grid
+        if key not in self._placed:
+            found = (members(item.groups, item.counted, grid, k) for k in range(grid.devices))
+            self._placed[key] = tuple(self._meeting(one or (), is_open=False) for one in found)
+        placed = self._placed[key]
+        return placed[device] if device < len(placed) else self._meeting((), is_open=False)
+
+    def _meeting(self, devices: Members, *, is_open: bool) -> Meeting:
+        """The one value for a list of devices."""
+        key = devices, is_open
+        if key not in self._meetings:
+            self._meetings[key] = Meeting(devices, is_open)
+        return self._meetings[key]
 
     def _settle(self, queue: deque[_Device]) -> None:
         """Moves devices until each waits, or is between modules."""
@@ -208,25 +243,25 @@ class _Simulation:
             head = device.head
             if head is None:
                 continue
-            here = self._waiting.setdefault(head.key, set())
+            here = self._waiting.setdefault(head.meeting, set())
             here.add(device.number)
-            if len(here) == self._needed(head.key):
-                del self._waiting[head.key]
+            if len(here) == self._needed(head.meeting):
+                del self._waiting[head.meeting]
                 queue.extend(self._meet([self.devices[number] for number in sorted(here)]))
 
-    def _needed(self, key: tuple[Members, bool]) -> int:
+    def _needed(self, meeting: Meeting) -> int:
         """How many members of a communicator are known to come, or not to."""
-        if key not in self._need:
-            found = (self.devices.get(number) for number in key[0])
-            self._need[key] = sum(1 for one in found if one and not one.is_lost)
-        return self._need[key]
+        if meeting not in self._need:
+            found = (self.devices.get(number) for number in meeting.members)
+            self._need[meeting] = sum(1 for one in found if one and not one.is_lost)
+        return self._need[meeting]
 
     def _meet(self, devices: list[_Device]) -> list[_Device]:
         """All members are there: they go on, or do not match."""
         heads = [device.head for device in devices]
         first = heads[0]
         assert first is not None
-        if first.key[1]:
+        if first.meeting.is_open:
             self._doubt_of(first.item)
         reason = next((r for one in heads[1:] if one and (r := why(first, one))), None)
         if reason:
@@ -284,7 +319,7 @@ class _Simulation:
             return self._matching(Outcome.UNKNOWN)
         if outcome is Outcome.HANG:
             self.doubts |= doubts_of(waits, reason)
-            if any(self._is_uneven(one.head.key[0]) for one in devices if one.head):
+            if any(map(self._is_uneven, {one.head.meeting for one in devices if one.head})):
                 self.doubts -= {Doubt.ORDER, Doubt.ASYNC}
         doubted = self.doubts & (_UNCERTAIN | {Doubt.ASYNC, Doubt.PERMUTE})
         return Matching(outcome, not doubted, reason, waits, self.matched, _listed(doubted))
@@ -293,28 +328,23 @@ class _Simulation:
         certain = outcome is Outcome.MATCH and not self.doubts
         return Matching(outcome, certain, None, (), self.matched, _listed(self.doubts))
 
-    def _is_uneven(self, group: Members) -> bool:
+    def _is_uneven(self, meeting: Meeting) -> bool:
         """Whether its members come to a communicator in different numbers, in whatever order."""
-        found = [self.devices.get(number) for number in group]
+        found = [self.devices.get(number) for number in meeting.members]
         if not all(one and one.plan.ended for one in found):
             return False
-        counts = {self._times(one, group) for one in found if one}
+        counts = {self._times(one, meeting) for one in found if one}
         return None not in counts and len(counts) > 1
 
-    def _times(self, device: _Device, group: Members) -> int | None:
+    def _times(self, device: _Device, meeting: Meeting) -> int | None:
         """How often a device comes to a communicator; None where that is not known."""
         times = 0
         for digest, number in Counter(one.digest for one in device.executed).items():
-            if not digest or any(head.key[1] for head in self._heads_of(digest, device.number)):
+            heads = self._heads_of(digest, device.number) if digest else ()
+            if not digest or any(head.meeting.is_open for head in heads):
                 return None
-            heads = self._heads_of(digest, device.number)
-            times += number * sum(1 for head in heads if head.key == (group, False))
+            times += number * sum(1 for head in heads if head.meeting is meeting)
         return times
-
-
-def _group(item: Collective, program: Program, device: int) -> Members:
-    """The devices that come together at a collective of a device."""
-    return members(item.groups, item.counted, program.grid, device) or ()
 
 
 def _listed(doubts: set[Doubt]) -> tuple[Doubt, ...]:

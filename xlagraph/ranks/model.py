@@ -20,6 +20,7 @@ class Doubt(Enum):
     PERMUTE = "a rank that only sends may go on before it is received"
     LOOP = "how often a loop runs is not known"
     BRANCH = "which branch runs is not known"
+    GROUPS = "replica groups of a collective cannot be read"
     UNREAD = "a custom call or a send may wait for other ranks"
     PARTITIONER = "XLA's partitioner adds collectives that the graph does not show"
     UNKNOWN_GRAPH = "which graph ran is not known everywhere"

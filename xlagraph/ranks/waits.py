@@ -15,12 +15,20 @@ if TYPE_CHECKING:
     from xlagraph.ranks.groups import Members
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Meeting:
+    """The devices that have to come together; there is one value for each list of them."""
+
+    members: Members
+    is_open: bool
+    """At a loop or a branch, where it is not known what for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """What a device waits at."""
 
-    key: tuple[Members, bool]
-    """The devices that have to come together; True for something that is not one collective."""
+    meeting: Meeting
     item: Item
     buffers: tuple[tuple[str, int], ...]
     parts: int
@@ -73,11 +81,13 @@ def stuck(
     """
     import networkx as nx
 
-    here: dict[tuple[Members, bool], list[Standing]] = {}
+    here: dict[Meeting, list[Standing]] = {}
     for one in standing:
-        here.setdefault(one.head.key, []).append(one)
-    at = {one.device: one.head.key for one in standing}
-    missing = {key: [n for n in key[0] if n in gone or at.get(n, key) != key] for key in here}
+        here.setdefault(one.head.meeting, []).append(one)
+    at = {one.device: one.head.meeting for one in standing}
+    missing = {
+        key: [n for n in key.members if n in gone or at.get(n, key) is not key] for key in here
+    }
     graph = nx.DiGraph()
     graph.add_nodes_from(here)
     graph.add_edges_from((key, at[n]) for key, many in missing.items() for n in many if n in at)
@@ -107,7 +117,7 @@ def _waits(
         found.append(
             Wait(
                 ranks=_ranks((one.device for one in many), each),
-                group=tuple(dict.fromkeys(n // each for n in many[0].head.key[0])),
+                group=tuple(dict.fromkeys(n // each for n in many[0].head.meeting.members)),
                 missing=_ranks(missing, each),
                 step=step,
                 digest=digest,

@@ -21,7 +21,7 @@ from xlagraph.report.wording import ShownPair, advice, compared
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from xlagraph.report.run_model import RunData, Timeline
     from xlagraph.run.reader import Run
     from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.two_runs import Comparison
 
 BYTES_A_COMPILE = 100
@@ -101,14 +102,13 @@ def run_report(
     `comparison`: with the run before.
     """
     options = options or ReportOptions()
-    modules = [m for e in _explanations(explained) for m in (e.diff.a, e.diff.b)]
-    names = names_for(options, modules, explained.run)
+    names = names_for(options, (), explained.run, files=explained.pairs.files())
     pairs = ShownPairs(explained, names, options.max_bytes)
     cuts = pairs.cuts
     kept = {head.identifier: head.address for head in pairs.heads}
     data = run_data(explained, names, kept, options.max_bytes // BYTES_A_COMPILE)
     blobs = pairs.blobs | run_blobs(data, timeline(explained, names))
-    cards = group_cards(explained, names, kept)
+    cards = group_cards(explained, names, kept, pairs.cards)
     problems = tuple(card for card in cards if not card.expected)
     verdict = _first(explained.verdict, ranks)
     if data.compiles_cut:
@@ -126,7 +126,7 @@ def run_report(
         run=data,
         pairs=tuple(pairs.heads),
         blobs=blobs,
-        kinds=_kinds(_explanations(explained)),
+        kinds=_kinds(node.explanation for node in explained.graphs if node.explanation),
         cuts=tuple(cuts),
         redacted=options.redact,
         ranks=ranks_panel(ranks, [node.letter for node in explained.graphs], names)
@@ -155,11 +155,7 @@ def run_blobs(data: RunData, times: Timeline) -> dict[str, str]:
     return blobs
 
 
-def _explanations(explained: RunExplanation) -> Iterator[Explanation]:
-    return (node.explanation for node in explained.graphs if node.explanation)
-
-
-def _kinds(explanations: Iterable[Explanation]) -> tuple[Kind, ...]:
+def _kinds(explanations: Iterable[Explanation | Outcome]) -> tuple[Kind, ...]:
     """The kinds of their causes, each once."""
     return tuple(dict.fromkeys(c.kind for e in explanations for c in e.causes))
 

@@ -15,6 +15,7 @@ from xlagraph.message import Wording
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xlagraph.graph import Module
     from xlagraph.tensors import Tensor
 
     Excerpt = tuple[tuple[int, str], ...]
@@ -40,6 +41,9 @@ class Names(Wording, Protocol):
 
     def excerpt(self, lines: Excerpt) -> Excerpt:
         """Numbered lines of the user's program."""
+
+    def learn(self, modules: Iterable[Module]) -> None:
+        """Takes in the names of modules that are shown from here on."""
 
 
 class PlainNames:
@@ -95,6 +99,9 @@ class PlainNames:
     def detail(self, text: str) -> str:
         """The text, its paths cut."""
         return visible(_PACKAGES.sub("", text).replace(self._prefix or "\0", ""))
+
+    def learn(self, modules: Iterable[Module]) -> None:
+        """Nothing: names stay as they are."""
 
 
 def visible(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.model import Context, Explanation
 from xlagraph.cause.names import holder_name
 from xlagraph.diff.changes import differing_operands
 from xlagraph.explain.noise import noise_in_words
@@ -43,7 +43,9 @@ def pair_data(
     contexts: tuple[Context, Context] = (Context(), Context()),
 ) -> PairData:
     """The two modules of an explanation, aligned, with what differs and why."""
-    explanation, names = view.explanation, view.names
+    explanation, names, links = view.explanation, view.names, view.links
+    assert isinstance(explanation, Explanation)
+    assert links is not None
     diff = explanation.diff
     to_b, to_a = bucket_partners(explanation)
     return PairData(
@@ -59,7 +61,7 @@ def pair_data(
         changes=tuple(
             (c.a, c.b, c.fields, differing_operands(diff.match, c.a, c.b)) for c in diff.changes
         ),
-        follows=tuple(sorted(view.links.origins.follows.items())),
+        follows=tuple(sorted(links.origins.follows.items())),
         removed=diff.removed,
         added=diff.added,
         dead_a=_dead(diff.match.a.live),

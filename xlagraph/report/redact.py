@@ -17,6 +17,7 @@ from xlagraph.tensors import in_words
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xlagraph.graph import Module
     from xlagraph.report.names import Excerpt
     from xlagraph.tensors import Tensor
 
@@ -29,20 +30,19 @@ _IN_ATTRIBUTES = re.compile(
 
 
 class RedactedNames:
-    """Names replaced by pseudonyms.
+    """Names replaced by pseudonyms; what instructions and computations are called is learned."""
 
-    Args:
-        instructions: names and opcodes of the instructions of all modules.
-        computations: names of computations.
-    """
-
-    def __init__(
-        self, instructions: Iterable[tuple[str, str]] = (), computations: Iterable[str] = ()
-    ):
+    def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
-        self._opcodes = dict(instructions)
-        self._computations = frozenset(computations)
+        self._opcodes: dict[str, str] = {}
+        self._computations: set[str] = set()
+
+    def learn(self, modules: Iterable[Module]) -> None:
+        """Takes in the names of modules that are shown from here on."""
+        for module in modules:
+            self._opcodes.update(zip(module.names, module.opcodes, strict=True))
+            self._computations.update(one.name for one in module.computations)
 
     def path(self, file: str) -> str:
         """``file3.py``."""

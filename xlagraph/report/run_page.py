@@ -16,6 +16,7 @@ from xlagraph.report.wording import ShownPair
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlagraph.cause.model import Cause
     from xlagraph.report.names import Names
     from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
 
@@ -42,58 +43,85 @@ def run_data(
     )
 
 
-def _shown_pair(
-    node: GraphNode, letters: dict[str, str], names: Names, pairs: Mapping[str, str]
-) -> ShownPair | None:
-    """How to speak of a graph and the one before it."""
-    if node.explanation is None:
-        return None
-    labels = (letters.get(node.nearest, "A"), node.letter)
-    shown = node.letter if node.letter in pairs else ""
-    return ShownPair(names, node.explanation, labels, shown)
-
-
 def group_cards(
-    explained: RunExplanation, names: Names, pairs: Mapping[str, str]
+    explained: RunExplanation,
+    names: Names,
+    pairs: Mapping[str, str],
+    made: Mapping[int, CauseCard],
 ) -> tuple[CauseCard, ...]:
-    """A card for each reason, in the explanation's order."""
+    """A card for each reason, in the explanation's order; `made`: those of pairs on the page."""
     nodes = {node.digest: node for node in explained.graphs}
     return tuple(
-        _group_card(group, k, nodes, names, pairs) for k, group in enumerate(explained.groups)
+        made.get(k) or _group_card(group, k, nodes, names, pairs)
+        for k, group in enumerate(explained.groups)
     )
+
+
+def cards_of(
+    explained: RunExplanation, node: GraphNode, view: ShownPair, whole: Cause | None
+) -> dict[int, CauseCard]:
+    """The cards of the reasons that a pair on the page stands for, by their places.
+
+    `whole`: the pair's first cause, with the instructions that it cites.
+    """
+    nodes = {one.digest: one for one in explained.graphs}
+    return {
+        k: _cause_card(
+            group,
+            k,
+            nodes,
+            view,
+            replace(group.cause, evidence=whole.evidence, a=whole.a, b=whole.b),
+        )
+        for k, group in enumerate(explained.groups)
+        if group.shown == node.digest and group.cause and whole
+    }
+
+
+def _cause_card(
+    group: CauseGroup,
+    position: int,
+    nodes: Mapping[str, GraphNode],
+    view: ShownPair,
+    cause: Cause,
+) -> CauseCard:
+    card = cause_card(
+        cause,
+        view,
+        anchor=f"cause-{position + 1}",
+        seconds=group.spent.wall_seconds,
+        compiles=group.compiles,
+        graphs=_members(group, nodes),
+    )
+    return replace(
+        card,
+        insight=insight(group, list(nodes.values()), view.names),
+        also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
+    )
+
+
+def _members(group: CauseGroup, nodes: Mapping[str, GraphNode]) -> tuple[tuple[str, int], ...]:
+    """Letters and colours of a group's graphs."""
+    places = {digest: k for k, digest in enumerate(nodes)}
+    return tuple((nodes[digest].letter, colour_of(places[digest])) for digest in group.graphs)
 
 
 def _group_card(
     group: CauseGroup,
     position: int,
-    nodes: dict[str, GraphNode],
+    nodes: Mapping[str, GraphNode],
     names: Names,
     pairs: Mapping[str, str],
 ) -> CauseCard:
-    members = [nodes[digest] for digest in group.graphs]
-    places = {digest: k for k, digest in enumerate(nodes)}
-    graphs = tuple((node.letter, colour_of(places[node.digest])) for node in members)
-    anchor = f"cause-{position + 1}"
-    found = insight(group, list(nodes.values()), names)
-    letters = {digest: node.letter for digest, node in nodes.items()}
-    view = _shown_pair(nodes[group.shown], letters, names, pairs) if group.shown else None
-    if group.cause is not None and view is not None:
-        card = cause_card(
-            group.cause,
-            view,
-            anchor=anchor,
-            seconds=group.spent.wall_seconds,
-            compiles=group.compiles,
-            graphs=graphs,
-        )
-        return replace(
-            card,
-            insight=found,
-            also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
-        )
+    node = nodes.get(group.shown)
+    if group.cause is not None and node is not None and node.explanation is not None:
+        labels = (nodes[node.nearest].letter, node.letter)
+        view = ShownPair(names, node.explanation, labels, "")
+        return _cause_card(group, position, nodes, view, group.cause)
+    graphs = _members(group, nodes)
     shown = [pairs[letter] for letter, _ in graphs if letter in pairs]
     return CauseCard(
-        anchor=anchor,
+        anchor=f"cause-{position + 1}",
         kind=group.kind,
         title=spans(group.title.sentence, names),
         evidence=(),

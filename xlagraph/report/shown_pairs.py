@@ -8,12 +8,15 @@ from xlagraph.report.model import PairHead
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
+from xlagraph.report.run_page import cards_of
 from xlagraph.report.wording import ShownPair
 from xlagraph.runs.steady import comparisons, steady_comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.graph import Module
+    from xlagraph.report.model import CauseCard
     from xlagraph.report.names import Names
     from xlagraph.runs.model import RunExplanation
     from xlagraph.runs.steady import Comparison
@@ -32,6 +35,8 @@ class ShownPairs:
         self.blobs: dict[str, str] = {}
         self.heads: list[PairHead] = []
         self.left_out: list[str] = []
+        self.cards: dict[int, CauseCard] = {}
+        """Those of reasons that a pair on the page stands for, by their places."""
         self._names = names
         self._room = max_bytes - PAGE_BYTES
         known = {one.labels for one in comparisons(explained)}
@@ -64,24 +69,29 @@ class ShownPairs:
         if len(self.left_out) >= MAX_MISSES:
             self.left_out.append(title)
             return
-        view = ShownPair(self._names, one.explanation, one.labels, identifier)
-        pair = pair_data(view, one.labels, (one.before.context, one.after.context))
-        packed = {f"pair-{identifier}": pack(pair.to_json())} | self._modules(one)
+        explanation, contexts = one.explain()
+        modules = (explanation.diff.a, explanation.diff.b)
+        self._names.learn(modules)
+        view = ShownPair(self._names, explanation, one.labels, identifier)
+        pair = pair_data(view, one.labels, contexts)
+        packed = {f"pair-{identifier}": pack(pair.to_json())} | self._modules(one.labels, modules)
         size = sum(len(text) for text in packed.values())
         if size > self._room:
             self.left_out.append(title)
             return
         self._room -= size
-        what = view.said(one.explanation.verdict.what)
+        what = view.said(explanation.verdict.what)
         self.blobs.update(packed)
         self.heads.append(PairHead(identifier, title, what, view.opening(), note))
+        if one.after.nearest == one.before.digest:
+            first = next(iter(explanation.causes), None)
+            self.cards.update(cards_of(one.explained, one.after, view, first))
 
-    def _modules(self, one: Comparison) -> dict[str, str]:
-        """Those of its two modules that the page does not have yet."""
-        diff = one.explanation.diff
+    def _modules(self, labels: tuple[str, str], modules: tuple[Module, Module]) -> dict[str, str]:
+        """Those of two modules that the page does not have yet."""
         return {
             f"module-{letter}": pack(module_data(module, self._names).to_json())
-            for letter, module in zip(one.labels, (diff.a, diff.b), strict=True)
+            for letter, module in zip(labels, modules, strict=True)
             if f"module-{letter}" not in self.blobs
         }
 

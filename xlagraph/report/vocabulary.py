@@ -8,7 +8,7 @@ from xlagraph.report.names import PlainNames
 from xlagraph.report.redact import RedactedNames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.cause.model import Context
     from xlagraph.graph import Module, SourceFrame
@@ -19,21 +19,20 @@ if TYPE_CHECKING:
 
 def names_for(
     options: ReportOptions,
-    modules: Iterable[Module],
+    modules: Sequence[Module] = (),
     run: Run | None = None,
     contexts: Iterable[Context] = (),
+    files: Iterable[str] = (),
 ) -> Names:
-    """How a report of these inputs names things."""
-    modules = list({id(module): module for module in modules}.values())
+    """How a report of these inputs names things; `files`: further ones that it speaks of."""
     if options.redact:
-        return RedactedNames(
-            (pair for m in modules for pair in zip(m.names, m.opcodes, strict=True)),
-            (c.name for m in modules for c in m.computations),
-        )
-    files = {file for process in (run.processes if run else ()) for file in _files(process)}
-    files |= {frame.file for module in modules for frame in _frames(module)}
-    files |= {file for context in contexts for file in _context_files(context)}
-    return PlainNames(files)
+        redacted = RedactedNames()
+        redacted.learn(modules)
+        return redacted
+    found = {file for process in (run.processes if run else ()) for file in _files(process)}
+    found |= {frame.file for module in modules for frame in _frames(module)}
+    found |= {file for context in contexts for file in _context_files(context)}
+    return PlainNames(found.union(files))
 
 
 def _context_files(context: Context) -> Iterator[str]:

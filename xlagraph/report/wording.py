@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.model import Explanation
 from xlagraph.message import Code, say, spans, words
 from xlagraph.report.links import Links, within
 from xlagraph.report.model import Advice, Compared
 from xlagraph.runs.two_runs import changes, in_common
 
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Cause, Evidence, Explanation, Member
+    from xlagraph.cause.model import Cause, Evidence, Member
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
     from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
+    from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.two_runs import Comparison
 
 LINK_NAME = 40
@@ -28,34 +30,37 @@ class ShownPair:
     """An explanation, what the page calls its two sides, and where it shows them."""
 
     names: Names
-    explanation: Explanation
+    explanation: Explanation | Outcome
+    """With its modules where the report shows the pair."""
     labels: tuple[str, str]
     identifier: str
     """Of the pair view, ``""`` where the report has none."""
 
-    links: Links = field(init=False)
+    links: Links | None = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "links", Links(self.explanation))
+        shown = self.explanation if self.identifier else None
+        links = Links(shown) if isinstance(shown, Explanation) else None
+        object.__setattr__(self, "links", links)
 
     def cited(self, evidence: Evidence) -> list[tuple[str, str]]:
         """Texts and addresses of what differs and is cited; empty if the page does not show it."""
-        return [self._link(goal) for goal in self.links.goals(evidence)] if self.identifier else []
+        return [self._link(goal) for goal in self.links.goals(evidence)] if self.links else []
 
     def opening(self, cause: Cause | None = None) -> str:
         """The address at which a cause, or the first one, is looked at best."""
+        if self.links is None:
+            return ""
         cause = cause or next(iter(self.explanation.causes), None)
         where = self.links.opening(cause) if cause else "i"
-        return f"#/pair/{self.identifier}/{where}" if self.identifier else ""
+        return f"#/pair/{self.identifier}/{where}"
 
     def _link(self, goal: Goal) -> tuple[str, str]:
         view, side, number = goal
         label, address = self.labels[side == "b"], f"#/pair/{self.identifier}/{within(goal)}"
         if view != "i":
             return f"{label}: {'input' if view == 'in' else 'output'} {number}", address
-        diff = self.explanation.diff
-        module = diff.a if side == "a" else diff.b
-        name = self.names.instruction(module.names[number], module.opcodes[number])
+        name = self.names.instruction(*self.explanation.instruction(side, number))
         return f"{label}: {name[:LINK_NAME]}", address
 
     def said(self, message: Message) -> Spans:

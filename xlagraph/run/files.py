@@ -36,24 +36,20 @@ def open_regular(path: Path, *, follow: bool = True) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
-def unfold(path: Path) -> bytes:
+def unfold(packed: bytes, name: str) -> bytes:
     """What a zstd file holds, if that is no more than one input may.
 
     Raises:
-        OSError: as `open_regular`.
         TooLargeError: it is more; known before the memory is taken.
         zstandard.ZstdError: it is damaged.
     """
-    with open_regular(path) as file:
-        check_size(str(path), os.fstat(file.fileno()).st_size)
-        packed = file.read()
-    check_size(str(path), zstandard.frame_content_size(packed))  # -1 where it is not said
+    check_size(name, zstandard.frame_content_size(packed))  # -1 where it is not said
     unfolder = zstandard.ZstdDecompressor().decompressobj()
     pieces, size = [], 0
     for at in range(0, len(packed), _CHUNK):
         pieces.append(unfolder.decompress(packed[at : at + _CHUNK]))
         size += len(pieces[-1])
-        check_size(str(path), size)
+        check_size(name, size)
         if unfolder.eof:
             return b"".join(pieces)
     raise zstandard.ZstdError("the end is missing")

@@ -22,6 +22,7 @@ from xlagraph.run.codec import NANOSECONDS, LineDecoder, RecordError
 from xlagraph.run.ending import END_LINE
 from xlagraph.run.files import open_regular, unfold
 from xlagraph.run.journal import Repeated, read_journal
+from xlagraph.run.places import Place, place
 from xlagraph.run.records import (
     AROUND,
     FORMAT_VERSION,
@@ -70,13 +71,6 @@ class Process:
         found = self.syncs[place] if place < len(self.syncs) else None
         return found if found is not None and found.index == index else None
 
-    def source(self, file: str, line: int) -> tuple[tuple[int, str], ...]:
-        """`Run.source` of what this process stored; empty where that is nothing."""
-        stored = (one for one in self.sources if one.file == file)
-        found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
-        near = range(line - AROUND, line + AROUND + 1) if line in found else ()
-        return tuple((number, found[number]) for number in near if number in found)
-
 
 class StoredGraph(NamedTuple):
     """A graph as it is stored; at least one of the two is there."""
@@ -87,19 +81,82 @@ class StoredGraph(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class GraphStore:
+    """The graphs of a run folder, which any process can open by its address."""
+
+    address: str
+    """The run's URL or path."""
+
+    def read(self, digest: str) -> StoredGraph:
+        """What is stored under ``digest``: the module as text, as a protobuf, or both.
+
+        Raises:
+            RunError: the graph is not there, or its file is damaged.
+            TooLargeError: it unfolds to more than the limit.
+        """
+        text, proto = (self._stored(digest + end) for end in (GRAPH_SUFFIX, PROTO_SUFFIX))
+        if text is None and proto is None:
+            raise RunError(f"{self.address}: graph {digest} is not in the run folder")
+        try:
+            return StoredGraph(None if text is None else text.decode(), proto)
+        except UnicodeDecodeError as error:
+            raise RunError(f"{self.address}: graph {digest} is damaged: {error}") from error
+
+    def _stored(self, name: str) -> bytes | None:
+        full = f"{self.address}/{GRAPHS}/{name}"
+        try:
+            packed = self._place.read(f"{GRAPHS}/{name}")
+            return None if packed is None else unfold(packed, full)
+        except (zstandard.ZstdError, OSError) as error:
+            raise RunError(f"{full}: damaged graph: {error}") from error
+
+    def digests(self) -> tuple[str, ...]:
+        """Digests of every graph, sorted.
+
+        Raises:
+            RunError: the folder cannot be listed.
+        """
+        try:
+            names = self._place.names(GRAPHS)
+        except OSError as error:
+            raise RunError(f"{self.address}: cannot be listed: {error}") from error
+        found = {
+            name.removesuffix(suffix)
+            for suffix in (GRAPH_SUFFIX, PROTO_SUFFIX)
+            for name in names
+            if name.endswith(suffix)
+        }
+        return tuple(sorted(found))
+
+    @property
+    def _place(self) -> Place:
+        return place(self.address)
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """A whole run folder: its processes by rank, and its graphs on demand."""
 
     name: str
     """The path or URL as it was given."""
     path: Path
-    """The folder, or the local copy of a URL's."""
+    """The folder, or the local copy of a URL's record files."""
     processes: tuple[Process, ...]
 
     @property
     def title(self) -> str:
         """The last part of its name, for a heading."""
         return self.name.rstrip("/").rpartition("/")[2].strip(".") or self.path.resolve().name
+
+    @property
+    def address(self) -> str:
+        """Its URL or absolute path, by which other processes open it."""
+        return self.name if is_url(self.name) else str(self.path.resolve())
+
+    @property
+    def graphs(self) -> GraphStore:
+        """The graphs that it holds."""
+        return GraphStore(self.address)
 
     def graph_text(self, digest: str) -> str:
         """The module text stored under ``digest``.
@@ -111,7 +168,7 @@ class Run:
         """
         text = self.graph(digest).text
         if text is None:
-            raise RunError(f"{self.path}: graph {digest} is stored as a protobuf only")
+            raise RunError(f"{self.name}: graph {digest} is stored as a protobuf only")
         return text
 
     def graph(self, digest: str) -> StoredGraph:
@@ -120,22 +177,7 @@ class Run:
         Raises:
             RunError: as `graph_text`.
         """
-        text, proto = (self._stored(digest + end) for end in (GRAPH_SUFFIX, PROTO_SUFFIX))
-        if text is None and proto is None:
-            raise RunError(f"{self.path}: graph {digest} is not in the run folder")
-        try:
-            return StoredGraph(None if text is None else text.decode(), proto)
-        except UnicodeDecodeError as error:
-            raise RunError(f"{self.path}: graph {digest} is damaged: {error}") from error
-
-    def _stored(self, name: str) -> bytes | None:
-        path = self.path / GRAPHS / name
-        try:
-            return unfold(path)
-        except FileNotFoundError:
-            return None
-        except (zstandard.ZstdError, OSError) as error:
-            raise RunError(f"{path}: damaged graph: {error}") from error
+        return self.graphs.read(digest)
 
     def source(self, file: str, line: int) -> tuple[tuple[int, str], ...] | None:
         """A line of the program and up to two before and after it, each with its number.
@@ -147,7 +189,12 @@ class Run:
             file: as the frame calls it.
             line: from 1.
         """
-        return next(filter(None, (p.source(file, line) for p in self.processes)), None)
+        stored = (one for process in self.processes for one in process.sources if one.file == file)
+        found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
+        if line not in found:
+            return None
+        near = range(line - AROUND, line + AROUND + 1)
+        return tuple((number, found[number]) for number in near if number in found)
 
     def unfinished(self) -> tuple[Path, ...]:
         """Module texts that XLA had begun to compile when their process was killed.
@@ -161,14 +208,7 @@ class Run:
 
     def digests(self) -> tuple[str, ...]:
         """Digests of every graph in the folder, sorted."""
-        names = [file.name for file in (self.path / GRAPHS).glob("*.zst")]
-        found = {
-            name.removesuffix(suffix)
-            for suffix in (GRAPH_SUFFIX, PROTO_SUFFIX)
-            for name in names
-            if name.endswith(suffix)
-        }
-        return tuple(sorted(found))
+        return self.graphs.digests()
 
 
 def read_run(path: str | Path) -> Run:

@@ -1,4 +1,4 @@
-"""Run folders behind fsspec URLs: written through a local spool, read through a local copy.
+"""Run folders behind fsspec URLs: written through a local spool, records read through a copy.
 
 Object stores cannot append, and a training step must not wait for a network: a process
 writes to a local folder, and a background thread puts the files that grew. What was spooled
@@ -18,6 +18,8 @@ from typing import Any
 from xlagraph.errors import XlagraphError
 
 PERIOD_SECONDS = 30.0
+RECORDS, LINES = "records-", ".jsonl"
+"""How the name of a record file begins and ends."""
 _JOIN_SECONDS = 60.0
 
 
@@ -30,20 +32,25 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
+def filesystem(url: str) -> tuple[Any, str]:
+    """The fsspec filesystem of a URL, and the path within it.
+
+    Raises:
+        RemoteError: there is none, or fsspec is not installed.
+    """
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise RemoteError(f"{url}: needs fsspec: pip install 'xlagraph[remote]'") from error
     try:
         # Not cached: a listing made before another process has put its files would be kept.
-        filesystem, path = url_to_fs(url, use_listings_cache=False)
+        files, path = url_to_fs(url, use_listings_cache=False)
     except Exception as error:  # stores raise their own kinds
-        raise RemoteError(_told(url, error)) from error
-    return filesystem, str(path).rstrip("/")
+        raise RemoteError(told(url, error)) from error
+    return files, str(path).rstrip("/")
 
 
-def _told(url: str, error: BaseException) -> str:
+def told(url: str, error: BaseException) -> str:
     """A failure in one line; the first cause of it, which stores wrap, where that says more."""
     while error.__cause__ is not None and not str(error):
         error = error.__cause__
@@ -53,21 +60,24 @@ def _told(url: str, error: BaseException) -> str:
 
 @cache
 def fetch(url: str) -> Path:
-    """Copy the folder at ``url`` to a temporary one, deleted when the process ends.
+    """Copy the record files at ``url`` to a temporary folder, deleted when the process ends.
 
     Raises:
         RemoteError: there is no such folder, or it cannot be reached.
     """
-    filesystem, path = _filesystem(url)
+    files, path = filesystem(url)
     from xlagraph.run.scratch import scratch_folder  # it has no place on Windows
 
     folder = scratch_folder()
     try:
-        is_there = filesystem.isdir(path)
-        if is_there:
-            filesystem.get(path + "/", str(folder), recursive=True)
+        is_there = files.isdir(path)
+        found = files.ls(path, detail=False) if is_there else []
+        names = [str(one).rstrip("/").rpartition("/")[2] for one in found]
+        records = [name for name in names if name.startswith(RECORDS) and name.endswith(LINES)]
+        if records:
+            files.get([f"{path}/{name}" for name in records], [str(folder / n) for n in records])
     except Exception as error:  # stores raise their own kinds
-        raise RemoteError(_told(url, error)) from error
+        raise RemoteError(told(url, error)) from error
     if not is_there:
         raise RemoteError(f"{url}: no such run folder")
     return folder
@@ -94,7 +104,7 @@ class Spool:
         self.folder = folder
         self._url = url
         self._tell = tell
-        self._filesystem, self._path = _filesystem(url)
+        self._filesystem, self._path = filesystem(url)
         self._sizes: dict[Path, int] = {}
         self._failed = False
         self._pid = os.getpid()
@@ -126,7 +136,7 @@ class Spool:
                 self._filesystem.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
                 self._filesystem.put_file(str(file), target)
             except Exception as error:  # noqa: BLE001 - stores raise their own kinds
-                self._fail(_told(self._url, error))
+                self._fail(told(self._url, error))
                 return
             self._sizes[file] = size
         self._failed = False

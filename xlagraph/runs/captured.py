@@ -1,16 +1,18 @@
-"""A graph of a run with all that its capture tells of it."""
+"""A graph of a run with what its capture tells of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.facts.named_inputs import with_inputs_named
+from xlagraph.runs.context import context_of
+
 if TYPE_CHECKING:
     from xlagraph.cause.model import Context
-    from xlagraph.graph import Module
     from xlagraph.run.reader import Process
     from xlagraph.run.records import GraphRecord, SyncRecord
-    from xlagraph.runs.nearest import Histogram
+    from xlagraph.runs.sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,11 +23,14 @@ class CapturedGraph:
     record: GraphRecord
     process: Process
     sync: SyncRecord | None
-    module: Module
-    histogram: Histogram
-    context: Context
+    sketch: Sketch
 
     @property
     def step(self) -> int:
         """The step of that sync, as `SyncRecord` counts them."""
         return self.sync.step if self.sync else 0
+
+    def context(self) -> Context:
+        """What the capture knows of it, as the explanations take it; made anew each time."""
+        known = context_of(self.process, self.record)
+        return with_inputs_named(known, dict(self.sketch.replaced))

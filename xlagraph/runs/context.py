@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context, MissingGradient, UnfinishedBackward
-from xlagraph.facts.named_inputs import with_inputs_named
+from xlagraph.facts.named_inputs import replaced_inputs, with_inputs_named
 from xlagraph.message import SourceLine
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def named_context(process: Process, graph: GraphRecord, module: Module) -> Context:
     """`context_of`, with names for inputs that no record has and the module's updates tell of."""
-    return with_inputs_named(context_of(process, graph), module)
+    return with_inputs_named(context_of(process, graph), replaced_inputs(module))
 
 
 def context_of(process: Process, graph: GraphRecord) -> Context:
@@ -42,7 +42,6 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         unfinished=tuple(_unfinished(one) for one in sync.buckets if one.hooks_left),
         argv=process.record.argv,
         stacks=_stacks(sync),
-        source=process.source,
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 

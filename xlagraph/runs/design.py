@@ -8,7 +8,7 @@ different parameters in turn. What a graph does (`traits`) and how graphs follow
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,11 +20,12 @@ from xlagraph.runs.traits import input_names, names_from, traits_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.diff import Diff
     from xlagraph.message import Message
     from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.compare import Comparison
     from xlagraph.runs.order import Turn
     from xlagraph.runs.traits import Names, Traits, Weight
+    from xlagraph.tensors import Tensor
 
 MOST = 0.5
 """An evaluation reads so much of what a training step reads at least."""
@@ -57,13 +58,8 @@ class Sort:
 class Design:
     """What the graphs of a run are to its training, and which come first of their sort."""
 
-    def __init__(self, graphs: Sequence[CapturedGraph], diffs: Sequence[tuple[int, Diff] | None]):
-        """Looks at all graphs.
-
-        Args:
-            graphs: in order of appearance.
-            diffs: for each graph the number of an earlier one, and how it differs from that.
-        """
+    def __init__(self, graphs: Sequence[CapturedGraph], comparisons: Sequence[Comparison]):
+        """Looks at all graphs, in order of appearance, and what each was compared with."""
         self._graphs = graphs
         self._numbers = {graph.record.digest: k for k, graph in enumerate(graphs)}
         self._turns = {
@@ -73,7 +69,7 @@ class Design:
         self._followers = {
             file: followers(turn.graph for turn in turns) for file, turns in self._turns.items()
         }
-        self._traits = _all_traits(graphs, diffs)
+        self._traits = _all_traits(graphs, comparisons)
         self._sorts = [self._sort(k) for k in range(len(graphs))]
         self._first = {k for k in range(len(graphs)) if self._begins(k)}
 
@@ -261,15 +257,29 @@ class Design:
         return None if number is None else self._sorts[number]
 
 
-def _all_traits(
-    graphs: Sequence[CapturedGraph], diffs: Sequence[tuple[int, Diff] | None]
-) -> list[Traits]:
-    """The traits of each graph; an input without a name has that of its partner."""
-    names: list[Names] = []
-    for graph, compared in zip(graphs, diffs, strict=True):
-        theirs = names_from(compared[1], names[compared[0]]) if compared else {}
-        names.append({**theirs, **input_names(graph.module, graph.context)})
-    return [traits_of(g.module, g.context, own) for g, own in zip(graphs, names, strict=True)]
+def _all_traits(graphs: Sequence[CapturedGraph], comparisons: Sequence[Comparison]) -> list[Traits]:
+    """The traits of each graph; an input without a name has that of its partner.
+
+    The names of a graph are dropped when no later one is compared with it any more.
+    """
+    last = {one.number: k for k, one in enumerate(comparisons) if one.number is not None}
+    names: dict[int, Names] = {}
+    known: dict[frozenset[Weight], frozenset[Weight]] = {}
+    found = []
+    for k, (graph, one) in enumerate(zip(graphs, comparisons, strict=True)):
+        theirs: dict[int, Tensor] = {}
+        if one.number is not None and one.outcome is not None:
+            theirs = names_from(one.outcome.partners, names[one.number])
+            if last[one.number] == k:
+                del names[one.number]
+        interface, context = graph.sketch.interface, graph.context()
+        own = {**theirs, **input_names(interface, context)}
+        traits = traits_of(interface, context, own)
+        trained = known.setdefault(traits.trained, traits.trained)
+        found.append(replace(traits, trained=trained))
+        if k in last:
+            names[k] = own
+    return found
 
 
 def _shapes(trained: frozenset[Weight]) -> Counter[str]:

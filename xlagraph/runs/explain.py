@@ -1,54 +1,79 @@
-"""From a run folder to a verdict: which graphs are problems, and what they have in common."""
+"""From a run folder to a verdict: which graphs are problems, and what they have in common.
+
+Sketches of all graphs say what each is compared with; modules are read in pairs, by worker
+processes where there is enough to do.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.hlo import read_stored
-from xlagraph.progress import silent
 from xlagraph.runs.alternation import alternating
-from xlagraph.runs.captured import CapturedGraph
 from xlagraph.runs.compare import compare, compare_by_sort
-from xlagraph.runs.context import named_context, own_frame
+from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design
-from xlagraph.runs.groups import group_nodes
+from xlagraph.runs.groups import group_nodes, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
-from xlagraph.runs.nearest import opcode_histogram
+from xlagraph.runs.pairing import Pairing
+from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.places import begins_something, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.spent import Spent
+from xlagraph.runs.tasks import modules
 from xlagraph.runs.verdict import run_verdict, stable_after
+from xlagraph.runs.work import Means, captured_graphs, outcomes
+from xlagraph.workers.crew import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from xlagraph.progress import Track
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
-    from xlagraph.runs.compare import Comparison
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.compare import Comparison, Pair
     from xlagraph.runs.history import History
+    from xlagraph.runs.outcome import Outcome
 
 
-def explain_run(run: Run, track: Track = silent) -> RunExplanation:
+def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
     """Explains every module of a run by the nearest earlier one, and groups the causes.
-
-    `track` is told how far it is.
 
     Raises:
         InputError: a stored module is not readable HLO.
         RunError: a stored module is damaged.
+        WorkerError: the workers asked for cannot do it.
     """
-    graphs = _graphs(run, track)
+    means = means or Means()
     history = history_of(run)
-    comparisons = compare(graphs, history, track)
-    design = Design(graphs, [comparison.diff for comparison in comparisons])
+    try:
+        with Crew(means.jobs, means.scheduler) as crew:
+            graphs = captured_graphs(run, graph_order(run), crew, means)
+            pairs = Pairs(run.address, graphs, cached=means.cached)
+            pairing = Pairing(history)
+            compared = [pairing.compare(graph) for graph in graphs]
+
+            def explain(wanted: Collection[Pair]) -> dict[Pair, Outcome]:
+                return outcomes(pairs, wanted, crew, means)
+
+            comparisons = compare(compared, explain)
+            design = Design(graphs, comparisons)
+            comparisons = compare_by_sort(graphs, comparisons, design, explain)
+    finally:
+        modules.clear()
+    return _explanation(run, pairs, comparisons, design, history)
+
+
+def _explanation(
+    run: Run, pairs: Pairs, comparisons: Sequence[Comparison], design: Design, history: History
+) -> RunExplanation:
     nodes: list[GraphNode] = []
-    for k, comparison in enumerate(compare_by_sort(graphs, comparisons, design)):
-        nodes.append(_node(k, graphs, comparison, nodes, design, history))
+    for k, comparison in enumerate(comparisons):
+        nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history))
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes, history.turns, began_late=history.began_late)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
+    groups = with_source(groups, run)
     stable = stable_after(syncs, history.steps)
     unseen = _unseen(syncs, nodes)
     return RunExplanation(
@@ -72,6 +97,7 @@ def explain_run(run: Run, track: Track = silent) -> RunExplanation:
         stable_after=stable,
         alternating=alternating(run, {node.digest: node.letter for node in nodes}),
         unnamed_hits=history.turns.unnamed,
+        pairs=pairs,
     )
 
 
@@ -87,18 +113,6 @@ def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
         if record.digest in stored:
             found.setdefault(record.digest, (record, process))
     return [(_letter(k), record, process) for k, (record, process) in enumerate(found.values())]
-
-
-def _graphs(run: Run, track: Track) -> list[CapturedGraph]:
-    graphs = []
-    for letter, record, process in track(graph_order(run), "reading graphs"):
-        sync = process.sync_at(record.sync)
-        module = read_stored(*run.graph(record.digest), f"{run.name}:{letter}")
-        context = named_context(process, record, module)
-        graphs.append(
-            CapturedGraph(letter, record, process, sync, module, opcode_histogram(module), context)
-        )
-    return graphs
 
 
 def _time_of(record: GraphRecord, process: Process) -> float:
@@ -128,11 +142,11 @@ def _node(
         compiles=cost.compiles,
         hits=cost.hits,
         unnamed_hits=cost.unnamed,
-        instructions=len(graph.module),
-        context=graph.context,
+        instructions=graph.sketch.instructions,
+        waits=any(one.tensors for one in graph.sync.buckets) if graph.sync else False,
         nearest="" if comparison.number is None else nodes[comparison.number].digest,
         why_nearest=comparison.why,
-        explanation=comparison.explanation,
+        explanation=comparison.outcome,
         part=design.label(number),
         by_design=by_design,
         warm_up=by_design or _is_warm_up(number, graphs, comparison, nodes, design, history),
@@ -153,11 +167,11 @@ def _is_warm_up(
     State that comes later than in the update after is no warm-up. Nor are graphs in which the
     ranks differ, or that a value read makes in later steps.
     """
-    graph, explanation = graphs[number], comparison.explanation
+    graph, explanation = graphs[number], comparison.outcome
     if comparison.number is None or explanation is None:
         return graph.step <= history.first_step or begins_something(graph, history)
     other = nodes[comparison.number]
-    if other.rank != graph.process.record.rank and not explanation.diff.same:
+    if other.rank != graph.process.record.rank and not explanation.same:
         return False
     if graph.step <= history.first_step:
         return True

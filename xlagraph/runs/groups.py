@@ -10,7 +10,6 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.explain.places import source_at
 from xlagraph.message import GraphName, count, join, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
@@ -28,6 +27,7 @@ from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from xlagraph.message import Message, SourceLine
+    from xlagraph.run.reader import Run
     from xlagraph.runs.turns import Turns
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
@@ -63,6 +63,18 @@ def group_nodes(
     return tuple(sorted(groups, key=by_cost))
 
 
+def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...]:
+    """The groups, each place with the lines around it that the run has stored."""
+    found = []
+    for group in groups:
+        line, cause = group.place.line, group.cause
+        source = run.source(line.file, line.line) if line else None
+        place = replace(group.place, source=source or ())
+        cause = replace(cause, place=place) if cause else None
+        found.append(replace(group, place=place, cause=cause))
+    return tuple(found)
+
+
 def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
     """Digest to reason of graphs that come of buckets which other graphs carry over the step.
 
@@ -78,7 +90,7 @@ def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         node.digest: (kind, None, None)
         for kind in set(first.values())
         for node in nodes
-        if node.context.waiting and node.digest in first and first[node.digest].id in kind.entails
+        if node.waits and node.digest in first and first[node.digest].id in kind.entails
     }
 
 
@@ -93,9 +105,9 @@ def _reason(node: GraphNode) -> Reason:
             return EARLY_EXECUTION, node.call_site, _as_reads
         return UNLIKE_GRAPH, node.call_site, None
     if not explanation.causes:
-        if node.warm_up and not explanation.diff.same:
+        if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
-        return SAME_GRAPH if explanation.diff.same else UNEXPLAINED, None, None
+        return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
     cause = explanation.causes[0]
     if node.warm_up and not cause.expected:
         return FIRST_GRAPH, None, None
@@ -122,15 +134,10 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
         compared=explanation.compared if explanation else say(),
-        place=cause.place if cause else _call_place(main),
+        place=cause.place if cause else Place(main.call_site),
         shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
-
-
-def _call_place(node: GraphNode) -> Place:
-    """Where a graph was called, for want of a cause."""
-    return Place(node.call_site, source=source_at(node.call_site, (node.context,)))
 
 
 def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:

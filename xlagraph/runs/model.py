@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import NOWHERE
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
     from xlagraph.run.reader import Run
+    from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.pairs import Pairs
     from xlagraph.runs.spent import Spent
 
 
@@ -41,13 +44,14 @@ class GraphNode:
     unnamed_hits: int
     """Hits at its places of which it is not known which graph they ran: perhaps this one."""
     instructions: int
-    context: Context
-    """What the capture knows of it, as the explanations took it."""
+    waits: bool
+    """Tensors waited in reduce-scatter buckets as it was synced."""
     nearest: str
     """Digest of the earlier module it was compared with, ``""`` for the first of its kind."""
     why_nearest: str
-    explanation: Explanation | None
-    """Compared with `nearest`; None for the first module of a call site."""
+    explanation: Outcome | None
+    """Compared with `nearest`, in short; None for the first module of a call site. Its causes name
+    no instructions: `RunExplanation.outcome` does."""
     part: Message
     """What its steps are to the training: ``update``, ``evaluation``; empty if not known."""
     by_design: bool
@@ -129,6 +133,31 @@ class RunExplanation:
     """Letters of graphs that take turns although each is compiled only once."""
     unnamed_hits: int
     """Cache hits of which it is not known which graph they ran."""
+    pairs: Pairs
+    """What was compared with what, whole."""
+
+    def outcome(self, node: GraphNode) -> Outcome:
+        """What came of comparing a graph with its nearest one, with the instructions cited.
+
+        Raises:
+            KeyError: it was not compared.
+        """
+        return self.pairs.outcome((self._numbers[node.nearest], self._numbers[node.digest]))
+
+    def explain(
+        self, before: GraphNode, after: GraphNode
+    ) -> tuple[Explanation, tuple[Context, Context]]:
+        """Two graphs compared, once more if they were: with both modules, and their contexts.
+
+        Raises:
+            InputError: a module is not readable HLO.
+            RunError: a module is damaged.
+        """
+        return self.pairs.explain((self._numbers[before.digest], self._numbers[after.digest]))
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {node.digest: k for k, node in enumerate(self.graphs)}
 
     @property
     def problems(self) -> tuple[CauseGroup, ...]:

@@ -1,29 +1,28 @@
-"""Which earlier module a new one is most like: by opcode histograms, in linear time."""
+"""Which earlier graph a new one is most like, by how often each opcode stands with each shape.
+
+A few of the earlier graphs are compared: the latest, and those found in an index of counts. So the
+work for a graph does not grow with the number of graphs before it.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from xlagraph.runs.sketch import Histogram
 
-    from xlagraph.graph import Module
-
-    Histogram = Counter[tuple[str, str]]
-    """How often each opcode stands with each shape."""
-
-MAX_CANDIDATES = 64
-"""Latest earlier modules that are compared; a run with more graphs is bounded by it."""
+LATEST = 64
+"""Latest graphs that are compared."""
+VOTED = 16
+"""Earlier ones that are compared besides: those that share most counts with the new one."""
+KEPT = 8
+"""The latest graphs that the index keeps for one count. Of many graphs alike in it these do; an
+older one that is nearer still shares rarer counts."""
 
 MOSTLY = 0.9
 MIN_SHARED = 6
 """A module is contained in another if it shares this part, and this many instructions."""
-
-
-def opcode_histogram(module: Module) -> Histogram:
-    """The histogram of a module; linear in instructions."""
-    return Counter(zip(module.opcodes, module.shapes, strict=True))
 
 
 def likeness(a: Histogram, b: Histogram) -> float:
@@ -33,24 +32,46 @@ def likeness(a: Histogram, b: Histogram) -> float:
     return shared / every if every else 1.0
 
 
-def nearest(new: Histogram, earlier: Sequence[Histogram]) -> tuple[int, float] | None:
-    """Position of the most alike earlier histogram and the likeness; the latest on a tie."""
-    best: tuple[int, float] | None = None
-    start = max(0, len(earlier) - MAX_CANDIDATES)
-    for k in range(start, len(earlier)):
-        score = likeness(new, earlier[k])
-        if best is None or score >= best[1]:
-            best = (k, score)
-    return best
+class Earlier:
+    """The histograms of the graphs so far, by their numbers from 0 on."""
 
+    def __init__(self) -> None:
+        self._histograms: list[Histogram] = []
+        self._latest: deque[int] = deque(maxlen=LATEST)
+        self._by_count: defaultdict[tuple[tuple[str, str], int], deque[int]] = defaultdict(
+            lambda: deque(maxlen=KEPT)
+        )
 
-def container(new: Histogram, earlier: Sequence[Histogram]) -> int | None:
-    """Position of the smallest earlier histogram that holds nearly all of a new one."""
-    found = None
-    start = max(0, len(earlier) - MAX_CANDIDATES)
-    for k in range(start, len(earlier)):
-        shared = (new & earlier[k]).total()
-        is_smaller = found is None or earlier[k].total() < earlier[found].total()
-        if shared >= MOSTLY * new.total() and shared >= MIN_SHARED and is_smaller:
-            found = k
-    return found
+    def add(self, histogram: Histogram) -> None:
+        """Takes in the next graph, which is found from then on."""
+        number = len(self._histograms)
+        self._histograms.append(histogram)
+        self._latest.append(number)
+        for count in histogram.items():
+            self._by_count[count].append(number)
+
+    def candidates(self, new: Histogram) -> list[int]:
+        """The earlier graphs worth comparing, ascending; a bounded number."""
+        votes = Counter(k for count in new.items() for k in self._by_count.get(count, ()))
+        most = sorted(votes, key=lambda k: (-votes[k], -k))[:VOTED]
+        return sorted({*self._latest, *most})
+
+    def nearest(self, new: Histogram) -> tuple[int, float] | None:
+        """The most alike earlier graph and the likeness; the latest on a tie."""
+        best: tuple[int, float] | None = None
+        for k in self.candidates(new):
+            score = likeness(new, self._histograms[k])
+            if best is None or score >= best[1]:
+                best = (k, score)
+        return best
+
+    def container(self, new: Histogram) -> int | None:
+        """The smallest earlier graph that holds nearly all of a new one."""
+        found, size = None, 0
+        for k in self.candidates(new):
+            shared = (new & self._histograms[k]).total()
+            total = self._histograms[k].total()
+            is_smaller = found is None or total < size
+            if shared >= MOSTLY * new.total() and shared >= MIN_SHARED and is_smaller:
+                found, size = k, total
+        return found

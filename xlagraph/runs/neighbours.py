@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
 from xlagraph.message import EMPTY, Code, Message, say
-from xlagraph.progress import silent
 from xlagraph.run.reader import read_run
 from xlagraph.run.recent import before_and_after
 from xlagraph.runs.explain import explain_run
 from xlagraph.runs.two_runs import was_and_now
 
 if TYPE_CHECKING:
-    from xlagraph.progress import Track
     from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.work import Means
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +33,13 @@ class Neighbours:
         return tuple(note for note, there in ((self.was, self.was), (newer, self.after)) if there)
 
 
-def neighbours_of(explained: RunExplanation, track: Track = silent) -> Neighbours:
+def neighbours_of(explained: RunExplanation, means: Means | None = None) -> Neighbours:
     """Looks for other runs in the folder of one; explains the one before if this is stable."""
     before, after = (str(path or "") for path in before_and_after(explained.run))
     if not before or explained.has_problem:
         return Neighbours(before, after)
     try:
-        old = explain_run(read_run(before), track)
+        old = explain_run(read_run(before), means)
     except XlagraphError as error:
         return Neighbours(before, after, say("The run before cannot be read: ", Code(str(error))))
     if not old.has_problem:

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xlagraph.explain import explain_modules
-from xlagraph.hlo import read_stored
-
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Explanation
-    from xlagraph.graph import Module
-    from xlagraph.run.reader import Run
+    from xlagraph.cause.model import Context, Explanation
     from xlagraph.runs.model import GraphNode, RunExplanation
 
 MAX_GRAPHS = 4
@@ -21,23 +16,32 @@ MAX_GRAPHS = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """A graph explained by an earlier one."""
+    """A graph and an earlier one that explains it."""
 
+    explained: RunExplanation
     before: GraphNode
     after: GraphNode
-    explanation: Explanation
 
     @property
     def labels(self) -> tuple[str, str]:
         """The letters of both."""
         return self.before.letter, self.after.letter
 
+    def explain(self) -> tuple[Explanation, tuple[Context, Context]]:
+        """The explanation with both modules, made now, and what the capture knows of them.
+
+        Raises:
+            InputError: a module is not readable HLO.
+            RunError: a module is damaged.
+        """
+        return self.explained.explain(self.before, self.after)
+
 
 def comparisons(explained: RunExplanation) -> list[Comparison]:
     """Each graph with the one it was compared with."""
     nodes = {node.digest: node for node in explained.graphs}
     return [
-        Comparison(nodes[node.nearest], node, node.explanation)
+        Comparison(explained, nodes[node.nearest], node)
         for node in explained.graphs
         if node.explanation
     ]
@@ -49,19 +53,7 @@ def steady_comparisons(explained: RunExplanation) -> list[Comparison]:
         return []
     nodes = {node.letter: node for node in explained.graphs}
     known = {frozenset(one.labels): one for one in comparisons(explained)}
-    found = []
-    for a, b in pairwise(explained.alternating):
-        one = known.get(frozenset((a, b)))
-        found.append(one or _compared(explained.run, nodes[a], nodes[b]))
-    return found
-
-
-def _compared(run: Run, before: GraphNode, after: GraphNode) -> Comparison:
-    modules = _module(run, before), _module(run, after)
-    labels = before.letter, after.letter
-    explanation = explain_modules(*modules, before.context, after.context, labels)
-    return Comparison(before, after, explanation)
-
-
-def _module(run: Run, node: GraphNode) -> Module:
-    return read_stored(*run.graph(node.digest), f"{run.name}:{node.letter}")
+    return [
+        known.get(frozenset((a, b))) or Comparison(explained, nodes[a], nodes[b])
+        for a, b in pairwise(explained.alternating)
+    ]

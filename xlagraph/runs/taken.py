@@ -10,16 +10,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import Level, instruction_text, without_layout
 from xlagraph.message import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from xlagraph.cause.model import Cause, Context
-    from xlagraph.graph import Module
     from xlagraph.message import Message, Part
     from xlagraph.runs.model import CauseGroup, GraphNode
+    from xlagraph.runs.outcome import Cited
+    from xlagraph.tensors import Tensor
 
 MIN_VALUES = 3
 """Fewer are told by the comparisons themselves."""
@@ -47,6 +46,7 @@ class _Cited:
     """Of a parameter; -1 for all else."""
     sizes: tuple[float, ...]
     others: tuple[float, ...]
+    tensor: Tensor | None
 
 
 def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
@@ -65,7 +65,7 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     found = [
         taken
         for place, column in _columns(list(alike.values()))
-        if (taken := _taken(place, dict(zip(alike, column, strict=True)), runs, alike, nodes))
+        if (taken := _taken(place, dict(zip(alike, column, strict=True)), runs, alike))
     ]
     return max(found, key=lambda taken: len(taken.values), default=None)
 
@@ -76,33 +76,23 @@ def _cited(members: Iterable[GraphNode]) -> Iterator[tuple[str, _Cited]]:
         explanation = node.explanation
         if explanation is None or not explanation.causes:
             continue
-        a, b = _first(explanation.causes[0])
-        if a is not None:
-            yield node.nearest, _instruction(explanation.diff.a, a)
-        if b is not None:
-            yield node.digest, _instruction(explanation.diff.b, b)
+        if explanation.first_a:
+            yield node.nearest, _instruction(explanation.first_a)
+        if explanation.first_b:
+            yield node.digest, _instruction(explanation.first_b)
 
 
-def _first(cause: Cause) -> tuple[int | None, int | None]:
-    """The first instruction of A and of B in the first evidence that cites any."""
-    for evidence in cause.evidence:
-        if evidence.a or evidence.b:
-            return next(iter(evidence.a), None), next(iter(evidence.b), None)
-    return None, None
-
-
-def _instruction(module: Module, i: int) -> _Cited:
-    shape, opcode, payload, attributes = instruction_text(module, i, Level.NAMES)
-    shape = without_layout(shape)
-    is_parameter = opcode == "parameter"
-    rest = f"({'' if is_parameter else payload}){attributes}"
+def _instruction(cited: Cited) -> _Cited:
+    is_parameter = cited.opcode == "parameter"
+    rest = f"({'' if is_parameter else cited.payload}){cited.attributes}"
     return _Cited(
-        _NUMBER.sub("#", shape),
-        opcode + _NUMBER.sub("#", rest),
-        opcode,
-        int(payload) if is_parameter and payload.isdecimal() else -1,
-        tuple(map(float, _NUMBER.findall(shape))),
+        _NUMBER.sub("#", cited.shape),
+        cited.opcode + _NUMBER.sub("#", rest),
+        cited.opcode,
+        int(cited.payload) if is_parameter and cited.payload.isdecimal() else -1,
+        tuple(map(float, _NUMBER.findall(cited.shape))),
         tuple(map(float, _NUMBER.findall(rest))),
+        cited.tensor,
     )
 
 
@@ -117,7 +107,6 @@ def _taken(
     value_of: Mapping[str, float],
     runs: Mapping[str, int],
     cited: Mapping[str, _Cited],
-    nodes: Sequence[GraphNode],
 ) -> Taken | None:
     counts: Counter[float] = Counter()
     for digest, value in value_of.items():
@@ -127,8 +116,7 @@ def _taken(
     one = next(iter(cited.values()))
     least, most = f"{min(counts):g}", f"{max(counts):g}"
     if place[0] == "size":
-        contexts = [node.context for node in nodes if node.digest in cited]
-        whose = _named(one, contexts)
+        whose = _named(one, cited.values())
         text = f" took {len(counts)} sizes, {least} to {most}"
         message = say(f"dimension {place[1]} of ", whose, text)
     else:
@@ -137,10 +125,9 @@ def _taken(
     return Taken(message, tuple(sorted(counts.items())))
 
 
-def _named(cited: _Cited, contexts: Sequence[Context]) -> Part | str:
+def _named(cited: _Cited, alike: Iterable[_Cited]) -> Part | str:
     """The tensor that a parameter is, where the capture knows it."""
-    known = (context.parameters.get(cited.number) for context in contexts)
-    named = next((tensor for tensor in known if tensor), None)
+    named = next((one.tensor for one in alike if one.tensor), None)
     if named:
         return named
     return f"parameter {cited.number}" if cited.number >= 0 else cited.opcode

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import BucketRow, Cause, Evidence, Explanation
     from xlagraph.cause.verdict import Place, Verdict
-    from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.ranks.explain import RanksExplanation
-    from xlagraph.runs.model import CauseGroup, RunExplanation
+    from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
     from xlagraph.runs.neighbours import Neighbours
+    from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.spent import Spent
 
 SCHEMA_VERSION = 2
@@ -38,7 +38,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
         "a": _module(diff.a, name_a),
         "b": _module(diff.b, name_b),
         "differing": diff.differing,
-        "causes": [cause_json(cause, diff) for cause in explanation.causes],
+        "causes": [cause_json(cause, explanation) for cause in explanation.causes],
         "unexplained": {
             "share": explanation.unexplained_share,
             "a": [diff.a.names[i] for i in explanation.unexplained_a],
@@ -71,8 +71,8 @@ def verdict_json(verdict: Verdict) -> Json:
     }
 
 
-def cause_json(cause: Cause, diff: Diff) -> Json:
-    """One cause; instructions by name."""
+def cause_json(cause: Cause, whole: Explanation | Outcome) -> Json:
+    """One cause of an explanation; instructions by name."""
     return {
         "kind": cause.kind.id,
         "what": words(cause.title),
@@ -86,13 +86,13 @@ def cause_json(cause: Cause, diff: Diff) -> Json:
         "evidence": [
             {
                 **_evidence(evidence),
-                "a": [diff.a.names[i] for i in evidence.a],
-                "b": [diff.b.names[i] for i in evidence.b],
+                "a": [whole.instruction("a", i)[0] for i in evidence.a],
+                "b": [whole.instruction("b", i)[0] for i in evidence.b],
             }
             for evidence in cause.evidence
         ],
-        "a": [diff.a.names[i] for i in sorted(cause.a)],
-        "b": [diff.b.names[i] for i in sorted(cause.b)],
+        "a": [whole.instruction("a", i)[0] for i in sorted(cause.a)],
+        "b": [whole.instruction("b", i)[0] for i in sorted(cause.b)],
     }
 
 
@@ -187,11 +187,7 @@ def run_json(
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
                 "part": words(node.part),
-                "causes": [
-                    cause_json(cause, node.explanation.diff) for cause in node.explanation.causes
-                ]
-                if node.explanation
-                else [],
+                "causes": _causes(explained, node),
             }
             for node in explained.graphs
         ],
@@ -220,6 +216,13 @@ def group_json(group: CauseGroup) -> Json:
         "expected": group.expected,
         "proved": group.proved,
     }
+
+
+def _causes(explained: RunExplanation, node: GraphNode) -> list[Json]:
+    if node.explanation is None:
+        return []
+    outcome = explained.outcome(node)
+    return [cause_json(cause, outcome) for cause in outcome.causes]
 
 
 def _module(module: Module, name: str) -> Json:

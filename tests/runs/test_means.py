@@ -1,0 +1,126 @@
+"""A run is explained alike by any means: workers, cache, damaged cache, no cache."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from real_modules import RUNS
+
+from xlagraph.run import places
+from xlagraph.run.reader import read_run
+from xlagraph.runs import tasks
+from xlagraph.runs.explain import explain_run
+from xlagraph.runs.work import Means
+from xlagraph.terminal.structured import run_json
+from xlagraph.workers import crew
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    shutil.copytree(RUNS / "carry", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def small_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "MIN_INSTRUCTIONS", 0)
+
+
+def explained(run: Path, **means: object) -> str:
+    return json.dumps(run_json(explain_run(read_run(run), Means(**means))), indent=1)  # type: ignore[arg-type]
+
+
+def entries(run: Path) -> list[Path]:
+    return sorted((run / "cache").rglob("*.json.zst"))
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_workers_find_the_same(run: Path, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "WORTH_IT", 0)
+    assert explained(run, jobs=jobs) == explained(run)
+
+
+def test_small_graphs_leave_no_cache(run: Path) -> None:
+    explained(run, cached=True)
+    assert not (run / "cache").exists()
+
+
+@pytest.mark.usefixtures("small_is_kept")
+def test_what_is_in_the_cache_is_not_worked_out_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = explained(run, cached=True)
+    assert first == explained(run)
+    assert {file.name.split("-")[0] for file in entries(run)} == {"sketch", "pair"}
+    monkeypatch.setattr(tasks, "explain_sides", None)
+    monkeypatch.setattr(tasks, "read_stored", None)
+    assert explained(run, cached=True) == first
+
+
+@pytest.mark.usefixtures("small_is_kept")
+def test_a_damaged_entry_is_written_again(run: Path) -> None:
+    first = explained(run, cached=True)
+    whole = {file: file.read_bytes() for file in entries(run)}
+    for k, (file, data) in enumerate(whole.items()):
+        middle = len(data) // 2
+        damaged = [
+            data[:middle],
+            b"",
+            data[:middle] + b"\xff\x00" + data[middle + 2 :],
+            b"\x00" * 9,
+        ]
+        file.write_bytes(damaged[k % 4])
+    assert explained(run, cached=True) == first
+    assert {file: file.read_bytes() for file in entries(run)} == whole
+
+
+@pytest.mark.usefixtures("small_is_kept")
+def test_an_entry_in_the_place_of_another_is_not_taken(run: Path) -> None:
+    first = explained(run, cached=True)
+    pairs = [file for file in entries(run) if file.name.startswith("pair")]
+    texts = [file.read_bytes() for file in pairs]
+    for file, text in zip(pairs, texts[1:] + texts[:1], strict=True):
+        file.write_bytes(text)
+    assert explained(run, cached=True) == first
+
+
+@pytest.mark.usefixtures("small_is_kept")
+def test_a_folder_that_cannot_be_written(run: Path) -> None:
+    (run / "cache").write_text("a file where the folder would be")
+    assert explained(run, cached=True) == explained(run)
+    assert (run / "cache").read_text() == "a file where the folder would be"
+
+
+@pytest.mark.usefixtures("small_is_kept")
+def test_what_a_capture_knows_belongs_to_the_entry(run: Path) -> None:
+    """Other records of the same graphs: another explanation, not the one that is kept."""
+    explained(run, cached=True)
+    before = len(entries(run))
+    (records,) = run.glob("records-*.jsonl")
+    records.write_text(records.read_text().replace('"graph_hash"', '"other_hash"'))
+    again = explained(run, cached=True)
+    assert again == explained(run)
+    assert len(entries(run)) > before
+
+
+def test_progress_is_told(run: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    explained(run, progress=lambda *one: told.append(one))
+    assert [one for one in told if one[0] == "reading graphs"][-1][1:] == (7, 7)
+    assert told[-1][1] == told[-1][2]
+
+
+def test_a_place_puts_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = places.place(str(tmp_path))
+    here.write("a/b", b"first")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        here.write("a/b", b"second")
+    assert here.read("a/b") == b"first"
+    assert here.names("a") == ["b"]
+    assert [file.name for file in (tmp_path / "a").iterdir()] == ["b"]
+    assert here.read("a/c") is None
+    assert here.names("none") == []

@@ -1,0 +1,159 @@
+"""Worker processes end with the command, however that ends, and say what went wrong."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xlagraph.errors import InputError, Location, Source, XlagraphError
+from xlagraph.hlo import read_module
+from xlagraph.limits import TooLargeError
+from xlagraph.workers.crew import Crew
+from xlagraph.workers.local import Here, processes
+from xlagraph.workers.results import WorkerError, job, results
+
+PATIENCE_SECONDS = 30.0
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def refuse(number: int) -> int:
+    raise TooLargeError(f"item {number}")
+
+
+def end(_: int) -> int:
+    os._exit(3)
+
+
+def read(text: str) -> int:
+    return len(read_module(text, "bad.hlo"))
+
+
+def test_results_are_those_of_the_items() -> None:
+    with processes(2) as pool:
+        found = dict(results(pool, 2, square, range(1, 40)))
+    assert found == {k: (k + 1) ** 2 for k in range(39)}
+    assert list(results(Here(), 1, square, [3, 4])) == [(0, 9), (1, 16)]
+    assert list(results(Here(), 1, square, [])) == []
+
+
+def test_items_are_not_made_before_they_are_wanted() -> None:
+    made = []
+
+    def items():
+        for k in range(1, 100):
+            made.append(k)
+            yield k
+
+    found = results(Here(), 1, square, items())
+    next(found)
+    assert len(made) <= 3
+    found.close()
+    assert len(made) <= 3
+
+
+def test_an_error_of_a_worker_is_the_error_here() -> None:
+    with pytest.raises(TooLargeError, match="item 1: holds more"), processes(2) as pool:
+        list(results(pool, 2, refuse, [1, 2]))
+    with pytest.raises(InputError) as caught, processes(1) as pool:
+        list(results(pool, 1, read, ["HloModule m\nENTRY e {\n  what\n}\n"]))
+    assert str(caught.value).startswith("bad.hlo:4:1: ")
+    assert "^" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        XlagraphError("plain"),
+        TooLargeError("file"),
+        InputError("wrong", Location(Source("f", "a\nb"), 2)),
+    ],
+)
+def test_errors_travel(error: XlagraphError) -> None:
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+
+
+def test_a_worker_that_is_killed_is_told() -> None:
+    with pytest.raises(WorkerError, match="-j"), Crew(2) as crew:
+        list(crew.results(end, [1, 2, 3], 10**9))
+
+
+def test_another_version_is_refused() -> None:
+    other = job(square)
+    object.__setattr__(other, "version", "0.0-py3.9-0")
+    with pytest.raises(WorkerError, match="here is 0"):
+        other(3)
+
+
+PROGRAM = """
+import sys, time
+from xlagraph.workers.crew import Crew
+
+def wait(item):
+    time.sleep(600)
+
+if __name__ == "__main__":
+    with Crew(3) as crew:
+        print("begun", flush=True)
+        list(crew.results(wait, range(1, 9), 10**9))
+"""
+
+
+def family(parent: int) -> set[int]:
+    """The processes below one, with their own children."""
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"\nPPid:\t{parent}\n" in (entry / "status").read_text():
+                found |= {int(entry.name)} | family(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def wait_for(condition) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < end, "in vain"
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_its_command(tmp_path: Path, how: signal.Signals) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    program = subprocess.Popen(
+        [sys.executable, str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    try:
+        wait_for(lambda: len(family(program.pid)) >= 4)  # three workers and what they come from
+        below = family(program.pid)
+        program.send_signal(how)
+        _, errors = program.communicate(timeout=PATIENCE_SECONDS)
+        assert program.returncode != 0
+        if how is signal.SIGINT:
+            assert errors.decode().rstrip().endswith("KeyboardInterrupt")
+        wait_for(lambda: not any(map(is_alive, below)))
+    finally:
+        program.kill()
+        program.wait()

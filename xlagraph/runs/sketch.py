@@ -1,0 +1,94 @@
+"""What is kept of a module while a run is explained; the modules themselves come in pairs."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.diff.header import given_away
+from xlagraph.facts.named_inputs import replaced_inputs
+from xlagraph.facts.updates import updates
+
+if TYPE_CHECKING:
+    from xlagraph.graph import Module
+
+    Histogram = Counter[tuple[str, str]]
+    """How often each opcode stands with each shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a module takes in and gives out; inputs and outputs by their places from 0 on."""
+
+    inputs: tuple[tuple[int, str], ...]
+    """Parameter number and shape, with its layout."""
+    outputs: tuple[tuple[str, bool], ...]
+    """Shape without its layout, and whether it is an input as it came."""
+    updates: tuple[tuple[int, tuple[int, ...]], ...]
+    """Inputs that the module updates, and the outputs that are their new values."""
+    given_away: tuple[int, ...]
+    """Parameter numbers whose buffers go to outputs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sketch:
+    """A module in some kilobytes; it depends on the module alone."""
+
+    instructions: int
+    counts: tuple[tuple[str, str, int], ...]
+    """Opcode, shape, and how often the two stand together."""
+    interface: Interface
+    replaced: tuple[tuple[int, int], ...]
+    """Parameter number and the output that replaces it; see `replaced_inputs`."""
+    files: tuple[str, ...]
+    """The Python files that its instructions come from, sorted."""
+
+    def histogram(self) -> Histogram:
+        """The counts, to be compared with those of others; equal texts share one string."""
+        intern = sys.intern
+        return Counter({(intern(o), intern(s)): number for o, s, number in self.counts})
+
+
+def sketch_of(module: Module) -> Sketch:
+    """The sketch of a module; linear in instructions."""
+    found = Counter(zip(module.opcodes, module.shapes, strict=True))
+    updated = updates(module)
+    return Sketch(
+        instructions=len(module),
+        counts=tuple((opcode, shape, number) for (opcode, shape), number in found.items()),
+        interface=_interface(module, updated),
+        replaced=tuple(replaced_inputs(module, updated).items()),
+        files=tuple(sorted(_files(module))),
+    )
+
+
+def _interface(module: Module, updated: dict[int, list[int]]) -> Interface:
+    parameters = module.entry_computation.parameters
+    place = {p: k for k, p in enumerate(parameters)}
+    return Interface(
+        inputs=tuple((int(module.payloads[p]), module.shapes[p]) for p in parameters),
+        outputs=tuple(
+            (without_layout(module.shapes[i]), is_input(module, i)) for i in module.outputs
+        ),
+        updates=tuple((place[p], tuple(found)) for p, found in updated.items()),
+        given_away=tuple(sorted(given_away(module))),
+    )
+
+
+def without_layout(shape: str) -> str:
+    """An array's shape without its layout."""
+    return shape.partition("{")[0]
+
+
+def _files(module: Module) -> set[str]:
+    found: set[str] = set()
+    seen: set[str] = set()
+    for i, attributes in enumerate(module.attributes):
+        if attributes.metadata and attributes.metadata not in seen:
+            seen.add(attributes.metadata)
+            metadata = module.metadata(i)
+            found.update(frame.file for frame in (metadata.frames if metadata else ()))
+    return found

@@ -1,0 +1,1 @@
+"""Work done by this process, by others on this machine, or by a cluster: one interface for all."""

@@ -1,0 +1,95 @@
+"""Worker processes on this machine, and this process as the only worker."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import connection
+from typing import TYPE_CHECKING, Any
+
+from xlagraph.workers.results import WorkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.process import BaseProcess
+
+PRELOADED = "xlagraph.runs.tasks"
+"""Imported once, by the process that the workers are forked from."""
+
+
+def cores() -> int:
+    """The processors that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+class Here(Executor):
+    """Does what it is given at once, in this thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The result, which is there."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - raised again by result()
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def processes(count: int) -> Iterator[Executor]:
+    """So many worker processes; however the block ends, none of them is left.
+
+    Raises:
+        WorkerError: one of them was killed.
+    """
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, mp_context=_context(), initializer=_begin)
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        raise WorkerError(
+            "a worker process was killed, perhaps for want of memory: use fewer (-j)"
+        ) from error
+    except BaseException:
+        _kill(set(multiprocessing.active_children()) - before)
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    """Workers begin as a clean process: this one may have threads, which no fork survives."""
+    methods = multiprocessing.get_all_start_methods()
+    if "forkserver" not in methods:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOADED])
+    return context
+
+
+def _kill(children: set[BaseProcess]) -> None:
+    for child in children:
+        child.kill()
+
+
+def _begin() -> None:
+    """In a worker: Ctrl-C is the parent's to answer, and a parent that is gone ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, name="xlagraph-parent", daemon=True).start()
