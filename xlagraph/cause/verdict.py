@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from xlagraph.message import SourceLine
     from xlagraph.tensors import Tensor
 
-    Excerpt = tuple[tuple[int, str], ...]
-    """Lines of a program with their numbers."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -23,7 +20,7 @@ class Place:
     """The innermost line of the program itself, else a library's; None if none is known."""
     stack: tuple[SourceLine, ...] = ()
     """The frames around `line`, innermost first; empty where only the line is known."""
-    source: Excerpt = ()
+    source: tuple[tuple[int, str], ...] = ()
     """`line` with those around it: numbers and texts, as they were when the run was captured."""
     tensors: tuple[Tensor, ...] = ()
     """The tensors that the cause names."""
