@@ -43,6 +43,7 @@ class Program:
                 self.returncode = _number(self._client)
             except TimeoutError:
                 self.kill()
+                self._client.close()
                 raise
             self._client.close()
         return self.returncode

@@ -439,6 +439,25 @@ def test_a_dump_that_cannot_be_written_is_given_another_place(run_program, tmp_p
     assert 0 < len(errors) < 30
 
 
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_disk_is_left_before_it_is_full(tmp_path, monkeypatch, has_room):
+    monkeypatch.setattr(private.tempfile, "tempdir", str(tmp_path))
+    folder = PrivateFolder()
+    first = folder.path
+    folder.modules.mkdir()
+    (folder.modules / "module_0001.a.before_optimizations.txt").write_text("HloModule a\n}\n")
+    free = private._free
+    monkeypatch.setattr(
+        private, "_free", lambda path: 0 if tmp_path in [path, *path.parents] else free(path)
+    )
+    if not has_room:
+        monkeypatch.setattr(PrivateFolder, "_make", lambda _self: (tmp_path / "no/no").stat())
+    assert len(PrivateModules(folder).take()) == 1
+    assert (folder.path != first) == has_room
+    assert first.exists() != has_room
+    folder.remove()
+
+
 @pytest.mark.torch_xla
 def test_what_a_killed_process_was_compiling(run_program, tmp_path):
     kill = (

@@ -188,7 +188,9 @@ module.{name} = bad
         ("process", "add_sink"),
         ("start", "Session"),
         ("hub", "Hub.install"),
-        ("hub", "Hub.begin"),
+        ("hub", "Hub.join"),
+        ("lines", "Lines.switch"),
+        ("sources", "SourceReader.new"),
         ("hub", "Hub.settle"),
         ("session", "Session.close"),
         ("session", "Session.on_sync"),
@@ -212,7 +214,8 @@ def test_whatever_fails_the_program_goes_on(run_program, module, name, error):
 def test_an_odd_level_is_one_line(run_program, level):
     done = run_program(STEPS, XLAGRAPH=level)
     assert done.stdout == "trained\n"
-    assert len(done.stderr.splitlines()) == 1
+    said = [line for line in done.stderr.splitlines() if "are not recorded" not in line]
+    assert len(said) == 1
 
 
 @pytest.mark.torch_xla

@@ -124,6 +124,8 @@ def test_what_xla_may_take_away():
     twice += "  c = f32[4] constant({1, 2, 3, 4})\n" + reduce("d", "c")
     twice += "  ROOT t = (f32[4], f32[4], f32[4]) tuple(a, b, d)"
     assert [item.removable for item in program_of(read(twice)).items] == [False, True, True]
+    compiled = program_of(read(twice, "is_scheduled=true, replica_count=4"))
+    assert not any(item.removable for item in compiled.items)
 
 
 def counted_loop(start="0", end="5", step="1", direction="LT", body=None):
@@ -232,6 +234,7 @@ def test_a_module_for_the_partitioner_has_collectives_that_nobody_sees_yet():
     program = program_of(read(body, "num_partitions=4"))
     assert (program.grid, program.partitioned_later) == (Grid(1, 4), True)
     assert not program_of(read(body, "is_scheduled=true, num_partitions=4")).partitioned_later
+    assert program_of(read(body, "replica_count=1")).partitioned_later
 
 
 HOSTILE = {

@@ -7,6 +7,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -107,6 +108,10 @@ class PrivateModules:
             if entry.name not in kept and _XLAS.match(entry.name):
                 Path(entry.path).unlink(missing_ok=True)
         self._gave_any = self._gave_any or bool(found)
+        if found and not kept and not self._private.is_usable():
+            # XLA prints a line for each of its files that it cannot write: leave before that.
+            with suppress(OSError):  # there is no room anywhere
+                self._private.move()
         return found
 
     def why_none(self) -> str:

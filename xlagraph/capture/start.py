@@ -39,10 +39,10 @@ class Start:
         """The second half: hooks in, session listening."""
         try:
             hub = process.ensure_hub(self.options)
+            process.add_sink(hub, Session(self.options, self.folder, hub.evidence.dump))
             lacks = said_of(str(getattr(sys.modules["torch_xla"], "__version__", "")))
             if lacks:
                 say(lacks)
-            process.add_sink(hub, Session(self.options, self.folder, hub.evidence.dump))
             if self.options.signal is not None:
                 on_signal(self.options.signal, hub.arming.ask)
             if is_url(self.options.path):

@@ -9,17 +9,40 @@ from xlagraph.facts.buckets import ELEMENTWISE
 from xlagraph.facts.pieces import OUTPUT, open_edges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.graph import Module
     from xlagraph.tensors import Tensor
 
+    Sources = Callable[[Module, int], Sequence[int]]
+
 FORMULA = ELEMENTWISE | {"convert", "copy", "bitcast", "select", "clamp"}
 """What an optimizer or an average makes a new value of a tensor with."""
 
 
-def updates(module: Module) -> dict[int, list[int]]:
+PASSING = frozenset({"get-tuple-element", "copy", "bitcast", "convert"})
+"""What hands a value on as it is."""
+
+
+def elementwise(module: Module, i: int) -> Sequence[int]:
+    """What an element of an instruction is computed from by the same element alone."""
+    return module.operands[i] if module.opcodes[i] in FORMULA else ()
+
+
+def past_barriers(module: Module, i: int) -> Sequence[int]:
+    """The same; and what passes an optimization barrier is what went into it."""
+    if module.opcodes[i] != "get-tuple-element":
+        return elementwise(module, i)
+    (barrier,) = module.operands[i]
+    if module.opcodes[barrier] != "opt-barrier":
+        return ()
+    (group,) = module.operands[barrier]
+    index = int(module.attributes[i].get("index") or 0)
+    return module.operands[group][index : index + 1] if module.opcodes[group] == "tuple" else ()
+
+
+def updates(module: Module, sources: Sources = elementwise) -> dict[int, list[int]]:
     """For each parameter that the module updates, the positions of its new values.
 
     A new value has the parameter's shape and is computed from it element by element; so a
@@ -28,25 +51,36 @@ def updates(module: Module) -> dict[int, list[int]]:
     """
     found: dict[int, list[int]] = {}
     for k, value in enumerate(module.outputs):
-        for i in sorted(formula(module, value) - {value}):
+        for i in sorted(formula(module, value, sources) - {value}):
             if is_input(module, i) and module.shapes[i] == module.shapes[value]:
                 found.setdefault(i, []).append(k)
     return found
 
 
-def formula(
-    module: Module, value: int, through: Callable[[int], bool] = lambda _: False
-) -> set[int]:
-    """The instructions that an element of the value depends on by the same element alone.
+def renewed(module: Module) -> dict[int, list[int]]:
+    """`updates` past optimization barriers, without what is given back as it came."""
+    found = {
+        p: [k for k in positions if _maker(module, module.outputs[k]) != p]
+        for p, positions in updates(module, past_barriers).items()
+    }
+    return {p: positions for p, positions in found.items() if positions}
 
-    `through`: instructions that leave elements as they are, beside those known for it.
-    """
+
+def _maker(module: Module, value: int) -> int:
+    """The instruction that made a value, before it passed barriers and copies."""
+    while module.opcodes[value] in PASSING and len(past_barriers(module, value)) == 1:
+        (value,) = past_barriers(module, value)
+    return value
+
+
+def formula(module: Module, value: int, sources: Sources = elementwise) -> set[int]:
+    """The instructions that an element of the value depends on by the same element alone."""
     seen, stack = {value}, [value]
     while stack:
-        i = stack.pop()
-        if module.opcodes[i] in FORMULA or through(i):
-            stack += [o for o in module.operands[i] if o not in seen]
-            seen.update(module.operands[i])
+        for source in sources(module, stack.pop()):
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
     return seen
 
 

@@ -107,17 +107,18 @@ def program_of(module: Module, world: int = 1) -> Program:
 
     `world`: the ranks of the job. A module of one device that names others is one of all ranks.
     """
-    reader = _Reader(module)
+    is_scheduled = module.header_fields.get("is_scheduled") == "true"
+    reader = _Reader(module, is_final=is_scheduled)
     items = tuple(reader.items(module.entry_computation))
     grid = grid_of(module)
     if grid.devices == 1 and (named := _named(items)):
         grid = Grid(max(world, named + 1), 1)
-    is_scheduled = module.header_fields.get("is_scheduled") == "true"
+    is_divided = grid.partitions > 1 or _is_sharded(module)
     return Program(
         items=items,
         grid=grid,
         ordered=is_scheduled or not reader.is_free,
-        partitioned_later=grid.partitions > 1 and not is_scheduled and _is_global(module),
+        partitioned_later=is_divided and not is_scheduled and _is_global(module),
     )
 
 
@@ -142,6 +143,13 @@ def _named(items: Items) -> int:
     return max(numbers)
 
 
+def _is_sharded(module: Module) -> bool:
+    """Whether a value of the entry is divided among devices; JAX's header does not say so."""
+    entry = module.entry_computation
+    shardings = (module.attributes[i].get("sharding") for i in range(entry.start, entry.stop))
+    return any("devices=" in sharding for sharding in shardings if sharding)
+
+
 def _is_global(module: Module) -> bool:
     """Whether the entry computes with whole arrays, which a partitioner has to divide."""
     entry = module.entry_computation
@@ -156,8 +164,10 @@ def _is_global(module: Module) -> bool:
 class _Reader:
     """Goes through a module from its entry, each computation once."""
 
-    def __init__(self, module: Module):
+    def __init__(self, module: Module, *, is_final: bool):
         self.module = module
+        self.is_final = is_final
+        """XLA has compiled it, and takes nothing away any more."""
         self.is_free = False
         """Two collectives were met of which neither needs the other."""
         self._live = live_instructions(module)
@@ -251,6 +261,7 @@ class _Reader:
         key = (base, operands, attributes.items, attributes.callees)
         again = key in seen and not has_effect(module, i)
         seen.add(key)
+        gives_new = not again and any(one in varies for one in operands)
         return Collective(
             opcode=base,
             buffers=tuple(b for one in operands for b in _buffers(read_shape(module.shapes[one]))),
@@ -261,7 +272,7 @@ class _Reader:
             channel=attributes.get("channel_id") or "",
             instruction=i,
             is_async=opcode in _STARTS,
-            removable=again or not any(one in varies for one in operands),
+            removable=not (self.is_final or gives_new),
         )
 
     def _reduction(self, i: int) -> str:

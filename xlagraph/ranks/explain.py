@@ -52,7 +52,7 @@ MAX_TENSORS = 6
 """Named outputs that a collective may reach and still be called by them."""
 _CONCERNS_OTHERS = re.compile(
     r"\b(?:all-(?:gather|reduce|to-all)|reduce-scatter|collective-|send|recv)|"
-    r"num_partitions=|custom_call_has_side_effect=true"
+    r"num_partitions=|sharding=|custom_call_has_side_effect=true"
 )
 
 
@@ -177,10 +177,10 @@ class _Library:
 
     def program(self, digest: str, world: int) -> Program:
         """Its collectives; a module whose text has none is not read."""
-        text = self.run.graph(digest).text
-        if text is not None and not _CONCERNS_OTHERS.search(text):
+        stored = self.run.graph(digest)
+        if stored.text is not None and not _CONCERNS_OTHERS.search(stored.text):
             return Program((), Grid(1, 1), ordered=True, partitioned_later=False)
-        return program_of(self.module(digest), world)
+        return program_of(read_stored(*stored, f"{self.run.name}:{self.letters[digest]}"), world)
 
     def context(self, digest: str, module: Module) -> Context:
         """What the capture knows of a module."""

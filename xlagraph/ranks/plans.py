@@ -30,7 +30,8 @@ class Job:
     """The ranks of a run."""
 
     ranks: tuple[RankRecords, ...]
-    """By rank; one that ran twice is here with its last process."""
+    """By rank. Where all ran as often, each with its last process; else with that which ran most: a
+    worker that a rank has started has its number too."""
     world: int
     """How many ranks the job has, as far as anybody says."""
     sources: tuple[str, ...]
@@ -42,13 +43,15 @@ class Job:
 def job_of(run: Run) -> Job | None:
     """The ranks of a run; None where there is but one."""
     stored = frozenset(run.digests())
-    found: dict[int, RankRecords] = {}
+    rows: dict[int, list[RankRecords]] = {}
     for process in sorted(run.processes, key=lambda one: one.record.started):
         for rank in sorted({sync.rank for sync in process.syncs}):
             syncs = tuple(sync for sync in process.syncs if sync.rank == rank)
             if any(sync.outcome != "empty" for sync in syncs):
                 plan = _plan(process, rank, syncs, stored)
-                found[rank] = RankRecords(rank, process, syncs, plan)
+                rows.setdefault(rank, []).append(RankRecords(rank, process, syncs, plan))
+    were_restarted = len({len(many) for many in rows.values()}) == 1
+    found = {rank: many[-1] if were_restarted else _longest(many) for rank, many in rows.items()}
     if len(found) < 2:
         return None
     records = [one.process.record for one in found.values()]
@@ -60,6 +63,10 @@ def job_of(run: Run) -> Job | None:
             note.what == EARLIER_COMPILES for one in found.values() for note in one.process.notes
         ),
     )
+
+
+def _longest(many: Sequence[RankRecords]) -> RankRecords:
+    return max(many, key=lambda one: len(one.plan.executed))
 
 
 def _plan(

@@ -13,11 +13,11 @@ from xlagraph.cause.names import differing_keys, parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.shardings import mesh_of, sharding_text, without_shardy
-from xlagraph.facts.updates import formula, updates
+from xlagraph.facts.updates import elementwise, formula, updates
 from xlagraph.message import A, B, HloName, Quoted, count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -246,8 +246,12 @@ def _keeps_sharding(module: Module, i: int) -> bool:
         is_input(module, p)
         and module.shapes[p] == module.shapes[i]
         and module.attributes[p].get("sharding") == sharding
-        for p in formula(module, i, through=lambda j: _is_constraint(module, j))
+        for p in formula(module, i, _past_constraints)
     )
+
+
+def _past_constraints(module: Module, i: int) -> Sequence[int]:
+    return module.operands[i] if _is_constraint(module, i) else elementwise(module, i)
 
 
 def _is_constraint(module: Module, i: int) -> bool:

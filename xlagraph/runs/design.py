@@ -97,13 +97,13 @@ class Design:
         rest, rest_before = (_turned(one.reads - one.states) for one in (now, before))
         return bool(now.states) and rest == rest_before
 
-    def follows_first_update(self, other: int, number: int) -> bool:
-        """Whether `other` was the first update and ran but once, and state is taken in since.
+    def follows_first(self, other: int, number: int) -> bool:
+        """Whether `other` was the first of its sort and ran but once, and `number` came next.
 
-        Right behind it, or, where updates of other shapes came between, later.
+        Where updates of other shapes came between, they take state in too.
         """
         sort, sync = self._sorts[number], self._graphs[number].sync
-        if sort is None or sort.part is not Part.UPDATE or self._sorts[other] != sort:
+        if sort is None or self._sorts[other] != sort:
             return False
         graphs = [
             turn.graph

@@ -17,7 +17,7 @@ from xlagraph.runs.history import history_of
 from xlagraph.runs.model import GraphNode, RunExplanation
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
-from xlagraph.runs.places import begins_something, is_first, is_second
+from xlagraph.runs.places import begins_reading, begins_something, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.tasks import modules
@@ -149,6 +149,7 @@ def _node(
         explanation=comparison.outcome,
         part=design.label(number),
         by_design=by_design,
+        begins_reading=begins_reading(graph, history),
         warm_up=by_design or _is_warm_up(number, graphs, comparison, nodes, design, history),
         another_part=graph.step > history.first_step and is_first(graph, history),
     )
@@ -178,7 +179,7 @@ def _is_warm_up(
     if not other.warm_up:
         return False
     expected = bool(explanation.causes) and all(cause.expected for cause in explanation.causes)
-    if design.follows_first_update(comparison.number, number):
+    if design.follows_first(comparison.number, number):
         return expected or design.brings_state(comparison.number, number)
     return expected and (graph.step <= other.step + 1 or is_second(graph, history))
 

@@ -111,6 +111,8 @@ def _reason(node: GraphNode) -> Reason:
     cause = explanation.causes[0]
     if node.warm_up and not cause.expected:
         return FIRST_GRAPH, None, None
+    if node.begins_reading and cause.kind is not EARLY_EXECUTION:
+        return EARLY_EXECUTION, node.call_site, _as_reads
     line = None if cause.kind.anywhere else main_line(cause)
     return cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None
 
@@ -120,7 +122,9 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     main = _representative(kind, members)
     explanation = main.explanation
     cause = explanation.causes[0] if explanation and explanation.causes else None
-    if kind in (FIRST_GRAPH, BY_DESIGN):
+    if kind in (FIRST_GRAPH, BY_DESIGN) or (
+        kind is EARLY_EXECUTION and cause and cause.kind is not kind
+    ):
         cause = None
     elif cause and retell:
         cause = retell(cause, members)
@@ -184,13 +188,16 @@ def _title(
             at((line,)),
             ": nothing had run there before",
         )
-    if main.explanation:
-        return without_stop(main.explanation.verdict.what)
     place = at((main.call_site,) if main.call_site else ())
     if kind is EARLY_EXECUTION:
+        number = count(len(members), "graph")
         return say(
-            "a value was read", place, ": a graph of its own runs there, unlike those before"
+            "values were read" if len(members) > 1 else "a value was read",
+            place,
+            f", where none had been: {number} of the parts of the step that were pending",
         )
+    if main.explanation:
+        return without_stop(main.explanation.verdict.what)
     return say("where others had run", place, ", a graph ran that is like none captured before it")
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
@@ -26,8 +25,10 @@ MANY = 3
 """So many graphs in a row, each larger than the one before, are growth."""
 EVEN = 0.1
 """How far from a whole number of turns the sizes of a loop's graphs may be, in turns."""
-LOOPED = frozenset({EXTRA_SUBGRAPH, REPLACED_SUBGRAPH})
-"""What a loop of another length looks like; of pieces that are known better more is known."""
+LOOPED = frozenset({EXTRA_SUBGRAPH})
+"""What a loop of another length looks like; of pieces that are known better more is known.
+
+Where a piece stands in place of another, as a branch in a loop picks, the loop is as long."""
 LOOP_FIX = say(
     "If a Python loop or list has another length there: give it the same one in every step, or "
     "one of a few (pad the list and mask what is not used, round the number of turns up)."

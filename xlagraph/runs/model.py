@@ -56,6 +56,8 @@ class GraphNode:
     """What its steps are to the training: ``update``, ``evaluation``; empty if not known."""
     by_design: bool
     """The first of its sort of step, which has a regular place among the others."""
+    begins_reading: bool
+    """A value was read, in a step after the first, where none had been read before that step."""
     warm_up: bool
     another_part: bool
     """The first at its place, and later than the first step of the training."""

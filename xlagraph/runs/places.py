@@ -38,3 +38,11 @@ def is_another_part(graph: CapturedGraph, history: History) -> bool:
     if sync is None or not (sync.ends_step or sync.kind == "value"):
         return False
     return history.begins_another_part(graph.process, sync)
+
+
+def begins_reading(graph: CapturedGraph, history: History) -> bool:
+    """Whether a value was read in a step after the first, at a line that read none before it."""
+    sync = graph.sync
+    if sync is None or sync.kind != "value" or sync.step <= history.first_step:
+        return False
+    return history.turns.first(graph.process, sync).step == sync.step

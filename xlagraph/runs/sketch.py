@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.editor import is_input
 from xlagraph.diff.header import given_away
 from xlagraph.facts.named_inputs import replaced_inputs
-from xlagraph.facts.updates import updates
+from xlagraph.facts.updates import renewed, updates
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
@@ -59,7 +59,7 @@ def sketch_of(module: Module) -> Sketch:
     return Sketch(
         instructions=len(module),
         counts=tuple((opcode, shape, number) for (opcode, shape), number in found.items()),
-        interface=_interface(module, updated),
+        interface=_interface(module, renewed(module)),
         replaced=tuple(replaced_inputs(module, updated).items()),
         files=tuple(sorted(_files(module))),
     )

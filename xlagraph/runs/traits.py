@@ -75,9 +75,6 @@ def traits_of(interface: Interface, context: Context, names: Names) -> Traits:
         elif tensor is None and interface.inputs[k][0] in away:
             others += 1
     outputs = interface.outputs
-    for k, tensor in context.outputs.items():
-        if k < len(outputs) and tensor.role is Role.PARAMETER and not outputs[k][1]:
-            trained.add((tensor, outputs[k][0]))
     renewed = {k for positions in new_values.values() for k in positions}
 
     def taken(role: Role) -> Counter[str]:

@@ -56,8 +56,8 @@ class Origin(NamedTuple):
 def find_origins(module: Module) -> Mapping[int, Origin]:
     """Origins of the entry's instructions that have a framework operation, but no frames.
 
-    Those for which there is no proof are left out. Needs whole stacks, as protobufs have them
-    (XLA_IR_DEBUG and XLA_HLO_DEBUG); linear in instructions plus operands.
+    Those for which there is no proof are left out. Needs whole stacks, as the
+    protobufs of captures from level 1 on have them; linear in instructions plus operands.
     """
     step = Step(module)
     if not step.backward:
