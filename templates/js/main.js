@@ -7,9 +7,10 @@ const app = {
 
   async pair(id) {
     if (!this.pairs.has(id)) {
-      const data = await blob(`pair-${id}`);
-      const [a, b] = await Promise.all(data.modules.map((key) => module(key)));
-      this.pairs.set(id, new PairView(new Pair(data, a, b)));
+      const packed = hasBlob(`pair-${id}`) ? await blob(`pair-${id}`) : null;
+      const letters = packed?.modules ?? id.split("~");
+      const [a, b] = await Promise.all(letters.map((key) => module(key)));
+      this.pairs.set(id, new PairView(new Pair(packed ?? comparedData(id, letters, a, b), a, b)));
     }
     return this.pairs.get(id);
   },
@@ -17,7 +18,7 @@ const app = {
   async route() {
     const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
     const [kind, id = "", tab = "i", rest = ""] = path.split("/");
-    const isPair = kind === "pair" && hasBlob(`pair-${id}`);
+    const isPair = kind === "pair" && isShown(id);
     const view = isPair ? await this.pair(id) : null;
     byId("overview").hidden = isPair;
     byId("pair").hidden = !isPair;
@@ -37,6 +38,12 @@ const app = {
     document.body.dataset.ready = location.hash;
   },
 };
+
+// A comparison that the report packed, or of two graphs that are on the page.
+function isShown(id) {
+  const letters = id.split("~");
+  return hasBlob(`pair-${id}`) || (letters.length === 2 && letters.every((letter) => hasBlob(`module-${letter}`)));
+}
 
 const modules = new Map();
 

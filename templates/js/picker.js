@@ -21,5 +21,11 @@ function installPicker() {
     event.preventDefault();
     first.querySelector("a").click();
   });
+  const [before, after] = dialog.querySelectorAll("select");
+  byId("pick-any").addEventListener("click", () => {
+    const explained = items.find((item) => item.querySelector("b").textContent === `${before.value} → ${after.value}`);
+    location.hash = explained?.querySelector("a").hash ?? `#/pair/${before.value}~${after.value}`;
+    dialog.close();
+  });
   dialog.addEventListener("click", (event) => { if (event.target.closest("a")) dialog.close(); });
 }

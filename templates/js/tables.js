@@ -72,7 +72,7 @@ function fieldTable(pair, title, fields) {
 function causesPanel(pair) {
   const cards = pair.causes.map((cause, k) => h("article", { class: `card${cause.expected ? " expected" : ""}`, id: `c${k + 1}`, tabindex: "-1" },
     h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, said(cause.title))),
-    h("p", { class: "fix" }, h("span", { class: "tag" }, "Fix"), " ", said(cause.fix)),
+    causeAnswer(cause),
     h("p", { class: "proof" },
       h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
       h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),
@@ -80,7 +80,7 @@ function causesPanel(pair) {
       h("a", { href: `${address(pair, "i")}?cause=${k + 1}` }, "Show its instructions")),
     h("ul", { class: "evidence" },
       cause.evidence.map(([text, links, more, sources]) => h("li", {}, said(text),
-        sources.map((source) => h("span", { class: "code source" }, source)),
+        sources.map((source) => h("span", { class: "code source" }, soft(source))),
         links.map(([label, href]) => h("a", { class: "cite", href }, label)),
         more ? h("span", { class: "meta" }, ` and ${more.toLocaleString("en")} more`) : "")),
       h("li", { class: "meta" }, `${cause.proved ? "Proof" : "Tried"}: `, said(cause.proof), ".")),

@@ -2,7 +2,7 @@
 
 // A sentence in pieces: own words as strings, all else as [kind, words].
 function said(pieces) {
-  return pieces.map((piece) => typeof piece === "string" ? piece : h("span", { class: `part ${piece[0]}` }, piece[1]));
+  return pieces.map((piece) => typeof piece === "string" ? piece : h("span", { class: `part ${piece[0]}` }, soft(piece[1])));
 }
 
 function inWords(pieces) {

@@ -20,10 +20,8 @@ class PairView {
     this.tabBar = h("nav", { class: "tabs", "aria-label": "Views of the pair" }, TABS.map(([key, title]) =>
       h("a", { href: address(pair, key), "data-tab": key }, title, " ", h("small", {}, this.tabCount(key)))));
     this.body = h("div", { class: "body", style: "display: contents" });
-    const { a, b } = pair.labels;
-    const proof = pair.data.proved && pair.causes.length ? h("span", { class: "proved" }, "  ✓ Proved: all of it undone, both are equal.") : "";
     this.element = h("div", { style: "display: contents" },
-      h("div", { class: "pair-head" }, h("div", { class: "verdict" }, h("h1", {}, h("b", {}, `${a} → ${b}  `), said(pair.data.verdict), proof)), this.tabBar), this.body);
+      pairHead(pair, this.tabBar), this.body);
     this.tools = this.makeTools();
   }
 
@@ -52,7 +50,7 @@ class PairView {
     this.foldButton = h("button", { type: "button", "aria-pressed": "false", onclick: () => this.foldAll() }, "Unfold");
     this.rawButton = h("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggleRaw() }, "Raw");
     this.count = h("span", { class: "count", role: "status" });
-    return h("div", { class: "tools" }, this.searchField, h("div", { class: "filters" }, this.kind, this.cause, this.computation), this.foldButton, this.rawButton,
+    return h("div", { class: "tools" }, this.searchField, filterButton(), h("div", { class: "filters" }, this.kind, this.cause, this.computation), this.foldButton, this.rawButton,
       h("button", { type: "button", onclick: () => this.jump(-1), "aria-label": "Previous difference" }, "↑"),
       h("button", { type: "button", onclick: () => this.jump(1), "aria-label": "Next difference" }, "↓"), this.count);
   }
@@ -217,4 +215,12 @@ class PairView {
     if (this.rows.type[k] === ROW) this.detail.element.querySelector("a, button, summary")?.focus();
     else { this.rows.toggle(k); this.refresh(); }
   }
+}
+
+// On a narrow screen the filters are out of the way until they are asked for.
+function filterButton() {
+  const button = h("button", { type: "button", class: "filter-button", "aria-expanded": "false", onclick: () => {
+    button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true");
+  } }, "Filters");
+  return button;
 }

@@ -90,3 +90,8 @@ def test_one_edited_step_is_found_where_it_is(row, odd, data):
 def test_ranks_differ_just_where_rows_do(rows):
     plans = [plan(rank, row) for rank, row in enumerate(rows)]
     assert bool(differences(plans)) == (len({tuple(row) for row in rows}) > 1)
+
+
+def test_a_step_number_out_of_a_damaged_record_costs_no_memory():
+    plans = [Plan(k, (Executed(10**12 * k, "A", ends_step=True),), ended=True) for k in range(3)]
+    assert len(differences(plans)) <= 2

@@ -8,7 +8,14 @@ import pytest
 
 from xlagraph.ranks.plans import job_of
 from xlagraph.run.reader import Process, Run
-from xlagraph.run.records import FORMAT_VERSION, LIMIT, NoteRecord, ProcessRecord, SyncRecord
+from xlagraph.run.records import (
+    FORMAT_VERSION,
+    LIMIT,
+    GraphRecord,
+    NoteRecord,
+    ProcessRecord,
+    SyncRecord,
+)
 
 
 def sync(index, graphs, rank=0, outcome="hit", entry="sync"):
@@ -22,16 +29,19 @@ def process(rank, syncs, started=1.0, notes=(), world=2, source="RANK"):
     record = ProcessRecord(
         FORMAT_VERSION, rank, world, "h", rank, started, (), 1, (), rank_source=source
     )
-    return Process(f"{rank}-{started}", record, tuple(syncs), (), (), tuple(notes), 0, ended=True)
+    graphs = tuple(GraphRecord(digest, 0, "m", 1, (), (), ()) for digest in "ABC")
+    return Process(
+        f"{rank}-{started}", record, tuple(syncs), graphs, (), tuple(notes), 0, ended=True
+    )
 
 
 class Stored(Run):
-    """A run whose graphs are said to be there."""
+    """A run of whose graphs C was not stored, and D is in no record."""
 
     __slots__ = ()
 
     def digests(self):
-        return ("A", "B")
+        return ("A", "B", "D")
 
 
 def job(*processes):
@@ -52,8 +62,9 @@ def test_a_hit_without_a_name_ran_what_its_place_has_run():
     assert rows(job(process(0, first), process(1, second))) == {0: "AAA", 1: "AB?"}
 
 
-def test_a_graph_that_is_not_stored_is_not_known():
-    found = job(process(0, [sync(0, ("A",))]), process(1, [sync(0, ("C",), 1)]))
+@pytest.mark.parametrize("digest", ["C", "D"])
+def test_a_graph_that_is_not_stored_or_in_no_record_is_not_known(digest):
+    found = job(process(0, [sync(0, ("A",))]), process(1, [sync(0, (digest,), 1)]))
     assert rows(found) == {0: "A", 1: "?"}
 
 

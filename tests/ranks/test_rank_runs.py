@@ -70,6 +70,13 @@ def test_a_loss_that_rank_0_alone_reduces():
     assert any(stop.wait.ranks == (0,) for stop in found.stops)
 
 
+def test_a_rank_whose_batches_are_smaller():
+    (one,) = explained("shard").divergences
+    assert (one.difference.ranks, one.difference.steps) == ((7,), (4, 5, 6))
+    assert one.explanation.causes[0].kind.id == "input-shape"
+    assert one.explanation.proved
+
+
 def test_a_rank_with_a_step_less_is_waited_for():
     found = explained("fewer")
     matching = found.matching
@@ -93,7 +100,7 @@ def test_a_killed_job_is_not_said_to_end_early(tmp_path):
     assert not found.divergences
 
 
-@pytest.mark.parametrize("name", ["log", "index", "order", "extra", "fewer"])
+@pytest.mark.parametrize("name", ["log", "index", "shard", "order", "extra", "fewer"])
 def test_what_is_printed(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     screen = console()

@@ -8,24 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from s3_server import end_store, start_store
 
 from xlagraph.run.reader import read_run
 from xlagraph.run.remote import RemoteError
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVER = """
-import sys
-import boto3
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-server.start()
-host, port = server.get_host_and_port()
-boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket="bucket")
-print(port, flush=True)
-sys.stdin.read()
-"""
 WRITER = """
 import sys, time
+from importlib.util import find_spec
 from pathlib import Path
 import xlagraph.run.remote as remote
 from xlagraph.run.records import FORMAT_VERSION, NoteRecord, ProcessRecord
@@ -51,24 +42,9 @@ for line in sys.stdin:
 @pytest.fixture(scope="module")
 def store():
     """The environment in which s3:// is a server on this host; ``kill`` ends the server."""
-    if find_spec("moto") is None or find_spec("s3fs") is None:
-        pytest.skip("needs moto[s3], flask-cors and s3fs (the test extra)")
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("XLAGRAPH", "XLA_", "AWS_"))}
-    env |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_MAX_ATTEMPTS": "1"}
-    env |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    # A name and not a number: to look it up needs threads, which end before the program does.
-    env["AWS_ENDPOINT_URL"] = f"http://localhost:{process.stdout.readline().strip()}"
-    yield env, process
-    process.kill()
-    process.communicate()
+    server = start_store()
+    yield server
+    end_store(server)
 
 
 def xlagraph(env, *arguments):

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     """A tensor in a bucket: by its name, by the instruction that made it, or by its shape."""
 
 
+AROUND = 2
+"""Lines of the program shown before and after one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One line that supports a cause, with the instructions it cites."""
@@ -226,6 +230,16 @@ class Context:
     """The captured program and its arguments."""
     stacks: Mapping[SourceLine, tuple[SourceLine, ...]] = field(default_factory=dict)
     """The frames around lines that this capture tells of, innermost first."""
+    program: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """Lines of the program's files by number, as far as they were stored with the run."""
+
+    def around(self, line: SourceLine | None) -> tuple[tuple[int, str], ...]:
+        """A line of the program with those around it; empty where it was not stored."""
+        texts = self.program.get(line.file, {}) if line else {}
+        if line is None or line.line not in texts:
+            return ()
+        near = range(line.line - AROUND, line.line + AROUND + 1)
+        return tuple((number, texts[number]) for number in near if number in texts)
 
     def names(self, module: Module) -> KnownTensors:
         """The tensors that inputs and outputs of this module are known to be."""

@@ -38,7 +38,9 @@ def place_of(
         unknown, command = _unknown(finding, diff, contexts)
         site = contexts[1].call_site
         return Place(tensors=tensors, unknown=unknown, command=command, step_ends=site)
-    return Place(line, _stack(line, finding, diff, contexts), tensors=tensors)
+    around = (context.around(line.forward) for context in reversed(contexts))
+    source = next(filter(None, around), ())
+    return Place(line, _stack(line, finding, diff, contexts), source, tensors)
 
 
 def _tensors(message: Message) -> tuple[Tensor, ...]:

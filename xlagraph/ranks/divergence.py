@@ -19,6 +19,10 @@ MAX_ALIGNED = 2_000
 """Steps that are aligned by what they ran; where more differ, they are aligned by number."""
 
 
+MOST_STEPS = 1_000_000
+"""Steps that are looked at; a number in a damaged record costs no memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Ranks that ran something else than most, in the same steps."""
@@ -62,7 +66,7 @@ def _steps(plan: Plan) -> list[Ran]:
         found[one.step].append(one.digest)
     is_whole = plan.ended or bool(plan.executed and plan.executed[-1].ends_step)
     number = max(found, default=-1) + (1 if is_whole else 0)
-    return [tuple(found.get(step, ())) for step in range(number)]
+    return [tuple(found.get(step, ())) for step in range(min(number, MOST_STEPS))]
 
 
 def _usual(rows: Mapping[int, Sequence[Ran]]) -> list[Ran]:

@@ -83,7 +83,7 @@ for x, y in batches:
     fix="Let every rank trace the same step: read and log on all ranks or after the step, give "
     "all ranks data of one size, and pass what depends on the rank as a tensor.",
     proof="That of the cause of one graph against the other.",
-    examples=("log",),
+    examples=("log", "shard"),
     short_fix="Let every rank trace the same step.",
 )
 RANK_NUMBER = Kind(

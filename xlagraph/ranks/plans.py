@@ -42,7 +42,8 @@ class Job:
 
 def job_of(run: Run) -> Job | None:
     """The ranks of a run; None where there is but one."""
-    stored = frozenset(run.digests())
+    recorded = {graph.digest for process in run.processes for graph in process.graphs}
+    stored = recorded.intersection(run.digests())
     rows: dict[int, list[RankRecords]] = {}
     for process in sorted(run.processes, key=lambda one: one.record.started):
         for rank in sorted({sync.rank for sync in process.syncs}):

@@ -159,6 +159,9 @@ class ModuleData:
     """Distances from each user back to its operand."""
     payloads: Mapping[int, str]
     callees: Mapping[int, Ints]
+    inputs: Mapping[int, str]
+    """Names of parameters by number, of outputs by position, as far as they are known."""
+    outputs: Mapping[int, str]
 
     def to_json(self) -> Json:
         """Plain values for the page."""
@@ -183,6 +186,8 @@ class ModuleData:
             "operands": list(self.operands),
             "payloads": {str(i): text for i, text in self.payloads.items()},
             "callees": {str(i): list(found) for i, found in self.callees.items()},
+            "inputs": {str(k): name for k, name in self.inputs.items()},
+            "outputs": {str(k): name for k, name in self.outputs.items()},
         }
 
 
@@ -271,7 +276,7 @@ class PairData:
     """What A and B are called on the page."""
     modules: tuple[str, str]
     """Keys of the modules in the report."""
-    verdict: Spans
+    verdict: Advice
     proved: bool
     same: bool
     sections: tuple[Section, ...]
@@ -306,7 +311,12 @@ class PairData:
             "title": self.title,
             "labels": list(self.labels),
             "modules": list(self.modules),
-            "verdict": said_json(self.verdict),
+            "verdict": {
+                "what": said_json(self.verdict.what),
+                "where": said_json(self.verdict.where),
+                "fix": said_json(self.verdict.fix),
+                "notes": [said_json(note) for note in self.verdict.notes],
+            },
             "proved": self.proved,
             "same": self.same,
             "sections": [[s.a, s.b, deltas(s.rows_a), deltas(s.rows_b)] for s in self.sections],
@@ -337,6 +347,9 @@ def _cause_json(cause: PairCause) -> Json:
     return {
         "kind": card.kind.id,
         "title": said_json(card.title),
+        "where": said_json(card.where),
+        "source": [list(line) for line in card.source],
+        "stack": list(card.stack),
         "fix": said_json(card.fix),
         "share": card.share,
         "proved": card.proved,
@@ -391,6 +404,12 @@ class Report:
     """What was found between the ranks of a run; None where there is but one."""
     comparison: Compared | None = None
     """With an older run, where one was given."""
+
+    @property
+    def letters_shown(self) -> tuple[str, ...]:
+        """The graphs whose modules are on the page."""
+        found = [name.removeprefix("module-") for name in self.blobs if name.startswith("module-")]
+        return tuple(sorted(found, key=lambda letter: (len(letter), letter)))
 
     @property
     def headline(self) -> tuple[Spans, ...]:

@@ -6,12 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from xlagraph.report.model import ModuleData, Origin
+from xlagraph.report.wording import member_name
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
+    from xlagraph.cause.model import Context
     from xlagraph.graph import Module
     from xlagraph.report.names import Names
+    from xlagraph.tensors import Tensor
 
 _NUMBERED = re.compile(r"(.+)\.(0|[1-9]\d{0,8})", re.S)
 METADATA_PLACE = "\x00"
@@ -31,7 +34,7 @@ class _Table:
         return tuple(str(value) for value in self.places)
 
 
-def module_data(module: Module, names: Names) -> ModuleData:
+def module_data(module: Module, names: Names, context: Context | None = None) -> ModuleData:
     """Puts a module into columns, under the report's names; linear time."""
     stems, numbers, stem = _Table(), [], []
     for name, opcode in zip(module.names, module.opcodes, strict=True):
@@ -67,7 +70,13 @@ def module_data(module: Module, names: Names) -> ModuleData:
         operands=tuple(i - o for i, operands in enumerate(module.operands) for o in operands),
         payloads={i: names.attributes(text) for i, text in sorted(module.payloads.items())},
         callees=dict(sorted(module.callees.items())),
+        inputs=_named(context.parameters, names) if context else {},
+        outputs=_named(context.outputs, names) if context else {},
     )
+
+
+def _named(tensors: Mapping[int, Tensor], names: Names) -> dict[int, str]:
+    return {place: member_name(tensor, names) for place, tensor in sorted(tensors.items())}
 
 
 def _attributes(module: Module, names: Names) -> tuple[tuple[str, ...], tuple[int, ...]]:

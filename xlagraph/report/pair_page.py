@@ -19,7 +19,7 @@ from xlagraph.report.model import (
     SlotRow,
 )
 from xlagraph.report.moves import bucket_partners
-from xlagraph.report.wording import ShownPair, excerpt, frames, member_name, source_line
+from xlagraph.report.wording import ShownPair, advice, excerpt, frames, member_name, source_line
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def pair_data(
         title=" → ".join(view.labels),
         labels=view.labels,
         modules=modules,
-        verdict=view.said(explanation.verdict.message),
+        verdict=advice(explanation.verdict, names),
         proved=explanation.proved,
         same=diff.same,
         sections=align(diff.match),

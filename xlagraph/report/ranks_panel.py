@@ -18,6 +18,7 @@ from xlagraph.ranks.words import (
     step_words,
 )
 from xlagraph.report.graph_table import colour_of
+from xlagraph.report.names import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +102,7 @@ def ranks_panel(found: RanksExplanation, letters: Sequence[str], names: Names) -
     boxes, arrows, left = _picture(found, names)
     job = found.job
     of = f" of {job.world}" if len(job.ranks) < job.world else ""
-    by = f", by {', '.join(job.sources)}" if job.sources else ""
+    by = f", by {', '.join(map(visible, job.sources))}" if job.sources else ""
     return RanksPanel(
         head=f"{len(job.ranks)}{of} ranks{by}",
         matching=f"{matching_words(found.matching)}.",

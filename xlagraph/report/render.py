@@ -33,7 +33,7 @@ SCRIPTS = (
         "timeline_paint",
         "timeline",
     ),
-    *("long_table", "view", "keys", "picker", "main"),
+    *("long_table", "head", "view", "keys", "compare", "compared", "picker", "main"),
 )
 STREAM_STYLES = ("base", "overview", "tables", "streams", "print")
 STREAM_SCRIPTS = (
@@ -88,12 +88,18 @@ def _environment() -> Environment:
     environment.filters["seconds"] = duration
     environment.filters["percent"] = percent
     environment.filters["plain"] = plain
+    environment.filters["soft"] = soft
     return environment
 
 
 def plain(pieces: Spans) -> str:
     """A sentence without its marks, for attributes and titles."""
     return "".join(text for _, text in pieces)
+
+
+def soft(text: str) -> Markup:
+    """A path that may break behind its slashes, not within a name or a number."""
+    return Markup("/<wbr>").join(text.split("/"))
 
 
 def percent(share: float) -> str:

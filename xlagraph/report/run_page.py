@@ -11,7 +11,7 @@ from xlagraph.report.model import CauseCard
 from xlagraph.report.names import visible
 from xlagraph.report.pair_page import cause_card
 from xlagraph.report.run_model import RunData
-from xlagraph.report.wording import ShownPair
+from xlagraph.report.wording import ShownPair, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,6 +127,7 @@ def _group_card(
         evidence=(),
         fix=() if group.expected else spans(group.fix, names),
         where=() if group.expected else spans(group.place.message, names),
+        source=() if group.expected else excerpt(group.place, names),
         share=None,
         proved=group.proved,
         proof=(),

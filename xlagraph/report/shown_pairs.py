@@ -15,6 +15,7 @@ from xlagraph.runs.steady import comparisons, steady_comparisons
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.cause.model import Context
     from xlagraph.graph import Module
     from xlagraph.report.model import CauseCard
     from xlagraph.report.names import Names
@@ -74,7 +75,9 @@ class ShownPairs:
         self._names.learn(modules)
         view = ShownPair(self._names, explanation, one.labels, identifier)
         pair = pair_data(view, one.labels, contexts)
-        packed = {f"pair-{identifier}": pack(pair.to_json())} | self._modules(one.labels, modules)
+        packed = {f"pair-{identifier}": pack(pair.to_json())} | self._modules(
+            one.labels, modules, contexts
+        )
         size = sum(len(text) for text in packed.values())
         if size > self._room:
             self.left_out.append(title)
@@ -87,11 +90,16 @@ class ShownPairs:
             first = next(iter(explanation.causes), None)
             self.cards.update(cards_of(one.explained, one.after, view, first))
 
-    def _modules(self, labels: tuple[str, str], modules: tuple[Module, Module]) -> dict[str, str]:
+    def _modules(
+        self,
+        labels: tuple[str, str],
+        modules: tuple[Module, Module],
+        contexts: tuple[Context, Context],
+    ) -> dict[str, str]:
         """Those of two modules that the page does not have yet."""
         return {
-            f"module-{letter}": pack(module_data(module, self._names).to_json())
-            for letter, module in zip(labels, modules, strict=True)
+            f"module-{letter}": pack(module_data(module, self._names, context).to_json())
+            for letter, module, context in zip(labels, modules, contexts, strict=True)
             if f"module-{letter}" not in self.blobs
         }
 

@@ -11,8 +11,12 @@ import re
 import socket
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xlagraph.run.files import open_regular
+
+if TYPE_CHECKING:
+    from xlagraph.run.records import ProcessRecord
 
 END_LINE = '{"record":"end"}'
 """Readers skip it, as they do any record type that they do not know."""
@@ -23,6 +27,21 @@ QUIET_SECONDS = 3600.0
 def file_name_part(host: str) -> str:
     """A host's name as the name of a record file has it."""
     return re.sub(r"[^A-Za-z0-9_.]", "_", host) or "host"
+
+
+def what_is_missing(record: ProcessRecord, *, is_recovered: bool) -> str:
+    """What is to be said of a record file without `END_LINE`; empty while its process runs here.
+
+    `is_recovered`: the steps that it had not written yet were found in this host's memory.
+    """
+    who = f"rank {record.rank}, pid {record.pid} on {record.host}"
+    if record.host != socket.gethostname():
+        return f"{who}: it still runs or was killed; what it ran last is not in these records"
+    if _is_alive(record.pid):
+        return ""
+    if is_recovered:
+        return f"{who}: it was killed; what it had recorded is all here"
+    return f"{who}: it was killed; what it ran last may be missing"
 
 
 def goes_on(folder: Path) -> bool:

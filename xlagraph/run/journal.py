@@ -54,6 +54,11 @@ def journal_path(token: str) -> Path:
     return FOLDER / (PREFIX + token)
 
 
+def has_journal(token: str) -> bool:
+    """Whether a process's newest steps are in shared memory of this host."""
+    return bool(_TOKEN.fullmatch(token)) and journal_path(token).is_file()
+
+
 def read_journal(token: str) -> tuple[Repeated, ...]:
     """Steps that are in shared memory of this host, oldest first; none if there is no journal.
 

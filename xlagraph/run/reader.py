@@ -19,14 +19,16 @@ import zstandard
 from xlagraph.errors import XlagraphError
 from xlagraph.limits import check_size
 from xlagraph.run.codec import NANOSECONDS, LineDecoder, RecordError
-from xlagraph.run.ending import END_LINE
+from xlagraph.run.ending import END_LINE, what_is_missing
 from xlagraph.run.files import open_regular, unfold
-from xlagraph.run.journal import Repeated, read_journal
+from xlagraph.run.journal import Repeated, has_journal, read_journal
 from xlagraph.run.places import Place, place
 from xlagraph.run.records import (
     AROUND,
     FORMAT_VERSION,
+    FORMAT_WITH_END,
     LIMIT,
+    NO_END,
     FlushRecord,
     GraphRecord,
     NoteRecord,
@@ -274,6 +276,8 @@ def _read_process(file: Path) -> Process | None:
         )
     syncs = _of(records, SyncRecord)
     notes = _of(records, NoteRecord)
+    if not ended and heads[0].format >= FORMAT_WITH_END:
+        notes += _no_end(heads[0], syncs)
     if not any(note.what == LIMIT for note in notes):
         syncs += _still_waiting(waiting, syncs, decoder)
     return Process(
@@ -287,6 +291,13 @@ def _read_process(file: Path) -> Process | None:
         sources=_of(records, SourceRecord),
         ended=ended,
     )
+
+
+def _no_end(record: ProcessRecord, syncs: Sequence[SyncRecord]) -> tuple[NoteRecord, ...]:
+    """Says what a process did not get to write, unless it is still at it."""
+    missing = what_is_missing(record, is_recovered=has_journal(record.journal))
+    last = syncs[-1].index if syncs else 0
+    return (NoteRecord(last, NO_END, missing),) if missing else ()
 
 
 def _opened(file: Path) -> IO[bytes]:

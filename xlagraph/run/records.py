@@ -238,6 +238,10 @@ class SourceRecord:
 
 EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
+NO_END = "no end"
+"""What the note is called that a reader adds to records that stop where a process was killed."""
+FORMAT_WITH_END = 2
+"""From this format on a process that ends says so in its last line."""
 EXCEPTION = "exception"
 """What the note is called that names the exception which ended the program, or the capture."""
 LIMIT = "limit"

@@ -8,8 +8,10 @@ when a process is killed stays on its host, less than ``PERIOD_SECONDS`` ahead o
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,6 +23,8 @@ PERIOD_SECONDS = 30.0
 RECORDS, LINES = "records-", ".jsonl"
 """How the name of a record file begins and ends."""
 _JOIN_SECONDS = 60.0
+PAUSES_SECONDS = (0.5, 1.0, 2.0)
+"""About so long is waited before what could not be put at the end is tried again."""
 
 
 class RemoteError(XlagraphError):
@@ -119,11 +123,18 @@ class Spool:
 
     def _run(self) -> None:
         while not self._stop.wait(PERIOD_SECONDS):
-            self._push()
-        self._push()
+            self._note(self._push())
+        for pause in PAUSES_SECONDS:
+            why = self._push()
+            if not why:
+                break
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - all ranks end together
+        else:
+            why = self._push()
+        self._note(why)
 
-    def _push(self) -> None:
-        """Put every file that has grown since it was put."""
+    def _push(self) -> str:
+        """Put every file that has grown since it was put; why that failed, if it did."""
         for file in sorted(self.folder.rglob("*")):
             name = file.relative_to(self.folder).as_posix()
             if any(part.startswith(".") for part in name.split("/")) or not file.is_file():
@@ -133,13 +144,28 @@ class Spool:
                 continue
             target = f"{self._path}/{name}"
             try:
-                self._filesystem.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-                self._filesystem.put_file(str(file), target)
+                if not self._has_graph(target, size):
+                    self._filesystem.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+                    self._filesystem.put_file(str(file), target)
             except Exception as error:  # noqa: BLE001 - stores raise their own kinds
-                self._fail(told(self._url, error))
-                return
+                return told(self._url, error)
             self._sizes[file] = size
-        self._failed = False
+        return ""
+
+    def _note(self, why: str) -> None:
+        if why:
+            self._fail(why)
+        else:
+            self._failed = False
+
+    def _has_graph(self, target: str, size: int) -> bool:
+        """Whether another process has put this graph, whole: its name says what is in it."""
+        if RECORDS in target.rpartition("/")[2]:
+            return False
+        try:
+            return bool(self._filesystem.info(target)["size"] == size)
+        except FileNotFoundError:
+            return False
 
     def _fail(self, why: str) -> None:
         if not self._failed:

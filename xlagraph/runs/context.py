@@ -42,6 +42,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         unfinished=tuple(_unfinished(one) for one in sync.buckets if one.hooks_left),
         argv=process.record.argv,
         stacks=_stacks(sync),
+        program=_program(process),
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 
@@ -54,6 +55,14 @@ def own_frame(frames: Sequence[Frame]) -> SourceLine | None:
 
 def _lines(frames: Sequence[Frame]) -> tuple[SourceLine, ...]:
     return tuple(SourceLine(frame.file, frame.line, frame.function) for frame in frames)
+
+
+def _program(process: Process) -> dict[str, dict[int, str]]:
+    """The lines that were stored, by file and number."""
+    found: dict[str, dict[int, str]] = {}
+    for one in process.sources:
+        found.setdefault(one.file, {}).update(enumerate(one.lines, one.first))
+    return found
 
 
 def _stacks(sync: SyncRecord) -> dict[SourceLine, tuple[SourceLine, ...]]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-CONNECT_SECONDS = 20.0
+CONNECT_SECONDS = 10.0
 RETRIES = 3
 """How often a task is given to another worker when the one that had it is lost."""
 
@@ -45,7 +45,7 @@ def cluster(address: str) -> Iterator[tuple[Executor, int]]:
         except KilledWorker as error:
             raise WorkerError(f"{address}: workers were lost again and again: {error}") from error
         finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False)
 
 
 def _compare_versions(client: Any, address: str) -> None:
