@@ -551,7 +551,7 @@ EDITS: dict[str, tuple[Edit, frozenset[str]]] = {
     "more outputs": (more_outputs, frozenset({"live-tensor"})),
     "output order": (output_order, frozenset({"output-order"})),
     "insertion": (insertion, frozenset({"extra-subgraph"})),
-    "clipping": (clipping, frozenset({"clipping", "extra-subgraph"})),
+    "clipping": (clipping, frozenset({"clipping", "extra-subgraph", "optimizer-option"})),
     "replacement": (replacement, frozenset({"replaced-subgraph"})),
     "scalar": (scalar, frozenset({"special-scalar"})),
     "donor": (donor, frozenset({"donors"})),

@@ -16,6 +16,7 @@ model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to("xla")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 metric = (MeanMetric if MENDED else CatMetric)(nan_strategy="ignore" if MENDED else "disable")
 metric.to("xla")
+torch_xla.sync()
 for _ in range(8):
     loss = model(torch.ones(8, 16).to("xla")).pow(2).mean()
     metric.update(loss.detach())

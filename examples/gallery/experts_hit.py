@@ -1,6 +1,6 @@
 """transformers' Mixtral: the loop over the experts that were hit reads them from the device.
 
-Kind: early-execution
+Kind: input-shape
 Needs: transformers
 Page: experts-hit
 """
@@ -28,5 +28,5 @@ for _ in range(6):
     tokens = torch.randint(0, 100, (2, 8)).to("xla")
     model(input_ids=tokens, labels=tokens).loss.backward()
     optimizer.step()
-    optimizer.zero_grad(set_to_none=False)
+    optimizer.zero_grad()
     torch_xla.sync()

@@ -1,6 +1,6 @@
 """transformers' BART: LayerDrop leaves layers out in Python, so that each choice is a graph.
 
-Kind: extra-subgraph
+Kind: added-input
 Needs: transformers
 Page: layerdrop
 """
@@ -27,5 +27,5 @@ for _ in range(12):
     tokens = torch.randint(3, 100, (2, 16)).to("xla")
     model(input_ids=tokens).last_hidden_state.pow(2).mean().backward()
     optimizer.step()
-    optimizer.zero_grad(set_to_none=False)
+    optimizer.zero_grad()
     torch_xla.sync()

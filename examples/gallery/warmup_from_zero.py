@@ -16,9 +16,9 @@ model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to("xla")
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 schedule = get_linear_schedule_with_warmup(optimizer, num_warmup_steps=3, num_training_steps=10)
 for _ in range(12):
-    if MENDED:
+    if MENDED:  # not smaller: 1 - lr * weight_decay must not round to 1
         for group in optimizer.param_groups:
-            group["lr"] = max(group["lr"], 1e-12)
+            group["lr"] = max(group["lr"], 1e-5)
     model(torch.ones(8, 16).to("xla")).pow(2).mean().backward()
     optimizer.step()
     schedule.step()

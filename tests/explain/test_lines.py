@@ -61,7 +61,7 @@ def test_the_program_s_own_line_stands_beside_the_library_s():
 def test_an_operation_and_its_derivative_are_one_cause():
     explained = explain_modules(side("forward", "a"), side("forward", "b"))
     kinds = [cause.kind.id for cause in explained.causes]
-    assert kinds.count("extra-subgraph") == 1
+    assert kinds.count("added-input") == 1
     module, cited = explained.diff.b, explained.causes[0].b
     assert {bool(line.backward_of) for i in cited for line in where(module, [i])} == {False, True}
 
@@ -78,6 +78,13 @@ def test_an_optimizer_s_line_is_the_call_of_its_step():
     assert line[:3] == (PROGRAM, line_of("optimizer.step()"), "train")
     assert line.called
     assert line.called.file == "/venv/site-packages/torch/optim/sgd.py"
+
+
+def test_a_function_that_computes_more_is_named_with_its_call():
+    cause = first_cause("smoothing")
+    assert cause.kind.id == "call-option"
+    assert str(cause.title).startswith("cross_entropy computes ")
+    assert SOURCE[cause.lines[0].line - 1].strip().startswith("loss = F.cross_entropy(")
 
 
 def test_every_instruction_with_a_stack_has_a_line_of_the_program():
@@ -149,7 +156,7 @@ def test_diff_prints_the_line():
     paths = [str(STACKS / f"backward.{letter}.hlo.pb.gz") for letter in "ab"]
     number = line_of("h = stem + F.silu(h) * torch.tanh(stem)")
     printed = CliRunner(env={"COLUMNS": "300"}).invoke(cli, ["diff", *paths]).output
-    assert f"in the backward of tanh at {PROGRAM}:{number} (forward) before 3 uses" in printed
+    assert f"in the backward of tanh at {PROGRAM}:{number} (forward)" in printed
     assert f"[backward of tanh at {PROGRAM}:{number} (forward)]" in printed
     data = json.loads(CliRunner().invoke(cli, ["diff", "--json", *paths]).output)
     evidence = data["causes"][0]["evidence"][0]

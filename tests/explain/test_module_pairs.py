@@ -367,4 +367,4 @@ def test_an_evaluation_is_a_graph_of_its_own_and_no_step_that_updates_less():
         other = "B" if forward else "A"
         assert str(own.title).startswith(f"{other} is a graph of its own, from train.py:20: ")
         (updated,) = explain_modules(*pair[:2], lines[0], lines[0]).causes
-        assert updated.kind.id == "newly-updated"
+        assert updated.kind.id == "skipped-update"

@@ -28,14 +28,17 @@ if TYPE_CHECKING:
 
 maker = script("benchmarks/make_large_run.py")
 GRAPHS, STEPS, RANKS = 40, 300, 20
+FOLDERS: list[TemporaryDirectory[str]] = []
+"""Kept until the tests end: modules are read as the page is made."""
 
 
 @lru_cache
 def large() -> RunExplanation:
     """Few enough graphs to be explained in a few seconds."""
-    with TemporaryDirectory() as folder:
-        maker.write_large_run(Path(folder) / "large", GRAPHS, STEPS, RANKS)
-        return explain_run(read_run(Path(folder) / "large"))
+    FOLDERS.append(TemporaryDirectory())
+    folder = Path(FOLDERS[0].name) / "large"
+    maker.write_large_run(folder, GRAPHS, STEPS, RANKS)
+    return explain_run(read_run(folder))
 
 
 @lru_cache

@@ -16,6 +16,7 @@ from xlagraph.report.origins import origins
 from xlagraph.report.pack import unpack
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
+from xlagraph.runs.steady import comparisons
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +46,9 @@ def _explained(folder: Path) -> RunExplanation:
     return explain_run(read_run(folder))
 
 
+@lru_cache
 def _explanations(folder: Path) -> dict[str, Explanation]:
-    return {node.letter: node.explanation for node in _explained(folder).graphs if node.explanation}
+    return {one.after.letter: one.explain()[0] for one in comparisons(_explained(folder))}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xlagraph.capture import heap
+from xlagraph.capture.roots import Roots
 from xlagraph.tensors import Role, Tensor
 
 _WRAPPERS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
@@ -39,6 +40,7 @@ class TensorNames:
     _optimizers: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     _settled: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
     _modules: weakref.WeakKeyDictionary[Any, str] = field(default_factory=weakref.WeakKeyDictionary)
+    _roots: Roots = field(default_factory=Roots)
 
     def module(self, module: Any) -> str:
         """The module's path from its root as last searched; ``""`` for a root."""
@@ -69,10 +71,11 @@ class TensorNames:
     def _name_modules(self, modules: list[Any]) -> None:
         inner = {id(child) for module in modules for child in module._modules.values() if child}
         found: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        for module in modules:
-            if id(module) not in inner:
-                for path, one in module.named_modules():
-                    found.setdefault(one, clean_name(path))
+        roots = [module for module in modules if id(module) not in inner]
+        names = self._roots.names(roots)
+        for root in roots:
+            for path, one in root.named_modules(prefix=names[id(root)]):
+                found.setdefault(one, clean_name(path))
         self._modules = found
 
     def of_objects(self, modules: list[Any], optimizers: list[Any]) -> dict[int, Tensor]:

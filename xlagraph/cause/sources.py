@@ -109,20 +109,28 @@ def at(lines: Sequence[SourceLine]) -> Message:
 
 
 def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
-    """The program's line that is the fewest steps away from these instructions.
+    """The program's line on the way to these instructions, or from them, that is nearest.
 
     The text of torch_xla has only the innermost frame of each instruction, which is often inside
-    a library; the values that go in or come out know more.
+    a library; the values that go in or come out know more. What merely shares an input with them
+    says nothing.
     """
-    front = sorted(instructions)
-    seen = set(front)
+    starts = sorted(instructions)
+    found = [_along(module, starts, edges) for edges in (module.operands, module.users)]
+    return min((one for one in found if one), default=(0, None), key=lambda one: one[0])[1]
+
+
+def _along(
+    module: Module, starts: Sequence[int], edges: Sequence[Sequence[int]]
+) -> tuple[int, SourceLine] | None:
+    """The first line of the program that is met along these edges, and after how many steps."""
+    front, seen, steps = list(starts), set(starts), 0
     while front and len(seen) < MAX_NEAR:
-        following: dict[int, None] = {}
         for i in front:
             line = line_of(module, i)
             if line and not line.is_library:
-                return line
-            following.update(dict.fromkeys((*module.users[i], *module.operands[i])))
-        front = [i for i in following if i not in seen]
+                return steps, line
+        front = [o for o in dict.fromkeys(o for i in front for o in edges[i]) if o not in seen]
         seen.update(front)
+        steps += 1
     return None

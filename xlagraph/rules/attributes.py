@@ -42,6 +42,10 @@ xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
     examples=("replica_groups", "replica_groups_of_mesh"),
     short_fix="Build the groups once and reuse them.",
 )
+BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
+"""What a Python index decides of an instruction."""
+AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "start_index_map"})
+"""What the dimension decides along which is indexed."""
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
@@ -69,12 +73,16 @@ def _finding(
     number = count(len(pairs), opcode)
     if kind:
         title = say(f"{kind.id.replace('-', ' ')} of {number} differs: ", changes)
-    elif opcode in INDEX_OPCODES:
+    elif opcode in INDEX_OPCODES and BOUNDS.issuperset(keys):
         kind = PYTHON_INDEX
         title = say(f"a Python index is baked into {number}: ", changes)
     else:
         kind = ATTRIBUTE
-        title = say(f"{opcode} has other attributes: ", changes)
+        along = AXES.intersection(keys) and opcode in INDEX_OPCODES
+        what = (
+            f"{number} takes along another dimension" if along else f"{opcode} has other attributes"
+        )
+        title = say(what, ": ", changes)
 
     def undo(edit: Editors) -> None:
         for p, q in pairs:

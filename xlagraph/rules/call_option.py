@@ -45,7 +45,7 @@ for step, (x, y) in enumerate(batches):
     "leave it out). Give the same ones in every step; what is to change can be a tensor on the "
     "device, in a formula that does not leave it out.",
     proof="What the function computes beyond is bypassed.",
-    examples=("label_smoothing",),
+    examples=(),
     family=Family.BRANCH,
     short_fix="Call the function with the same arguments in every step.",
     is_piece=True,
@@ -80,17 +80,13 @@ def _finding(found: Bypass) -> Finding | None:
 
 
 def _calls(module: Module, instructions: Iterable[int]) -> Counter[Call]:
-    """The library's functions, and how many instructions each computes.
-
-    With the program's line where stacks are known, and by its own line where no name is.
-    """
+    """The library's functions that the program's lines lead to, and how many instructions."""
     found: Counter[Call] = Counter()
     for i in instructions:
         line = line_of(module, i)
-        inner = line and (line.called or line)
-        if line and inner and inner.is_library:
-            own = line.forward._replace(called=None) if line.called else None
-            found[own, inner.file, inner.function or inner.short] += 1
+        if line and line.called and line.called.function:
+            own = line.forward._replace(called=None)
+            found[own, line.called.file, line.called.function] += 1
     return found
 
 

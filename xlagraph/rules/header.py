@@ -155,6 +155,13 @@ FIELDS: dict[str, tuple[Kind, str]] = {
     "num_partitions": (PARTITIONS, "the number of partitions differs"),
     "frontend_attributes": (FRONTEND_ATTRIBUTES, "the module's frontend attributes differ"),
 }
+JAX = ("jit_", "pmap_", "pjit_")
+"""What the modules of JAX are called."""
+JAX_FIX = say(
+    "Donate the same arguments in every call: give jax.jit the same donate_argnums (or "
+    "donate_argnames), and wrap the function once rather than once with and once without."
+)
+JAX_SHORT = say("Give jax.jit the same donate_argnums everywhere.")
 _NUMBER = re.compile(r"\((\d+)\s*,")
 """A parameter's number in a field about buffers."""
 
@@ -211,6 +218,8 @@ def _buffer_findings(case: Case, change: HeaderChange) -> list[Finding]:
                 Evidence(_both(change), tuple(only_a), tuple(only_b), lines),
                 *_copies_evidence(copies),
             ),
+            fix=JAX_FIX if a.name.startswith(JAX) else say(),
+            short_fix=JAX_SHORT if a.name.startswith(JAX) else say(),
             proof=say(
                 "the comparison leaves the header out",
                 ", and copies were bypassed" if copies else "",

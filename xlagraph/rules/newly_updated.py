@@ -47,6 +47,45 @@ with torch.no_grad():
     short="Another part of the program has its own graph",
     short_fix="None needed; run it once before training to compile it early.",
 )
+SKIPPED_UPDATE = Kind(
+    id="skipped-update",
+    title="The update is left out",
+    section=Section.LIVE,
+    meaning="A step computes gradients and updates nothing: a loss scaler found an overflow and "
+    "skipped the optimizer's step, a guard against NaN did, or gradients are accumulated by hand. "
+    "Nearly half of the graph is missing then, so it is another one.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    overflow = step == 4  # what a scaler has read from the device
+    if not overflow:
+        optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    after="""\
+good = torch.ones(1).to("xla")
+torch_xla.sync()
+for x, y in loader:
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    for p in model.parameters():  # an overflow makes the gradient zero, on the device
+        p.grad = torch.where(torch.isfinite(p.grad) & (good > 0), p.grad, 0)
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    evidence="The tensors that one side updates, and that the other updates none.",
+    fix="Update in every step, and let the device decide whether it changes anything: "
+    "torch.where(isfinite(grad), grad, 0), or the optimizers of torch_xla.amp.syncfree with its "
+    "GradScaler, which take found_inf as a tensor. A step that is meant to update nothing compiles "
+    "once, for its own graph.",
+    proof="The new values are set aside with what only they need.",
+    examples=("scaler_skips",),
+    consequences=("newly-updated", "optimizer-state", "live-tensor"),
+    short_fix="Update in every step, and let the device decide by torch.where.",
+)
 LAYER_FIX = say(
     NEWLY_UPDATED.fix,
     " A layer that is to be unfrozen later can get a learning rate of (nearly) zero until then.",
@@ -101,8 +140,17 @@ def _finding(more: SideView, less: SideView, pairs: Sequence[tuple[int, int]]) -
     cited_a, cited_b = more.ab(tuple(p for p, _ in pairs), ())
     site = _own_site(less, more)
     number = count(len(pairs), "tensor")
+    is_skipped = not site and not _updates_any(less)
+    title = say(
+        side, f" updates {number} that ", less.side, " only reads (", listed, ")", at(lines)
+    )
+    if is_skipped:
+        title = say(
+            less.side, f" updates none of the {number} that ", side, " updates (", listed,
+            "): the update", at(lines), " is left out",
+        )  # fmt: skip
     return Finding(
-        kind=OWN_GRAPH if site else NEWLY_UPDATED,
+        kind=OWN_GRAPH if site else SKIPPED_UPDATE if is_skipped else NEWLY_UPDATED,
         title=say(
             less.side,
             " is a graph of its own, from ",
@@ -114,9 +162,7 @@ def _finding(more: SideView, less: SideView, pairs: Sequence[tuple[int, int]]) -
             ")",
         )
         if site
-        else say(
-            side, f" updates {number} that ", less.side, " only reads (", listed, ")", at(lines)
-        ),
+        else title,
         evidence=(
             Evidence(
                 say(
@@ -130,7 +176,7 @@ def _finding(more: SideView, less: SideView, pairs: Sequence[tuple[int, int]]) -
                 lines,
             ),
         ),
-        fix=say() if site else LAYER_FIX,
+        fix=say() if site or is_skipped else LAYER_FIX,
         proof=say(
             f"{count(len(pairs), 'output')} of ", side, " set aside with what only they need"
         ),
@@ -146,13 +192,17 @@ def _own_site(view: SideView, other: SideView) -> SourceLine | None:
     site, other_site = view.context.call_site, other.context.call_site
     if not other_site or other_site == site:
         return None
-    numbers = (p for p in updates(view.module) if not view.module.shapes[p].endswith("[]"))
-    return site if next(numbers, None) is None else None
+    return None if _updates_any(view) else site
+
+
+def _updates_any(view: SideView) -> bool:
+    """Whether a side updates a tensor; counters do not count."""
+    return any(not view.module.shapes[p].endswith("[]") for p in updates(view.module))
 
 
 RULE = Rule(
     name="newly-updated",
-    kinds=(OWN_GRAPH,),
+    kinds=(OWN_GRAPH, SKIPPED_UPDATE),
     find=find,
     after=("optimizer-state",),
 )

@@ -8,7 +8,7 @@ from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
-from xlagraph.facts.telling import RANDOM, telling_opcodes
+from xlagraph.facts.telling import HEAVY, RANDOM, telling_opcodes
 from xlagraph.message import say
 
 if TYPE_CHECKING:
@@ -53,14 +53,16 @@ for step, (x, y) in enumerate(loader):
 
 
 def find(case: Case) -> list[Finding]:
-    """Pieces that draw random numbers."""
+    """Pieces that draw random numbers and use them."""
     if not (_draws(case.a) or _draws(case.b)):
         return []
-    return [
-        _finding(found)
-        for found in bypasses(case)
-        if not RANDOM.isdisjoint(telling_opcodes(found.more.module, found.piece))
-    ]
+    return [_finding(found) for found in bypasses(case) if _draws_only(found)]
+
+
+def _draws_only(found: Bypass) -> bool:
+    """Whether a piece draws random numbers, and is no whole layer that does so inside."""
+    opcodes = telling_opcodes(found.more.module, found.piece).keys()
+    return not opcodes.isdisjoint(RANDOM) and opcodes.isdisjoint(HEAVY)
 
 
 def _draws(view: SideView) -> bool:

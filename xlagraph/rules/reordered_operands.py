@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.message import A, B, HloName, join, say
+from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import A, B, HloName, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +46,7 @@ for x, y in loader:
     "the condition); where the order is meant to change, select on the device (torch.where).",
     proof="A's operation is given its operands, or branches, in B's order.",
     examples=(
+        "joined_order",
         "difference_turned",
         "product_turned",
         "selection_turned",
@@ -53,6 +56,9 @@ for x, y in loader:
     ),
     short_fix="Give the values in the same order in every step.",
 )
+
+
+_BOUNDS = re.compile(r"\[(\d+):(\d+)\]")
 
 
 def find(case: Case) -> list[Finding]:
@@ -92,6 +98,7 @@ def _branches_changed_places(case: Case, x: int, y: int) -> bool:
 def _operands_finding(case: Case, x: int, y: int, order: tuple[int, ...]) -> Finding:
     a, b = case.diff.a, case.diff.b
     lines = where(b, [y]) or where(a, [x])
+    parts = _parts_taken(case, x, y)
     text = say(
         f"{a.opcodes[x]} of ", _listed(a, a.operands[x]), " in ", A, ", of ", _listed(a, order),
         " in ", B,
@@ -99,16 +106,73 @@ def _operands_finding(case: Case, x: int, y: int, order: tuple[int, ...]) -> Fin
 
     def undo(edit: Editors) -> None:
         edit.a.set_operands(x, order)
+        for p, q in parts.items():
+            edit.a.attributes[p] = b.attributes[q]
 
+    taken = count(len(parts), "slice")
+    again = say(f"{taken} of the same size, as the gradient's, take the parts at their new places")
     return Finding(
         kind=REORDERED_OPERANDS,
         title=say(f"{a.opcodes[x]} takes the same values in another order", at(lines)),
-        evidence=(Evidence(text, (x,), (y,), lines),),
+        evidence=(
+            Evidence(text, (x,), (y,), lines),
+            *((Evidence(again, tuple(parts), tuple(parts.values())),) if parts else ()),
+        ),
         proof=say("the operands in ", A, " were put into ", B, "'s order"),
-        a=frozenset((x,)),
-        b=frozenset((y,)),
+        a=frozenset((x, *parts)),
+        b=frozenset((y, *parts.values())),
         undo=undo,
     )
+
+
+def _parts_taken(case: Case, x: int, y: int) -> dict[int, int]:
+    """Slices, A's to B's, that take a concatenation's parts, or their gradients, where they lie."""
+    a, b = case.diff.a, case.diff.b
+    if a.opcodes[x] != "concatenate":
+        return {}
+    places_b = _places(b, y)
+    moved = {
+        (place, places_b[case.a.partners[p]])
+        for p, place in _places(a, x).items()
+        if case.a.partners[p] in places_b
+    }
+    axis = _axis(a, x)
+
+    def follows(p: int, q: int) -> bool:
+        old, new = _bounds(a, p), _bounds(b, q)
+        if a.opcodes[p] != "slice" or len(old) != len(new) or axis >= len(old):
+            return False
+        rest = [k for k in range(len(old)) if k != axis]
+        alike = all(old[k] == new[k] for k in rest)
+        whole = _sizes(a, a.operands[p][0]) == _sizes(a, x)
+        return alike and whole and (old[axis], new[axis]) in moved
+
+    return {p: q for p, q in case.changed_alone("attributes") if follows(p, q)}
+
+
+def _axis(module: Module, i: int) -> int:
+    text = (module.attributes[i].get("dimensions") or "").strip("{}")
+    return int(text) if text.isdecimal() else 0
+
+
+def _places(module: Module, i: int) -> dict[int, tuple[int, int]]:
+    """Where each operand of a concatenation lies along its dimension."""
+    found, low, axis = {}, 0, _axis(module, i)
+    for o in module.operands[i]:
+        high = low + _sizes(module, o)[axis]
+        found[o] = low, high
+        low = high
+    return found
+
+
+def _sizes(module: Module, i: int) -> tuple[int, ...]:
+    return tuple(read_shape(module.shapes[i]).dimensions)
+
+
+def _bounds(module: Module, i: int) -> list[tuple[int, int]]:
+    """The bounds of a slice without strides."""
+    text = module.attributes[i].get("slice") or ""
+    return [(int(low), int(high)) for low, high in _BOUNDS.findall(text)]
 
 
 def _listed(module: Module, operands: Sequence[int]) -> Message:

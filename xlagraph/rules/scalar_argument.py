@@ -118,7 +118,8 @@ def _finding(
     users = {j for i in literals for j in baked.module.users[i]}
     lines = where(baked.module, literals) or where(baked.module, users)
     name = parameter_name(taker, scalar)
-    if lines and is_optimizer_line(lines[0]):
+    is_float = not taker.module.shapes[scalar].startswith(("s", "u", "pred"))
+    if is_float and lines and is_optimizer_line(lines[0]):
         name = say(name, " (a number of the optimizer, most often the learning rate)")
     became = (
         say(name, " became the constant ", Quoted(value))

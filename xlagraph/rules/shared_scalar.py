@@ -46,7 +46,7 @@ for step, (x, y) in enumerate(loader):
     fix="Equal Python numbers are one parameter. Keep each on the device as a tensor of its own, "
     "made before the loop, so that it does not matter which values they have.",
     proof="Both sides use the parameter that both have.",
-    examples=("argument_of_its_own",),
+    examples=("average_of_half", "argument_of_its_own"),
     short="Two Python numbers are equal in some steps only",
     short_fix="Keep each number on the device, as a tensor of its own.",
 )
@@ -165,7 +165,11 @@ def _finding(
         for edge in edges:
             one, other = case.both_ways[0 if case.a.partners[edge.p] < 0 else 1]
             value = other.partners[edge.value(other)]
-            edit[one.side].set_operand(edge.user(one), edge.place, value)
+            if value < edge.user(one):
+                edit[one.side].set_operand(edge.user(one), edge.place, value)
+            else:  # the number that both have comes later in the text: let the own one stand for it
+                own = _way(one.module, edge.value(one))[0]
+                edit[one.side].replace_uses({_way(one.module, value)[0]: own})
 
     return Finding(
         kind=kind,

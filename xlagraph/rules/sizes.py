@@ -18,8 +18,10 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.counts import counting_constants
 from xlagraph.facts.fills import fills
+from xlagraph.facts.joined import LongerList, longer_lists
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
+from xlagraph.facts.size_makers import size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -31,7 +33,8 @@ from xlagraph.facts.sizes import (
     with_dimensions,
     with_sizes,
 )
-from xlagraph.message import A, B, count, join, say
+from xlagraph.message import A, B, Change, count, join, say
+from xlagraph.rules.growing_input import GROWING_INPUT, grow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.facts.propagation import Propagation
-    from xlagraph.message import Message
+    from xlagraph.message import Message, Side
 
 _PROOF = (
     "B's dimensions are put into A at the origin and where they spread to. Constants that are "
@@ -73,6 +76,7 @@ for x, y in loader:
     proof=_PROOF,
     examples=(
         "last_batch",
+        "index_list",
         "growing_sequence",
         "pad_to_multiple",
         "two_shapes",
@@ -111,7 +115,14 @@ for x, y in loader:
     fix="Index with a tensor on the device (torch.index_select, or a dynamic slice), or move the "
     "indexing to the host before the tensor is sent.",
     proof="A gets B's bounds, and the sizes that follow.",
-    examples=("python_index", "random_crop", "growing_prefix", "slice_size"),
+    examples=(
+        "python_index",
+        "random_crop",
+        "growing_prefix",
+        "slice_size",
+        "topk_size",
+        "resized_images",
+    ),
     short="A slice has another bound, a Python number",
     short_fix="Index with a tensor on the device.",
 )
@@ -138,7 +149,7 @@ for step, (x, y) in enumerate(loader):
     fix="Make tensors of a fixed size in every step and mask what is not used; a size that Python "
     "computes is part of the graph.",
     proof=_PROOF,
-    examples=("growing_mask",),
+    examples=("growing_mask", "one_hot_classes"),
     may_grow=True,
     short="A tensor made in the graph has another size",
     short_fix="Make tensors of one size in every step; mask the rest.",
@@ -380,14 +391,24 @@ def _finding(case: Case, origins: Origins) -> Finding:
             if y in edit.b.payloads and edit.a.opcodes[x] == "constant":
                 edit.a.payloads[x] = edit.b.payloads[y]
         filled.undo(edit)
+        for one in lists:
+            one.shorten(edit)
         for x, y in origins.options.items():
             edit.a.attributes[x] = edit.b.attributes[y]
 
     names, title = _named(case, origins)
+    lists = longer_lists(case, origins.starts)
+    if lists:
+        title = say("a list of tensors has another length, ", Change(*map(str, lists[0].number)))
+        title = say(title, " joined: ", names)
+    grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
+    maker = None if origins.options or grows else size_maker(case, origins.starts)
+    title = say("a carried tensor grows by a concatenation: ", names) if grows else title
+    title = say(f"another {maker.what} is baked into the graph: ", names) if maker else title
     taken = say("; the constant ", assumed, " is taken for a number of elements")
     others = sorted(set(claimed) - set(starts))
     return Finding(
-        kind=origins.kind,
+        kind=GROWING_INPUT if grows else origins.kind,
         title=say(title, became, at(lines), taken if assumed else say()),
         evidence=(
             Evidence(
@@ -402,7 +423,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
                 tuple(claimed[x] for x in others)[:50],
             ),
         ),
-        fix=_fix(case, origins),
+        fix=say(maker.fix) if maker else say() if grows else _fix(case, origins),
+        short=say(maker.short) if maker else say(),
+        short_fix=say(maker.short_fix) if maker else say(),
         proof=say(
             B,
             "'s dimensions were put into ",
@@ -410,10 +433,14 @@ def _finding(case: Case, origins: Origins) -> Finding:
             " at the origin and where they spread to",
             say("; that ", assumed, " follows from them is assumed") if assumed else say(),
         ),
-        a=frozenset(claimed) | {x for x, _ in filled.pairs},
-        b=frozenset(claimed.values()) | {y for _, y in filled.pairs},
+        a=frozenset(claimed).union((x for x, _ in filled.pairs), *_of(lists, A)),
+        b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *_of(lists, B)),
         undo=undo,
     )
+
+
+def _of(lists: Iterable[LongerList], side: Side) -> list[frozenset[int]]:
+    return [one.piece for one in lists if one.side is side]
 
 
 def _named(case: Case, origins: Origins) -> tuple[Message, Message]:

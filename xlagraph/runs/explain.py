@@ -14,6 +14,7 @@ from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design
 from xlagraph.runs.groups import group_nodes, with_source
 from xlagraph.runs.history import history_of
+from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.model import GraphNode, RunExplanation
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
@@ -147,6 +148,7 @@ def _node(
         nearest="" if comparison.number is None else nodes[comparison.number].digest,
         why_nearest=comparison.why,
         explanation=comparison.outcome,
+        held=held_in_places(graph.sync),
         part=design.label(number),
         by_design=by_design,
         begins_reading=begins_reading(graph, history),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.runs.kept import kept
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def as_growth(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     """The cause of a single step, said as what it is over the run."""
     sizes = [node.instructions for node in members]
     more = (sizes[-1] - sizes[0]) / (len(sizes) - 1)
+    where_kept, evidence = kept(members)
     return replace(
         cause,
         kind=GROWING_GRAPH,
@@ -121,7 +123,9 @@ def as_growth(cause: Cause, members: Sequence[GraphNode]) -> Cause:
             at(cause.lines),
             f": {count(len(members), 'graph')}, each about {count(round(more), 'instruction')} "
             "larger than the one before",
+            where_kept,
         ),
+        evidence=(*cause.evidence, *evidence),
         fix=say(GROWING_GRAPH.fix),
         short=say(),
         short_fix=say(),

@@ -79,7 +79,7 @@ for x, y in loader:
     "(fetched after the sync) or detached tensors on the host instead, or update one running "
     "tensor in place.",
     proof="That of its single steps.",
-    examples=("leak_running_loss", "leak_pending"),
+    examples=("leak_running_loss", "leak_pending", "metric_list"),
     short_fix="Keep plain numbers, not tensors, from step to step.",
 )
 SAME_GRAPH = Kind(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.pairs import Pairs
     from xlagraph.runs.spent import Spent
+    from xlagraph.tensors import Holder
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class GraphNode:
     explanation: Outcome | None
     """Compared with `nearest`, in short; None for the first module of a call site. Its causes name
     no instructions: `RunExplanation.outcome` does."""
+    held: tuple[tuple[Holder, SourceLine | None], ...]
+    """Places in lists and the like that hold its live tensors, and where those were made."""
     part: Message
     """What its steps are to the training: ``update``, ``evaluation``; empty if not known."""
     by_design: bool

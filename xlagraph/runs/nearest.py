@@ -32,6 +32,14 @@ def likeness(a: Histogram, b: Histogram) -> float:
     return shared / every if every else 1.0
 
 
+def opcodes_of(histogram: Histogram) -> Counter[str]:
+    """How often each opcode stands, whatever its shape."""
+    counts: Counter[str] = Counter()
+    for (opcode, _), number in histogram.items():
+        counts[opcode] += number
+    return counts
+
+
 class Earlier:
     """The histograms of the graphs so far, by their numbers from 0 on."""
 
@@ -57,13 +65,18 @@ class Earlier:
         return sorted({*self._latest, *most})
 
     def nearest(self, new: Histogram) -> tuple[int, float] | None:
-        """The most alike earlier graph and the likeness; the latest on a tie."""
-        best: tuple[int, float] | None = None
+        """The most alike earlier graph and the likeness; the latest on a tie.
+
+        One with the same opcodes is the same program with other sizes, and goes first.
+        """
+        found: tuple[tuple[bool, float], int] | None = None
+        opcodes = opcodes_of(new)
         for k in self.candidates(new):
-            score = likeness(new, self._histograms[k])
-            if best is None or score >= best[1]:
-                best = (k, score)
-        return best
+            earlier = self._histograms[k]
+            score = opcodes_of(earlier) == opcodes, likeness(new, earlier)
+            if found is None or score >= found[0]:
+                found = score, k
+        return (found[1], found[0][1]) if found else None
 
     def container(self, new: Histogram) -> int | None:
         """The smallest earlier graph that holds nearly all of a new one."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from xlagraph.cause.editor import is_input
 from xlagraph.diff.header import given_away
 from xlagraph.facts.named_inputs import replaced_inputs
-from xlagraph.facts.updates import renewed, updates
+from xlagraph.facts.updates import updates
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
 
     Histogram = Counter[tuple[str, str]]
     """How often each opcode stands with each shape."""
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,40 @@ class Sketch:
         return Counter({(intern(o), intern(s)): number for o, s, number in self.counts})
 
 
+class Shared:
+    """Sketches whose equal parts are the same objects: graphs of one run have most in common."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, object] = {}
+
+    def sketch(self, sketch: Sketch) -> Sketch:
+        """An equal sketch that takes a fraction of the memory."""
+        interface = sketch.interface
+        return replace(
+            sketch,
+            counts=self._each(sketch.counts),
+            interface=self._one(
+                replace(
+                    interface,
+                    inputs=self._each(interface.inputs),
+                    outputs=self._each(interface.outputs),
+                    updates=self._each(interface.updates),
+                )
+            ),
+            replaced=self._one(self._each(sketch.replaced)),
+            files=self._one(sketch.files),
+        )
+
+    def _each(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple([self._one(part) for part in parts])
+
+    def _one(self, part: Part) -> Part:
+        """The first of all equal parts."""
+        known = self._known.setdefault(part, part)
+        assert isinstance(known, type(part))
+        return known
+
+
 def sketch_of(module: Module) -> Sketch:
     """The sketch of a module; linear in instructions."""
     found = Counter(zip(module.opcodes, module.shapes, strict=True))
@@ -59,7 +95,7 @@ def sketch_of(module: Module) -> Sketch:
     return Sketch(
         instructions=len(module),
         counts=tuple((opcode, shape, number) for (opcode, shape), number in found.items()),
-        interface=_interface(module, renewed(module)),
+        interface=_interface(module, updated),
         replaced=tuple(replaced_inputs(module, updated).items()),
         files=tuple(sorted(_files(module))),
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.runs.cache import Cache
 from xlagraph.runs.captured import CapturedGraph
+from xlagraph.runs.sketch import Shared
 from xlagraph.runs.tasks import GraphPlace, explain_pair, sketch, sketch_from, sketch_key
 
 if TYPE_CHECKING:
@@ -50,18 +51,23 @@ def captured_graphs(
     `order`: letter, record and process of each.
     """
     keys = [sketch_key(record.digest) for _, record, _ in order]
-    known = dict(Cache(run.address, means.cached).read_all(keys))
-    sketches: list[Sketch | None] = [
-        sketch_from(known.pop(key, None), record.digest)
-        for key, (_, record, _) in zip(keys, order, strict=True)
-    ]
+    places_of = {key: k for k, key in enumerate(keys)}
+    sketches: list[Sketch | None] = [None] * len(order)
+    shared = Shared()
+
+    def take(k: int, data: bytes) -> None:
+        found = sketch_from(data, order[k][1].digest)
+        sketches[k] = shared.sketch(found) if found else None
+
+    for key, data in Cache(run.address, means.cached).read_all(keys):
+        take(places_of[key], data)
     missing = [k for k, found in enumerate(sketches) if found is None]
     places = (
         GraphPlace(run.address, order[k][1].digest, order[k][0], means.cached) for k in missing
     )
     size = sum(order[k][1].bytes for k in missing)
     for done, (n, data) in enumerate(crew.results(sketch, places, size), 1):
-        sketches[missing[n]] = sketch_from(data, order[missing[n]][1].digest)
+        take(missing[n], data)
         means.progress("reading graphs", done, len(missing))
     return [
         CapturedGraph(letter, record, process, process.sync_at(record.sync), found)

@@ -1,0 +1,163 @@
+"""Which operation of the framework makes a size, and what to do about that one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.hlo.shapes import read_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xlagraph.cause.case import Case
+    from xlagraph.graph import Module
+
+MAX_STEPS = 24
+MAX_AXES = 4
+"""A row of more whole numbers is a row of tokens rather than a place in a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeMaker:
+    """What makes a size, in words."""
+
+    what: str
+    """What another size is, as the end of a sentence: ``k of topk``."""
+    fix: str
+    short_fix: str
+
+    @property
+    def short(self) -> str:
+        """What happened, in at most ten words."""
+        return f"another {self.what} in some steps"
+
+
+TOPK = SizeMaker(
+    "k of topk",
+    "k is part of the graph: take the largest k that occurs in every step, and mask what is not "
+    "wanted (arange(k_max) < k, with k a tensor on the device).",
+    "Take the largest k in every step, and mask the rest.",
+)
+ONE_HOT = SizeMaker(
+    "number of classes of one_hot",
+    "The number of classes is part of the graph: give the same, largest one in every step.",
+    "Give one_hot the same number of classes in every step.",
+)
+RESIZED = SizeMaker(
+    "output size of interpolate",
+    "The output size, or scale, is part of the graph: resize to one of a few sizes, each of which "
+    "compiles once, or on the host before the tensor is sent.",
+    "Resize to one of a few sizes, or on the host.",
+)
+PADDED = SizeMaker(
+    "amount of padding",
+    "The amount of padding is part of the graph: pad to one length in every step, or to one of a "
+    "few; or pad on the host before the tensor is sent.",
+    "Pad to one length, or to one of a few.",
+)
+INDICES = SizeMaker(
+    "number of indices",
+    "The length of an index list is a shape of the graph, whether it is a Python list or a tensor "
+    "from the host: pad it to one length (repeat an index, and give the copies the weight 0), or "
+    "multiply by a mask over all rows instead of picking some.",
+    "Pad the index list to one length, or use a mask.",
+)
+MASKED = SizeMaker(
+    "number of true values of a mask",
+    "x[mask] and nonzero() have as many rows as the mask has true values, which is a shape of the "
+    "graph (and is read from the device): keep all rows, and multiply by the mask or choose with "
+    "torch.where; divide sums by mask.sum().",
+    "Keep all rows, and multiply by the mask.",
+)
+UNIQUE = SizeMaker(
+    "number of values of unique",
+    "unique() has as many rows as there are different values, which is a shape of the graph (and "
+    "is read from the device): call it on the host, or count with a one-hot or bincount of a fixed "
+    "number of values.",
+    "Call unique on the host, or count over a fixed range.",
+)
+_BY_OPERATION = (
+    ("topk", TOPK),
+    ("upsample", RESIZED),
+    ("interpolate", RESIZED),
+    ("pad", PADDED),
+)
+_ON_THE_WAY = frozenset(
+    {
+        "add", "broadcast", "clamp", "compare", "concatenate", "convert", "reshape", "select",
+        "slice", "transpose",
+    }
+)  # fmt: skip
+
+
+def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
+    """What makes the sizes that differ at these instructions of A; None if not known."""
+    a = case.diff.a
+    if all(is_input(a, x) for x in starts):
+        if any(_comes_from_unique(a, x) for x in starts):
+            return UNIQUE
+        found = {_index(a, x) for x in starts}
+        return found.pop() if len(found) == 1 else None
+    for x in starts:
+        metadata = a.metadata(x)
+        operation = metadata.op_type if metadata else ""
+        maker = next((one for part, one in _BY_OPERATION if part in operation), None)
+        if maker:
+            return maker
+    if any(_is_picked_from_sort(a, x) for x in starts):
+        return TOPK
+    if all(_is_scattered_into(a, x) for x in starts):
+        return ONE_HOT
+    return PADDED if all(a.opcodes[x] == "pad" for x in starts) else None
+
+
+def _comes_from_unique(module: Module, parameter: int) -> bool:
+    metadata = module.metadata(parameter)
+    frames = metadata.frames if metadata else ()
+    return any("unique" in one.function and "torch/" in one.file for one in frames)
+
+
+def _index(module: Module, parameter: int) -> SizeMaker | None:
+    """What whole numbers are that are used as the indices of a gather or scatter alone.
+
+    One list of them is an index; rows of several are what nonzero() gives.
+    """
+    if not module.shapes[parameter].startswith(("s64[", "s32[", "u32[")):
+        return None
+    dimensions = read_shape(module.shapes[parameter]).dimensions
+    stack, seen, is_index = [parameter], {parameter}, False
+    while stack and len(seen) < MAX_STEPS:
+        i = stack.pop()
+        for user in module.users[i]:
+            if module.opcodes[user] in ("gather", "scatter") and module.operands[user][1] == i:
+                is_index = True
+            elif module.opcodes[user] in _ON_THE_WAY and user not in seen:
+                stack.append(user)
+                seen.add(user)
+    if not is_index or len(dimensions) > 2:
+        return None
+    if len(dimensions) == 1:
+        return INDICES
+    return MASKED if dimensions[1] <= MAX_AXES else None
+
+
+def _is_picked_from_sort(module: Module, i: int) -> bool:
+    """Whether a slice takes the first of what was sorted."""
+    if module.opcodes[i] != "slice":
+        return False
+    (source,) = module.operands[i]
+    while module.opcodes[source] == "get-tuple-element":
+        (source,) = module.operands[source]
+    return module.opcodes[source] in ("sort", "topk")
+
+
+def _is_scattered_into(module: Module, i: int) -> bool:
+    """Whether zeros of this size are what whole numbers are scattered into, or sized by that."""
+    if module.opcodes[i] != "broadcast" or not module.shapes[i].startswith(("s64[", "s32[")):
+        return False
+    users = module.users[i]
+    ends = [u for u in users if module.opcodes[u] == "scatter"]
+    ends += [v for u in users if module.opcodes[u] == "slice" for v in module.users[u]]
+    return bool(ends) and all(module.opcodes[u] == "scatter" for u in ends)

@@ -1,0 +1,64 @@
+"""A tensor that is carried from step to step and grows by a concatenation each time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.kinds import Kind, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xlagraph.cause.case import Case
+
+GROWING_INPUT = Kind(
+    id="growing-input",
+    title="A carried tensor grows with every step",
+    section=Section.INPUTS,
+    meaning="The keys and values of a cache, the tokens generated so far, a history: torch.cat "
+    "puts a new piece behind what was there, and the next step takes in the result. Every length "
+    "is a shape of its own, so every step compiles.",
+    before="""\
+seen = torch.zeros(1, 4).to("xla")
+for x, y in loader:
+    out = model(x)
+    seen = torch.cat([seen, out.detach().mean(0, keepdim=True)])  # one row longer each time
+    update(loss_fn(out, y) + 0.01 * seen.mean())
+""",
+    after="""\
+seen, row = torch.zeros(16, 4).to("xla"), torch.zeros(1, dtype=torch.long).to("xla")
+torch_xla.sync()
+for x, y in loader:
+    out = model(x)
+    seen.index_copy_(0, row, out.detach().mean(0, keepdim=True))
+    row += 1
+    update(loss_fn(out, y) + 0.01 * seen.mean())
+""",
+    evidence="The input, what it is joined with, and that the result is given back.",
+    fix="Make the tensor as long as it will ever be before the loop, write into it with "
+    "index_copy_ at a position that is a tensor on the device, and mask what is not filled yet. "
+    'In transformers that is cache_implementation="static".',
+    proof="B's dimensions are put into A at the input and where they spread to.",
+    examples=("growing_cache", "growing_tokens"),
+    short_fix="Make it full-size before the loop, and write with index_copy_.",
+    may_grow=True,
+)
+KINDS = (GROWING_INPUT,)
+
+
+def grow(case: Case, starts: Mapping[int, int]) -> bool:
+    """Whether inputs of A have in B the shape that A's concatenation gives back for them."""
+    return bool(starts) and all(_grows(case, x, y) for x, y in starts.items())
+
+
+def _grows(case: Case, x: int, y: int) -> bool:
+    a, b = case.diff.a, case.diff.b
+    outputs = set(a.outputs)
+    return is_input(a, x) and any(
+        a.opcodes[user] == "concatenate"
+        and user in outputs
+        and bare_shape(a, user) == bare_shape(b, y)
+        for user in a.users[x]
+    )
