@@ -15,6 +15,7 @@ from xlagraph.limits import DEFAULT_MAX_INPUT, bytes_from, set_max_input
 COMMANDS = {
     "canon": "Print a module's canonical text, or its ladder of digests.",
     "cause": "Explain a kind of cause, or list all kinds.",
+    "compare": "Say what a newer run of a program does better or worse.",
     "diff": "Say what differs between two modules, and why.",
     "list": "List the modules that a file or folder holds.",
     "export": "Write a module as a graph for other tools.",

@@ -1,4 +1,4 @@
-"""``xlagraph explain RUN``."""
+"""``xlagraph explain [RUN]``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from xlagraph.cli.means import means, means_options
     epilog="Exit code: 0 stable or warm-up only, 1 a problem was found (also between ranks) or "
     "graphs are missing, 2 bad input."
 )
-@click.argument("run", type=click.Path())
+@click.argument("run", type=click.Path(), required=False)
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
 @click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
 @means_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(
-    run: str,
+    run: str | None,
     jobs: int | None,
     scheduler: str,
     *,
@@ -29,19 +29,25 @@ def command(
     stack: bool,
     as_json: bool,
 ) -> None:
-    """Say why the captured run RUN compiled as often as it did, and whether its ranks agree."""
+    """Say why the captured run RUN compiled as often as it did, and whether its ranks agree.
+
+    By default the newest run here.
+    """
+    from xlagraph.cli.given import run_or_newest
     from xlagraph.ranks.explain import explain_ranks
     from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
+    from xlagraph.runs.neighbours import neighbours_of
 
-    read = read_run(run)
+    read = read_run(run_or_newest(run))
     ranks = explain_ranks(read)
     with means(jobs, scheduler, cached=cached) as how:
         explained = explain_run(read, how)
+        neighbours = neighbours_of(explained, how)
     if as_json:
         from xlagraph.terminal.structured import run_json
 
-        click.echo(json.dumps(run_json(explained, ranks), indent=2))
+        click.echo(json.dumps(run_json(explained, ranks, neighbours), indent=2))
     else:
         from xlagraph.terminal.advice import Shown
         from xlagraph.terminal.ranks import print_ranks
@@ -51,6 +57,6 @@ def command(
         screen = console()
         if ranks:
             print_ranks(screen, ranks, Shown(full, stack))
-        print_run(screen, explained, Shown(full, stack))
-        print_next(screen, explained)
+        print_run(screen, explained, Shown(full, stack), neighbours.notes)
+        print_next(screen, explained, neighbours)
     sys.exit(1 if explained.has_problem or (ranks and ranks.has_problem) else 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 HEAD = ("spec", "form", "module", "graph hash", "stage")
@@ -9,20 +11,23 @@ HEAD = ("spec", "form", "module", "graph hash", "stage")
 
 @click.command(epilog="Exit code: 0, or 2 when PATH holds no module.")
 @click.argument("path")
-def command(path: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
+def command(path: str, *, as_json: bool) -> None:
     """List the modules that a file or folder holds, with the spec that opens each."""
     from xlagraph.errors import SpecError
     from xlagraph.inputs import is_run
     from xlagraph.terminal.style import printable
+    from xlagraph.terminal.table import print_table
 
     rows, dropped = _run_rows(path) if path != "-" and is_run(path) else _rows(path)
     if not rows:
         raise SpecError("; ".join([f"{path}: holds no module", *dropped]))
-    texts = [HEAD, *(tuple(map(printable, row)) for row in rows)]
-    widths = [max(len(row[k]) for row in texts) for k in range(len(HEAD))]
-    for row in texts:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    if as_json:
+        names = [name.replace(" ", "_") for name in HEAD]
+        modules = [dict(zip(names, row, strict=True)) for row in rows]
+        click.echo(json.dumps({"modules": modules, "dropped": dropped}, indent=2))
+        return
+    print_table(HEAD, rows, cut=("graph hash",))
     for note in dropped:
         click.echo(printable(f"dropped: {note}"), err=True)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     epilog="A and B name modules as for `xlagraph diff`, LOG and the files with it as for "
     "`xlagraph streams`. Exit code: 0 written, 2 bad input."
 )
-@click.argument("inputs", nargs=-1, required=True, metavar="RUN | A B | LOG")
+@click.argument("inputs", nargs=-1, metavar="[RUN | OLD NEW | A B | LOG]")
 @click.option(
     "-o",
     "--output",
@@ -52,15 +52,20 @@ def command(
     max_mb: float,
     redact: bool,
 ) -> None:
-    """Write a captured run, two modules side by side, or a stream log as one HTML page."""
+    """Write a captured run, two of them, two modules, or a stream log as one HTML page.
+
+    Without argument: the newest run here. OLD and NEW: the page of NEW, and what changed.
+    """
     if len(inputs) > 2:
-        raise click.UsageError("expected a run folder, two modules, or a stream log")
+        raise click.UsageError("expected a run folder, two of them, two modules, or a stream log")
+    from xlagraph.cli.given import run_or_newest
     from xlagraph.output import write_whole
     from xlagraph.report.model import ReportOptions
     from xlagraph.report.render import plain, render, render_streams
     from xlagraph.streams.inputs import is_log
 
     options = ReportOptions(redact=redact, max_bytes=int(max_mb * 1_000_000))
+    inputs = inputs or (run_or_newest(None),)
     report: Report | StreamReport
     if execution_trace or memory or (len(inputs) == 1 and is_log(inputs[0])):
         if len(inputs) != 1:
@@ -70,7 +75,8 @@ def command(
     else:
         with means(jobs, scheduler, cached=cached) as how:
             report = _report(inputs, options, how)
-        text = render(report)
+            how.progress("writing the page", 0, 1)
+            text = render(report)
     write_whole(output, text)
     for line in report.headline:
         click.echo(plain(line))
@@ -94,9 +100,14 @@ def _stream_report(
 
 
 def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Report:
+    from xlagraph.inputs import is_run
     from xlagraph.report.build import pair_report, run_report
+    from xlagraph.run.reader import read_run
+    from xlagraph.runs.explain import explain_run
+    from xlagraph.runs.neighbours import neighbours_of
+    from xlagraph.runs.two_runs import compare_runs
 
-    if len(inputs) == 2:
+    if len(inputs) == 2 and not all(map(is_run, inputs)):
         from xlagraph.explain import explain_modules
         from xlagraph.inputs import open_module
 
@@ -104,8 +115,10 @@ def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Repo
         explanation = explain_modules(a.module, b.module, a.context, b.context)
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
     from xlagraph.ranks.explain import explain_ranks
-    from xlagraph.run.reader import read_run
-    from xlagraph.runs.explain import explain_run
 
-    run = read_run(inputs[0])
-    return run_report(explain_run(run, how), options, explain_ranks(run))
+    read = [read_run(path) for path in inputs]
+    runs = [explain_run(run, how) for run in read]
+    ranks = explain_ranks(read[-1])
+    if len(runs) == 2:
+        return run_report(runs[1], options, ranks, comparison=compare_runs(*runs))
+    return run_report(runs[0], options, ranks, neighbours_of(runs[0], how).notes)

@@ -6,32 +6,42 @@ import json
 
 import click
 
+HEAD = ("rank", "host", "pid", "steps", "compiles", "graphs", "compiling", "unread lines")
+
 
 @click.command(epilog="Exit code: 0, or 2 when RUN cannot be read.")
-@click.argument("run", type=click.Path())
+@click.argument("run", type=click.Path(), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-def command(run: str, *, as_json: bool) -> None:
-    """Count the steps, compiles, graphs and seconds lost of the captured run RUN, by rank."""
+def command(run: str | None, *, as_json: bool) -> None:
+    """Count the steps, compiles, graphs and seconds lost of the captured run RUN, by rank.
+
+    By default the newest run here.
+    """
+    from xlagraph.cli.given import run_or_newest
     from xlagraph.run.reader import read_run
     from xlagraph.run.stats import count_run
 
-    counted = count_run(read_run(run))
+    counted = count_run(read_run(run_or_newest(run)))
     if as_json:
         click.echo(json.dumps(counted.as_json(), indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
+    from xlagraph.message import count, duration
     from xlagraph.terminal.style import printable
+    from xlagraph.terminal.table import print_table
 
-    table = Table("rank", "host", "pid", "steps", "compiles", "graphs", "compile s", "unread lines")
-    for row in counted.processes:
-        table.add_row(*(printable(str(cell)) for cell in row.cells()))
-    console = Console(highlight=False, markup=False)
-    console.print(table)
-    console.print(
-        f"{counted.steps} steps, {counted.compiles} compiles, {counted.graphs} distinct graphs, "
-        f"{counted.compile_seconds:.1f} s compiling over all processes"
+    rows = [
+        (
+            *(str(n) for n in (row.rank, row.host, row.pid, row.steps, row.compiles, row.graphs)),
+            duration(row.compile_seconds),
+            str(row.unread_lines or ""),
+        )
+        for row in counted.processes
+    ]
+    print_table(HEAD, rows, right=HEAD[2:])
+    click.echo(
+        f"{count(counted.steps, 'step')}, {count(counted.compiles, 'compile')}, "
+        f"{count(counted.graphs, 'distinct graph')}, {duration(counted.compile_seconds)} "
+        "compiling, summed over all processes"
     )
     for note in counted.notes:
-        console.print(printable(f"note: {note}"))
+        click.echo(printable(f"note: {note}"))

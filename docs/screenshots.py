@@ -1,4 +1,4 @@
-"""Takes the screenshots of the README from the committed capture and a committed stream log.
+"""Takes the screenshots of the README from committed captures and a committed stream log.
 
 ::
 
@@ -17,14 +17,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 IMAGES = ROOT / "docs" / "images"
 VIEWS = {
-    "report-run": "#/",
     "report-pair": "#/pair/E/i/b1127",
     "report-collectives": "#/pair/G/collectives",
 }
 
 
 def main() -> None:
-    """Opens the report of the carry run and of a stream log and stores a picture of each view."""
+    """Opens the reports of two runs and of a stream log and stores a picture of each view."""
     from report_browser import start
     from report_inputs import explained
     from report_streams import real_page
@@ -37,6 +36,9 @@ def main() -> None:
         browser = start(Path(folder))
         try:
             browser.resize(1280, 860)
+            browser.open(run_report(explained("demo")))
+            browser.until(lambda: browser.texts("#timeline canvas"))
+            browser.driver.save_screenshot(str(IMAGES / "report-run.png"))
             browser.open(run_report(explained("carry")))
             browser.until(lambda: browser.texts("#timeline canvas"))
             for name, address in VIEWS.items():

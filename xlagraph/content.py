@@ -62,6 +62,8 @@ class Content:
                 self._map = self._open()
             except OSError as error:
                 reason = error.strerror or str(error)
+                if isinstance(error, FileNotFoundError):
+                    raise SpecError(f"{self.name}: no such file or folder") from None
                 raise SpecError(f"{self.name}: cannot be read: {reason}") from None
         return self._map
 

@@ -90,6 +90,58 @@ def test_json_says_the_same() -> None:
     assert [g["letter"] for g in run["graphs"]] == list("ABCDEFG")
 
 
+def test_list_and_canon_speak_json() -> None:
+    listed = json.loads(xlagraph("list", "--json", RUN).stdout)
+    assert [one["spec"] for one in listed["modules"]] == [f"{RUN}:{c}" for c in "ABCDEFG"]
+    text = json.loads(xlagraph("canon", "--json", f"{RUN}:A").stdout)
+    assert "\n".join(text["lines"]) + "\n" == xlagraph("canon", f"{RUN}:A").stdout
+    found = json.loads(xlagraph("canon", "--json", "--digests", f"{RUN}:A").stdout)["digests"]
+    assert [row["level"] for row in found][:2] == ["names", "dead-code"]
+    assert all(row["digest"] in xlagraph("canon", "--digests", f"{RUN}:A").stdout for row in found)
+
+
+def test_groups_in_json_carry_fix_evidence_and_place() -> None:
+    run = json.loads(xlagraph("explain", "--json", "fixtures/runs/demo").stdout)
+    group = run["groups"][0]
+    assert group["fix"].startswith("Let cls.predictions.bias take part in the loss")
+    assert group["where"]["file"] == "examples/bert_fsdp.py"
+    assert group["where"]["tensors"] == ["cls.predictions.bias"]
+    assert [frame["function"] for frame in group["where"]["stack"]] == ["build", "main", "<module>"]
+    source = {row["line"]: row["text"] for row in group["where"]["source"]}
+    assert source[group["where"]["line"]] == '    return FSDP(bert.to("xla"), **SHARDED)'
+    assert len(source) == 5
+    assert "got no gradient" in group["evidence"][0]["text"]
+
+
+def test_the_line_stands_there_as_it_was_captured_and_its_stack_on_demand() -> None:
+    plain = xlagraph("explain", "fixtures/runs/demo").stdout
+    assert '         >    49      return FSDP(bert.to("xla"), **SHARDED)\n   Fix ' in plain
+    assert "in examples/bert_fsdp.py:55 (main)" not in plain
+    assert (
+        "in examples/bert_fsdp.py:55 (main)"
+        in xlagraph("explain", "--stack", "fixtures/runs/demo").stdout
+    )
+
+
+def test_a_pipe_gets_each_paragraph_in_one_line() -> None:
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(
+        [sys.executable, "-m", "xlagraph", "explain", RUN], capture_output=True, cwd=ROOT, env=env
+    )
+    lines = done.stdout.decode().splitlines()
+    assert max(map(len, lines)) > 150
+    assert [line for line in lines if line.startswith("         ")] == []
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
+def test_at_80_columns_a_row_of_the_table_is_a_line_and_no_place_breaks() -> None:
+    said = xlagraph("explain", "fixtures/transformers/bert_stock", COLUMNS="80").stdout
+    rows = said.partition("\ngraph ")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [row.split()[0] for row in rows] == list("ABCDEFGH")
+    assert all("transformers_fsdp.py:" in row for row in rows)
+    assert "modeling_bert.py:484" in said
+
+
 def test_colour_only_where_it_is_wanted() -> None:
     assert "\x1b[" in xlagraph("explain", RUN, FORCE_COLOR="1", TERM="xterm-256color").stdout
     assert "\x1b[3" not in xlagraph("explain", RUN, FORCE_COLOR="1", NO_COLOR="1").stdout
@@ -111,7 +163,10 @@ def test_lines_keep_to_the_width(width: str) -> None:
         (("list", "docs"), None, "holds no module"),
         (("list", "/dev/null"), None, "holds no module"),
         (("explain", "fixtures"), None, "not a run folder"),
-        (("explain", "nowhere"), None, "no such run folder"),
+        (("explain", "nowhere"), None, "nowhere: no such file or folder"),
+        (("list", "nowhere"), None, "nowhere: no such file or folder"),
+        (("streams", "nowhere"), None, "nowhere: no such file or folder"),
+        (("stats", f"{RUN}:A"), None, f"{RUN}:A: graph A of a run, not a run: name {RUN}"),
         (("canon", "-"), b"", "holds no module"),
         (("canon", "-"), b"\x00\x01\x02\x80" * 50, "neither text nor an HLO protobuf"),
         (("canon", "-"), b"\x01" + bytes(range(128, 256)) * 30, "neither text nor an HLO protobuf"),

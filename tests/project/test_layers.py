@@ -51,7 +51,18 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {
         "workers",
         *("canon", "capture", "catalogue", "diff", "errors", "explain", "export", "hlo"),
-        *("inputs", "limits", "output", "ranks", "report", "run", "runs", "streams", "terminal"),
+        *(
+            "inputs",
+            "limits",
+            "message",
+            "output",
+            "ranks",
+            "report",
+            "run",
+            "runs",
+            "streams",
+        ),
+        "terminal",
     },
     "__main__": {"cli"},
 }

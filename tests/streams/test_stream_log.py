@@ -120,7 +120,7 @@ def test_a_compressed_log_that_is_cut_off_is_read_so_far(tmp_path: Path) -> None
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"none\.jsonl: cannot be read: No such file"):
+    with pytest.raises(SpecError, match=r"none\.jsonl: no such file or folder"):
         Log.open(str(tmp_path / "none.jsonl"))
 
 

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """``1 tensor``, ``2 tensors``."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    """``1 tensor``, ``2,400 tensors``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def duration(seconds: float) -> str:

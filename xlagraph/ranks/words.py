@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import EMPTY, GraphName, join, say
-from xlagraph.message.words import count, duration, ranges
+from xlagraph.message.words import count, duration, ranges, rank_time
 from xlagraph.ranks.collectives import Branch, Collective
 from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason
@@ -208,7 +208,7 @@ def matching_words(matching: Matching) -> str:
 def cost_words(cost: JobCost) -> list[Message]:
     """What compiling cost the job, and then who compiled late, long or alone."""
     how = "" if cost.by_clock else ", each step by its slowest rank"
-    spent = f"{duration(cost.seconds)}{how} ({duration(cost.spent)} over all ranks)"
+    spent = f"{duration(cost.seconds)}{how} ({rank_time(cost.spent)})"
     said = [say(f"Compiling kept the job for {spent}.")]
     said += [
         say(

@@ -17,7 +17,7 @@ from xlagraph.report.run_page import group_cards, run_data
 from xlagraph.report.shown_pairs import ShownPairs
 from xlagraph.report.timeline import timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import ShownPair, advice
+from xlagraph.report.wording import ShownPair, advice, compared
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Explanation
     from xlagraph.cause.verdict import Verdict
+    from xlagraph.message import Message
     from xlagraph.ranks.explain import RanksExplanation
     from xlagraph.report.names import Names
     from xlagraph.report.run_model import RunData, Timeline
     from xlagraph.run.reader import Run
     from xlagraph.runs.model import RunExplanation
     from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.two_runs import Comparison
 
 BYTES_A_COMPILE = 100
 """Of the size limit; so many rows the list of compiles may have."""
@@ -91,8 +93,14 @@ def run_report(
     explained: RunExplanation,
     options: ReportOptions | None = None,
     ranks: RanksExplanation | None = None,
+    notes: tuple[Message, ...] = (),
+    comparison: Comparison | None = None,
 ) -> Report:
-    """The report of a captured run; `ranks`: what was found between its ranks."""
+    """The report of a captured run.
+
+    `ranks`: what was found between its ranks; `notes`: what other runs of the program say;
+    `comparison`: with the run before.
+    """
     options = options or ReportOptions()
     names = names_for(options, (), explained.run, files=explained.pairs.files())
     pairs = ShownPairs(explained, names, options.max_bytes)
@@ -102,12 +110,14 @@ def run_report(
     blobs = pairs.blobs | run_blobs(data, timeline(explained, names))
     cards = group_cards(explained, names, kept, pairs.cards)
     problems = tuple(card for card in cards if not card.expected)
+    verdict = _first(explained.verdict, ranks)
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
     return Report(
         title=names.input(explained.run.title),
         subtitle=_command(explained.run, names),
-        verdict=advice(_first(explained.verdict, ranks), names),
+        verdict=advice(replace(verdict, notes=(*verdict.notes, *notes)), names),
+        comparison=compared(comparison, names) if comparison else None,
         lost_seconds=explained.lost.wall_seconds,
         stable=not (explained.has_problem or (ranks and ranks.has_problem)),
         facts=_run_facts(explained),

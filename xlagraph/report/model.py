@@ -55,6 +55,18 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """What a newer run does better or worse than an older one."""
+
+    what: Spans
+    worse: bool
+    rows: tuple[tuple[str, Spans], ...]
+    """``Gone``, ``New`` or ``Still``, and the cause."""
+    common: str
+    """How many graphs both have."""
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceLine:
     """One line of evidence with links to the first instructions it cites."""
 
@@ -390,6 +402,8 @@ class Report:
     redacted: bool
     ranks: RanksPanel | None = None
     """What was found between the ranks of a run; None where there is but one."""
+    comparison: Compared | None = None
+    """With an older run, where one was given."""
 
     @property
     def letters_shown(self) -> tuple[str, ...]:
@@ -400,7 +414,8 @@ class Report:
     @property
     def headline(self) -> tuple[Spans, ...]:
         """What the command says when the page is written."""
-        lines = (self.verdict.what, self.verdict.where, self.verdict.fix)
+        before = self.comparison.what if self.comparison else ()
+        lines = (before, self.verdict.what, self.verdict.where, self.verdict.fix)
         return tuple(line for line in lines if line)
 
 

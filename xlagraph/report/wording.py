@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Explanation
-from xlagraph.message import say, spans, words
+from xlagraph.message import Code, say, spans, words
 from xlagraph.report.links import Links, within
-from xlagraph.report.model import Advice
+from xlagraph.report.model import Advice, Compared
+from xlagraph.runs.two_runs import changes, in_common
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Evidence, Member
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
     from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.two_runs import Comparison
 
 LINK_NAME = 40
 """Characters of an instruction's name in the text of a link."""
@@ -73,6 +75,16 @@ def advice(verdict: Verdict, names: Names) -> Advice:
         spans(verdict.where, names),
         spans(verdict.fix, names),
         tuple(spans(note, names) for note in verdict.notes),
+    )
+
+
+def compared(comparison: Comparison, names: Names) -> Compared:
+    """Two runs beside one another in the report's words."""
+    return Compared(
+        spans(say(Code(comparison.old.run.title), " → ", comparison.verdict.what), names),
+        comparison.is_worse,
+        tuple((label, spans(said, names)) for label, said in changes(comparison)),
+        in_common(comparison),
     )
 
 

@@ -227,8 +227,10 @@ def read_run(path: str | Path) -> Run:
             f"{folder}: a file, not a run folder: `xlagraph diff A B` compares the modules of two "
             f"files, `xlagraph list {folder}` lists those of one"
         )
+    if not folder.exists():
+        raise RunError(_missing(folder))
     if not folder.is_dir():
-        raise RunError(f"{folder}: no such run folder")
+        raise RunError(f"{folder}: not a run folder")
     files = sorted(folder.glob("records-*.jsonl"))
     if not files:
         raise RunError(f"{folder}: not a run folder: it has no records-*.jsonl file")
@@ -237,6 +239,14 @@ def read_run(path: str | Path) -> Run:
         raise RunError(f"{folder}: no record file has a readable first line")
     found.sort(key=lambda process: (process.record.rank, process.record.started, process.file))
     return Run(str(path), folder, tuple(found))
+
+
+def _missing(folder: Path) -> str:
+    """Why there is nothing: a graph may have been named where a run is wanted."""
+    run, colon, graph = str(folder).rpartition(":")
+    if colon and any(Path(run).glob("records-*.jsonl")):
+        return f"{folder}: graph {graph} of a run, not a run: name {run}, or use `xlagraph diff`"
+    return f"{folder}: no such file or folder"
 
 
 def _read_process(file: Path) -> Process | None:

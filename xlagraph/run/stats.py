@@ -20,12 +20,6 @@ class ProcessStats:
     compile_seconds: float
     unread_lines: int
 
-    def cells(self) -> tuple[object, ...]:
-        """The counts as a table's row."""
-        seconds = f"{self.compile_seconds:.1f}"
-        counts = (self.steps, self.compiles, self.graphs, seconds, self.unread_lines)
-        return (self.rank, self.host, self.pid, *counts)
-
 
 @dataclass(frozen=True, slots=True)
 class RunStats:

@@ -12,7 +12,7 @@ from xlagraph.runs.alternation import alternating
 from xlagraph.runs.compare import compare, compare_by_sort
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design
-from xlagraph.runs.groups import group_nodes
+from xlagraph.runs.groups import group_nodes, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.model import GraphNode, RunExplanation
@@ -74,6 +74,7 @@ def _explanation(
     syncs = [s for p in run.processes for s in p.syncs]
     groups = group_nodes(nodes, history.turns, began_late=history.began_late)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
+    groups = with_source(groups, run)
     stable = stable_after(syncs, history.steps)
     unseen = _unseen(syncs, nodes)
     return RunExplanation(

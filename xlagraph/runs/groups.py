@@ -27,6 +27,7 @@ from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from xlagraph.message import Message, SourceLine
+    from xlagraph.run.reader import Run
     from xlagraph.runs.turns import Turns
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
@@ -60,6 +61,18 @@ def group_nodes(
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return tuple(sorted(groups, key=by_cost))
+
+
+def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...]:
+    """The groups, each place with the lines around it that the run has stored."""
+    found = []
+    for group in groups:
+        line, cause = group.place.line, group.cause
+        source = run.source(line.file, line.line) if line else None
+        place = replace(group.place, source=source or ())
+        cause = replace(cause, place=place) if cause else None
+        found.append(replace(group, place=place, cause=cause))
+    return tuple(found)
 
 
 def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
@@ -150,9 +163,14 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
         for node in members
         if node.explanation
         for cause in node.explanation.causes[1:]
-        if not cause.expected and cause.kind.id not in kind.entails
+        if not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
     }
     return tuple(found.values())
+
+
+def _is_empty(cause: Cause) -> bool:
+    """Whether a piece accounts for no instruction that differs: values that take another way."""
+    return cause.kind.is_piece and not (cause.a or cause.b)
 
 
 def _title(

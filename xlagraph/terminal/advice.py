@@ -59,7 +59,10 @@ def print_advice(console: Console, what: Message, place: Place, fix: Message, sh
 def _print_source(console: Console, place: Place) -> None:
     """The line itself, with those around it."""
     here = place.line.line if place.line else 0
+    told = [number for number, text in place.source if text.strip()]
     for number, text in place.source:
+        if not told[0] <= number <= told[-1]:
+            continue  # blank lines at both ends
         mark = ">" if number == here else " "
         row = Text(" " * (INDENT + LABEL + 1) + printable(f"{mark} {number:>5}  {text}"))
         row.stylize("" if number == here else "dim")

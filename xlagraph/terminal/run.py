@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.message import count, duration, join, say
+from xlagraph.message import count, duration, join, say, words
 from xlagraph.terminal.advice import (
     INDENT,
     LABEL,
@@ -20,7 +21,9 @@ from xlagraph.terminal.style import fitted, labelled, paragraph, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from xlagraph.message import Message
     from xlagraph.runs.model import CauseGroup, RunExplanation
+    from xlagraph.runs.neighbours import Neighbours
 
 MAX_EVIDENCE = 3
 MAX_GRAPHS = 12
@@ -32,9 +35,18 @@ WIDER = 8
 SUMMARY = Shown()
 
 
-def print_run(console: Console, explained: RunExplanation, shown: Shown = SUMMARY) -> None:
-    """Prints the verdict, the causes ranked by seconds, warm-up, and the table of graphs."""
-    print_verdict(console, explained.verdict)
+def print_run(
+    console: Console,
+    explained: RunExplanation,
+    shown: Shown = SUMMARY,
+    notes: tuple[Message, ...] = (),
+) -> None:
+    """Prints the verdict, the causes ranked by seconds, warm-up, and the table of graphs.
+
+    `notes`: what other runs say, to be read with the verdict.
+    """
+    verdict = explained.verdict
+    print_verdict(console, replace(verdict, notes=(*verdict.notes, *notes)))
     console.print(
         paragraph(
             f"{count(explained.steps, 'step')}{_training(explained)}, "
@@ -67,17 +79,18 @@ def _training(explained: RunExplanation) -> str:
     return f" (training from step {first} on)" if first else ""
 
 
-def print_next(console: Console, explained: RunExplanation) -> None:
+def print_next(console: Console, explained: RunExplanation, neighbours: Neighbours) -> None:
     """Prints the commands that show more, each on a line of its own to be copied."""
-    compared = [node for node in explained.graphs if node.nearest]
-    if not compared:
-        return
-    letters = {node.digest: node.letter for node in explained.graphs}
-    path, last = explained.run.name, compared[-1]
-    commands = (
-        f"xlagraph diff {path}:{letters[last.nearest]} {path}:{last.letter}",
-        f"xlagraph report {path} -o report.html",
-    )
+    path, last = explained.run.name, next(iter(explained.problems), None)
+    commands = [f"xlagraph report {path} -o report.html"]
+    if last and last.shown:
+        nodes = {node.digest: node for node in explained.graphs}
+        node = nodes[last.shown]
+        commands.append(f"xlagraph diff {path}:{nodes[node.nearest].letter} {path}:{node.letter}")
+    if neighbours.before and explained.has_problem:
+        commands.append(f"xlagraph compare {neighbours.before} {path}")
+    if last and last.place.command and not last.place.line:
+        commands.insert(0, words(last.place.command))
     console.print()
     for command in commands:
         console.print(f"Next:  {printable(command)}", soft_wrap=True)

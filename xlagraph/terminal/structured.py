@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.graph import Module
     from xlagraph.ranks.explain import RanksExplanation
-    from xlagraph.runs.model import GraphNode, RunExplanation
+    from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
+    from xlagraph.runs.neighbours import Neighbours
     from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.spent import Spent
 
@@ -142,10 +143,14 @@ def kind_json(kind: Kind) -> Json:
     }
 
 
-def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -> Json:
+def run_json(
+    explained: RunExplanation,
+    ranks: RanksExplanation | None = None,
+    neighbours: Neighbours | None = None,
+) -> Json:
     """The explanation of a run as plain data; graphs in order of appearance.
 
-    `ranks`: what was found between its ranks.
+    `ranks`: what was found between its ranks; `neighbours`: other runs of its program.
     """
     letters = {node.digest: node.letter for node in explained.graphs}
     return {
@@ -153,33 +158,20 @@ def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -
         "kind": "run",
         "verdict": verdict_json(explained.verdict),
         "run": explained.run.name,
+        "before": neighbours.before if neighbours else "",
+        "newer": neighbours.after if neighbours else "",
+        "was": words(neighbours.was) if neighbours else "",
         "steps": explained.steps,
         "compiles": explained.compiles,
-        **_spent(explained.spent),
-        "lost": _spent(explained.lost),
+        **spent_json(explained.spent),
+        "lost": spent_json(explained.lost),
         "unseen": explained.unseen,
         "first_step": explained.first_step,
         "stable_after": explained.stable_after,
         "alternating": list(explained.alternating),
         "unnamed_hits": explained.unnamed_hits,
         "ranks": ranks_json(ranks, letters) if ranks else None,
-        "groups": [
-            {
-                "kind": group.kind.id,
-                "what": words(group.title),
-                "where": where_json(group.place),
-                "fix": words(group.fix),
-                "in_short": {"what": words(group.in_short), "fix": words(group.fix_in_short)},
-                "evidence": [_evidence(one) for one in group.cause.evidence] if group.cause else [],
-                "further": [words(cause.title) for cause in group.further],
-                "graphs": list(group.graphs),
-                "compiles": group.compiles,
-                **_spent(group.spent),
-                "expected": group.expected,
-                "proved": group.proved,
-            }
-            for group in explained.groups
-        ],
+        "groups": [group_json(group) for group in explained.groups],
         "graphs": [
             {
                 "digest": node.digest,
@@ -190,7 +182,7 @@ def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -
                 "compiles": node.compiles,
                 "hits": node.hits,
                 "unnamed_hits": node.unnamed_hits,
-                **_spent(node.spent),
+                **spent_json(node.spent),
                 "instructions": node.instructions,
                 "nearest": node.nearest,
                 "warm_up": node.warm_up,
@@ -202,9 +194,28 @@ def run_json(explained: RunExplanation, ranks: RanksExplanation | None = None) -
     }
 
 
-def _spent(spent: Spent) -> Json:
+def spent_json(spent: Spent) -> Json:
+    """Time on the clock, and summed over ranks."""
     found = {"wall_seconds": spent.wall_seconds, "rank_seconds": spent.rank_seconds}
     return {name: round(seconds, 6) for name, seconds in found.items()}
+
+
+def group_json(group: CauseGroup) -> Json:
+    """One reason of a run's compiles."""
+    return {
+        "kind": group.kind.id,
+        "what": words(group.title),
+        "where": where_json(group.place),
+        "fix": words(group.fix),
+        "in_short": {"what": words(group.in_short), "fix": words(group.fix_in_short)},
+        "evidence": [_evidence(one) for one in group.cause.evidence] if group.cause else [],
+        "further": [words(cause.title) for cause in group.further],
+        "graphs": list(group.graphs),
+        "compiles": group.compiles,
+        **spent_json(group.spent),
+        "expected": group.expected,
+        "proved": group.proved,
+    }
 
 
 def _causes(explained: RunExplanation, node: GraphNode) -> list[Json]:

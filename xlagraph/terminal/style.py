@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Evidence
 
-WIDTH_WITHOUT_TERMINAL = 100
-"""Columns when the output is a file or a pipe and COLUMNS is not set."""
+UNWRAPPED = 100_000
+"""Columns when the output is a file or a pipe and COLUMNS is not set: a paragraph is a line."""
 
 
 def console() -> Console:
@@ -29,7 +29,7 @@ def console() -> Console:
     made = Console(highlight=False, markup=False, emoji=False)
     made.push_render_hook(_Unpadded())
     if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = WIDTH_WITHOUT_TERMINAL
+        made.width = UNWRAPPED
     return made
 
 

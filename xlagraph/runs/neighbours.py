@@ -1,0 +1,48 @@
+"""What other runs of the same program say: whether one is the newest, what it was before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.errors import XlagraphError
+from xlagraph.message import EMPTY, Code, Message, say
+from xlagraph.run.reader import read_run
+from xlagraph.run.recent import before_and_after
+from xlagraph.runs.explain import explain_run
+from xlagraph.runs.two_runs import was_and_now
+
+if TYPE_CHECKING:
+    from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.work import Means
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Runs of one program beside an explained one, as paths; empty where there is none."""
+
+    before: str = ""
+    after: str = ""
+    was: Message = EMPTY
+    """What the run before lost and this one does not."""
+
+    @property
+    def notes(self) -> tuple[Message, ...]:
+        """What to tell the reader of the explained run."""
+        newer = say("A newer run of this program is here: ", Code(self.after), ".")
+        return tuple(note for note, there in ((self.was, self.was), (newer, self.after)) if there)
+
+
+def neighbours_of(explained: RunExplanation, means: Means | None = None) -> Neighbours:
+    """Looks for other runs in the folder of one; explains the one before if this is stable."""
+    before, after = (str(path or "") for path in before_and_after(explained.run))
+    if not before or explained.has_problem:
+        return Neighbours(before, after)
+    try:
+        old = explain_run(read_run(before), means)
+    except XlagraphError as error:
+        return Neighbours(before, after, say("The run before cannot be read: ", Code(str(error))))
+    if not old.has_problem:
+        return Neighbours(before, after)
+    was = say("Compared with ", Code(before), ": ", was_and_now(old, explained), ".")
+    return Neighbours(before, after, was)
