@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from xlagraph.errors import InputError, Location, Source, XlagraphError
 from xlagraph.hlo import read_module
@@ -157,3 +158,32 @@ def test_no_worker_outlives_its_command(tmp_path: Path, how: signal.Signals) -> 
     finally:
         program.kill()
         program.wait()
+
+
+ELSEWHERE = """
+import sys
+from xlagraph.version import tool_version
+from xlagraph.workers.local import processes
+
+if __name__ == "__main__":
+    with processes(1) as pool:
+        print(pool.submit(tool_version).result() == tool_version())
+"""
+
+
+def test_workers_import_what_their_parent_did_whatever_folder_it_is_in(tmp_path):
+    """A folder named like the package, as in a checkout, where the command was started."""
+    program = tmp_path / "bin" / "program.py"
+    program.parent.mkdir()
+    program.write_text(ELSEWHERE)
+    (tmp_path / "xlagraph").mkdir()
+    (tmp_path / "xlagraph" / "__init__.py").write_text("raise SystemExit('another package')")
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

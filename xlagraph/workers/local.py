@@ -11,8 +11,10 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import xlagraph
 from xlagraph.workers.results import WorkerError
 
 if TYPE_CHECKING:
@@ -72,8 +74,18 @@ def _context() -> multiprocessing.context.BaseContext:
     if "forkserver" not in methods:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([PRELOADED])
+    context.set_forkserver_preload([PRELOADED] if _is_found_here() else [])
     return context
+
+
+def _is_found_here() -> bool:
+    """Whether the server that workers are forked from would import this very package.
+
+    Until Python 3.13 it looks into the current folder first, where another one may stand, as in
+    a checkout; workers themselves look where this process does.
+    """
+    here = Path(xlagraph.__name__)
+    return not here.exists() or here.samefile(Path(xlagraph.__file__).parent)
 
 
 def _kill(children: set[BaseProcess]) -> None:
