@@ -16,7 +16,7 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 
 import torch
 import torch_xla
-from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as FSDP  # noqa: N814 - its common name
+from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as FSDP
 from transformers import BertConfig, BertForMaskedLM
 
 WORDS, STEPS = 500, 8
