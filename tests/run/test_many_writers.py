@@ -46,6 +46,7 @@ def dead_pid() -> int:
         (HERE, 0, "it was killed; what it ran last may be missing"),
         (HERE, os.getpid(), ""),
     ],
+    ids=["another host", "killed", "running"],
 )
 def test_records_without_an_end(tmp_path: Path, host: str, pid: int, said: str) -> None:
     pid = pid or dead_pid()
