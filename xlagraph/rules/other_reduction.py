@@ -94,12 +94,12 @@ def find(case: Case) -> list[Finding]:
 
 
 def _start(case: Case, x: int, y: int) -> tuple[int, int] | None:
-    """What two reductions start from, if those are constants."""
+    """What two reductions start from, if it is made of constants."""
     a, b = case.diff.a, case.diff.b
     if a.opcodes[x] not in WITH_START:
         return None
     p, q = a.operands[x][1], b.operands[y][1]
-    return (p, q) if a.opcodes[p] == b.opcodes[q] == "constant" else None
+    return (p, q) if case.a.matched.closed[p] and case.b.matched.closed[q] else None
 
 
 def _combined_by(view: SideView, i: int) -> str:
@@ -151,8 +151,8 @@ def _finding(
             *_starts_told(case, starts),
         ),
         proof=say("the reductions of both were left without what they apply and start from"),
-        a=_accounted(a, xs, [p for p, _ in starts]),
-        b=_accounted(b, ys, [q for _, q in starts]),
+        a=_accounted(case.a, xs, [p for p, _ in starts]),
+        b=_accounted(case.b, ys, [q for _, q in starts]),
         undo=undo,
     )
 
@@ -164,7 +164,11 @@ def _listed(module: Module, reductions: Sequence[int]) -> Message:
 def _starts_told(case: Case, starts: Iterable[tuple[int, int]]) -> tuple[Evidence, ...]:
     """The constants that reductions start from, where they have other values."""
     a, b = case.diff.a, case.diff.b
-    changed = [(p, q) for p, q in starts if a.payloads[p] != b.payloads[q]]
+    changed = [
+        (p, q)
+        for p, q in starts
+        if p in a.payloads and q in b.payloads and a.payloads[p] != b.payloads[q]
+    ]
     values = dict.fromkeys((a.payloads[p], b.payloads[q]) for p, q in changed)
     if not changed:
         return ()
@@ -172,16 +176,17 @@ def _starts_told(case: Case, starts: Iterable[tuple[int, int]]) -> tuple[Evidenc
     return (Evidence(text, tuple(p for p, _ in changed), tuple(q for _, q in changed)),)
 
 
-def _accounted(module: Module, reductions: Sequence[int], starts: Iterable[int]) -> frozenset[int]:
-    """Reductions, what they alone apply, and the constants that nothing but reductions needs."""
+def _accounted(view: SideView, reductions: Sequence[int], starts: Iterable[int]) -> frozenset[int]:
+    """Reductions, what the other side does not apply, too, and constants of reductions alone."""
+    module = view.module
     theirs = frozenset(reductions)
     elsewhere = {c for i, called in module.callees.items() if i not in theirs for c in called}
     inside = (
         k
         for i in reductions
         for c in module.callees.get(i, ())
-        if c not in elsewhere
         for k in range(module.computations[c].start, module.computations[c].stop)
+        if c not in elsewhere or view.partners[k] < 0
     )
     own = (p for p in starts if all(module.opcodes[u] in WITH_START for u in module.users[p]))
     return frozenset((*reductions, *inside, *own))
