@@ -63,10 +63,18 @@ def find(case: Case) -> list[Finding]:
 
 def _finding(found: Bypass) -> Finding | None:
     more, less, module = found.more, found.less, found.more.module
+    partners = {
+        less.module.shapes[j]
+        for j in less.module.entry_computation.parameters
+        if less.partners[j] < 0
+    }
     inputs = sorted(
         i
         for i in found.piece
-        if is_input(module, i) and not module.shapes[i].partition("{")[0].endswith("[]")
+        if is_input(module, i)
+        and more.partners[i] < 0
+        and module.shapes[i] not in partners
+        and not module.shapes[i].partition("{")[0].endswith("[]")
     )
     if not inputs:
         return None
