@@ -114,7 +114,7 @@ PROVED = {
     "scan_trip_count": Truth("", r"parameter 2 \(f32\[5,8\]\) became f32\[7,8\]"),
     "seed": Truth("", "0 became 1", kinds="constant-value constant-value"),
     "selection_turned": Truth("jnp.where", "call takes"),
-    "sharded_and_donated": Truth("", r"parameter 1 \(f32\[8,16\]\)", kinds="sharding donors"),
+    "sharded_and_donated": Truth("", r"parameter 1 \(f32\[8,16\]\)", kinds="donors sharding"),
     "sharding_constraint": Truth("with_sharding_constraint", r"\{x\}, \{y\}\] -> "),
     "sharding_dropped": Truth("with_sharding_constraint", "1 sharding constraint in A"),
     "sharding_in": Truth("", r"parameter 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
