@@ -202,8 +202,8 @@ class Hooks:
             call.kind = "value"
         call.entry = entry or call.entry
         event = self._tell(call, ran, site, seconds)
-        if event is not None and event.kind == "step":
-            self._learn(event, frame, site)
+        if event is not None and event.kind == "step" and call.pending is None:
+            self._learn(event, frame, site)  # a close look knows better which graph it was
         if call.pending is not None:
             with self._counters.apart():
                 waiting = self.guard.run("fsdp", self._buckets.waiting_ids) or {}
