@@ -34,6 +34,12 @@ def _modules(name):
     return [read_module(run.graph_text(g.digest), letter) for letter, g, _ in graph_order(run)][:3]
 
 
+def _kinds(explanation):
+    """What grows one way is of another size the other way."""
+    kinds = {cause.kind.id for cause in explanation.causes}
+    return {"input-shape" if kind == "growing-input" else kind for kind in kinds}
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if len(_modules(name)) > 1])
 def test_both_directions_name_the_same_kinds(name):
     modules = _modules(name)
@@ -41,7 +47,7 @@ def test_both_directions_name_the_same_kinds(name):
         there, back = explain_modules(a, b), explain_modules(b, a)
         assert there.proved == back.proved
         if there.proved or name not in HALVES:
-            assert {c.kind.id for c in there.causes} == {c.kind.id for c in back.causes}
+            assert _kinds(there) == _kinds(back)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -272,7 +272,7 @@ def test_commands_take_protobufs(dump, tmp_path):
     canon = [CliRunner().invoke(cli, ["canon", str(p)]).output for p in (path, text)]
     assert canon[0] == canon[1]
     listed = CliRunner().invoke(cli, ["list", str(dump)]).output
-    assert "proto  jit_step" in listed
+    assert "proto\tjit_step" in listed
 
 
 def test_bad_bytes_end_with_code_2_and_no_traceback(tmp_path):

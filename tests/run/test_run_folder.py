@@ -274,7 +274,7 @@ def test_not_a_run_folder(tmp_path, content):
         folder.mkdir()
         for name, text in content.items():
             (folder / name).write_text(text)
-    with pytest.raises(RunError, match=r"run folder|no record file"):
+    with pytest.raises(RunError, match=r"run folder|no record file|no such file or folder"):
         read_run(folder)
 
 

@@ -27,8 +27,8 @@ NORMAL = {
     "evaluation_by_helper": "2 graphs by design (training, evaluation); stable since step 6: ",
     "sanity_check_first": "2 graphs by design (evaluation, training); stable since step 4: ",
     "two_optimizers": "2 graphs by design (update of ",
-    "spmd": "Stable after warm-up: 2 compiles ",
-    "spmd_mesh": "Stable after warm-up: 2 compiles ",
+    "spmd": "Stable after warm-up: 2 compiles,",
+    "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
 PROBLEMS = {
     "kv_cache": 7,

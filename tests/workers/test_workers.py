@@ -20,6 +20,13 @@ from xlagraph.workers.crew import Crew
 from xlagraph.workers.local import Here, processes
 from xlagraph.workers.results import WorkerError, job, results
 
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """Workers find the functions of this file."""
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
 PATIENCE_SECONDS = 30.0
 
 

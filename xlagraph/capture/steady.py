@@ -154,6 +154,8 @@ class SteadySteps:
         callers = _callers_of(frame) if self._sites.is_shared(frame) else ()
         self._depth = depth + 1
         self._thread = get_ident()
+        if footprint in self._known:
+            self._tellers.pop(self._known[footprint].number, None)  # drained above
         self._tellers[number] = tellers
         self._known[footprint] = _Known(code, instruction, callers, number)
 

@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -54,6 +55,8 @@ def processes(count: int) -> Iterator[Executor]:
         WorkerError: one of them was killed.
     """
     before = set(multiprocessing.active_children())
+    root = str(Path(xlagraph.__file__).resolve().parents[1])
+    sys.path.insert(0, root)  # workers look where this process does, and find this package first
     pool = ProcessPoolExecutor(count, mp_context=_context(), initializer=_begin)
     try:
         yield pool
@@ -66,6 +69,7 @@ def processes(count: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        sys.path.remove(root)
 
 
 def _context() -> multiprocessing.context.BaseContext:
