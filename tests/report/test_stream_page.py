@@ -117,7 +117,7 @@ def test_what_was_left_out_for_size_is_said(browser: Browser) -> None:
         browser.go(f"#/finding/{finding}")
         assert red(browser)
     browser.run("location.hash = '#/op/3'")
-    browser.until(lambda: "not on the page" in browser.text("#live"))
+    browser.until(lambda: "has the address #/op/3" in browser.text("#lost"))
 
 
 def test_hostile_texts_stay_texts(browser: Browser) -> None:
