@@ -4,6 +4,7 @@ const app = {
   view: null,
   pairs: new Map(),
   title: document.title,
+  turn: 0,
 
   async pair(id) {
     if (!this.pairs.has(id)) {
@@ -15,11 +16,14 @@ const app = {
     return this.pairs.get(id);
   },
 
+  // An address that comes while an earlier one's graphs are unpacked is the one that is shown.
   async route() {
+    const turn = ++this.turn;
     const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
     const [kind, id = "", tab = "i", rest = ""] = path.split("/");
     const isPair = kind === "pair" && isShown(id);
     const view = isPair ? await this.pair(id) : null;
+    if (turn !== this.turn) return;
     byId("overview").hidden = isPair;
     byId("pair").hidden = !isPair;
     for (const link of document.querySelectorAll(".views a")) {

@@ -101,6 +101,18 @@ def test_back_returns_to_the_row_and_to_the_overview(browser: Browser) -> None:
     browser.until(lambda: browser.one("#overview").is_displayed())
 
 
+def test_an_address_that_comes_while_a_pair_is_unpacked_wins(browser: Browser) -> None:
+    _carry(browser)
+    browser.run(
+        "addEventListener('hashchange', () => { location.hash = '#/'; }, { once: true });"
+        "location.hash = '#/pair/E'"
+    )
+    browser.until(lambda: browser.address == "#/")
+    browser.driver.execute_async_script("setTimeout(arguments[0], 500)")
+    assert browser.one("#overview").is_displayed()
+    assert not browser.one("#pair").is_displayed()
+
+
 def test_causes_and_graphs_of_the_overview_have_addresses(browser: Browser) -> None:
     _carry(browser, "#cause-1")
     browser.until(lambda: browser.texts("#cause-1.hit"))
