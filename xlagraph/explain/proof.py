@@ -57,14 +57,15 @@ class ProofState:
         self.places_a = list(range(len(diff.a.outputs)))
         self.places_b = list(range(len(diff.b.outputs)))
         self.reordered = False
-        self._now: Diff | Edited = diff
+        self.rest: Diff | Edited = diff
+        """What still differs, or what is yet to be compared."""
 
     @property
     def now(self) -> Diff:
         """What still differs: compared when it is first asked for, which costs most of all."""
-        if isinstance(self._now, Edited):
-            self._now = diff_modules(self._now.a, self._now.b, known=self._now.known)
-        return self._now
+        if isinstance(self.rest, Edited):
+            self.rest = diff_modules(self.rest.a, self.rest.b, known=self.rest.known)
+        return self.rest
 
     def case(self) -> Case:
         """What is left to explain, with the contexts' output numbers as they are by now."""
@@ -103,7 +104,7 @@ class ProofState:
             return (state, True) if self._enough_left(a) else (self, False)
         if not (_in_order(a) and _in_order(b)):
             return self, False
-        state._now = Edited(a, b, known)
+        state.rest = Edited(a, b, known)
         return state, False
 
     def left(self) -> tuple[int, int]:
