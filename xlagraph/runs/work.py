@@ -59,7 +59,9 @@ class Work(Generic[Found]):
     def done(self, address: str, keys: Sequence[str], means: Means) -> Iterator[tuple[str, Found]]:
         """What each key names, in any order: from the cache of a run, or worked out now."""
         missing = dict.fromkeys(keys)
-        for key, data in Cache(address, means.cached).read_all(list(missing)):
+        cache = Cache(address, means.cached)
+        means.crew.afterwards(cache.tidy)
+        for key, data in cache.read_all(list(missing)):
             found = self.read(key, data)
             if found is not None:
                 del missing[key]
