@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.verdict import Place
 from xlagraph.ranks.cost import job_cost
 from xlagraph.ranks.divergence import differences
 from xlagraph.ranks.index import MIN_RANKS, own_numbers
@@ -25,7 +26,7 @@ from xlagraph.ranks.tasks import (
     compare_ranks,
     stand,
 )
-from xlagraph.ranks.words import ranks_verdict
+from xlagraph.ranks.words import ranks_verdict, verdict_line
 from xlagraph.runs.cache import unpacked
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.tasks import modules
@@ -98,6 +99,8 @@ class RanksExplanation:
     cost: JobCost
     verdict: Verdict | None
     """Of what is wrong between ranks; None where nothing is."""
+    place: Place
+    """Where the verdict's line is."""
 
     @property
     def has_problem(self) -> bool:
@@ -142,6 +145,8 @@ def explain_ranks(explained: RunExplanation, means: Means | None = None) -> Rank
         divergences = library.divergences(rest)
     finally:
         modules.clear()
+    line = verdict_line(matching, stops, divergences)
+    around = explained.run.source(line.file, line.line) if line else None
     return RanksExplanation(
         job=job,
         matching=matching,
@@ -150,6 +155,7 @@ def explain_ranks(explained: RunExplanation, means: Means | None = None) -> Rank
         own_numbers=numbers,
         cost=job_cost(job),
         verdict=ranks_verdict(matching, stops, divergences),
+        place=Place(line, source=around or ()),
     )
 
 

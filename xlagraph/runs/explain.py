@@ -10,13 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.alternation import alternating
+from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design
 from xlagraph.runs.groups import group_nodes, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
-from xlagraph.runs.model import GraphNode, RunExplanation
+from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.places import begins_reading, begins_something, is_first, is_second
@@ -67,7 +68,12 @@ def _explanation(
     for k, comparison in enumerate(comparisons):
         nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history))
     syncs = [s for p in run.processes for s in p.syncs]
-    groups = group_nodes(nodes, history.turns, began_late=history.began_late)
+    skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
+    blocks = block_groups(skipped, nodes)
+    told = {digest for group in blocks for digest in group.graphs}
+    others = [node for node in nodes if node.digest not in told]
+    groups = group_nodes(others, history.turns, began_late=history.began_late)
+    groups = tuple(sorted((*blocks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = with_source(groups, run)
     stable = stable_after(syncs, history.steps)
