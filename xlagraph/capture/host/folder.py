@@ -15,9 +15,9 @@ import time
 from itertools import count
 from pathlib import Path
 
-from xlagraph.capture.inherited import ensure_job
-from xlagraph.capture.options import Options
-from xlagraph.capture.say import say
+from xlagraph.capture.host.inherited import ensure_job
+from xlagraph.capture.host.options import Options
+from xlagraph.capture.host.say import say
 from xlagraph.run.ending import goes_on
 from xlagraph.run.files import FOLDER_MODE, open_regular, write_new
 from xlagraph.run.remote import is_url

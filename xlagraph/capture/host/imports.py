@@ -28,7 +28,7 @@ def _do(action: Action) -> None:
     try:
         action()
     except Exception as error:  # noqa: BLE001 - the program must start whatever happens
-        from xlagraph.capture.say import say
+        from xlagraph.capture.host.say import say
 
         say(f"nothing is captured: {type(error).__name__}: {error}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlagraph.capture.inherited import OFF
+from xlagraph.capture.host.inherited import OFF
 from xlagraph.errors import XlagraphError
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from signal import Signals
 
-from xlagraph.capture.inherited import OFF
-from xlagraph.capture.levels import LINES, Level, OptionError, level_of
+from xlagraph.capture.host.inherited import OFF
+from xlagraph.capture.host.levels import LINES, Level, OptionError, level_of
 from xlagraph.limits import bytes_from
 
 DEFAULT_MAX_BYTES = 1 << 30

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from xlagraph.capture.say import say
+from xlagraph.capture.host.say import say
 
 Result = TypeVar("Result")
 _MISSING = object()

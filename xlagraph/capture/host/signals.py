@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from xlagraph.capture.say import say
+from xlagraph.capture.host.say import say
 
 
 def on_signal(number: signal.Signals, ask: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 They are put into the environment of C alone: ``os.environ`` does not change, so that neither the
 program nor the environments that it makes for its children show them. Children that inherit the
 environment as it is get them; in those that run Python, the package's .pth file takes them out
-again (``xlagraph.capture.inherited``).
+again (``xlagraph.capture.host.inherited``).
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from xlagraph.capture.patches import Patches
+from xlagraph.capture.host.patches import Patches
 
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parents[1])
 
 
 def install_warned(patches: Patches) -> None:

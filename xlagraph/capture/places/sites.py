@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
-from xlagraph.capture.analysis import Analysis
+from xlagraph.capture.places.analysis import Analysis
 from xlagraph.run.records import Frame
 
 Site = tuple[Frame, ...]

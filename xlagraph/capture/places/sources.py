@@ -11,7 +11,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from xlagraph.capture.sites import is_inner
+from xlagraph.capture.places.sites import is_inner
 from xlagraph.errors import BytesError
 from xlagraph.run.files import open_regular
 from xlagraph.run.records import AROUND, SourceRecord

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xlagraph.capture.calls import Call
-from xlagraph.capture.counters import Ran
-from xlagraph.capture.events import CompiledGraph
-from xlagraph.capture.habits import Habits
-from xlagraph.capture.parts import Parts
-from xlagraph.capture.running import DynamoGraphs, RunningGraphs, SiteKey
+from xlagraph.capture.steps.calls import Call
+from xlagraph.capture.steps.counters import Ran
+from xlagraph.capture.steps.events import CompiledGraph
+from xlagraph.capture.steps.habits import Habits
+from xlagraph.capture.steps.parts import Parts
+from xlagraph.capture.steps.running import DynamoGraphs, RunningGraphs, SiteKey
 from xlagraph.run.records import PERSISTENT_CACHE
 
 RUN_CACHED = "run_cached"

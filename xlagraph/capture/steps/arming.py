@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from xlagraph.capture.events import SyncEvent
-from xlagraph.capture.parts import Parts
+from xlagraph.capture.steps.events import SyncEvent
+from xlagraph.capture.steps.parts import Parts
 
 _KINDS = 64
 """A program whose steps make so many different numbers of tensors has no usual ones."""
@@ -18,7 +18,7 @@ _SPENT = (
 class Arming:
     """Armed at the start, for some steps after each compile, and where a sink asks for it.
 
-    While armed no step goes the short way of ``xlagraph.capture.steady``.
+    While armed no step goes the short way of ``xlagraph.capture.steps.steady``.
     """
 
     def __init__(self, parts: Parts, steps: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from xlagraph.capture.live import Pending
+from xlagraph.capture.tensors.live import Pending
 from xlagraph.run.records import BucketState
 
 

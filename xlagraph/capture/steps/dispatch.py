@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlagraph.capture.events import Sink, SyncEvent
-from xlagraph.capture.patches import Guard
+from xlagraph.capture.host.patches import Guard
+from xlagraph.capture.steps.events import Sink, SyncEvent
 from xlagraph.run.records import BucketState
 
 

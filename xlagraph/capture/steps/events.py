@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from xlagraph.capture.analysis import Analysis
+from xlagraph.capture.places.analysis import Analysis
 from xlagraph.run.records import BucketState, Frame, LiveTensor, ParameterTensor
 from xlagraph.tensors import Tensor
 
@@ -75,7 +75,7 @@ class Sink(Protocol):
     """Whether ``wants_deep`` is ever true: then every step is asked about."""
 
     wants_lines: bool
-    """Whether graphs are to have the program's lines; see ``xlagraph.capture.lines``."""
+    """Whether graphs are to have the program's lines; see ``xlagraph.capture.places.lines``."""
 
     @property
     def cells(self) -> memoryview | None:

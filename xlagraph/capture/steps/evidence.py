@@ -7,15 +7,15 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from xlagraph.capture.analysis import Analysis
-from xlagraph.capture.counters import Ran
-from xlagraph.capture.dump import Dump
-from xlagraph.capture.events import CompiledGraph
-from xlagraph.capture.keys import Key, module_key, process_key
-from xlagraph.capture.lines import are_on
-from xlagraph.capture.live import LiveReader, Pending
-from xlagraph.capture.modules import DumpedModule, module_name
-from xlagraph.capture.names import TensorNames
+from xlagraph.capture.places.analysis import Analysis
+from xlagraph.capture.places.lines import are_on
+from xlagraph.capture.steps.counters import Ran
+from xlagraph.capture.steps.events import CompiledGraph
+from xlagraph.capture.tensors.keys import Key, module_key, process_key
+from xlagraph.capture.tensors.live import LiveReader, Pending
+from xlagraph.capture.tensors.names import TensorNames
+from xlagraph.capture.xla_dump.dump import Dump
+from xlagraph.capture.xla_dump.modules import DumpedModule, module_name
 from xlagraph.run.writer import digest_text
 from xlagraph.tensors import Tensor
 

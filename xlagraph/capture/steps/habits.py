@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlagraph.capture.running import SiteKey
+from xlagraph.capture.steps.running import SiteKey
 
 TRUST = 4
 """After so many readings of one size at one place, the place stands for the size."""

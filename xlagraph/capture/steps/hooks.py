@@ -1,6 +1,6 @@
 """The hooks on torch_xla's ways into a sync: each call is seen once, from its start to its end.
 
-Stable steps take the short way of ``xlagraph.capture.steady``.
+Stable steps take the short way of ``xlagraph.capture.steps.steady``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from xlagraph.capture.accounting import RUN_CACHED, Accounting, Compiled
-from xlagraph.capture.arming import Arming
-from xlagraph.capture.calls import Call
-from xlagraph.capture.counters import Ran
-from xlagraph.capture.events import SyncEvent
-from xlagraph.capture.identity import identity
-from xlagraph.capture.parts import Parts
-from xlagraph.capture.patches import Patches
+from xlagraph.capture.host.identity import identity
+from xlagraph.capture.host.patches import Patches
+from xlagraph.capture.steps.accounting import RUN_CACHED, Accounting, Compiled
+from xlagraph.capture.steps.arming import Arming
+from xlagraph.capture.steps.calls import Call
+from xlagraph.capture.steps.counters import Ran
+from xlagraph.capture.steps.events import SyncEvent
+from xlagraph.capture.steps.parts import Parts
 from xlagraph.run.codec import NANOSECONDS
 from xlagraph.run.records import NO_GRAPH, Frame, LiveTensor, ends_step
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlagraph.capture.accounting import Accounting
-from xlagraph.capture.arming import Arming
-from xlagraph.capture.dump import Dump
-from xlagraph.capture.events import Sink
-from xlagraph.capture.hooks import Hooks
-from xlagraph.capture.lines import Lines
-from xlagraph.capture.parts import Parts
+from xlagraph.capture.places.lines import Lines
+from xlagraph.capture.steps.accounting import Accounting
+from xlagraph.capture.steps.arming import Arming
+from xlagraph.capture.steps.events import Sink
+from xlagraph.capture.steps.hooks import Hooks
+from xlagraph.capture.steps.parts import Parts
+from xlagraph.capture.xla_dump.dump import Dump
 
 _LOST = (
     "{lost} calls were stopped while they were recorded, by Ctrl-C: they are missing here, or told "

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from xlagraph.capture.calls import Flight
-from xlagraph.capture.counters import Counters
-from xlagraph.capture.dispatch import Dispatch
-from xlagraph.capture.dump import Dump
-from xlagraph.capture.evidence import Evidence
-from xlagraph.capture.fsdp import Buckets
-from xlagraph.capture.names import TensorNames
-from xlagraph.capture.sites import SiteReader
-from xlagraph.capture.steady import SteadySteps
+from xlagraph.capture.places.sites import SiteReader
+from xlagraph.capture.steps.calls import Flight
+from xlagraph.capture.steps.counters import Counters
+from xlagraph.capture.steps.dispatch import Dispatch
+from xlagraph.capture.steps.evidence import Evidence
+from xlagraph.capture.steps.steady import SteadySteps
+from xlagraph.capture.tensors.fsdp import Buckets
+from xlagraph.capture.tensors.names import TensorNames
+from xlagraph.capture.xla_dump.dump import Dump
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,11 +26,11 @@ from time import time_ns
 from types import CodeType, FrameType
 from typing import Any
 
-from xlagraph.capture.counters import COMPILES, HITS, TENSORS_MADE, Counters
-from xlagraph.capture.events import Repeat, Sink, SyncEvent
-from xlagraph.capture.fsdp import Buckets, Fill, fill_of
-from xlagraph.capture.patches import Guard
-from xlagraph.capture.sites import MAX_FRAMES, SiteReader
+from xlagraph.capture.host.patches import Guard
+from xlagraph.capture.places.sites import MAX_FRAMES, SiteReader
+from xlagraph.capture.steps.counters import COMPILES, HITS, TENSORS_MADE, Counters
+from xlagraph.capture.steps.events import Repeat, Sink, SyncEvent
+from xlagraph.capture.tensors.fsdp import Buckets, Fill, fill_of
 from xlagraph.run.journal import CELLS, FIRST, PER_STEP, new_cells
 from xlagraph.run.records import Frame
 

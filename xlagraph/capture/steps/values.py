@@ -16,12 +16,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.capture.names import is_plain
-from xlagraph.capture.patches import Patches
-from xlagraph.capture.warned import install_warned
+from xlagraph.capture.host.patches import Patches
+from xlagraph.capture.host.warned import install_warned
+from xlagraph.capture.tensors.names import is_plain
 
 if TYPE_CHECKING:
-    from xlagraph.capture.hooks import Hooks
+    from xlagraph.capture.steps.hooks import Hooks
 
 METHODS = (
     "item", "tolist", "cpu", "numpy", "__bool__", "__int__", "__float__", "__complex__",

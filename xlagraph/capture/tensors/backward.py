@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from xlagraph.capture.names import clean_name
-from xlagraph.capture.tensor_shapes import tensor_shape
+from xlagraph.capture.tensors.names import clean_name
+from xlagraph.capture.tensors.tensor_shapes import tensor_shape
 from xlagraph.run.records import Frame, MissingGradient
 from xlagraph.tensors import Role, Tensor
 

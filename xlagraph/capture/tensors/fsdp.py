@@ -16,11 +16,11 @@ from dataclasses import replace
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
-from xlagraph.capture.backward import Backward, backward_of
-from xlagraph.capture.names import TensorNames, as_it_is, clean_name
-from xlagraph.capture.patches import Guard, Patches
-from xlagraph.capture.sites import Site, SiteReader
-from xlagraph.capture.tensor_shapes import tensor_shape
+from xlagraph.capture.host.patches import Guard, Patches
+from xlagraph.capture.places.sites import Site, SiteReader
+from xlagraph.capture.tensors.backward import Backward, backward_of
+from xlagraph.capture.tensors.names import TensorNames, as_it_is, clean_name
+from xlagraph.capture.tensors.tensor_shapes import tensor_shape
 from xlagraph.run.records import BucketState
 from xlagraph.tensors import Role, Tensor
 

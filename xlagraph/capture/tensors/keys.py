@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xlagraph.capture.lines import VARIABLES
-from xlagraph.capture.tensor_shapes import entry_shapes
+from xlagraph.capture.places.lines import VARIABLES
+from xlagraph.capture.tensors.tensor_shapes import entry_shapes
 
 MAX_SECONDS = 0.1
 """The thread's time for the root hashes of one sync; 200 roots above 5,000 nodes take as long."""

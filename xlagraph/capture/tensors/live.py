@@ -20,11 +20,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xlagraph.capture import heap
-from xlagraph.capture.holders import find_holders
-from xlagraph.capture.keys import UNKNOWN, Key, KeyReader, PendingKey
-from xlagraph.capture.names import TensorNames, as_it_is, is_plain
-from xlagraph.capture.tensor_shapes import entry_shapes, sizes, tensor_shape
+from xlagraph.capture.tensors import heap
+from xlagraph.capture.tensors.holders import find_holders
+from xlagraph.capture.tensors.keys import UNKNOWN, Key, KeyReader, PendingKey
+from xlagraph.capture.tensors.names import TensorNames, as_it_is, is_plain
+from xlagraph.capture.tensors.tensor_shapes import entry_shapes, sizes, tensor_shape
 from xlagraph.run.records import Frame, LiveTensor, ParameterTensor
 from xlagraph.tensors import AUTOGRAD, Tensor
 

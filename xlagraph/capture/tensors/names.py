@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from xlagraph.capture import heap
-from xlagraph.capture.roots import Roots
+from xlagraph.capture.tensors import heap
+from xlagraph.capture.tensors.roots import Roots
 from xlagraph.tensors import Role, Tensor
 
 _WRAPPERS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")

@@ -18,11 +18,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlagraph.capture.analysis import AnalysisFile
-from xlagraph.capture.inherited import FORMS, MARK, OVERRIDES
-from xlagraph.capture.modules import Modules, NoModules, PrivateModules, TheirModules
-from xlagraph.capture.private import PrivateFolder
-from xlagraph.capture.variables import Variables
+from xlagraph.capture.host.inherited import FORMS, MARK, OVERRIDES
+from xlagraph.capture.host.variables import Variables
+from xlagraph.capture.places.analysis import AnalysisFile
+from xlagraph.capture.xla_dump.modules import Modules, NoModules, PrivateModules, TheirModules
+from xlagraph.capture.xla_dump.private import PrivateFolder
 
 _FLAG = re.compile(r"(?:^|\s)--?(xla_dump_\w+)(?:=(\S*))?")
 _FORMS = ("text", "proto", "dot", "html")

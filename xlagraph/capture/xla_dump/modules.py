@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from xlagraph.capture.private import PrivateFolder
+from xlagraph.capture.xla_dump.private import PrivateFolder
 from xlagraph.errors import BytesError
 from xlagraph.run.files import open_regular
 from xlagraph.wire import BYTES, wire_fields

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from xlagraph.capture.inherited import MARK
+from xlagraph.capture.host.inherited import MARK
 from xlagraph.run.unfinished import MODULE, PREFIX
 
 MIN_FREE = 64 << 20
