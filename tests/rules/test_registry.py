@@ -134,7 +134,7 @@ def explanations_of(example: str) -> list[tuple[str, bool]]:
         return [(str(one.kind), bool(one.proof and one.proof.proved)) for one in found]
     ranks = str(FIXTURES / "ranks" / example)
     if is_run(ranks):
-        compared = explain_ranks(read_run(ranks))
+        compared = explain_ranks(explain_run(read_run(ranks)))
         return [(kind.id, compared.is_certain) for kind in compared.kinds] if compared else []
     for folder in ("pairs", "runs"):
         path = str(FIXTURES / folder / example)
