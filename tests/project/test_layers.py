@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "hlo": {"content", "errors", "graph", "patterns", "wire"},
     "canon": {"hlo", "graph", "errors", "patterns"},
     "diff": {"canon", "graph", "errors", "hlo"},
+    "collectives": {"canon", "graph", "hlo", "patterns"},
     "run": {"errors", "limits", "tensors"},
     "capture": {"run", "errors", "limits", "tensors", "wire"},
     "cause": CAUSES,
@@ -35,14 +36,15 @@ ALLOWED: dict[str, set[str]] = {
     "explain": CAUSES | {"facts", "rules"},
     "version": set(),
     "workers": {"errors", "limits", "version"},
-    "runs": CAUSES | {"facts", "rules", "explain", "limits", "run", "version", "workers"},
-    "ranks": CAUSES | {"facts", "rules", "explain", "run", "runs", "patterns"},
+    "runs": CAUSES
+    | {"collectives", "facts", "rules", "explain", "limits", "run", "version", "workers"},
+    "ranks": CAUSES | {"collectives", "facts", "run", "runs", "patterns"},
     "catalogue": {"cause", "errors", "explain", "ranks", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
     "watch": {"capture", "run", "runs", "terminal"},
-    "terminal": CAUSES | {"explain", "ranks", "runs"},
+    "terminal": CAUSES | {"collectives", "explain", "ranks", "runs"},
     "report": CAUSES | {"explain", "facts", "ranks", "run", "runs", "streams"},
     "streams": {
         "strings",  # a sibling: it knows no HLO

@@ -6,16 +6,18 @@ processes where there is enough to do.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.alternation import alternating
+from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design
 from xlagraph.runs.groups import group_nodes, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
-from xlagraph.runs.model import GraphNode, RunExplanation
+from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.places import begins_reading, begins_something, is_first, is_second
@@ -24,17 +26,15 @@ from xlagraph.runs.spent import Spent
 from xlagraph.runs.tasks import modules
 from xlagraph.runs.verdict import run_verdict, stable_after
 from xlagraph.runs.work import Means, captured_graphs, outcomes
-from xlagraph.workers.crew import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
     from xlagraph.runs.captured import CapturedGraph
-    from xlagraph.runs.compare import Comparison, Pair
+    from xlagraph.runs.compare import Comparison
     from xlagraph.runs.history import History
-    from xlagraph.runs.outcome import Outcome
 
 
 def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
@@ -48,18 +48,14 @@ def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
     means = means or Means()
     history = history_of(run)
     try:
-        with Crew(means.jobs, means.scheduler) as crew:
-            graphs = captured_graphs(run, graph_order(run), crew, means)
-            pairs = Pairs(run.address, graphs, cached=means.cached)
-            pairing = Pairing(history)
-            compared = [pairing.compare(graph) for graph in graphs]
-
-            def explain(wanted: Collection[Pair]) -> dict[Pair, Outcome]:
-                return outcomes(pairs, wanted, crew, means)
-
-            comparisons = compare(compared, explain)
-            design = Design(graphs, comparisons)
-            comparisons = compare_by_sort(graphs, comparisons, design, explain)
+        graphs = captured_graphs(run, graph_order(run), means)
+        pairs = Pairs(run.address, graphs, cached=means.cached)
+        pairing = Pairing(history)
+        compared = [pairing.compare(graph) for graph in graphs]
+        explain = partial(outcomes, pairs, means=means)
+        comparisons = compare(compared, explain)
+        design = Design(graphs, comparisons)
+        comparisons = compare_by_sort(graphs, comparisons, design, explain)
     finally:
         modules.clear()
     return _explanation(run, pairs, comparisons, design, history)
@@ -72,7 +68,12 @@ def _explanation(
     for k, comparison in enumerate(comparisons):
         nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history))
     syncs = [s for p in run.processes for s in p.syncs]
-    groups = group_nodes(nodes, history.turns, began_late=history.began_late)
+    skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
+    blocks = block_groups(skipped, nodes)
+    told = {digest for group in blocks for digest in group.graphs}
+    others = [node for node in nodes if node.digest not in told]
+    groups = group_nodes(others, history.turns, began_late=history.began_late)
+    groups = tuple(sorted((*blocks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = with_source(groups, run)
     stable = stable_after(syncs, history.steps)

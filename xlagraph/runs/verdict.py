@@ -115,7 +115,8 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 def _what(problems: Sequence[CauseGroup]) -> Message:
     """How much was lost, and the costliest cause."""
     first = problems[0]
-    lost = f"{extra_compiles(problems)} lost {lost_time(problems)}"
+    spent = together([group.spent for group in problems])
+    lost = extra_compiles(problems) + (f" lost {spent}" if spent.wall_seconds else "")
     suspected = "; suspected" if first.cause and not first.proved else ""
     return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from xlagraph.graph import Attributes, Module
 
-    Members = tuple[int, ...]
-    """Devices in the order in which a group lists them, which is part of what it is."""
+Members = tuple[int, ...]
+"""Devices in the order in which a group lists them, which is part of what it is."""
 
 BY_PARTITION = frozenset(
     {"all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast"}
@@ -57,6 +57,10 @@ class Grid:
 
     replicas: int
     partitions: int
+
+    def __post_init__(self) -> None:
+        if min(self.replicas, self.partitions) < 1:
+            raise ValueError(f"{self.replicas} replicas by {self.partitions} partitions")
 
     @property
     def devices(self) -> int:

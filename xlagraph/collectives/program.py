@@ -6,21 +6,28 @@ other loop or branch it stays open how often, and which way, it runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.live import has_effect, live_instructions
+from xlagraph.collectives.groups import (
+    Grid,
+    Members,
+    Numbering,
+    grid_of,
+    numbering,
+    read_groups,
+    read_pairs,
+)
+from xlagraph.collectives.loops import trip_count
 from xlagraph.hlo.effects import is_note
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.ranks.groups import Grid, Numbering, grid_of, numbering, read_groups, read_pairs
-from xlagraph.ranks.loops import trip_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xlagraph.graph import Computation, Module
     from xlagraph.hlo.shapes import Shape
-    from xlagraph.ranks.groups import Members
 
 OPCODES = frozenset(
     {
@@ -100,25 +107,32 @@ class Program:
     before. Otherwise XLA orders them when it compiles, by the whole module."""
     partitioned_later: bool
     """XLA's partitioner will put collectives in that this text does not show."""
+    lowered_alone: bool = False
+    """One process lowered it for many: its groups name more devices than its header."""
+
+    def among(self, world: int) -> Program:
+        """The same in a job of so many ranks: what was lowered alone is one of all of them."""
+        if not self.lowered_alone:
+            return self
+        return replace(self, grid=Grid(max(world, self.grid.replicas), 1))
 
 
-def program_of(module: Module, world: int = 1) -> Program:
-    """Reads a module's collectives; linear in instructions and in what counted loops write out.
-
-    `world`: the ranks of the job. A module of one device that names others is one of all ranks.
-    """
+def program_of(module: Module) -> Program:
+    """Reads a module's collectives; linear in instructions and in what counted loops write out."""
     is_scheduled = module.header_fields.get("is_scheduled") == "true"
     reader = _Reader(module, is_final=is_scheduled)
     items = tuple(reader.items(module.entry_computation))
     grid = grid_of(module)
-    if grid.devices == 1 and (named := _named(items)):
-        grid = Grid(max(world, named + 1), 1)
+    named = _named(items) if grid.devices == 1 else 0
+    if named:
+        grid = Grid(named + 1, 1)
     is_divided = grid.partitions > 1 or _is_sharded(module)
     return Program(
         items=items,
         grid=grid,
         ordered=is_scheduled or not reader.is_free,
         partitioned_later=is_divided and not is_scheduled and _is_global(module),
+        lowered_alone=named > 0,
     )
 
 
