@@ -112,7 +112,7 @@ def _pair_callee(pairing: Pairing, ca: Computation, cb: Computation) -> None:
 
 
 def _refine(pairing: Pairing, ca: Computation, cb: Computation) -> None:
-    """What the surroundings tell, the surest first; where they do not, text order, then the vote."""
+    """What the surroundings tell, the surest first; else text order, then the vote."""
     are_left = pair_by_context(pairing, ca, cb)
     if pairing.is_complete(ca, cb):
         return
