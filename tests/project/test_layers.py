@@ -103,6 +103,20 @@ def test_imports_point_left(part: str, path: Path) -> None:
     assert _imported_parts(path) <= ALLOWED[part] | {part}
 
 
+CAPTURE = ("host", "places", "xla_dump", "tensors", "steps")
+"""The packages of capture, in the order in which they may use each other; the rest uses all."""
+
+
+@pytest.mark.parametrize("package", CAPTURE)
+def test_imports_in_capture_point_left(package: str) -> None:
+    allowed = CAPTURE[: CAPTURE.index(package) + 1]
+    for path in sorted((PACKAGE / "capture" / package).glob("*.py")):
+        for name in re.findall(
+            r"^ *(?:from|import) xlagraph\.capture\.(\w+)", path.read_text(), re.M
+        ):
+            assert name in allowed, f"{path.name} uses {name}"
+
+
 def test_a_file_stays_readable() -> None:
     long = {
         str(path.relative_to(ROOT)): lines
