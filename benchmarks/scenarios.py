@@ -93,7 +93,7 @@ def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None
 
 def judge(truth: Truth, explained: RunExplanation) -> Row:
     """Compares what was reported with what is true."""
-    problems = [group for group in explained.groups if not group.expected]
+    problems = [group for group in explained.groups if _is_told(group)]
     bad = {digest for group in problems for digest in group.graphs}
     explanations = [n.explanation for n in explained.graphs if n.digest in bad and n.explanation]
     kinds = list(dict.fromkeys([g.kind.id for g in problems] + _further_kinds(explanations)))
@@ -108,6 +108,11 @@ def judge(truth: Truth, explained: RunExplanation) -> Row:
         proved,
         set(kinds) == set(truth.kinds) and proved and not line.startswith("wrong"),
     )
+
+
+def _is_told(group: CauseGroup) -> bool:
+    """Whether its cause is named: a problem, or a change that is taken to be made on purpose."""
+    return not group.expected or bool(group.meant)
 
 
 def _failed(truth: Truth) -> Row:
@@ -128,7 +133,7 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
     """``yes``, ``library`` where only a library's line can be known, or what is wrong."""
     wrong = []
     for group in explained.groups:
-        if group.expected or truth.library == "none":
+        if not _is_told(group) or truth.library == "none":
             continue
         source = next(iter(_sources(group, explained)), None)
         if source is None:

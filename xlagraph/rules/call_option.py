@@ -49,6 +49,7 @@ for step, (x, y) in enumerate(batches):
     family=Family.BRANCH,
     short_fix="Call the function with the same arguments in every step.",
     is_piece=True,
+    may_be_meant=True,
 )
 MOSTLY = 0.8
 """This part of a piece comes from the function."""

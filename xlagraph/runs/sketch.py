@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from xlagraph.cause.editor import is_input
 from xlagraph.diff.header import given_away
 from xlagraph.facts.named_inputs import replaced_inputs
-from xlagraph.facts.updates import updates
+from xlagraph.facts.updates import renewed, updates
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
@@ -91,17 +91,16 @@ class Shared:
 def sketch_of(module: Module) -> Sketch:
     """The sketch of a module; linear in instructions."""
     found = Counter(zip(module.opcodes, module.shapes, strict=True))
-    updated = updates(module)
     return Sketch(
         instructions=len(module),
         counts=tuple((opcode, shape, number) for (opcode, shape), number in found.items()),
-        interface=_interface(module, updated),
-        replaced=tuple(replaced_inputs(module, updated).items()),
+        interface=_interface(module),
+        replaced=tuple(replaced_inputs(module, updates(module)).items()),
         files=tuple(sorted(_files(module))),
     )
 
 
-def _interface(module: Module, updated: dict[int, list[int]]) -> Interface:
+def _interface(module: Module) -> Interface:
     parameters = module.entry_computation.parameters
     place = {p: k for k, p in enumerate(parameters)}
     return Interface(
@@ -109,7 +108,7 @@ def _interface(module: Module, updated: dict[int, list[int]]) -> Interface:
         outputs=tuple(
             (without_layout(module.shapes[i]), is_input(module, i)) for i in module.outputs
         ),
-        updates=tuple((place[p], tuple(found)) for p, found in updated.items()),
+        updates=tuple((place[p], tuple(found)) for p, found in renewed(module).items()),
         given_away=tuple(sorted(given_away(module))),
     )
 
