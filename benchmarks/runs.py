@@ -2,7 +2,7 @@
 
 Takes a run made by `make_run.py` and explains its first graphs with one worker and with two, with
 an empty cache and then with a full one. Memory is that of the command and all its workers together
-(PSS: shared pages counted once), sampled; processor time is theirs too::
+(PSS: shared pages counted once), sampled, and of the command alone; processor time is theirs too::
 
     python benchmarks/make_run.py /tmp/run500 --graphs 500
     python benchmarks/runs.py /tmp/run500
@@ -33,6 +33,9 @@ class Measured:
     seconds: float
     processor: float
     peak_mb: float
+    """Of the command and its workers together."""
+    command_mb: float
+    """Of the command alone."""
 
 
 def family(parent: int) -> list[int]:
@@ -68,15 +71,16 @@ def measure(run: Path, jobs: int) -> Measured:
     command = [sys.executable, "-m", "xlagraph", "explain", str(run), "-j", str(jobs)]
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    peak, processor = 0.0, dict[int, float]()
+    peak, alone, processor = 0.0, 0.0, dict[int, float]()
     while process.poll() is None:
         taken = {pid: sample(pid) for pid in family(process.pid)}
         peak = max(peak, sum(memory for _, memory in taken.values()))
+        alone = max(alone, taken[process.pid][1])
         processor.update({pid: spent for pid, (spent, _) in taken.items() if spent})
         time.sleep(SAMPLE_SECONDS)
     if process.returncode not in (0, 1):
         raise SystemExit(f"xlagraph explain ended with {process.returncode}")
-    return Measured(time.monotonic() - began, sum(processor.values()), peak)
+    return Measured(time.monotonic() - began, sum(processor.values()), peak, alone)
 
 
 def first_graphs(run: Path, number: int, folder: Path) -> None:
@@ -100,8 +104,8 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--graphs", type=int, nargs="*", default=SIZES)
     arguments = parser.parse_args()
-    print("| graphs | workers | cache | seconds | processor seconds | peak MB |")
-    print("|---:|---:|---|---:|---:|---:|")
+    print("| graphs | workers | cache | seconds | processor seconds | peak MB | of the command |")
+    print("|---:|---:|---|---:|---:|---:|---:|")
     for number in arguments.graphs:
         for jobs in JOBS:
             with tempfile.TemporaryDirectory(dir=arguments.run.parent) as folder:
@@ -111,7 +115,7 @@ def main() -> None:
                     one = measure(run, jobs)
                     print(
                         f"| {number} | {jobs} | {cache} | {one.seconds:.1f} "
-                        f"| {one.processor:.1f} | {one.peak_mb:.0f} |",
+                        f"| {one.processor:.1f} | {one.peak_mb:.0f} | {one.command_mb:.0f} |",
                         flush=True,
                     )
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
+from xlagraph.runs.kinds import SKIPPED_BLOCK
 from xlagraph.runs.model import CauseGroup, RunExplanation
 from xlagraph.runs.outcome import Outcome
 
@@ -92,9 +93,12 @@ def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None
 
 
 def judge(truth: Truth, explained: RunExplanation) -> Row:
-    """Compares what was reported with what is true."""
+    """Compares what was reported with what is true.
+
+    Which blocks a graph leaves out stands in the records, and nothing is undone for it.
+    """
     problems = [group for group in explained.groups if _is_told(group)]
-    bad = {digest for group in problems for digest in group.graphs}
+    bad = {d for group in problems if group.kind is not SKIPPED_BLOCK for d in group.graphs}
     explanations = [n.explanation for n in explained.graphs if n.digest in bad and n.explanation]
     kinds = list(dict.fromkeys([g.kind.id for g in problems] + _further_kinds(explanations)))
     line = _line(truth, explained) if truth.kinds else ""
@@ -135,7 +139,7 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
     for group in explained.groups:
         if not _is_told(group) or truth.library == "none":
             continue
-        source = next(iter(_sources(group, explained)), None)
+        source = next(iter(_sources(group)), None)
         if source is None:
             wrong.append("none")
             continue
@@ -151,11 +155,8 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
     return "yes" if truth.lines else "-"
 
 
-def _sources(group: CauseGroup, explained: RunExplanation) -> tuple[SourceLine, ...]:
-    if group.cause is None:
-        sites = [n.call_site for n in explained.graphs if n.digest in group.graphs]
-        return tuple(site for site in sites if site)
-    return group.cause.lines
+def _sources(group: CauseGroup) -> tuple[SourceLine, ...]:
+    return group.cause.lines if group.cause else tuple(filter(None, [group.place.line]))
 
 
 def print_table(rows: list[Row]) -> None:

@@ -245,6 +245,25 @@ def test_no_bridge_leads_to_one_of_two():
     assert bench.found == {}
 
 
+def test_what_stands_behind_an_insertion_comes_before_text_order():
+    a = module(
+        P + "u = f32[4] parameter(1); v = f32[4] parameter(2);"
+        "x = f32[4] exponential(p); x2 = f32[4] add(x, u); xo = f32[4] cosine(x2);"
+        "y = f32[4] sine(p); y2 = f32[4] add(y, v); yo = f32[4] tanh(y2);"
+        "ROOT t = (f32[4], f32[4]) tuple(xo, yo)"
+    )
+    b = module(
+        P + "v = f32[4] parameter(1); u = f32[4] parameter(2); n = f32[4] negate(v);"
+        "q = f32[4] abs(p); x = f32[4] exponential(q); x2 = f32[4] add(x, u);"
+        "m = f32[4] abs(x2); xo = f32[4] cosine(m);"
+        "y = f32[4] sine(p); y2 = f32[4] add(y, n); yo = f32[4] tanh(y2);"
+        "ROOT t = (f32[4], f32[4]) tuple(xo, yo)"
+    )
+    match = match_modules(a, b)
+    pairs = {a.names[x]: b.names[y] for x, y in enumerate(match.to_b)}
+    assert pairs == {name: name for name in a.names}
+
+
 def test_votes_go_to_the_candidate_with_most_neighbours():
     bench = Bench(
         P + "q = f32[4] parameter(1); x = f32[4] add(p, q); n = f32[4] negate(x); "

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xlagraph.cause.finding import Finding
 from xlagraph.diff import diff_modules
+from xlagraph.explain import proof
 from xlagraph.explain.citations import uncited_inputs
 from xlagraph.explain.modules import explain_modules
 from xlagraph.inputs import open_module
@@ -63,3 +64,19 @@ def test_a_proof_of_everything_says_nothing_of_outputs():
     assert explanation.proved
     assert not explanation.scope.sets_aside
     assert "outputs" not in str(explanation.verdict)
+
+
+def test_modules_are_compared_again_only_where_a_proof_needs_the_rest(monkeypatch):
+    """Whether causes can be left out is asked of every one; what then differs, of none."""
+    compared = []
+
+    def counted(*arguments, **named):
+        compared.append(arguments)
+        return diff_modules(*arguments, **named)
+
+    monkeypatch.setattr(proof, "diff_modules", counted)
+    a, b = pair("second_head")
+    explanation = explain_modules(a.module, b.module, a.context, b.context)
+    assert explanation.proved
+    assert len(explanation.causes) == 2
+    assert compared == []

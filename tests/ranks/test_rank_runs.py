@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from xlagraph.terminal.style import console
 
 RUNS = ROOT / "fixtures" / "ranks"
 GOLDEN = Path(__file__).parent / "golden"
+CODE = re.compile(r" +>? +\d+  ")
+"""A line of the program, which is not wrapped."""
 
 
 def explained(name):
@@ -107,12 +110,14 @@ def test_what_is_printed(name, monkeypatch):
     with screen.capture() as captured:
         print_ranks(screen, explained(name), Shown())
     check(captured.get(), GOLDEN / f"{name}.txt")
-    assert max(map(len, captured.get().splitlines())) <= 80
+    said = [one for one in captured.get().splitlines() if not CODE.match(one)]
+    assert max(map(len, said)) <= 80
 
 
 def test_what_hangs_is_said_first():
     done = run_xlagraph("explain", "fixtures/ranks/order", COLUMNS="80")
-    assert done.stdout.startswith("What  The job hangs or fails in step 4: rank 7 runs all-reduce")
+    assert done.stdout.startswith("What  The job hangs or fails in step 4: rank 7 runs another")
+    assert ">    49      return torch_xla._XLAC._xla_all_reduce(" in done.stdout
 
 
 def test_json():

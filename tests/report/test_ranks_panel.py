@@ -74,6 +74,7 @@ def cycle():
 def test_what_hangs_comes_first():
     page = report(read_run(RUNS / "order"))
     assert plain(page.verdict.what).startswith("The job hangs or fails in step 4: rank 7 runs")
+    assert [number for number, _, is_it in page.source if is_it] == [49]
     assert plain(page.verdict.notes[-1]).startswith("Apart from that: ")
     assert not page.stable
     assert [box.ranks for box in page.ranks.boxes] == ["ranks 0-6", "rank 7"]

@@ -51,6 +51,38 @@ def line_of(module: Module, i: int) -> SourceLine | None:
     return own_line(origin.frames)._replace(backward_of=_bare(origin.operation))
 
 
+def called_at(module: Module, piece: Iterable[int]) -> tuple[SourceLine, ...]:
+    """The program's line that all of a piece was called from, the innermost; else as `where`.
+
+    Of a module of several lines that is where it is called. What optimizers and derivatives run
+    counts only where there is nothing else.
+    """
+    found: dict[tuple[bool, ...], list[tuple[SourceLine, ...]]] = {}
+    members = sorted(piece)
+    for i in members:
+        line = line_of(module, i)
+        if line:
+            found.setdefault(_rank(line), []).append(stack(module, i))
+    if not found:
+        return ()
+    stacks = found[min(found)]
+    shared = stacks[0]
+    for one in stacks[1:]:
+        shared = _shared(shared, one)
+    line = next((frame for frame in shared if not frame.is_library), None)
+    return (line,) if line else where(module, members)
+
+
+def _shared(one: tuple[SourceLine, ...], other: tuple[SourceLine, ...]) -> tuple[SourceLine, ...]:
+    """The frames, outermost first in the program, that two stacks begin with."""
+    number = 0
+    for mine, theirs in zip(reversed(one), reversed(other), strict=False):
+        if mine != theirs:
+            break
+        number += 1
+    return one[len(one) - number :]
+
+
 def stack(module: Module, i: int) -> tuple[SourceLine, ...]:
     """The frames of the line that `where` gives for an instruction, innermost first."""
     metadata, origin = module.metadata(i), module.origins.get(i)

@@ -112,15 +112,19 @@ def _pair_callee(pairing: Pairing, ca: Computation, cb: Computation) -> None:
 
 
 def _refine(pairing: Pairing, ca: Computation, cb: Computation) -> None:
-    """Contexts and expressions, then places of outputs, then text order, then the vote."""
+    """Contexts and expressions, places of outputs, what is behind one side's own, then text order.
+
+    Last the vote.
+    """
     are_left = pair_by_context(pairing, ca, cb)
     if pairing.is_complete(ca, cb):
         return
     part_constants(pairing, ca)
     if ca.index == pairing.a.module.entry:
         pair_outputs_by_place(pairing)
+    pair_across(pairing, ca)
     if are_left:
         pair_by_context(pairing, ca, cb, by_text=True)
-    pair_across(pairing, ca)
+        pair_across(pairing, ca)
     pair_by_vote(pairing, ca)
     part_strays(pairing, ca)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from xlagraph.canon.labels import label_instructions, relabelled
 from xlagraph.cause.case import Case
@@ -35,6 +35,14 @@ ADDED = -1
 """The position of an output that undoing a cause added: the modules as they were have none."""
 
 
+class Edited(NamedTuple):
+    """Two modules with causes undone, before they are compared."""
+
+    a: Module
+    b: Module
+    known: Known
+
+
 class ProofState:
     """Editors of both modules with some causes undone already.
 
@@ -49,7 +57,15 @@ class ProofState:
         self.places_a = list(range(len(diff.a.outputs)))
         self.places_b = list(range(len(diff.b.outputs)))
         self.reordered = False
-        self.now = diff
+        self.rest: Diff | Edited = diff
+        """What still differs, or what is yet to be compared."""
+
+    @property
+    def now(self) -> Diff:
+        """What still differs: compared when it is first asked for, which costs most of all."""
+        if isinstance(self.rest, Edited):
+            self.rest = diff_modules(self.rest.a, self.rest.b, known=self.rest.known)
+        return self.rest
 
     def case(self) -> Case:
         """What is left to explain, with the contexts' output numbers as they are by now."""
@@ -88,7 +104,7 @@ class ProofState:
             return (state, True) if self._enough_left(a) else (self, False)
         if not (_in_order(a) and _in_order(b)):
             return self, False
-        state.now = diff_modules(a, b, known=known)
+        state.rest = Edited(a, b, known)
         return state, False
 
     def left(self) -> tuple[int, int]:

@@ -82,9 +82,17 @@ def _bypass(more: SideView, less: SideView, edges: Sequence[Edge]) -> Bypass:
 
 
 def bypass_finding(
-    found: Bypass, kind: Kind, title: Message, *further: Evidence, fix: Message | None = None
+    found: Bypass,
+    kind: Kind,
+    title: Message,
+    *further: Evidence,
+    fix: Message | None = None,
+    lines: tuple[SourceLine, ...] | None = None,
 ) -> Finding:
-    """The finding that a piece stands in one module alone."""
+    """The finding that a piece stands in one module alone.
+
+    `lines`: where it is from, if that is not the lines of its instructions.
+    """
     more, less, piece = found.more, found.less, set(found.piece)
     users_a = {edge.x for edge in found.uses if edge.place != OUTPUT}
     users_b = {edge.y for edge in found.uses if edge.place != OUTPUT}
@@ -101,7 +109,7 @@ def bypass_finding(
         ),
         tuple(sorted(cited_a))[:50],
         tuple(sorted(cited_b))[:50],
-        found.lines,
+        found.lines if lines is None else lines,
     )
     return Finding(
         kind=kind,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.sources import where
+from xlagraph.cause.verdict import Place
 from xlagraph.explain import explain_modules
 from xlagraph.facts.buckets import value_reach
 from xlagraph.hlo import read_stored
@@ -25,7 +26,7 @@ from xlagraph.ranks.kinds import (
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Outcome
 from xlagraph.ranks.plans import job_of
-from xlagraph.ranks.words import ranks_verdict
+from xlagraph.ranks.words import ranks_verdict, verdict_line
 from xlagraph.runs.context import named_context, own_frame
 from xlagraph.runs.explain import graph_order
 
@@ -105,6 +106,8 @@ class RanksExplanation:
     cost: JobCost
     verdict: Verdict | None
     """Of what is wrong between ranks; None where nothing is."""
+    place: Place
+    """Where the verdict's line is."""
 
     @property
     def has_problem(self) -> bool:
@@ -148,6 +151,8 @@ def explain_ranks(run: Run) -> RanksExplanation | None:
     numbers, rest = library.own_numbers(found)
     divergences = tuple(library.divergences(rest))
     cost = job_cost(job)
+    line = verdict_line(matching, stops, divergences)
+    around = run.source(line.file, line.line) if line else None
     return RanksExplanation(
         job=job,
         matching=matching,
@@ -156,6 +161,7 @@ def explain_ranks(run: Run) -> RanksExplanation | None:
         own_numbers=numbers,
         cost=cost,
         verdict=ranks_verdict(matching, stops, divergences),
+        place=Place(line, source=around or ()),
     )
 
 

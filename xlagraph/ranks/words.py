@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.kinds import Kind
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
     from xlagraph.ranks.cost import JobCost
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
@@ -73,13 +73,13 @@ def ranks_verdict(
 ) -> Verdict | None:
     """The three lines for what is wrong between ranks; None where nothing is."""
     if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
-        return _stopped(matching, [stop for stop in stops if stop.wait.is_root])
+        return _stopped(matching, stops)
     if not divergences:
         return None
     first = divergences[0]
     notes = [say(f"{count(len(divergences) - 1, 'more difference')} between ranks.")]
     return Verdict(
-        what=say(divergence_words(first).sentence, "."),
+        what=say(say(_divergence_in_short(first)).sentence, "."),
         where=_divergent_place(first),
         fix=first.explanation.verdict.fix
         if _is_caused(first) and first.explanation
@@ -88,24 +88,40 @@ def ranks_verdict(
     )
 
 
+def verdict_line(
+    matching: Matching, stops: Sequence[Stop], divergences: Sequence[Divergence]
+) -> SourceLine | None:
+    """The line that the verdict names; None where it names none."""
+    if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
+        return next(iter(_odd(stops).lines), None)
+    if not divergences:
+        return None
+    first = divergences[0]
+    if _is_caused(first) and first.explanation:
+        return first.explanation.causes[0].place.line
+    return first.line
+
+
+def _odd(stops: Sequence[Stop]) -> Stop:
+    """Where the fewest ranks stand of those that cause the rest."""
+    return min((one for one in stops if one.wait.is_root), key=lambda one: len(one.wait.ranks))
+
+
 def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
-    odd = min(stops, key=lambda stop: len(stop.wait.ranks))
-    others = [stop for stop in stops if stop is not odd]
+    odd = _odd(stops)
+    others = [stop for stop in stops if stop.wait.is_root and stop is not odd]
     step = f"step {odd.wait.step}"
     if matching.outcome is Outcome.MISMATCH:
         fails = "gives wrong values" if matching.reason in GOES_ON else "hangs or fails"
         does = fails if matching.certain else f"probably {fails}"
         what = say(
             f"The job {does} in {step}: {rank_words(odd.wait.ranks)} "
-            f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} ",
-            collective_words(odd),
-            *(
-                say(" where ", rank_words(stop.wait.ranks), " run ", collective_words(stop))
-                for stop in others[:1]
-            ),
+            f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} another collective",
+            *(f" than {rank_words(stop.wait.ranks)}" for stop in others[:1]),
             ".",
         )
-        return Verdict(what, _place(odd), _fix(COLLECTIVE_MISMATCH), _notes(matching))
+        notes = (_collectives([odd, *others[:1]]), *_notes(matching))
+        return Verdict(what, _place(odd), _fix(COLLECTIVE_MISMATCH), notes)
     may = "hangs" if matching.certain else "may hang"
     shown = [odd, *others][:2]
     what = say(f"The job {may} in {step}: ", join(map(_waits, shown), 2, "; "), ".")
@@ -114,7 +130,7 @@ def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
         what,
         _place(odd),
         _fix(COLLECTIVE_HANG if ended else COLLECTIVE_MISMATCH),
-        _notes(matching),
+        (_collectives(shown), *_notes(matching)),
     )
 
 
@@ -126,7 +142,13 @@ def _waits(stop: Stop) -> Message:
     wait = stop.wait
     verb = "waits" if len(wait.ranks) == 1 else "wait"
     missing = rank_words(wait.missing)
-    return say(f"{rank_words(wait.ranks)} {verb} for {missing} at ", collective_words(stop))
+    return say(f"{rank_words(wait.ranks)} {verb} for {missing}")
+
+
+def _collectives(stops: Sequence[Stop]) -> Message:
+    """At which collective each of them stands."""
+    each = (say(rank_words(stop.wait.ranks), ": ", collective_words(stop)) for stop in stops)
+    return say(join(each, len(stops), "; ").sentence, ".")
 
 
 def _notes(matching: Matching) -> tuple[Message, ...]:
@@ -167,6 +189,18 @@ def divergence_words(one: Divergence) -> Message:
     )  # fmt: skip
 
 
+def _divergence_in_short(one: Divergence) -> str:
+    """The same without letters, which a reader has not met at the beginning."""
+    what = one.difference
+    mine, others = rank_words(what.ranks), rank_words(what.others)
+    steps = step_words(what.steps)
+    if not one.ran:
+        return f"{mine} ran nothing in {steps} where {others} ran a graph"
+    if not one.usual:
+        return f"{mine} ran a graph behind the last step of {others}"
+    return f"{mine} ran another graph than {others} in {steps}"
+
+
 def cause_words(one: Divergence) -> Message:
     """Why these ranks ran something else; empty where that is not known."""
     if not (one.explanation and one.explanation.causes):
@@ -201,7 +235,7 @@ def matching_words(matching: Matching) -> str:
     if matching.outcome is Outcome.MATCH:
         before = f": {matching.matched} of them, in order"
     elif matching.matched:
-        before = f", {count(matching.matched, 'collective')} before that did"
+        before = f"; {count(matching.matched, 'collective')} before that matched"
     return f"{_WORDS[matching.outcome]}{before}{unsure}"
 
 

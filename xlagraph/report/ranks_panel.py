@@ -133,7 +133,7 @@ def _rows(found: RanksExplanation, colours: Mapping[str, int], names: Names) -> 
 def _row(one: Divergence, colours: Mapping[str, int], names: Names) -> RankRow:
     cause = cause_words(one)
     if not cause:
-        cause = say("ran at ", one.line) if one.line else EMPTY
+        cause = say("ran at " if one.ran else "step ends at ", one.line) if one.line else EMPTY
     what = one.difference
     return RankRow(
         ranks=ranges(what.ranks),

@@ -8,10 +8,11 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at
+from xlagraph.cause.sources import at, called_at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.updates import updates
 from xlagraph.message import count, join, say
+from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
@@ -50,7 +51,7 @@ for step, (x, y) in enumerate(loader):
     "compile is its price.",
     proof="What is computed with the tensors is bypassed.",
     examples=("mask_late", "pruning_mask", "adapter_late", "second_head"),
-    short="Some steps take in tensors that others do not",
+    short="Some steps use tensors that others do not",
     short_fix="Let every step have them; only their values change.",
     consequences=("newly-updated",),
     may_be_meant=True,
@@ -82,6 +83,8 @@ def _finding(found: Bypass) -> Finding | None:
     tensors = [more.input_tensor(p) for p in inputs]
     if any(tensor and tensor.is_optimizer_state for tensor in tensors):
         return None
+    is_block = all(tensor and tensor.role is Role.PARAMETER for tensor in tensors)
+    lines = called_at(module, found.piece) if is_block else found.lines
     is_read = not updates(module).keys() & set(inputs)
     title = say(
         more.side,
@@ -92,9 +95,9 @@ def _finding(found: Bypass) -> Finding | None:
         "), which it only reads, and computes " if is_read else "), and computes ",
         found.words,
         " with " + ("it" if len(inputs) == 1 else "them"),
-        at(found.lines),
+        at(lines),
     )
-    return bypass_finding(found, ADDED_INPUT, title)
+    return bypass_finding(found, ADDED_INPUT, title, lines=lines)
 
 
 RULE = Rule(

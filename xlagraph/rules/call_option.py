@@ -47,6 +47,7 @@ for step, (x, y) in enumerate(batches):
     proof="What the function computes beyond is bypassed.",
     examples=(),
     family=Family.BRANCH,
+    short="A library call computes more in some steps",
     short_fix="Call the function with the same arguments in every step.",
     is_piece=True,
     may_be_meant=True,

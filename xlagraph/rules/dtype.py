@@ -59,6 +59,7 @@ for x, y in loader:
         "input_bfloat16",
         "scan_bfloat16",
         "scan_carry_bfloat16",
+        "rows_of_whole_numbers",
         "type_and_decay",
         "x64",
     ),

@@ -58,6 +58,7 @@ for step, (x, y) in enumerate(loader):
     "later step makes it anew, do the same there.",
     proof="The constants and the input become one operation.",
     examples=("hidden_state_reset",),
+    short="The graph makes a tensor's first value",
     short_fix="Call torch_xla.sync() once the tensor is made, before the loop.",
 )
 

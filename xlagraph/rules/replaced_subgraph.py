@@ -64,13 +64,17 @@ for step, (x, y) in enumerate(loader):
     may_be_meant=True,
 )
 EARLY_FIX = say(
-    "The graph was cut there by a sync of its own or by reading a value (.item(), print, a Python "
-    "if on a tensor): leave that out, do it after the step's sync, or do it in every step."
+    "The graph was cut there by a torch_xla.sync() of its own or by reading a value (.item(), "
+    "print, a Python if on a tensor): leave that out, do it after the step's end, or do it in "
+    "every step."
 )
 
 
 def find(case: Case) -> list[Finding]:
-    """A value is computed in one way by A and in another by B; the rest is the same."""
+    """A value is computed in one way by A and in another by B; the rest is the same.
+
+    Values that other causes account for already, and that only take another way, are one finding.
+    """
     a, b = case.a, case.b
     edges = [
         edge
@@ -79,7 +83,13 @@ def find(case: Case) -> list[Finding]:
         and b.partners[edge.q] < 0
         and a.module.shapes[edge.p] == b.module.shapes[edge.q]
     ]
-    return [_finding(case, group) for group in pieces(case, edges)]
+    own, taken = [], []
+    for group in pieces(case, edges):
+        if all(edge.p in a.claimed and edge.q in b.claimed for edge in group):
+            taken += group
+        else:
+            own.append(group)
+    return [_finding(case, group) for group in (*own, *([taken] if taken else []))]
 
 
 def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
@@ -88,6 +98,7 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     piece_a = piece_of(case.a, [p for p, _ in pairs])
     piece_b = piece_of(case.b, [q for _, q in pairs])
     is_early = all(is_input(a, p) or is_input(b, q) for p, q in pairs)
+    told_a, told_b = piece_a or {p for p, _ in pairs}, piece_b or {q for _, q in pairs}
     lines = where(b, piece_b) or where(a, piece_a)
     users_a = {edge.x for edge in edges if edge.place != OUTPUT}
     users_b = {edge.y for edge in edges if edge.place != OUTPUT}
@@ -116,11 +127,11 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
             f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another way",
             at(lines),
             ": ",
-            opcodes_in_words(a, piece_a, b),
+            opcodes_in_words(a, told_a, b),
             " in ",
             A,
             ", ",
-            opcodes_in_words(b, piece_b, a),
+            opcodes_in_words(b, told_b, a),
             " in ",
             B,
         ),

@@ -48,7 +48,7 @@ for x, y in loader:
     "before the loop (clone(), then torch_xla.sync()).",
     proof="The side with two is given the tensor that the other uses in place of the second one.",
     examples=("target_of_its_own", "target_network"),
-    short="One graph takes two tensors where the other takes one",
+    short="One input here is two inputs there",
     short_fix="Use one tensor in every step, or two from the start.",
 )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.message import say
 from xlagraph.runs.alternation import alternating
+from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design
@@ -17,7 +18,7 @@ from xlagraph.runs.groups import group_nodes, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.meant import Meant, how_meant, settles
-from xlagraph.runs.model import GraphNode, RunExplanation
+from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.places import begins_reading, begins_something, has_own_line, is_first, is_second
@@ -76,7 +77,12 @@ def _explanation(
         meant = how_meant(k, pairs.graphs, comparisons, design, history)
         nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history, meant))
     syncs = [s for p in run.processes for s in p.syncs]
-    groups = group_nodes(nodes, history.turns, began_late=history.began_late)
+    skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
+    blocks = block_groups(skipped, nodes)
+    told = {digest for group in blocks for digest in group.graphs}
+    others = [node for node in nodes if node.digest not in told]
+    groups = group_nodes(others, history.turns, began_late=history.began_late)
+    groups = tuple(sorted((*blocks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = with_source(groups, run)
     stable = stable_after(syncs, history.steps)

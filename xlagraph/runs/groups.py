@@ -217,7 +217,7 @@ def _title(
         return say(
             "values were read" if len(members) > 1 else "a value was read",
             place,
-            f", where none had been: {number} of the parts of the step that were pending",
+            f", where none had been before: {number} of the parts of the step traced so far",
         )
     if main.explanation:
         return without_stop(main.explanation.verdict.what)

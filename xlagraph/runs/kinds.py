@@ -9,18 +9,18 @@ FIRST_GRAPH = Kind(
     id="first-graph",
     title="The first graphs of a program, or of a part of it",
     section=Section.RUN,
-    meaning="Setting up, the first training step, the first evaluation, the second of two kinds of "
-    "step that take turns: each has a graph that must be compiled once. A graph is the first of "
-    "another part of the program if the read (.item()) or the step is the first at its place and "
-    "its call site stands behind the end of every other training step, so that nothing of one was "
-    "pending; or if it ends a step before any training step came again. Where that cannot be told "
-    "(loops that begin with their sync, as with a parallel loader, or a read before the step's "
-    "end) it is early-execution, whose fix names both. Two steps that take turns at one call site "
-    "(two optimizers, say) cannot be told from a step that changes back and forth: the second "
-    "counts as a problem.",
+    meaning="Setting up, the first training step, the first evaluation, the second of two kinds "
+    "of step that take turns: each has a graph that must be compiled once. A graph is the first "
+    "of another part of the program if the read (.item()) or the step is the first at its place "
+    "and its call site stands behind the end of every other training step, so that nothing of one "
+    "was pending; or if it ends a step before any training step came again. Where that cannot be "
+    "told (loops that begin with torch_xla.sync(), as with a parallel loader, or a read before "
+    "the step's end) it is early-execution, whose fix names both. Two steps that take turns at "
+    "one call site (two optimizers, say) cannot be told from a step that changes back and forth: "
+    "the second counts as a problem.",
     before="",
     after="",
-    evidence="The place of the sync, and what had run there before.",
+    evidence="Where the step ends, and what had run there before.",
     fix="None needed.",
     proof=_NOT_UNDONE,
     examples=("stable", "late_evaluation", "two_step_kinds"),
@@ -78,11 +78,49 @@ for x, y in loader:
 """,
     evidence="The line, and the sizes of the graphs.",
     fix="Something is kept from step to step and used, or kept alive, again: keep plain numbers "
-    "(fetched after the sync) or detached tensors on the host instead, or update one running "
-    "tensor in place.",
+    "(fetched after torch_xla.sync()) or detached tensors on the host instead, or update one "
+    "running tensor in place.",
     proof="That of its single steps.",
     examples=("leak_running_loss", "leak_pending", "metric_list"),
     short_fix="Keep plain numbers, not tensors, from step to step.",
+)
+SKIPPED_BLOCK = Kind(
+    id="skipped-block",
+    title="Blocks of the model are left out in some steps",
+    section=Section.RUN,
+    meaning="LayerDrop, stochastic depth, an expert or a branch that Python picks: a random number "
+    "or a condition on the host decides which blocks of the model run, so each choice is a graph "
+    "of its own, and of n blocks there are up to 2^n. The optimizer's state, the gradients that "
+    "clipping joins and the step counts that it divides by differ as a consequence.",
+    before="""\
+blocks = nn.ModuleList([nn.Linear(16, 16) for _ in range(2)]).to("xla")
+optimizer = torch.optim.SGD(blocks.parameters(), lr=0.05)
+left_out = (2, 6), (4, 5)  # what a random number decides
+for step, (x, y) in enumerate(loader):
+    for block, steps in zip(blocks, left_out):
+        if step not in steps:
+            x = x + torch.relu(block(x))
+    update(loss_fn(x, y))
+""",
+    after="""\
+blocks = nn.ModuleList([nn.Linear(16, 16) for _ in range(2)]).to("xla")
+optimizer = torch.optim.SGD(blocks.parameters(), lr=0.05)
+left_out = (2, 6), (4, 5)
+for step, (x, y) in enumerate(loader):
+    keep = torch.tensor([float(step not in steps) for steps in left_out]).to("xla")
+    for block, kept in zip(blocks, keep.unbind()):
+        x = x + kept * torch.relu(block(x))
+    update(loss_fn(x, y))
+""",
+    evidence="The parameters that each graph takes in and updates, by name.",
+    fix="Run every block in every step, and multiply its branch by 0 or 1, drawn on the device "
+    "(torch.rand on the device, then a comparison) or taken in as a tensor. In transformers set "
+    "layerdrop to 0 and use dropout instead; in timm leave drop_path on the device as it is.",
+    proof=_NOT_UNDONE,
+    examples=("layer_drop",),
+    entails=("optimizer-state", "shared-scalar"),
+    short="Blocks of the model are left out in some steps",
+    short_fix="Run every block; multiply its branch by 0 or 1.",
 )
 SAME_GRAPH = Kind(
     id="same-graph",
@@ -116,7 +154,7 @@ with torch.no_grad():
     proof="The modules are equal, word for word.",
     examples=("other_key",),
     is_cause=False,
-    short="The same computation was compiled again, under another key",
+    short="The same computation was compiled again",
 )
 UNLIKE_GRAPH = Kind(
     id="unlike-graph",
@@ -130,7 +168,7 @@ UNLIKE_GRAPH = Kind(
     proof=_NOT_UNDONE,
     examples=(),
     is_cause=False,
-    short="A graph ran that is like none before it",
+    short="A graph like none before it ran",
 )
 UNEXPLAINED = Kind(
     id="unexplained",
@@ -145,4 +183,12 @@ UNEXPLAINED = Kind(
     examples=(),
     is_cause=False,
 )
-KINDS = (FIRST_GRAPH, BY_DESIGN, GROWING_GRAPH, SAME_GRAPH, UNLIKE_GRAPH, UNEXPLAINED)
+KINDS = (
+    FIRST_GRAPH,
+    BY_DESIGN,
+    GROWING_GRAPH,
+    SKIPPED_BLOCK,
+    SAME_GRAPH,
+    UNLIKE_GRAPH,
+    UNEXPLAINED,
+)

@@ -17,6 +17,7 @@ from xlagraph.rules.shared_scalar import SHARED_SCALAR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.cause.model import Cause
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.design import Design
@@ -72,8 +73,10 @@ def settles(outcome: Outcome, period: int) -> bool:
     State, gradients and copies that the first turn makes are inputs from the second on. In a cycle
     of one step only what is known as such, or not explained.
     """
-    return not changes_values(outcome) and (
-        not outcome.proved or all(cause.expected or period > 1 for cause in outcome.causes)
+    if outcome.proved and period == 1:
+        return all(cause.expected for cause in outcome.causes)
+    return not changes_values(outcome) and all(
+        _comes_along(cause) or cause.kind is SHARED_SCALAR for cause in outcome.causes
     )
 
 
@@ -86,11 +89,14 @@ def changes_values(outcome: Outcome) -> bool:
     )
 
 
+def _comes_along(cause: Cause) -> bool:
+    return cause.expected or cause.kind.may_be_meant or cause.kind.section in BESIDE
+
+
 def _is_on_purpose(outcome: Outcome) -> bool:
-    causes = [cause for cause in outcome.causes if not cause.expected]
-    return any(cause.kind.may_be_meant for cause in causes) and all(
-        cause.kind.may_be_meant or cause.kind.section in BESIDE for cause in causes
-    )
+    causes = outcome.causes
+    has_own = any(cause.kind.may_be_meant and not cause.expected for cause in causes)
+    return has_own and all(map(_comes_along, causes))
 
 
 def _is_early(graph: CapturedGraph, history: History) -> bool:

@@ -133,7 +133,8 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
 def _what(problems: Sequence[CauseGroup]) -> Message:
     """How much was lost, and the costliest cause."""
     first = problems[0]
-    lost = f"{extra_compiles(problems)} lost {lost_time(problems)}"
+    spent = together([group.spent for group in problems])
+    lost = extra_compiles(problems) + (f" lost {spent}" if spent.wall_seconds else "")
     suspected = "; suspected" if first.cause and not first.proved else ""
     return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
 

@@ -16,6 +16,7 @@ from xlagraph.ranks.words import (
     stop_words,
 )
 from xlagraph.terminal.advice import INDENT, Shown, print_verdict
+from xlagraph.terminal.places import where_json
 from xlagraph.terminal.style import labelled, paragraph
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ MAX_ROWS = 4
 def print_ranks(console: Console, found: RanksExplanation, shown: Shown) -> None:
     """Prints the verdict on the ranks, who stands where, and what compiling costs the job."""
     if found.verdict:
-        print_verdict(console, found.verdict)
+        print_verdict(console, found.verdict, found.place)
     console.print(paragraph(_head(found)))
     for message, lines in _sections(found):
         console.print(paragraph(message, INDENT))
@@ -88,6 +89,7 @@ def ranks_json(found: RanksExplanation, letters: Mapping[str, str]) -> Json:
         "problem": found.has_problem,
         "kinds": [kind.id for kind in found.kinds],
         "verdict": words(found.verdict.message) if found.verdict else "",
+        "where": where_json(found.place) if found.verdict else None,
         "collectives": {
             "outcome": matching.outcome.value,
             "certain": matching.certain,
