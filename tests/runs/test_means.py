@@ -7,15 +7,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from real_modules import RUNS
+from real_modules import FIXTURES, RUNS
 
+from xlagraph.ranks.explain import explain_ranks
 from xlagraph.run import places
 from xlagraph.run.reader import read_run
 from xlagraph.runs import tasks
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.work import Means
+from xlagraph.runs.work import Means, Progress, silent
 from xlagraph.terminal.structured import run_json
 from xlagraph.workers import crew
+from xlagraph.workers.crew import Crew
 
 
 @pytest.fixture
@@ -29,8 +31,13 @@ def small_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "MIN_INSTRUCTIONS", 0)
 
 
-def explained(run: Path, **means: object) -> str:
-    return json.dumps(run_json(explain_run(read_run(run), Means(**means))), indent=1)  # type: ignore[arg-type]
+def explained(
+    run: Path, jobs: int = 1, *, cached: bool = False, progress: Progress = silent
+) -> str:
+    with Crew(jobs) as workers:
+        means = Means(workers, cached, progress)
+        found = explain_run(read_run(run), means)
+        return json.dumps(run_json(found, explain_ranks(found, means)), indent=1)
 
 
 def entries(run: Path) -> list[Path]:
@@ -58,6 +65,31 @@ def test_what_is_in_the_cache_is_not_worked_out_again(
     monkeypatch.setattr(tasks, "explain_sides", None)
     monkeypatch.setattr(tasks, "read_stored", None)
     assert explained(run, cached=True) == first
+
+
+@pytest.mark.usefixtures("small_is_kept")
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("order", {"sketch", "pair", "stand"}),
+        ("index", {"sketch", "pair", "ranks"}),
+        ("shard", {"sketch", "pair"}),
+    ],
+)
+def test_ranks_are_compared_by_workers_and_from_the_cache(
+    tmp_path: Path, name: str, kinds: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / name
+    shutil.copytree(FIXTURES / "ranks" / name, run)
+    here = explained(run)
+    with monkeypatch.context() as many:
+        many.setattr(crew, "WORTH_IT", 0)
+        assert explained(run, 2) == here
+    assert explained(run, cached=True) == here
+    assert {file.name.split("-")[0] for file in entries(run)} == kinds
+    monkeypatch.setattr(tasks, "explain_sides", None)
+    monkeypatch.setattr(tasks, "read_stored", None)
+    assert explained(run, cached=True) == here
 
 
 @pytest.mark.usefixtures("small_is_kept")

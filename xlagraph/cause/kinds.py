@@ -82,7 +82,7 @@ class Kind:
     entails: tuple[str, ...] = ()
     """Over a run: kinds of graphs that come of it, where buckets held tensors at their syncs."""
     short: str = ""
-    """What happened in at most ten words, for a verdict; empty where `title` is that short."""
+    """What happened in at most eight words, for a verdict; empty where `title` is that short."""
     short_fix: str = ""
     """What to change in at most twelve words; empty where `fix` is that short."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.collectives.program import Branch, Collective
 from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.message.words import count, duration, ranges, rank_time
-from xlagraph.ranks.collectives import Branch, Collective
 from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason
 
@@ -46,8 +46,8 @@ def collective_words(stop: Stop) -> Message:
     if not isinstance(item, Collective):
         return say("a branch" if isinstance(item, Branch) else "a loop", " with collectives")
     reduction = f" ({item.reduction})" if item.reduction else ""
-    shapes = join(stop.shapes, 3)
-    for_ = say(" for ", join(stop.tensors, 3)) if stop.tensors else EMPTY
+    shapes = join(stop.stand.shapes, 3)
+    for_ = say(" for ", join(stop.stand.tensors, 3)) if stop.stand.tensors else EMPTY
     return say(f"{item.opcode}{reduction} of ", shapes, for_)
 
 
@@ -56,7 +56,7 @@ def stop_words(stop: Stop) -> Message:
     wait = stop.wait
     one = len(wait.ranks) == 1
     waits = f", {'waits' if one else 'wait'} for {rank_words(wait.missing)}" if wait.missing else ""
-    line = say(" at ", stop.lines[0]) if stop.lines else EMPTY
+    line = say(" at ", stop.stand.lines[0]) if stop.stand.lines else EMPTY
     head = f"{rank_words(wait.ranks)}, step {wait.step}, graph "
     return say(head, GraphName(stop.letter), ": ", collective_words(stop), line, waits)
 
@@ -93,7 +93,7 @@ def verdict_line(
 ) -> SourceLine | None:
     """The line that the verdict names; None where it names none."""
     if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
-        return next(iter(_odd(stops).lines), None)
+        return next(iter(_odd(stops).stand.lines), None)
     if not divergences:
         return None
     first = divergences[0]
@@ -157,7 +157,7 @@ def _notes(matching: Matching) -> tuple[Message, ...]:
 
 
 def _place(stop: Stop) -> Message:
-    return say(stop.lines[0]) if stop.lines else say("graph ", GraphName(stop.letter))
+    return say(stop.stand.lines[0]) if stop.stand.lines else say("graph ", GraphName(stop.letter))
 
 
 def _divergent_place(one: Divergence) -> Message:

@@ -174,7 +174,7 @@ def _picture(
 
 
 def _box(stop: Stop, names: Names, *, is_odd: bool) -> Box:
-    line = stop.lines[0] if stop.lines else None
+    line = stop.stand.lines[0] if stop.stand.lines else None
     return Box(
         ranks=rank_words(stop.wait.ranks),
         place=f"{step_words([stop.wait.step])}, graph {stop.letter}",

@@ -6,6 +6,7 @@ processes where there is enough to do.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
@@ -27,18 +28,16 @@ from xlagraph.runs.spent import Spent
 from xlagraph.runs.tasks import modules
 from xlagraph.runs.verdict import run_verdict, stable_after
 from xlagraph.runs.work import Means, captured_graphs, outcomes
-from xlagraph.workers.crew import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.message import Message
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
     from xlagraph.runs.captured import CapturedGraph
-    from xlagraph.runs.compare import Comparison, Pair
+    from xlagraph.runs.compare import Comparison
     from xlagraph.runs.history import History
-    from xlagraph.runs.outcome import Outcome
 
 
 def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
@@ -52,18 +51,14 @@ def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
     means = means or Means()
     history = history_of(run)
     try:
-        with Crew(means.jobs, means.scheduler) as crew:
-            graphs = captured_graphs(run, graph_order(run), crew, means)
-            pairs = Pairs(run.address, graphs, cached=means.cached)
-            pairing = Pairing(history)
-            compared = [pairing.compare(graph) for graph in graphs]
-
-            def explain(wanted: Collection[Pair]) -> dict[Pair, Outcome]:
-                return outcomes(pairs, wanted, crew, means)
-
-            comparisons = compare(compared, explain)
-            design = Design(graphs, comparisons, history.first_step)
-            comparisons = compare_by_sort(graphs, comparisons, design, history, explain)
+        graphs = captured_graphs(run, graph_order(run), means)
+        pairs = Pairs(run.address, graphs, cached=means.cached)
+        pairing = Pairing(history)
+        compared = [pairing.compare(graph) for graph in graphs]
+        explain = partial(outcomes, pairs, means=means)
+        comparisons = compare(compared, explain)
+        design = Design(graphs, comparisons, history.first_step)
+        comparisons = compare_by_sort(graphs, comparisons, design, history, explain)
     finally:
         modules.clear()
     return _explanation(run, pairs, comparisons, design, history)

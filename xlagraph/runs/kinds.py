@@ -119,7 +119,7 @@ for step, (x, y) in enumerate(loader):
     proof=_NOT_UNDONE,
     examples=("layer_drop",),
     entails=("optimizer-state", "shared-scalar"),
-    short="Blocks of the model are left out in some steps",
+    short="Some steps leave blocks of the model out",
     short_fix="Run every block; multiply its branch by 0 or 1.",
 )
 SAME_GRAPH = Kind(

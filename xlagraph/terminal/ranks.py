@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.collectives.program import Collective
 from xlagraph.message import say, words
-from xlagraph.ranks.collectives import Collective
 from xlagraph.ranks.words import (
     cause_words,
     collective_words,
@@ -142,9 +142,9 @@ def _stop_json(stop: Stop) -> Json:
         "graph": wait.digest,
         "opcode": item.opcode if isinstance(item, Collective) else "",
         "text": words(collective_words(stop)),
-        "shapes": list(stop.shapes),
-        "tensors": [words(say(tensor)) for tensor in stop.tensors],
-        "sources": [str(line) for line in stop.lines],
+        "shapes": list(stop.stand.shapes),
+        "tensors": [words(say(tensor)) for tensor in stop.stand.tensors],
+        "sources": [str(line) for line in stop.stand.lines],
     }
 
 
