@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from real_modules import FIXTURES, RUNS
 
+from xlagraph.canon.labels import Level
+from xlagraph.cause.model import Context, Explanation
+from xlagraph.explain.modules import explain_sides
+from xlagraph.hlo import load
 from xlagraph.ranks.explain import explain_ranks
 from xlagraph.run import places
 from xlagraph.run.reader import read_run
 from xlagraph.runs import tasks
 from xlagraph.runs.explain import explain_run
+from xlagraph.runs.outcome import explanation_of, outcome_of
 from xlagraph.runs.work import Means, Progress, silent
 from xlagraph.terminal.structured import run_json
 from xlagraph.workers import crew
@@ -156,3 +162,44 @@ def test_a_place_puts_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [file.name for file in (tmp_path / "a").iterdir()] == ["b"]
     assert here.read("a/c") is None
     assert here.names("none") == []
+
+
+@pytest.mark.parametrize("name", ["runs/carry", "pairs/two_causes", "pairs/python_index"])
+def test_a_pair_is_compared_again_but_not_explained_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = explain_run(read_run(FIXTURES / name))
+    nodes = {node.digest: node for node in run.graphs}
+    pairs = [(nodes[node.nearest], node) for node in run.graphs if node.nearest]
+    numbers = {node.digest: k for k, node in enumerate(run.graphs)}
+    whole = [
+        tasks.explain_fully(*(run.pairs.side(numbers[node.digest]) for node in pair)).named(
+            *(node.letter for node in pair)
+        )
+        for pair in pairs
+    ]
+    monkeypatch.setattr(tasks, "explain_sides", None)
+    for pair, expected in zip(pairs, whole, strict=True):
+        assert_same(run.explain(*pair)[0], expected)
+
+
+def test_a_pair_that_was_paired_by_shape_is_compared_again_like_that() -> None:
+    a, b = (load(str(FIXTURES / "module_pairs" / f"key_width.{side}.hlo.gz")) for side in "ab")
+    nothing = Context()
+    expected = explain_sides(a, b, nothing, nothing)
+    assert expected.level is Level.SHAPES
+    outcome = outcome_of(expected, nothing, nothing)
+    assert_same(explanation_of(outcome, a, b, nothing, nothing), expected)
+
+
+def assert_same(found: Explanation, expected: Explanation) -> None:
+    """Compares all but the modules."""
+    for field in fields(expected):
+        if field.name != "diff":
+            assert getattr(found, field.name) == getattr(expected, field.name), field.name
+    for field in fields(expected.diff):
+        if field.name != "match":
+            same = getattr(found.diff, field.name) == getattr(expected.diff, field.name)
+            assert same, field.name
+    assert found.diff.match.to_b == expected.diff.match.to_b
+    assert found.unexplained_share == expected.unexplained_share

@@ -11,8 +11,8 @@ from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.cache import unpacked
-from xlagraph.runs.outcome import Outcome
-from xlagraph.runs.tasks import GraphPlace, PairTask, Side, explain_fully
+from xlagraph.runs.outcome import Outcome, explanation_of
+from xlagraph.runs.tasks import GraphPlace, PairTask, Side, explain_fully, modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,12 +91,19 @@ class Pairs:
     def explain(self, pair: Pair) -> tuple[Explanation, tuple[Context, Context]]:
         """Two graphs explained with their modules, and what the capture knows of them.
 
+        Of a pair that was explained the causes are known, and the modules are compared again.
+
         Raises:
             InputError: a module is not readable HLO.
             RunError: a module is damaged.
         """
         a, b = map(self.side, pair)
-        return explain_fully(a, b).named(*self._letters(pair)), (a.context, b.context)
+        if pair in self:
+            read = modules.read(a.graph), modules.read(b.graph)
+            again = explanation_of(self.outcome(pair), *read, a.context, b.context)
+        else:
+            again = explain_fully(a, b).named(*self._letters(pair))
+        return again, (a.context, b.context)
 
     def files(self) -> set[str]:
         """The Python files that the graphs come from."""
