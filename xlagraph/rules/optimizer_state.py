@@ -80,6 +80,7 @@ for step, (x, y) in enumerate(loader):
     proof="The new values are left out with what only they need.",
     examples=("unfreeze_layer", "freeze_one_of_many", "ema_every_k", "checkpoint_toggle"),
     short="Tensors are updated in some steps only",
+    may_be_meant=True,
     short_fix="Update the same tensors in every step.",
 )
 

@@ -61,6 +61,7 @@ for step, (x, y) in enumerate(loader):
     may_grow=True,
     short="A value is computed in another way",
     short_fix="Do the same work in every step, with torch.where for example.",
+    may_be_meant=True,
 )
 EARLY_FIX = say(
     "The graph was cut there by a torch_xla.sync() of its own or by reading a value (.item(), "

@@ -22,6 +22,7 @@ from xlagraph.runs.kinds import (
     UNEXPLAINED,
     UNLIKE_GRAPH,
 )
+from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
 from xlagraph.runs.spent import together
 
@@ -108,8 +109,8 @@ def _reason(node: GraphNode) -> Reason:
         if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
         return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
-    cause = explanation.causes[0]
-    if node.warm_up and not cause.expected:
+    cause = _main_cause(node, explanation.causes)
+    if node.warm_up and not node.meant and not cause.expected:
         return FIRST_GRAPH, None, None
     if node.begins_reading and cause.kind is not EARLY_EXECUTION:
         return EARLY_EXECUTION, node.call_site, _as_reads
@@ -121,7 +122,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell = reason
     main = _representative(kind, members)
     explanation = main.explanation
-    cause = explanation.causes[0] if explanation and explanation.causes else None
+    causes = explanation.causes if explanation else ()
+    cause = _main_cause(main, causes) if causes else None
     if kind in (FIRST_GRAPH, BY_DESIGN) or (
         kind is EARLY_EXECUTION and cause and cause.kind is not kind
     ):
@@ -137,6 +139,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compiles=sum(node.compiles for node in members),
         spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
+        meant=_meant(members),
+        steps=tuple(sorted({node.step for node in members})),
         compared=explanation.compared if explanation else say(),
         place=cause.place if cause else Place(main.call_site),
         shown=main.digest if cause else "",
@@ -144,10 +148,28 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     )
 
 
+def _meant(members: Sequence[GraphNode]) -> Meant:
+    """How the change comes that all of them have, if it is made on purpose."""
+    is_no_problem = all(node.warm_up for node in members)
+    found = (node.meant for node in members if node.meant and is_no_problem)
+    return next(found, Meant.NOT)
+
+
+def _main_cause(node: GraphNode, causes: Sequence[Cause]) -> Cause:
+    """The first; of a change that is made on purpose the first that can be."""
+    if not node.meant:
+        return causes[0]
+    return next(cause for cause in causes if cause.kind.may_be_meant and not cause.expected)
+
+
 def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
     """The first whose explanation is proved: what compiled longest changes from run to run."""
     explained = [node for node in members if node.explanation and node.explanation.causes]
-    own = [n for n in explained if n.explanation and n.explanation.causes[0].kind is kind]
+    own = [
+        node
+        for node in explained
+        if node.explanation and _main_cause(node, node.explanation.causes).kind is kind
+    ]
     candidates = own or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
@@ -162,8 +184,9 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
         (cause.kind, main_line(cause)): cause
         for node in members
         if node.explanation
-        for cause in node.explanation.causes[1:]
-        if not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
+        for cause in node.explanation.causes
+        if cause is not _main_cause(node, node.explanation.causes)
+        and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
     }
     return tuple(found.values())
 
