@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.message import Message, SourceLine
     from xlagraph.ranks.alike import Alike
-    from xlagraph.ranks.cost import JobCost
+    from xlagraph.ranks.cost import JobCost, Straggler
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
 
@@ -240,6 +240,22 @@ def own_number_words(one: OwnNumbers) -> Message:
     )
 
 
+def _straggler_words(stragglers: Sequence[Straggler]) -> list[Message]:
+    """Steps in which the same ranks kept the others waiting, the costliest first."""
+    steps: dict[tuple[int, ...], list[Straggler]] = {}
+    for one in stragglers:
+        steps.setdefault(one.ranks, []).append(one)
+    groups = sorted(steps.values(), key=lambda group: -sum(one.seconds for one in group))
+    return [
+        say(
+            f"{step_words(sorted(one.step for one in group))}: {rank_words(group[0].ranks)} "
+            f"compiled for {duration(sum(one.seconds for one in group))}, the others had nothing "
+            "to compile"
+        )
+        for group in groups
+    ]
+
+
 def _row(letters: Sequence[str]) -> Message:
     return join(map(GraphName, letters), 6, " then ")
 
@@ -263,13 +279,7 @@ def cost_words(cost: JobCost) -> list[Message]:
     how = "" if cost.by_clock else ", each step by its slowest rank"
     spent = f"{duration(cost.seconds)}{how} ({rank_time(cost.spent)})"
     said = [say(f"Compiling kept the job for {spent}.")]
-    said += [
-        say(
-            f"step {one.step}: {rank_words(one.ranks)} compiled for {duration(one.seconds)}, the "
-            "others had nothing to compile"
-        )
-        for one in cost.stragglers
-    ]
+    said += _straggler_words(cost.stragglers)
     said += [
         say(
             f"rank {one.rank} took {duration(one.seconds)} over a graph that takes "

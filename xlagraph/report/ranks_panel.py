@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 50
 """Rows of ranks that ran other graphs; more are counted."""
+MAX_NOTES = 8
+"""What is said of single steps and ranks that compiled; more is counted."""
 MAX_LETTERS = 6
 """Graphs in one row; more are counted."""
 MAX_BOXES = 8
@@ -117,12 +119,16 @@ def ranks_panel(found: RanksExplanation, letters: Sequence[str], names: Names) -
         arrows=arrows,
         boxes_left=left,
         height=BOX * len(boxes),
-        notes=tuple(spans(note, names) for note in (*_own(found), *cost_words(found.cost))),
+        notes=tuple(spans(note, names) for note in _notes(found)),
     )
 
 
-def _own(found: RanksExplanation) -> list[Message]:
-    return [say(own_number_words(one).sentence, ".") for one in found.own_numbers]
+def _notes(found: RanksExplanation) -> list[Message]:
+    own = [say(own_number_words(one).sentence, ".") for one in found.own_numbers]
+    total, *parts = cost_words(found.cost)
+    left = len(parts) - MAX_NOTES
+    more = [say(f"and {left} more (xlagraph explain --full)")] if left > 0 else []
+    return [*own, total, *parts[:MAX_NOTES], *more]
 
 
 def _rows(found: RanksExplanation, colours: Mapping[str, int], names: Names) -> list[RankRow]:
