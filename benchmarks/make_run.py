@@ -24,6 +24,7 @@ from mutate import EDITS, Edited
 from xlagraph.graph import Module
 from xlagraph.hlo import read_module
 from xlagraph.hlo.printer import LONG, print_module
+from xlagraph.run.digest import digest_graph
 from xlagraph.run.records import (
     FORMAT_VERSION,
     Frame,
@@ -32,7 +33,7 @@ from xlagraph.run.records import (
     ProcessRecord,
     SyncRecord,
 )
-from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS, RunWriter, digest_text
+from xlagraph.run.writer import GRAPH_SUFFIX, GRAPHS, RunWriter
 from xlagraph.tensors import Role, Tensor
 
 BIG = Path(__file__).resolve().parents[1] / "fixtures" / "big"
@@ -54,7 +55,7 @@ def make(folder: str, number: int) -> Made:
     if number:
         module, order = edited(module, number)
     text = print_module(module, LONG).encode()
-    digest = digest_text(text)
+    digest = digest_graph(text)
     packed = zstandard.ZstdCompressor(level=3).compress(text)
     (Path(folder) / GRAPHS / (digest + GRAPH_SUFFIX)).write_bytes(packed)
     return digest, module.name, len(text), order

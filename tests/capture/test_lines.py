@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from xlagraph.capture.host.levels import LEVELS
+from xlagraph.run.digest import digest_graph
 from xlagraph.run.reader import read_run
-from xlagraph.run.writer import digest_text
 from xlagraph.runs.explain import explain_run
 
 pytestmark = pytest.mark.torch_xla
@@ -140,6 +140,6 @@ def test_what_a_digest_leaves_out():
     lines = [b'op_name="x" source_file="a}\\".py" source_line=%d' % n for n in (1, 22)]
     plain = b"HloModule m\nENTRY e {\n  ROOT a = f32[] add(b, c)%s\n}\n"
     for rest in (b"", b', backend_config="{}"'):
-        named = {digest_text(text % (one, rest)) for one in lines}
-        assert named == {digest_text(plain % rest)}
-    assert digest_text(plain % b"") != digest_text(plain % b', backend_config="{}"')
+        named = {digest_graph(text % (one, rest)) for one in lines}
+        assert named == {digest_graph(plain % rest)}
+    assert digest_graph(plain % b"") != digest_graph(plain % b', backend_config="{}"')

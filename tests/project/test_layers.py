@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "canon": {"hlo", "graph", "errors", "patterns"},
     "diff": {"canon", "graph", "errors", "hlo"},
     "collectives": {"canon", "graph", "hlo", "patterns"},
-    "run": {"errors", "limits", "tensors"},
+    "run": {"errors", "limits", "tensors", "wire"},
     "capture": {"run", "errors", "limits", "tensors", "wire"},
     "cause": CAUSES,
     "facts": CAUSES,

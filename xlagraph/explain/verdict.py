@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.facts.elided import not_compared
+from xlagraph.facts.elided import elided_constants, not_compared
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import EMPTY, count, join, say
 
@@ -72,12 +72,15 @@ def _same(diff: Diff, causes: Sequence[Cause], context_a: Context, context_b: Co
     )
     key = ", another cache key" if parts else ""
     notes: list[Message] = []
+    same = "Same computation"
+    if elided_constants(diff):
+        same += " as far as the texts tell"
     if causes:
         titles = join((cause.title for cause in causes), len(causes), "; ")
-        what = say(f"Same computation{key}: ", titles, ".")
+        what = say(f"{same}{key}: ", titles, ".")
     elif parts:
-        what = say(f"Same computation, another cache key: {', '.join(parts)} differ.")
+        what = say(f"{same}{key}: {', '.join(parts)} differ.")
         notes.append(say(key_difference(context_a.key, context_b.key)))
     else:
-        what = say("Same computation: the modules differ in nothing that matters.")
+        what = say(f"{same}: the modules differ in nothing that matters.")
     return Verdict(what, notes=tuple(filter(None, (*notes, *not_compared(diff)))))

@@ -10,12 +10,12 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.message import A, Change, Quoted, count, say
+from xlagraph.message import A, Change, Code, Quoted, count, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
-    from xlagraph.message import SourceLine
+    from xlagraph.message import Message, SourceLine
 
 CONSTANT_VALUE = Kind(
     id="constant-value",
@@ -53,6 +53,14 @@ for step, (x, y) in enumerate(loader):
     short="A number baked into the graph changed",
     short_fix="Pass the number as a tensor, made before the step.",
 )
+LIST_SHORT = say("a list of numbers baked into the graph changed")
+LIST_FIX = say(
+    "Numbers that come as a list, or as a range made on the device with Python bounds "
+    "(torch.arange(start, stop, device=...)), are a constant of the graph: make them on the host "
+    "and send them (.to(device)), or add a tensor to a range that is always the same."
+)
+LIST_SHORT_FIX = say("Make the numbers on the host, and send them as a tensor.")
+LIBRARY_SHORT_FIX = say("Keep this number the same in every step.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -72,6 +80,8 @@ def _finding(
     case: Case, old: str, new: str, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
 ) -> Finding:
     b = case.diff.b
+    is_list = new.startswith("{")
+    option = None if is_list else _library_option(lines)
 
     def undo(edit: Editors) -> None:
         for x, y in pairs:
@@ -80,7 +90,8 @@ def _finding(
     return Finding(
         kind=CONSTANT_VALUE,
         title=say(
-            "a Python number is baked into the graph: ",
+            f"a {'list of Python numbers' if is_list else 'Python number'}",
+            " is baked into the graph: ",
             Change(old, new, "became"),
             f" at {count(len(pairs), 'place')}",
             at(lines),
@@ -93,10 +104,29 @@ def _finding(
                 lines,
             ),
         ),
+        short=LIST_SHORT if is_list else say(),
+        fix=LIST_FIX if is_list else _library_fix(option) if option else say(),
+        short_fix=LIST_SHORT_FIX if is_list else LIBRARY_SHORT_FIX if option else say(),
         proof=say("the constant in ", A, " was set to ", Quoted(new, 40)),
         a=frozenset(x for x, _ in pairs),
         b=frozenset(y for _, y in pairs),
         undo=undo,
+    )
+
+
+def _library_option(lines: tuple[SourceLine, ...]) -> SourceLine | None:
+    """The function of ``torch.nn`` that makes the number a constant, as its own argument."""
+    inner = (lines[0].called or lines[0]) if lines else None
+    return inner if inner and inner.function and "torch/nn/" in inner.file else None
+
+
+def _library_fix(option: SourceLine) -> Message:
+    return say(
+        Code(option.function),
+        " (",
+        option,
+        ") makes this number a constant, as an argument of it (a momentum, an epsilon, a bound) or "
+        "a size: keep it the same in every step, or let it take few values.",
     )
 
 

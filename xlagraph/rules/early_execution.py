@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
-    from xlagraph.message import SourceLine
+    from xlagraph.message import Message, SourceLine
 
 MEANINGFUL_CUT = 0.1
 """Part of a module that must come after a cut, where the capture does not tell of one."""
@@ -46,15 +46,10 @@ for step, (x, y) in enumerate(loader):
     update(loss)
 """,
     evidence="What ended the graph, at which line, and the values at the cut.",
-    fix="Read the value after the step's end (torch_xla.sync()), every step or never.",
+    fix="Read the value after the step's end, below torch_xla.sync().",
     proof="The other module is cut at the same place.",
     examples=("early_item", "weights_read_early", "print_tensor", "graph_break", "extra_sync"),
-    short_fix="Read the value after the step's end, every step or never.",
-)
-READ_FIX = say(
-    "Read the value after the step's end (torch_xla.sync()), every step or never: keep it on the "
-    "device (detach) and fetch it with xm.add_step_closure. If it is no part of the step (an "
-    "evaluation, say), nothing is wrong with its first graph: run it once before training."
+    short_fix="Read the value after the step's end, below torch_xla.sync().",
 )
 SYNC_FIX = say(
     "Each torch_xla.sync() compiles a graph of its own for what was traced so far: leave it out, "
@@ -66,7 +61,6 @@ CUT_FIX = say(
 )
 READ = say("a value was read before the step ended")
 SYNC = say("one more torch_xla.sync() cut the step")
-READ_SHORT = say("Read the value after the step's end, every step or never.")
 SYNC_SHORT = say("Leave this torch_xla.sync() out, or run it in the first steps already.")
 CUT_SHORT = say("Move what needs a value behind the step's end.")
 
@@ -143,6 +137,7 @@ def _finding(
     is_value, is_step = kind == "value", kind == "step"
     lines: tuple[SourceLine, ...] = (site,) if site and (is_value or is_step) else ()
     lines = lines or where(part.module, values)
+    end = whole.context.call_site if whole.context.sync_kind == "step" else None
     number = count(len(part.module.outputs), "output")
     what = (
         "a value was read early"
@@ -192,8 +187,8 @@ def _finding(
             ),
         ),
         short=READ if is_value else SYNC if is_step else say(),
-        fix=READ_FIX if is_value else SYNC_FIX if is_step else CUT_FIX,
-        short_fix=READ_SHORT if is_value else SYNC_SHORT if is_step else CUT_SHORT,
+        fix=_read_fix(end) if is_value else SYNC_FIX if is_step else CUT_FIX,
+        short_fix=_read_short(end) if is_value else SYNC_SHORT if is_step else CUT_SHORT,
         proof=say(
             other, " was cut where ", side, f" ends; {count(len(missing), 'output')} left out"
         ),
@@ -203,6 +198,22 @@ def _finding(
         dropped_b=dropped_b,
         undo=undo,
     )
+
+
+def _read_fix(end: SourceLine | None) -> Message:
+    """`end`: where the whole step ends, if that is known."""
+    return say(
+        "Keep the value on the device (detach), and read it after the step's end, below ",
+        say("the torch_xla.sync() at ", end) if end else "torch_xla.sync()",
+        "; or have it fetched by xm.add_step_closure. If it is no part of the step (an evaluation, "
+        "say), nothing is wrong with its first graph: run it once before training.",
+    )
+
+
+def _read_short(end: SourceLine | None) -> Message:
+    if end is None:
+        return say()  # as the kind says
+    return say("Read it after the step's end: below the sync at ", end.forward, ".")
 
 
 RULE = Rule(

@@ -8,9 +8,7 @@ by digest and put in place by an atomic rename, so equal graphs of many ranks ar
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 import zstandard
 
 from xlagraph.run.codec import SyncEncoder, SyncFacts, encode
+from xlagraph.run.digest import digest_graph
 from xlagraph.run.ending import END_LINE, file_name_part
 from xlagraph.run.files import FOLDER_MODE, create, write_new
 from xlagraph.run.records import LIMIT, NoteRecord, ProcessRecord, Record, SyncRecord
@@ -26,18 +25,8 @@ GRAPHS = "graphs"
 GRAPH_SUFFIX = ".hlo.zst"
 PROTO_SUFFIX = ".hlo.pb.zst"
 """Of the same graph as a protobuf, which has the whole Python stacks of its instructions."""
-_METADATA = re.compile(rb', metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}"]*\})*\}(?=, |\n)')
 HIT_SHARE = 0.5
 """Cache hits stop being recorded at this share of the limit: compiles matter more."""
-
-
-def digest_text(text: bytes) -> str:
-    """Hex BLAKE2b-128 of a module's text without its metadata: the name it is stored by.
-
-    Source lines are no part of torch_xla's cache key: a graph has the same name with them and
-    without, and when lines were added to the program above those that it comes from.
-    """
-    return hashlib.blake2b(_METADATA.sub(b"", text), digest_size=16).hexdigest()
 
 
 def record_file_name(process: ProcessRecord) -> str:
@@ -191,7 +180,7 @@ class RunWriter:
         Raises:
             OSError: the disk is full or gone.
         """
-        digest = digest_text(text)
+        digest = digest_graph(text, proto)
         if not self._store(digest + GRAPH_SUFFIX, text):
             self.dropped.graphs += 1
         elif proto is not None and not self._store(digest + PROTO_SUFFIX, proto):

@@ -156,6 +156,32 @@ with torch.no_grad():
     is_cause=False,
     short="The same computation was compiled again",
 )
+UNPRINTED_VALUES = Kind(
+    id="unprinted-values",
+    title="Compiled again, with a large constant whose values are not known",
+    section=Section.RUN,
+    meaning="XLA's text leaves out the values of constants with more than ten elements. Where the "
+    "rest is the same word for word and yet was compiled again, these may be what differs: a "
+    "Python list, a mask or a torch.arange with Python bounds that is made on the device.",
+    before="""\
+def step(start):
+    positions = torch.arange(start, start + 16, device="xla")  # a constant of the graph
+    update(loss_fn(model(tokens, positions)))
+""",
+    after="""\
+offset = torch.tensor(0, device="xla")
+def step(start):
+    positions = torch.arange(16, device="xla") + offset.copy_(torch.tensor(start))
+    update(loss_fn(model(tokens, positions)))
+""",
+    evidence="How many constants have no values.",
+    fix="Capture with XLAGRAPH=1 in place of XLAGRAPH=watch: that keeps their values and names the "
+    "line.",
+    proof="None: the values are not in the graphs that were stored.",
+    examples=(),
+    short="A large constant may have other values",
+    short_fix="Capture with XLAGRAPH=1, which keeps the values.",
+)
 UNLIKE_GRAPH = Kind(
     id="unlike-graph",
     title="Where others had run, a graph ran that is like none before it",
@@ -189,6 +215,7 @@ KINDS = (
     GROWING_GRAPH,
     SKIPPED_BLOCK,
     SAME_GRAPH,
+    UNPRINTED_VALUES,
     UNLIKE_GRAPH,
     UNEXPLAINED,
 )

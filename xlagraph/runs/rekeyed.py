@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.keys import key_difference
-from xlagraph.message import GraphName, say
+from xlagraph.message import GraphName, count, say
+from xlagraph.run.reader import RunError
 from xlagraph.runs.context import context_of
-from xlagraph.runs.kinds import SAME_GRAPH
+from xlagraph.runs.kinds import SAME_GRAPH, UNPRINTED_VALUES
 from xlagraph.runs.model import CauseGroup, by_cost
 from xlagraph.runs.spent import Spent
 
@@ -43,7 +44,11 @@ def with_rekeyed(
         if again.sync.step > first_step:
             found.setdefault(again.record.digest, []).append(again)
     letters = {node.digest: node.letter for node in nodes}
-    mine = [_group(letters[digest], many) for digest, many in found.items() if digest in letters]
+    mine = [
+        _group(letters[digest], many, _unprinted(run, digest))
+        for digest, many in found.items()
+        if digest in letters
+    ]
     rest = [_without(group, mine) for group in groups]
     return tuple(sorted((*rest, *mine), key=by_cost))
 
@@ -59,14 +64,28 @@ def _all_again(run: Run) -> Iterator[_Again]:
                 yield _Again(process, first, record, sync)
 
 
-def _group(letter: str, many: Sequence[_Again]) -> CauseGroup:
+def _unprinted(run: Run, digest: str) -> int:
+    """How many constants of a graph are stored without their values."""
+    try:
+        stored = run.graph(digest)
+    except RunError:
+        return 0
+    return 0 if stored.proto or not stored.text else stored.text.count("constant({...})")
+
+
+def _group(letter: str, many: Sequence[_Again], unprinted: int) -> CauseGroup:
     one = many[0]
     contexts = [context_of(one.process, record) for record in (one.first, one.record)]
     differs = key_difference(contexts[0].key, contexts[1].key)
     again = f" was compiled again. {differs}".strip().rstrip(".")
+    same = "Same computation, another cache key: "
+    if unprinted:
+        same = (
+            f"The same text, which leaves out the values of {count(unprinted, 'large constant')}: "
+        )
     return CauseGroup(
-        kind=SAME_GRAPH,
-        title=say("Same computation, another cache key: ", GraphName(letter), " ", again),
+        kind=UNPRINTED_VALUES if unprinted else SAME_GRAPH,
+        title=say(same, GraphName(letter), " ", again),
         cause=None,
         further=(),
         graphs=(one.record.digest,),

@@ -16,7 +16,7 @@ from xlagraph.capture.tensors.live import LiveReader, Pending
 from xlagraph.capture.tensors.names import TensorNames
 from xlagraph.capture.xla_dump.dump import Dump
 from xlagraph.capture.xla_dump.modules import DumpedModule, module_name
-from xlagraph.run.writer import digest_text
+from xlagraph.run.digest import digest_graph
 from xlagraph.tensors import Tensor
 
 _LATE = "XLA's dump could not be switched on any more, and the step was not looked at closely"
@@ -109,7 +109,7 @@ def _graph(
 ) -> CompiledGraph:
     placed, agree = pending.placed_in(text) if pending is not None else (None, False)
     return CompiledGraph(
-        digest=digest_text(text),
+        digest=digest_graph(text, proto),
         module=module_name(text),
         text=text,
         proto=proto,
