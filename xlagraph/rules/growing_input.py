@@ -43,7 +43,6 @@ for x, y in loader:
     proof="B's dimensions are put into A at the input and where they spread to.",
     examples=("growing_cache", "growing_tokens"),
     short_fix="Make it full-size before the loop, and write with index_copy_.",
-    may_grow=True,
 )
 KINDS = (GROWING_INPUT,)
 
