@@ -26,25 +26,29 @@ OTHER_OPERAND = Kind(
     id="other-operand",
     title="An operation takes another value that both graphs have",
     section=Section.PIECES,
-    meaning="Python picks one of several tensors that the graph has anyway: the one before or after "
-    "normalization, the input in place of the target, one of two weights. Nothing is computed more "
-    "or less; one operation is connected with another value.",
+    meaning="Python picks one of several tensors that the graph has anyway: the one before or "
+    "after normalization, the input in place of the target, one of two weights. Nothing is "
+    "computed more or less; one operation is connected with another value.",
     before="""\
-for step, (x, y) in enumerate(loader):
-    hidden = torch.tanh(model[0](x))
-    gate = torch.sigmoid(hidden)
-    picked = gate if step % 4 == 3 else hidden  # Python picks
-    update(loss_fn(model[2](hidden * picked), y) + gate.mean() + hidden.mean())
+with torch.no_grad():
+    for step, (x, y) in enumerate(loader):
+        hidden = torch.tanh(model[0](x))
+        gate = torch.sigmoid(hidden)
+        picked = gate if step % 4 == 3 else hidden  # Python picks
+        scores = model[2](torch.exp(hidden) * picked) + gate.sum()
+        torch_xla.sync()
 """,
     after="""\
 pick = torch.zeros((), dtype=torch.bool, device="xla")
 torch_xla.sync()
-for step, (x, y) in enumerate(loader):
-    pick.copy_(torch.tensor(step % 4 == 3))
-    hidden = torch.tanh(model[0](x))
-    gate = torch.sigmoid(hidden)
-    picked = torch.where(pick, gate, hidden)
-    update(loss_fn(model[2](hidden * picked), y) + gate.mean() + hidden.mean())
+with torch.no_grad():
+    for step, (x, y) in enumerate(loader):
+        pick.copy_(torch.tensor(step % 4 == 3))
+        hidden = torch.tanh(model[0](x))
+        gate = torch.sigmoid(hidden)
+        picked = torch.where(pick, gate, hidden)
+        scores = model[2](torch.exp(hidden) * picked) + gate.sum()
+        torch_xla.sync()
 """,
     evidence="The operation, and what it takes on both sides.",
     fix="Take the same tensor in every step, or let the device pick: torch.where, or an index into "

@@ -55,6 +55,8 @@ for step, (x, y) in enumerate(loader):
         "nested_loop",
         "cond_branch",
         "call_step",
+        "collectives_turned",
+        "uniform_or_normal",
     ),
     family=Family.BRANCH,
     is_piece=True,
