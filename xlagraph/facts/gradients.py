@@ -1,4 +1,4 @@
-"""Which outputs are the gradient of an input, as the graph itself tells."""
+"""Which inputs are weights, and which outputs their gradients, as the graph itself tells."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def gradient_of(module: Module, value: int) -> int | None:
                 if is_input(module, weight) and sorted(_sizes(module, weight)) == sorted(sizes):
                     return weight
     return None
+
+
+def is_multiplied(module: Module, tensor: int) -> bool:
+    """Whether a tensor is a factor of a product: a weight, and no state of an optimizer."""
+    return any(module.opcodes[user] in PRODUCTS for user in _uses(module, tensor))
 
 
 def _plain(module: Module, i: int) -> int:

@@ -14,6 +14,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.header import given_away
+from xlagraph.facts.gradients import is_multiplied
 from xlagraph.facts.optimizers import is_optimizer_state
 from xlagraph.facts.state import parameter_number, state_pairs
 from xlagraph.facts.updates import at_zero, made_anew, new_values
@@ -86,6 +87,15 @@ for step, (x, y) in enumerate(loader):
     short_fix="Update the same tensors in every step.",
 )
 
+BLOCK_SHORT = say("A part of the model is trained in some steps only")
+BLOCK_SHORT_FIX = say("Run every part; multiply its result by 0 or 1.")
+BLOCK_FIX = say(
+    "Python leaves out a part of the model with its weights (LayerDrop, stochastic depth, an "
+    "expert): run every part in every step, and multiply its result by 0 or 1, drawn on the device "
+    "or taken in as a tensor. A part that comes once and stays (an adapter, a head) costs one "
+    "compile."
+)
+
 
 def find(case: Case) -> list[Finding]:
     """State tensors that one side takes in and gives back and the other only gives, or has not.
@@ -142,6 +152,7 @@ def _finding(
     claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
     dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
     cited_a, cited_b = more.ab(tuple(inputs), ())
+    is_block = not is_state and any(is_multiplied(module, p) for p in inputs)
     zero = count(len(zeros.intersection(inputs)), "new tensor")
     aside = say(f", {count(len(dropped), 'output')} of ", side, " alone set aside")
     aside = aside if dropped else say()
@@ -156,7 +167,7 @@ def _finding(
             side,
             f" takes in and updates {number} that ",
             less.side,
-            " has not (" if is_state else " leaves alone (",
+            " has not (" if is_state or is_block else " leaves alone (",
             listed,
             ")",
             "" if is_state else at(lines),
@@ -173,6 +184,9 @@ def _finding(
                 lines,
             ),
         ),
+        fix=BLOCK_FIX if is_block else say(),
+        short=BLOCK_SHORT if is_block else say(),
+        short_fix=BLOCK_SHORT_FIX if is_block else say(),
         proof=say(f"{zero} taken to be zero", aside),
         a=claimed_a,
         b=claimed_b,
@@ -190,9 +204,14 @@ def _lines(module: Module, state: Sequence[tuple[int, int]]) -> tuple[SourceLine
 
 
 def _is_state(case: Case, more: SideView, less: SideView, state: Sequence[tuple[int, int]]) -> bool:
-    """Whether this is what an optimizer keeps: by name or line, else since zeros do for it."""
+    """Whether this is what an optimizer keeps: by name or line, else since zeros do for it.
+
+    Its line also updates weights, which are multiplied with something.
+    """
     inputs = [p for p, _ in state]
     tensors = [more.input_tensor(p) for p in inputs]
+    if not any(tensors) and any(is_multiplied(more.module, p) for p in inputs):
+        return False
     lines = _lines(more.module, state)
     if any(tensors) or lines:
         return is_optimizer_state(tensors, lines)
