@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
-from xlagraph.facts.telling import PLAIN, opcodes_in_words
+from xlagraph.facts.telling import MOVING, opcodes_in_words
 from xlagraph.message import A, B, join, say
 from xlagraph.rules.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 GENERAL = frozenset({EXTRA_EFFECT, EXTRA_SUBGRAPH, REPLACED_SUBGRAPH})
 """Kinds of pieces of which several, put together, are named anew."""
-
-MOVING = PLAIN | {
-    "and", "compare", "concatenate", "dynamic-slice", "dynamic-update-slice", "pad", "select",
-    "slice",
-}  # fmt: skip
-"""What cuts values and puts them in their places."""
 
 
 def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:

@@ -66,6 +66,11 @@ def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[SourceLine | None,
     for (line, _), chain in chains.items():
         if len(chain) >= MANY and _runs_in_order(chain, turns.followed):
             found[line] += chain
+    for node, line in _growing_lines(nodes):
+        chain = found.get(line, [])
+        is_next = bool(chain) and (chain[-1].digest, node.digest) in turns.in_a_row
+        if is_next and chain[-1].instructions < node.instructions:
+            chain.append(node)  # compared with an earlier one, which it is like in all else
     return found
 
 
