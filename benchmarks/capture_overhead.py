@@ -41,7 +41,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xlagraph.capture.levels import LEVELS
+from xlagraph.capture.host.levels import LEVELS
 
 BLOCK = 30
 TURNS = 10

@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from gloo_oracle import Together, run_together  # noqa: E402
 from rank_programs import EDITS, Program, base_program, edited, text_of  # noqa: E402
 
+from xlagraph.collectives.program import program_of  # noqa: E402
 from xlagraph.hlo import read_module  # noqa: E402
-from xlagraph.ranks.collectives import program_of  # noqa: E402
 from xlagraph.ranks.match import match  # noqa: E402
 from xlagraph.ranks.model import Executed, Matching, Outcome, Plan  # noqa: E402
 
@@ -78,7 +78,7 @@ def predicted(pair: Pair) -> Matching:
     for rank in range(pair.world):
         texts = pair.texts(rank)
         for text in texts:
-            programs.setdefault(text, program_of(read_module(text), pair.world))
+            programs.setdefault(text, program_of(read_module(text)).among(pair.world))
         executed = tuple(Executed(step, text) for step, text in enumerate(texts))
         plans.append(Plan(rank, executed, ended=True))
     return match(plans, programs, pair.world)

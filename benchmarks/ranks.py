@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from xlagraph.ranks.collectives import Collective, Program
+from xlagraph.collectives.groups import Grid, Numbering
+from xlagraph.collectives.program import Collective, Program
 from xlagraph.ranks.divergence import differences
-from xlagraph.ranks.groups import Grid, Numbering
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Executed, Plan
 

@@ -103,11 +103,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--graphs", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--workers", type=int, nargs="*", default=JOBS)
     arguments = parser.parse_args()
     print("| graphs | workers | cache | seconds | processor seconds | peak MB | of the command |")
     print("|---:|---:|---|---:|---:|---:|---:|")
     for number in arguments.graphs:
-        for jobs in JOBS:
+        for jobs in arguments.workers:
             with tempfile.TemporaryDirectory(dir=arguments.run.parent) as folder:
                 run = Path(folder) / "run"
                 first_graphs(arguments.run, number, run)

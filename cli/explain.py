@@ -40,9 +40,9 @@ def command(
     from xlagraph.runs.neighbours import neighbours_of
 
     read = read_run(run_or_newest(run))
-    ranks = explain_ranks(read)
     with means(jobs, scheduler, cached=cached) as how:
         explained = explain_run(read, how)
+        ranks = explain_ranks(explained, how)
         neighbours = neighbours_of(explained, how)
     if as_json:
         from xlagraph.terminal.structured import run_json

@@ -36,10 +36,11 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def means(jobs: int | None, scheduler: str, *, cached: bool) -> Iterator[Means]:
-    """What these options ask for; progress is shown meanwhile."""
+    """What these options ask for; meanwhile progress is shown, and workers stay."""
     from xlagraph.runs.work import Means
     from xlagraph.terminal.progress import progress
+    from xlagraph.workers.crew import Crew
     from xlagraph.workers.local import cores
 
-    with progress() as told:
-        yield Means(jobs or cores(), scheduler, cached, told)
+    with progress() as told, Crew(jobs or cores(), scheduler) as crew:
+        yield Means(crew, cached, told)

@@ -116,9 +116,8 @@ def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Repo
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
     from xlagraph.ranks.explain import explain_ranks
 
-    read = [read_run(path) for path in inputs]
-    runs = [explain_run(run, how) for run in read]
-    ranks = explain_ranks(read[-1])
+    runs = [explain_run(run, how) for run in [read_run(path) for path in inputs]]
+    ranks = explain_ranks(runs[-1], how)
     if len(runs) == 2:
         return run_report(runs[1], options, ranks, comparison=compare_runs(*runs))
     return run_report(runs[0], options, ranks, neighbours_of(runs[0], how).notes)

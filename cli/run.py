@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from xlagraph.capture.levels import LEVELS, LINES, MEANING
+from xlagraph.capture.host.levels import LEVELS, LINES, MEANING
 
 
 @click.command(
@@ -43,9 +43,9 @@ def command(
     arguments: tuple[str, ...],
 ) -> None:
     """Run the Python program PROGRAM with capture switched on."""
-    from xlagraph.capture.folder import is_taken
-    from xlagraph.capture.inherited import PROGRAM_VARIABLE, ensure_job
-    from xlagraph.capture.options import options_from
+    from xlagraph.capture.host.folder import is_taken
+    from xlagraph.capture.host.inherited import PROGRAM_VARIABLE, ensure_job
+    from xlagraph.capture.host.options import options_from
     from xlagraph.run.remote import is_url
 
     variables = {

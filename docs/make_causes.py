@@ -142,8 +142,9 @@ def verdict_of(example: str) -> tuple[str, str]:
         print_analysis(screen, analyze(opened), drift_of(opened))
         return f"xlagraph streams {log.relative_to(ROOT)}", printed(screen)
     ranks = f"fixtures/ranks/{example}"
-    found = explain_ranks(read_run(str(ROOT / ranks))) if is_run(str(ROOT / ranks)) else None
-    if found:
+    if is_run(str(ROOT / ranks)):
+        found = explain_ranks(explain_run(read_run(str(ROOT / ranks))))
+        assert found
         print_ranks(screen, found, Shown())
         return f"xlagraph explain {ranks}", printed(screen)
     for folder in ("pairs", "runs"):

@@ -118,7 +118,7 @@ class Pair {
     if (s === ADDED) return `only in ${this.labels.b}`;
     if (s === ASIDE) {
       const dead = this.a[row] >= 0 ? this.dead.a.has(this.a[row]) : this.dead.b.has(this.b[row]);
-      return dead ? "set aside: nothing needs it" : "set aside: a repeated constant";
+      return dead ? "ignored: nothing needs it" : "ignored: a repeated constant";
     }
     return "the same on both sides";
   }

@@ -6,7 +6,7 @@ function slotsPanel(pair) {
   const { data } = pair;
   return h("div", { class: "panel" }, h("div", { class: "inner" },
     slotTable(pair, "Parameters", data.parameters, "parameter", "in"),
-    slotTable(pair, "Outputs, in the order of the live tensors", data.outputs, "output", "out"),
+    slotTable(pair, "Outputs, in the order in which the tensors were made", data.outputs, "output", "out"),
     ...fieldTable(pair, "Header fields that differ", data.header),
     ...fieldTable(pair, "Parts of the cache key that differ, although the graphs do not", data.key),
     h("h2", {}, "Set aside as noise"),

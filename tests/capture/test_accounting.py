@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlagraph.capture.habits import RECHECK, TRUST, Habits
-from xlagraph.capture.running import RunningGraphs
+from xlagraph.capture.steps.habits import RECHECK, TRUST, Habits
+from xlagraph.capture.steps.running import RunningGraphs
 from xlagraph.run.reader import read_run
 from xlagraph.run.records import ends_step
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlagraph.capture.arguments import masked
-from xlagraph.capture.counters import COMPILES, HITS, TENSORS_MADE, Counters
-from xlagraph.capture.events import Repeat
-from xlagraph.capture.folder import choose_folder
-from xlagraph.capture.hub import Hub
-from xlagraph.capture.live import align, parse_frames
-from xlagraph.capture.names import clean_name
-from xlagraph.capture.options import Numbers, OptionError, Options, options_from, parse_bytes
-from xlagraph.capture.patches import Guard, Patches
-from xlagraph.capture.sites import SiteReader
-from xlagraph.capture.steady import SteadySteps
-from xlagraph.capture.tensor_shapes import entry_shapes
+from xlagraph.capture.host.arguments import masked
+from xlagraph.capture.host.folder import choose_folder
+from xlagraph.capture.host.options import Numbers, OptionError, Options, options_from, parse_bytes
+from xlagraph.capture.host.patches import Guard, Patches
+from xlagraph.capture.places.sites import SiteReader
+from xlagraph.capture.steps.counters import COMPILES, HITS, TENSORS_MADE, Counters
+from xlagraph.capture.steps.events import Repeat
+from xlagraph.capture.steps.hub import Hub
+from xlagraph.capture.steps.steady import SteadySteps
+from xlagraph.capture.tensors.live import align, parse_frames
+from xlagraph.capture.tensors.names import clean_name
+from xlagraph.capture.tensors.tensor_shapes import entry_shapes
 from xlagraph.run.journal import FIRST, STEPS, new_cells
 
 SHAPES = st.lists(st.sampled_from(["[2]", "[3]", "[]"]), max_size=8)

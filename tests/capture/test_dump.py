@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from xlagraph.capture import private
-from xlagraph.capture.analysis import AnalysisFile
-from xlagraph.capture.inherited import FORMS, MARK, OVERRIDES, drop_dump
-from xlagraph.capture.modules import PrivateModules
-from xlagraph.capture.private import PrivateFolder
+from xlagraph.capture.host.inherited import FORMS, MARK, OVERRIDES, drop_dump
+from xlagraph.capture.places.analysis import AnalysisFile
+from xlagraph.capture.xla_dump import private
+from xlagraph.capture.xla_dump.modules import PrivateModules
+from xlagraph.capture.xla_dump.private import PrivateFolder
 from xlagraph.cli.app import cli
 from xlagraph.run.reader import read_run
 from xlagraph.run.unfinished import PREFIX, unfinished
@@ -417,7 +417,7 @@ def test_a_dump_that_cannot_be_written_is_given_another_place(run_program, tmp_p
     """XLA prints a line for each of its files that it cannot write: for one compile only."""
     planted = LOST
     if full:
-        planted += "import xlagraph.capture.private as p\n"
+        planted += "import xlagraph.capture.xla_dump.private as p\n"
         planted += (
             "real = p._free\np._free = lambda path: 0 if str(path).startswith(os.environ['TMPDIR'])"
         )
@@ -464,7 +464,7 @@ def test_what_a_killed_process_was_compiling(run_program, tmp_path):
         "import signal\n"
         + STEPS
         + """
-import xlagraph.capture.modules as modules
+import xlagraph.capture.xla_dump.modules as modules
 modules.PrivateModules.take = lambda self: os.kill(os.getpid(), signal.SIGKILL)
 y = torch.ones(9, device="xla") * 7
 torch_xla.sync()

@@ -55,7 +55,8 @@ def test_same_losses_hashes_and_counters(programs, run_program, tmp_path):
 
 def test_a_failing_hook_is_told_once_and_the_program_goes_on(run_program, programs, tmp_path):
     code = (
-        "import torch_xla, runpy, xlagraph.capture.fsdp as f, xlagraph.capture.live as l\n"
+        "import torch_xla, runpy\n"
+        "import xlagraph.capture.tensors.fsdp as f, xlagraph.capture.tensors.live as l\n"
         "def bad(*a): raise RuntimeError('planted')\n"
         "l.LiveReader.read = bad\n"
         f"runpy.run_path({str(programs / 'scenarios.py')!r}, run_name='__main__')\n"
@@ -146,7 +147,7 @@ def test_views_are_not_brought_up_to_date(run_program):
 
 INTERRUPTED = """
 import os, signal, torch, torch_xla
-import xlagraph.capture.live as live
+import xlagraph.capture.tensors.live as live
 read = live.LiveReader.read
 def interrupted(*arguments):
     live.LiveReader.read = read

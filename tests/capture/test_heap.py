@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from xlagraph.capture import heap
+from xlagraph.capture.tensors import heap
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs the capture extra")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.capture.identity import Identity, from_environment
+from xlagraph.capture.host.identity import Identity, from_environment
 from xlagraph.run.reader import read_run
 
 STEPS = """

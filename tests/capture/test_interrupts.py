@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from xlagraph.capture import hooks as hooks_module
-from xlagraph.capture.counters import COMPILES, GRAPH_SIZE, HITS, TENSORS_MADE
-from xlagraph.capture.events import Repeat
-from xlagraph.capture.hub import Hub
+from xlagraph.capture.steps import hooks as hooks_module
+from xlagraph.capture.steps.counters import COMPILES, GRAPH_SIZE, HITS, TENSORS_MADE
+from xlagraph.capture.steps.events import Repeat
+from xlagraph.capture.steps.hub import Hub
 
 PACKAGE = str(Path(hooks_module.__file__).parent)
 

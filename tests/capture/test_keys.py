@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlagraph.capture.keys import module_key
+from xlagraph.capture.tensors.keys import module_key
 from xlagraph.facts.keys import key_difference
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run

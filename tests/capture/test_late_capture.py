@@ -103,7 +103,7 @@ def test_a_sync_after_the_loop_is_not_taken_for_training(run_program, tmp_path):
 
 BUSY = """
 import time
-import xlagraph.capture.heap as heap, xlagraph.capture.live as live, xlagraph.capture.keys as keys
+from xlagraph.capture.tensors import heap, keys, live
 live._FREE_SECONDS, live._COMPILE_SHARE, keys.MAX_SECONDS = 0.3, 0.0, 0.05
 find = heap.find
 def slow(*kinds):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from xlagraph.capture.levels import LEVELS
+from xlagraph.capture.host.levels import LEVELS
 from xlagraph.run.reader import read_run
 from xlagraph.run.writer import digest_text
 from xlagraph.runs.explain import explain_run

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from xlagraph.capture.roots import Roots
+from xlagraph.capture.tensors.roots import Roots
 
 
 class Model:

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from xlagraph.capture.options import OptionError, options_from
+from xlagraph.capture.host.options import OptionError, options_from
 from xlagraph.run.reader import read_run
 
 PROGRAM = """

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from xlagraph.capture import sources
-from xlagraph.capture.sources import SourceReader, places_in
+from xlagraph.capture.places import sources
+from xlagraph.capture.places.sources import SourceReader, places_in
 from xlagraph.run.reader import read_run
 
 PROGRAM = """# encoding: latin-1

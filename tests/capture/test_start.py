@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from xlagraph.capture.imports import when_imported
-from xlagraph.capture.versions import said_of
+from xlagraph.capture.host.imports import when_imported
+from xlagraph.capture.host.versions import said_of
 from xlagraph.run.reader import read_run
 
 STEPS = """
@@ -127,10 +127,10 @@ def loaded(**environment):
 
 def test_a_program_that_never_imports_torch_xla_pays_for_two_small_files():
     (off, _), (on, finder) = loaded(), loaded(XLAGRAPH="1")
-    assert finder == "xlagraph.capture.imports"
+    assert finder == "xlagraph.capture.host.imports"
     more = set(on) - set(off)
     assert {name.split(".")[0] for name in more} <= {"xlagraph", "__future__", "atexit"}
-    assert len(more) <= 7
+    assert len(more) <= 8
 
 
 def test_a_job_has_one_name_from_its_first_process_on(run_program):
@@ -151,7 +151,7 @@ BAD_STREAMS = {
     "closed": "sys.stderr = open('/dev/null', 'w'); sys.stderr.close()",
 }
 FAILING_HOOK = """
-import xlagraph.capture.live as live
+import xlagraph.capture.tensors.live as live
 def bad(*arguments):
     raise RuntimeError("planted \\ud800")
 live.LiveReader.read = bad
@@ -187,14 +187,14 @@ module.{name} = bad
         ("process", "ensure_hub"),
         ("process", "add_sink"),
         ("start", "Session"),
-        ("hub", "Hub.install"),
-        ("hub", "Hub.join"),
-        ("lines", "Lines.switch"),
-        ("sources", "SourceReader.new"),
-        ("hub", "Hub.settle"),
+        ("steps.hub", "Hub.install"),
+        ("steps.hub", "Hub.join"),
+        ("places.lines", "Lines.switch"),
+        ("places.sources", "SourceReader.new"),
+        ("steps.hub", "Hub.settle"),
         ("session", "Session.close"),
         ("session", "Session.on_sync"),
-        ("fsdp", "Buckets.install"),
+        ("tensors.fsdp", "Buckets.install"),
         ("process", "install_values"),
     ],
 )

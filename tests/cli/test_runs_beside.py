@@ -76,7 +76,7 @@ def test_compare_says_what_went_and_ends_with_one_if_it_is_worse(folder: Path) -
     lines = better.stdout.splitlines()
     assert lines[0] == "What  Better: was 3 compiles beyond warm-up, now none; 5.6 s saved."
     assert (
-        "Gone  Gradients wait in a bucket for the next step (bucket-carry; 3 compiles, 5.6 s)"
+        "Gone  Buckets keep gradients until the next step (bucket-carry; 3 compiles, 5.6 s)"
         in lines
     )
     assert "3 of 7 graphs are the same in both; NEW has 5." in lines
@@ -89,7 +89,7 @@ def test_compare_says_what_went_and_ends_with_one_if_it_is_worse(folder: Path) -
     same = xlagraph("compare", "xlagraph-run", "xlagraph-run", cwd=folder)
     assert same.returncode == 0
     assert same.stdout.startswith("What  No better: was 3 compiles beyond warm-up, now 3.")
-    assert "Still Gradients wait" in same.stdout
+    assert "Still Buckets keep gradients" in same.stdout
 
 
 def test_the_page_of_two_runs_shows_what_changed(folder: Path) -> None:

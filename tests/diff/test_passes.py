@@ -19,7 +19,7 @@ from xlagraph.diff.passes.contexts import pair_by_context
 from xlagraph.diff.passes.names import pair_by_name
 from xlagraph.diff.passes.near import pair_near_names
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
-from xlagraph.diff.passes.outputs import pair_outputs_by_place
+from xlagraph.diff.passes.outputs import pair_outputs_by_place, pair_outputs_on_the_way
 from xlagraph.diff.passes.votes import pair_by_vote
 from xlagraph.hlo import read_module
 
@@ -220,6 +220,24 @@ def test_outputs_between_paired_ones_are_paired_by_place():
     bench.pairing.queue.clear()
     pair_outputs_by_place(bench.pairing)
     assert bench.found["x"] == ("x", Pass.OUTPUT)
+
+
+def test_an_output_is_one_of_the_like_values_that_the_other_computes_on_the_way():
+    a = P + "a = f32[4] parameter(1); x = f32[4] negate(p); y = f32[4] negate(a);"
+    bench = Bench(
+        a + "s = f32[4] add(x, y); ROOT t = (f32[4]) tuple(s)",
+        P + "x = f32[4] negate(p); ROOT t = (f32[4]) tuple(x)",
+        "t",
+    )
+    pair_outputs_on_the_way(bench.pairing)
+    assert bench.found == by(Pass.OUTPUT, "x") | by(Pass.NEIGHBOUR, "p")
+
+
+def test_an_output_is_not_another_output_that_is_made_alike():
+    text = P + "x = f32[4] negate(p); y = f32[4] negate(x); ROOT t = (f32[4], f32[4]) tuple(x, y)"
+    bench = Bench(text, text, "t")
+    pair_outputs_on_the_way(bench.pairing)
+    assert bench.found == {}
 
 
 def test_a_bridge_leads_across_what_one_side_has():

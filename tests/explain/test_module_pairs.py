@@ -89,7 +89,7 @@ PROVED = {
     ),
     "one_matrix_frozen": Truth(kinds="extra-subgraph"),
     "one_tensor_bfloat16": Truth("w.astype(F32)", r"parameter 0 \(bf16\[8,16\]\)"),
-    "one_more_output.after": Truth("x[::-1]", "1 live tensor more", kinds="live-tensor"),
+    "one_more_output.after": Truth("x[::-1]", "1 tensor more", kinds="live-tensor"),
     "one_wider_layer": Truth("", r"parameter 3 \(f32\[8,4\]\).*8 -> 12"),
     "partitions": Truth("", r"\(x=2\) became \(x=4\)"),
     "partitions.after": Truth(kinds="input-shape sharding replica-groups partitions"),

@@ -11,7 +11,7 @@ from proto_helpers import PROTOS, canonical, field, message, module, row, scalar
 
 from xlagraph.diff.changes import diff_modules
 from xlagraph.errors import BytesError, XlagraphError
-from xlagraph.hlo.proto import wire
+from xlagraph.hlo.proto import reader, wire
 from xlagraph.hlo.proto.reader import read_proto
 from xlagraph.hlo.proto.wire import looks_like_module
 from xlagraph.hlo.verify import verify
@@ -243,6 +243,30 @@ def test_configs_in_the_list_of_the_module_are_those_of_the_instructions():
     )
     config = read_proto(made.SerializeToString()).attributes[0].get("backend_config")
     assert config == '{"one":1}'
+
+
+def test_what_is_remembered_of_one_module_says_nothing_of_anothers_payloads():
+    payload = message("Payload", id=1)
+    call = row(1, "custom-call", backend_config_payload=payload, custom_call_api_version=1)
+    found = [
+        read_proto(module(call, payloads=[b"zero", one]).SerializeToString()).attributes[0]
+        for one in (b'{"one":1}', b'{"two":2}')
+    ]
+    assert [one.get("backend_config") for one in found] == ['{"one":1}', '{"two":2}']
+    bare = read_proto(module(call).SerializeToString()).attributes[0]
+    assert bare.get("backend_config_payload") == "{id=1}"
+
+
+def test_little_is_remembered_and_a_module_reads_the_same_again(monkeypatch):
+    first = read_proto(SMALL)
+    assert reader._Known.shared.rows
+    again = read_proto(SMALL)
+    assert repr((again.names, again.shapes, again.operands, again.attributes)) == repr(
+        (first.names, first.shapes, first.operands, first.attributes)
+    )
+    monkeypatch.setattr(reader, "_REMEMBERED", 0)
+    read_proto(SMALL)
+    assert not reader._Known.shared.rows
 
 
 # --- damage ----------------------------------------------------------------------------------

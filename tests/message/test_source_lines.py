@@ -16,7 +16,7 @@ def said(file: str, line: int) -> str:
 def test_installed_packages_are_libraries():
     assert SourceLine("/venv/lib/python3.11/site-packages/torch/nn/functional.py", 1).is_library
     assert SourceLine("/src/torch_xla/core/xla_model.py", 1).is_library
-    assert SourceLine("/src/xlagraph/xlagraph/capture/fsdp.py", 1).is_library
+    assert SourceLine("/src/xlagraph/xlagraph/capture/tensors/fsdp.py", 1).is_library
     assert not SourceLine("/home/me/train.py", 1).is_library
     assert not SourceLine("torch.py", 1).is_library
     assert not SourceLine("/src/xlagraph/examples/train.py", 1).is_library

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from xlagraph.collectives.groups import Grid, Numbering, grid_of, members, read_groups
+from xlagraph.collectives.program import Branch, Collective, Loop, Unread, program_of
 from xlagraph.hlo import load, read_module
 from xlagraph.hlo.printer import SHORT, print_module
-from xlagraph.ranks.collectives import Branch, Collective, Loop, Unread, program_of
-from xlagraph.ranks.groups import Grid, Numbering, grid_of, members, read_groups
 
 DIALECTS = Path(__file__).resolve().parents[2] / "fixtures" / "dialects"
 ADD = """
@@ -217,7 +217,7 @@ def test_a_module_of_one_device_that_names_eight_is_one_of_eight_ranks():
         "is_scheduled=true",
     )
     assert grid_of(module) == Grid(1, 1)
-    assert program_of(module, 8).grid == Grid(8, 1)
+    assert program_of(module).among(8).grid == Grid(8, 1)
     assert program_of(module).grid == Grid(8, 1)
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from repository import ROOT
 
+from xlagraph.collectives.program import program_of
 from xlagraph.hlo import read_module
-from xlagraph.ranks.collectives import program_of
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Executed, Outcome, Plan, Reason
 from xlagraph.run.reader import read_run
@@ -31,7 +31,7 @@ def reduces(text: str) -> list[str]:
 def said(odd: str, *, also: str = "") -> tuple[Outcome, Reason | None, bool]:
     """Rank 3 runs an edited step; `also` is what all run after it."""
     text = lowered()
-    programs = {t: program_of(read_module(t), RANKS) for t in {text, odd, also} if t}
+    programs = {t: program_of(read_module(t)).among(RANKS) for t in {text, odd, also} if t}
     plans = []
     for rank in range(RANKS):
         ran = [odd if rank == 3 else text, *([also] if also else [])]
@@ -42,7 +42,7 @@ def said(odd: str, *, also: str = "") -> tuple[Outcome, Reason | None, bool]:
 
 
 def test_the_step_itself():
-    program = program_of(read_module(lowered()), RANKS)
+    program = program_of(read_module(lowered())).among(RANKS)
     assert [item.opcode for item in program.items] == ["all-reduce"] * 4
     assert program.ordered  # by the token that each takes from the one before
     assert program.grid.devices == RANKS

@@ -7,8 +7,8 @@ import json
 import pytest
 from repository import ROOT
 
+from xlagraph.collectives.program import program_of
 from xlagraph.hlo import load
-from xlagraph.ranks.collectives import program_of
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Executed, Outcome, Plan, Reason
 
@@ -23,7 +23,7 @@ SAID = {
 
 def of(mode, stage):
     files = [str(MODULES / f"{mode}.{rank}.{stage}.hlo") for rank in range(2)]
-    programs = {file: program_of(load(file), 2) for file in files}
+    programs = {file: program_of(load(file)).among(2) for file in files}
     plans = [Plan(k, (Executed(0, file),), ended=True) for k, file in enumerate(files)]
     return programs, match(plans, programs, 2)
 

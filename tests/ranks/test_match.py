@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xlagraph.ranks.collectives import Collective, Loop, Program, Unread
-from xlagraph.ranks.groups import Grid, Numbering
+from xlagraph.collectives.groups import Grid, Numbering
+from xlagraph.collectives.program import Collective, Loop, Program, Unread
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Doubt, Executed, Outcome, Plan, Reason
 
@@ -265,6 +265,27 @@ def test_groups_within_a_process_concern_no_other():
         Plan(1, (Executed(0, "m"),), ended=True),
     ]
     assert match(plans, {"m": program}, 2).outcome is Outcome.MATCH
+
+
+@pytest.mark.parametrize(
+    ("counted", "grid", "doubts"),
+    [
+        (Numbering.REPLICAS, Grid(2, 2), (Doubt.ASSIGNMENT,)),
+        (Numbering.WHOLE_REPLICAS, Grid(2, 2), ()),
+        (Numbering.REPLICAS, Grid(4, 1), ()),
+        (Numbering.DEVICES, Grid(1, 4), ()),
+    ],
+)
+def test_which_device_is_which_is_assumed_of_replicas_by_partitions(counted, grid, doubts):
+    """It matters where devices of two processes come together, and not all of them."""
+    every = collective((), counted=counted)
+    program = Program((every,), grid, ordered=True, partitioned_later=False)
+    plans = [Plan(0, (Executed(0, "m"), Executed(1, "n")), ended=True)]
+    plans += [Plan(rank, (Executed(0, "m"),), ended=True) for rank in range(1, 4)]
+    found = match(plans, {"m": program, "n": program}, 4)
+    assert (found.outcome, found.doubts, found.certain) == (Outcome.HANG, doubts, not doubts)
+    together = [Plan(rank, (Executed(0, "m"),), ended=True) for rank in range(4)]
+    assert match(together, {"m": program}, 4).certain
 
 
 def test_devices_that_do_not_fit_the_ranks_are_not_placed():

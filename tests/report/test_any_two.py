@@ -80,7 +80,7 @@ def test_two_graphs_are_chosen_and_what_is_explained_already_is_shown(browser: B
         browser.click("#pick-any")
         browser.until(lambda where=where: browser.address == where)
         browser.until(lambda: browser.texts(".pair-head"))
-    assert "Gradients wait" in browser.text(".pair-head h1")
+    assert "Buckets keep gradients" in browser.text(".pair-head h1")
 
 
 def test_the_page_says_that_no_causes_were_looked_for(browser: Browser) -> None:

@@ -10,11 +10,12 @@ import axe_core_python
 import pytest
 from repository import ROOT
 
-from xlagraph.ranks.collectives import Collective, Program
+from xlagraph.collectives.groups import Grid, Numbering
+from xlagraph.collectives.program import Collective, Program
 from xlagraph.ranks.explain import Stop, explain_ranks
-from xlagraph.ranks.groups import Grid, Numbering
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Executed, Plan
+from xlagraph.ranks.tasks import Stand
 from xlagraph.report.build import run_report
 from xlagraph.report.model import ReportOptions
 from xlagraph.report.render import plain, render
@@ -29,7 +30,8 @@ AXE = Path(axe_core_python.__file__).parent / "axe.min.js"
 
 
 def report(run, *, redact=False):
-    return run_report(explain_run(run), ReportOptions(redact=redact), explain_ranks(run))
+    explained = explain_run(run)
+    return run_report(explained, ReportOptions(redact=redact), explain_ranks(explained))
 
 
 def wide(name, ranks):
@@ -65,15 +67,16 @@ def cycle():
     order = ("near", "far", "far", "near")
     plans = [Plan(k, (Executed(0, digest),), ended=True) for k, digest in enumerate(order)]
     matching = match(plans, programs, 4)
-    stops = tuple(Stop(wait, "A", ("f32[4]",), (), ()) for wait in matching.waits)
-    run = read_run(RUNS / "log")
-    found = replace(explain_ranks(run), matching=matching, stops=stops, divergences=())
-    return run_report(explain_run(run), None, found)
+    stops = tuple(Stop(wait, "A", Stand(("f32[4]",), (), ())) for wait in matching.waits)
+    explained = explain_run(read_run(RUNS / "log"))
+    found = replace(explain_ranks(explained), matching=matching, stops=stops, divergences=())
+    return run_report(explained, None, found)
 
 
 def test_what_hangs_comes_first():
     page = report(read_run(RUNS / "order"))
     assert plain(page.verdict.what).startswith("The job hangs or fails in step 4: rank 7 runs")
+    assert [number for number, _, is_it in page.source if is_it] == [49]
     assert plain(page.verdict.notes[-1]).startswith("Apart from that: ")
     assert not page.stable
     assert [box.ranks for box in page.ranks.boxes] == ["ranks 0-6", "rank 7"]

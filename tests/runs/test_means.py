@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from real_modules import RUNS
+from real_modules import FIXTURES, RUNS
 
+from xlagraph.canon.labels import Level
+from xlagraph.cause.model import Context, Explanation
+from xlagraph.explain.modules import explain_sides
+from xlagraph.hlo import load
+from xlagraph.ranks.explain import explain_ranks
 from xlagraph.run import places
 from xlagraph.run.reader import read_run
 from xlagraph.runs import tasks
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.work import Means
+from xlagraph.runs.outcome import explanation_of, outcome_of
+from xlagraph.runs.work import Means, Progress, silent
 from xlagraph.terminal.structured import run_json
 from xlagraph.workers import crew
+from xlagraph.workers.crew import Crew
 
 
 @pytest.fixture
@@ -29,8 +37,13 @@ def small_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "MIN_INSTRUCTIONS", 0)
 
 
-def explained(run: Path, **means: object) -> str:
-    return json.dumps(run_json(explain_run(read_run(run), Means(**means))), indent=1)  # type: ignore[arg-type]
+def explained(
+    run: Path, jobs: int = 1, *, cached: bool = False, progress: Progress = silent
+) -> str:
+    with Crew(jobs) as workers:
+        means = Means(workers, cached, progress)
+        found = explain_run(read_run(run), means)
+        return json.dumps(run_json(found, explain_ranks(found, means)), indent=1)
 
 
 def entries(run: Path) -> list[Path]:
@@ -58,6 +71,31 @@ def test_what_is_in_the_cache_is_not_worked_out_again(
     monkeypatch.setattr(tasks, "explain_sides", None)
     monkeypatch.setattr(tasks, "read_stored", None)
     assert explained(run, cached=True) == first
+
+
+@pytest.mark.usefixtures("small_is_kept")
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("order", {"sketch", "pair", "stand"}),
+        ("index", {"sketch", "pair", "ranks"}),
+        ("shard", {"sketch", "pair"}),
+    ],
+)
+def test_ranks_are_compared_by_workers_and_from_the_cache(
+    tmp_path: Path, name: str, kinds: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / name
+    shutil.copytree(FIXTURES / "ranks" / name, run)
+    here = explained(run)
+    with monkeypatch.context() as many:
+        many.setattr(crew, "WORTH_IT", 0)
+        assert explained(run, 2) == here
+    assert explained(run, cached=True) == here
+    assert {file.name.split("-")[0] for file in entries(run)} == kinds
+    monkeypatch.setattr(tasks, "explain_sides", None)
+    monkeypatch.setattr(tasks, "read_stored", None)
+    assert explained(run, cached=True) == here
 
 
 @pytest.mark.usefixtures("small_is_kept")
@@ -124,3 +162,44 @@ def test_a_place_puts_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [file.name for file in (tmp_path / "a").iterdir()] == ["b"]
     assert here.read("a/c") is None
     assert here.names("none") == []
+
+
+@pytest.mark.parametrize("name", ["runs/carry", "pairs/two_causes", "pairs/python_index"])
+def test_a_pair_is_compared_again_but_not_explained_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = explain_run(read_run(FIXTURES / name))
+    nodes = {node.digest: node for node in run.graphs}
+    pairs = [(nodes[node.nearest], node) for node in run.graphs if node.nearest]
+    numbers = {node.digest: k for k, node in enumerate(run.graphs)}
+    whole = [
+        tasks.explain_fully(*(run.pairs.side(numbers[node.digest]) for node in pair)).named(
+            *(node.letter for node in pair)
+        )
+        for pair in pairs
+    ]
+    monkeypatch.setattr(tasks, "explain_sides", None)
+    for pair, expected in zip(pairs, whole, strict=True):
+        assert_same(run.explain(*pair)[0], expected)
+
+
+def test_a_pair_that_was_paired_by_shape_is_compared_again_like_that() -> None:
+    a, b = (load(str(FIXTURES / "module_pairs" / f"key_width.{side}.hlo.gz")) for side in "ab")
+    nothing = Context()
+    expected = explain_sides(a, b, nothing, nothing)
+    assert expected.level is Level.SHAPES
+    outcome = outcome_of(expected, nothing, nothing)
+    assert_same(explanation_of(outcome, a, b, nothing, nothing), expected)
+
+
+def assert_same(found: Explanation, expected: Explanation) -> None:
+    """Compares all but the modules."""
+    for field in fields(expected):
+        if field.name != "diff":
+            assert getattr(found, field.name) == getattr(expected, field.name), field.name
+    for field in fields(expected.diff):
+        if field.name != "match":
+            same = getattr(found.diff, field.name) == getattr(expected.diff, field.name)
+            assert same, field.name
+    assert found.diff.match.to_b == expected.diff.match.to_b
+    assert found.unexplained_share == expected.unexplained_share

@@ -7,10 +7,10 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE_SECONDS, family, is_alive, wait_for
 from repository import ROOT
 
 from xlagraph.errors import InputError, Location, Source, XlagraphError
@@ -19,15 +19,6 @@ from xlagraph.limits import TooLargeError
 from xlagraph.workers.crew import Crew
 from xlagraph.workers.local import Here, processes
 from xlagraph.workers.results import WorkerError, job, results
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """Workers find the functions of this file."""
-    monkeypatch.syspath_prepend(str(ROOT))
-
-
-PATIENCE_SECONDS = 30.0
 
 
 def square(number: int) -> int:
@@ -116,32 +107,6 @@ if __name__ == "__main__":
         print("begun", flush=True)
         list(crew.results(wait, range(1, 9), 10**9))
 """
-
-
-def family(parent: int) -> set[int]:
-    """The processes below one, with their own children."""
-    found: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"\nPPid:\t{parent}\n" in (entry / "status").read_text():
-                found |= {int(entry.name)} | family(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-
-
-def wait_for(condition) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < end, "in vain"
-        time.sleep(0.05)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")

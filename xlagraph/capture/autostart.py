@@ -11,8 +11,8 @@ import atexit
 import os
 import sys
 
-from xlagraph.capture.imports import when_imported
-from xlagraph.capture.inherited import OFF, PROGRAM_VARIABLE, drop_dump, ensure_job
+from xlagraph.capture.host.imports import when_imported
+from xlagraph.capture.host.inherited import OFF, PROGRAM_VARIABLE, drop_dump, ensure_job
 
 TYPE_CHECKING = False  # typing's own costs its import
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ class _Autostart:
         if self._was_told:
             return
         if _TARGET in sys.modules:
-            from xlagraph.capture.say import say
+            from xlagraph.capture.host.say import say
 
             say(
                 f"nothing captured: {_TARGET} was imported past the import hook, by a finder that "
                 "stands before it in sys.meta_path; import it at the program's start"
             )
         elif os.environ.get(PROGRAM_VARIABLE) == str(os.getpid()):
-            from xlagraph.capture.folder import tell_if_nothing
+            from xlagraph.capture.host.folder import tell_if_nothing
 
             tell_if_nothing(_TARGET)
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xlagraph.capture import process
-from xlagraph.capture.failure import name_of
-from xlagraph.capture.folder import choose_folder
-from xlagraph.capture.hub import Hub
-from xlagraph.capture.levels import level_of
-from xlagraph.capture.options import DEFAULT_ARM_STEPS, Numbers, Options, parse_bytes
+from xlagraph.capture.host.failure import name_of
+from xlagraph.capture.host.folder import choose_folder
+from xlagraph.capture.host.levels import level_of
+from xlagraph.capture.host.options import DEFAULT_ARM_STEPS, Numbers, Options, parse_bytes
 from xlagraph.capture.session import Session
+from xlagraph.capture.steps.hub import Hub
 from xlagraph.run.records import EARLIER_COMPILES
 
 _LATE = (

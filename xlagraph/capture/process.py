@@ -10,14 +10,15 @@ import os
 import sys
 from functools import partial
 
-from xlagraph.capture import fsdp, lines
-from xlagraph.capture.dump import prepare_dump
-from xlagraph.capture.events import Sink
-from xlagraph.capture.failure import name_of, uncaught
-from xlagraph.capture.hub import Hub
-from xlagraph.capture.imports import when_imported
-from xlagraph.capture.options import Options
-from xlagraph.capture.values import install_values
+from xlagraph.capture.host.failure import name_of, uncaught
+from xlagraph.capture.host.imports import when_imported
+from xlagraph.capture.host.options import Options
+from xlagraph.capture.places import lines
+from xlagraph.capture.steps.events import Sink
+from xlagraph.capture.steps.hub import Hub
+from xlagraph.capture.steps.values import install_values
+from xlagraph.capture.tensors import fsdp
+from xlagraph.capture.xla_dump.dump import prepare_dump
 
 _DYNAMO_RULES = "torch._dynamo.trace_rules"
 _LAST = -100

@@ -14,15 +14,15 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
 
-from xlagraph.capture.arguments import masked
-from xlagraph.capture.dump import Dump
-from xlagraph.capture.events import CompiledGraph, Repeat, SyncEvent
-from xlagraph.capture.identity import identity
+from xlagraph.capture.host.arguments import masked
+from xlagraph.capture.host.identity import identity
+from xlagraph.capture.host.options import Options
+from xlagraph.capture.host.say import say
 from xlagraph.capture.journal import Journal
-from xlagraph.capture.lines import are_on, is_decided
-from xlagraph.capture.options import Options
-from xlagraph.capture.say import say
-from xlagraph.capture.sources import Place, SourceReader, places_in
+from xlagraph.capture.places.lines import are_on, is_decided
+from xlagraph.capture.places.sources import Place, SourceReader, places_in
+from xlagraph.capture.steps.events import CompiledGraph, Repeat, SyncEvent
+from xlagraph.capture.xla_dump.dump import Dump
 from xlagraph.run.codec import again
 from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlagraph.capture import process
-from xlagraph.capture.folder import choose_folder
-from xlagraph.capture.options import Options, options_from
-from xlagraph.capture.say import say
+from xlagraph.capture.host.folder import choose_folder
+from xlagraph.capture.host.options import Options, options_from
+from xlagraph.capture.host.say import say
+from xlagraph.capture.host.signals import on_signal
+from xlagraph.capture.host.versions import said_of
 from xlagraph.capture.session import Session
-from xlagraph.capture.signals import on_signal
-from xlagraph.capture.versions import said_of
 from xlagraph.errors import XlagraphError
 from xlagraph.run.remote import before_threads_end, is_url
 

@@ -68,6 +68,9 @@ class Kind:
     """A piece of graph that is there or not: over a run, a loop of changing length."""
     may_grow: bool = False
     """Over a run it may be something that grows from step to step (``growing-graph``)."""
+    may_be_meant: bool = False
+    """Over a run it may be what somebody switches on purpose: where it comes once and stays, or in
+    a rhythm from the start on, it is no problem."""
     anywhere: bool = False
     """Over a run it is one reason wherever it shows: its lines are those of a library's hooks."""
     only_proved: bool = False
@@ -79,7 +82,7 @@ class Kind:
     entails: tuple[str, ...] = ()
     """Over a run: kinds of graphs that come of it, where buckets held tensors at their syncs."""
     short: str = ""
-    """What happened in at most ten words, for a verdict; empty where `title` is that short."""
+    """What happened in at most eight words, for a verdict; empty where `title` is that short."""
     short_fix: str = ""
     """What to change in at most twelve words; empty where `fix` is that short."""
 

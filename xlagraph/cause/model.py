@@ -13,6 +13,7 @@ from xlagraph.message import EMPTY, A, B, Message, say
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xlagraph.canon.labels import Level
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.diff import Diff
@@ -150,6 +151,8 @@ class Explanation:
     scope: Scope
     compared: Message
     """The outputs that the proof compares, in words; empty for all."""
+    level: Level
+    """At which the instructions were paired."""
     buckets_a: tuple[BucketRow, ...]
     buckets_b: tuple[BucketRow, ...]
 

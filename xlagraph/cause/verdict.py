@@ -32,6 +32,12 @@ class Place:
     """Where the step ends that shows it, if no line is known."""
 
     @property
+    def excerpt(self) -> tuple[tuple[int, str], ...]:
+        """`source` without blank lines at both ends."""
+        told = [number for number, text in self.source if text.strip()]
+        return tuple(one for one in self.source if told and told[0] <= one[0] <= told[-1])
+
+    @property
     def in_short(self) -> Message:
         """Line, function and tensor, or the command that captures the line."""
         tensors = join(self.tensors, 1)

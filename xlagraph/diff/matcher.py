@@ -24,7 +24,7 @@ from xlagraph.diff.passes.contexts import pair_by_context
 from xlagraph.diff.passes.names import pair_by_name
 from xlagraph.diff.passes.near import pair_near_names
 from xlagraph.diff.passes.neighbours import frontier, pair_neighbours
-from xlagraph.diff.passes.outputs import pair_outputs_by_place
+from xlagraph.diff.passes.outputs import pair_outputs_by_place, pair_outputs_on_the_way
 from xlagraph.diff.passes.votes import pair_by_vote
 
 if TYPE_CHECKING:
@@ -112,10 +112,7 @@ def _pair_callee(pairing: Pairing, ca: Computation, cb: Computation) -> None:
 
 
 def _refine(pairing: Pairing, ca: Computation, cb: Computation) -> None:
-    """Contexts and expressions, places of outputs, what is behind one side's own, then text order.
-
-    Last the vote.
-    """
+    """What the surroundings tell, the surest first; else text order, then the vote."""
     are_left = pair_by_context(pairing, ca, cb)
     if pairing.is_complete(ca, cb):
         return
@@ -126,5 +123,7 @@ def _refine(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     if are_left:
         pair_by_context(pairing, ca, cb, by_text=True)
         pair_across(pairing, ca)
+    if ca.index == pairing.a.module.entry:
+        pair_outputs_on_the_way(pairing)
     pair_by_vote(pairing, ca)
     part_strays(pairing, ca)

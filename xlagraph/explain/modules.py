@@ -65,11 +65,11 @@ def _best(task: Search) -> Explanation:
         by_place = Search(diff, task.context_a, task.context_b, task.rules)
         again = search(by_place)
         if again.proved:
-            task, found = by_place, again
+            return _explanation(by_place, again, level)
     return _explanation(task, found)
 
 
-def _explanation(task: Search, found: Found) -> Explanation:
+def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDER) -> Explanation:
     diff = task.diff
     left_a, left_b = unexplained(diff, found)
     contexts = (task.context_a, task.context_b)
@@ -88,6 +88,7 @@ def _explanation(task: Search, found: Found) -> Explanation:
         proved=found.proved,
         scope=scope,
         compared=scope.compared,
+        level=level,
         buckets_a=bucket_rows(diff.a, task.context_a),
         buckets_b=bucket_rows(diff.b, task.context_b),
     )

@@ -102,7 +102,7 @@ class BucketTensors:
             parts.append(f"{added} that one side adds to them taken to be zero")
         if dropped:
             number = count(dropped, "output")
-            parts.append(f"{number} of what only one side reduces, or that wait, set aside")
+            parts.append(f"{number} of what only one side reduces, or that wait, left out")
         if self.kept:
             number = count(len(self.kept), "kept parameter")
             parts.append(f"{number} taken for what the other side gathers")

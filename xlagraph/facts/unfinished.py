@@ -74,7 +74,7 @@ def unfinished_short_fix(case: Case) -> Message:
     tensors = missing_gradients(case)
     if tensors:
         it = "it" if len(tensors) == 1 else "them"
-        return say(f"Use {it} in the loss, tie {it}, or freeze {it} before FSDP wraps the model.")
+        return say(f"Use {it} in the loss, tie {it}, or freeze {it} before FSDP.")
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
@@ -105,11 +105,11 @@ def _named(module: str) -> Message:
 def _state(one: UnfinishedBackward) -> Message:
     if one.hooks_left < 0:
         return say(
-            f" has counted its post-backward hooks down to {one.hooks_left} as the sync begins: "
+            f" has counted its post-backward hooks down to {one.hooks_left} as the step ends: "
             "its forward ran more than once before backward, and the count began anew",
         )
     of = f"{one.hooks_left} of {count(one.hooks, 'post-backward hook')}"
-    waits = f" still waits for {of} as the sync begins"
+    waits = f" still waits for {of} as the step ends"
     if not one.missing:
         return say(f"{waits}; which parameters got no gradient is not known")
     return say(

@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import bare_shape
-from xlagraph.cause.sources import where
-from xlagraph.explain import explain_modules
-from xlagraph.facts.buckets import value_reach
-from xlagraph.hlo import read_stored
-from xlagraph.patterns import re
-from xlagraph.ranks.collectives import Program, program_of
+from xlagraph.cause.verdict import Place
 from xlagraph.ranks.cost import job_cost
 from xlagraph.ranks.divergence import differences
-from xlagraph.ranks.groups import Grid
-from xlagraph.ranks.index import own_numbers
+from xlagraph.ranks.index import MIN_RANKS, own_numbers
 from xlagraph.ranks.kinds import (
     COLLECTIVE_HANG,
     COLLECTIVE_MISMATCH,
@@ -25,35 +18,40 @@ from xlagraph.ranks.kinds import (
 from xlagraph.ranks.match import match
 from xlagraph.ranks.model import Outcome
 from xlagraph.ranks.plans import job_of
-from xlagraph.ranks.words import ranks_verdict
-from xlagraph.runs.context import named_context, own_frame
-from xlagraph.runs.explain import graph_order
+from xlagraph.ranks.tasks import (
+    DifferingLines,
+    DifferingTask,
+    Stand,
+    StandTask,
+    compare_ranks,
+    stand,
+)
+from xlagraph.ranks.words import ranks_verdict, verdict_line
+from xlagraph.runs.cache import unpacked
+from xlagraph.runs.context import own_frame
+from xlagraph.runs.tasks import modules
+from xlagraph.runs.work import Means, Work, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
-    from xlagraph.cause.model import Context, Explanation
     from xlagraph.cause.verdict import Verdict
-    from xlagraph.graph import Module
+    from xlagraph.collectives.program import Program
     from xlagraph.message import SourceLine
     from xlagraph.ranks.cost import JobCost
     from xlagraph.ranks.divergence import Difference
     from xlagraph.ranks.index import Numbers
     from xlagraph.ranks.model import Matching, Wait
     from xlagraph.ranks.plans import Job
-    from xlagraph.run.reader import Process, Run
-    from xlagraph.run.records import GraphRecord
-    from xlagraph.tensors import Tensor
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.compare import Pair
+    from xlagraph.runs.model import RunExplanation
+    from xlagraph.runs.outcome import Outcome as Compared
+    from xlagraph.runs.tasks import GraphPlace
 
 MAX_PAIRS = 12
 """Pairs of graphs that are explained; of more differences it is said that they are there."""
-MAX_TENSORS = 6
-"""Named outputs that a collective may reach and still be called by them."""
-_CONCERNS_OTHERS = re.compile(
-    r"\b(?:all-(?:gather|reduce|to-all)|reduce-scatter|collective-|send|recv)|"
-    r"num_partitions=|sharding=|custom_call_has_side_effect=true"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +60,7 @@ class Stop:
 
     wait: Wait
     letter: str
-    shapes: tuple[str, ...]
-    """Of what goes in."""
-    tensors: tuple[Tensor, ...]
-    """What it is for, as far as that is known."""
-    lines: tuple[SourceLine, ...]
+    stand: Stand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +71,7 @@ class Divergence:
     ran: tuple[str, ...]
     usual: tuple[str, ...]
     """Letters of the graphs."""
-    explanation: Explanation | None
+    explanation: Compared | None
     """What most ran against what these ranks ran; None where there is no pair, or too many."""
     line: SourceLine | None
     """Where these ranks alone ran something."""
@@ -105,6 +99,8 @@ class RanksExplanation:
     cost: JobCost
     verdict: Verdict | None
     """Of what is wrong between ranks; None where nothing is."""
+    place: Place
+    """Where the verdict's line is."""
 
     @property
     def has_problem(self) -> bool:
@@ -128,77 +124,72 @@ class RanksExplanation:
         return self.matching.certain
 
 
-def explain_ranks(run: Run) -> RanksExplanation | None:
-    """Compares the ranks of a run; None where there is but one.
+def explain_ranks(explained: RunExplanation, means: Means | None = None) -> RanksExplanation | None:
+    """Compares the ranks of an explained run; None where there is but one.
 
     Raises:
         InputError: a stored module is not readable HLO.
         RunError: a stored module is damaged.
+        WorkerError: the workers asked for cannot do it.
     """
-    job = job_of(run)
+    job = job_of(explained.run)
     if job is None:
         return None
     plans = [one.plan for one in job.ranks]
-    library = _Library(run)
+    library = _Library(explained, means or Means())
     ran = {one.digest for plan in plans for one in plan.executed if one.digest}
-    programs = {digest: library.program(digest, job.world) for digest in sorted(ran)}
-    matching = match(plans, programs, job.world)
-    stops = tuple(library.stop(wait) for wait in matching.waits)
-    found = differences(plans)
-    numbers, rest = library.own_numbers(found)
-    divergences = tuple(library.divergences(rest))
-    cost = job_cost(job)
+    matching = match(plans, library.programs(ran, job.world), job.world)
+    try:
+        stops = library.stops(matching.waits)
+        numbers, rest = library.own_numbers(differences(plans))
+        divergences = library.divergences(rest)
+    finally:
+        modules.clear()
+    line = verdict_line(matching, stops, divergences)
+    around = explained.run.source(line.file, line.line) if line else None
     return RanksExplanation(
         job=job,
         matching=matching,
         stops=stops,
         divergences=divergences,
         own_numbers=numbers,
-        cost=cost,
+        cost=job_cost(job),
         verdict=ranks_verdict(matching, stops, divergences),
+        place=Place(line, source=around or ()),
     )
 
 
 class _Library:
-    """The modules of a run, read when they are asked for."""
+    """The graphs of a run by digest, and what workers find out about them."""
 
-    def __init__(self, run: Run):
-        self.run = run
-        order = graph_order(run)
-        self.letters = {record.digest: letter for letter, record, _ in order}
-        self._records: dict[str, tuple[GraphRecord, Process]] = {
-            record.digest: (record, process) for _, record, process in order
-        }
-        self._pairs: dict[tuple[str, str], Explanation] = {}
+    def __init__(self, explained: RunExplanation, means: Means):
+        self._pairs = explained.pairs
+        self._means = means
+        self._numbers = {one.record.digest: k for k, one in enumerate(explained.pairs.graphs)}
 
-    def module(self, digest: str) -> Module:
-        """A stored module."""
-        return read_stored(*self.run.graph(digest), f"{self.run.name}:{self.letters[digest]}")
+    def programs(self, digests: Iterable[str], world: int) -> dict[str, Program]:
+        """The collectives of graphs, read as they were sketched."""
+        found = {digest: self._graph(digest).sketch.program for digest in digests}
+        return {digest: program.among(world) for digest, program in found.items() if program}
 
-    def program(self, digest: str, world: int) -> Program:
-        """Its collectives; a module whose text has none is not read."""
-        stored = self.run.graph(digest)
-        if stored.text is not None and not _CONCERNS_OTHERS.search(stored.text):
-            return Program((), Grid(1, 1), ordered=True, partitioned_later=False)
-        return program_of(read_stored(*stored, f"{self.run.name}:{self.letters[digest]}"), world)
-
-    def context(self, digest: str, module: Module) -> Context:
-        """What the capture knows of a module."""
-        record, process = self._records[digest]
-        return named_context(process, record, module)
-
-    def stop(self, wait: Wait) -> Stop:
-        """A wait with lines and names."""
-        module = self.module(wait.digest)
-        i = wait.item.instruction
-        operands = module.operands[i]
-        kept = operands[:-1] if len(operands) > 1 and _is_token(module, operands[-1]) else operands
-        return Stop(
-            wait=wait,
-            letter=self.letters[wait.digest],
-            shapes=tuple(bare_shape(module, one) for one in kept),
-            tensors=_tensors(module, self.context(wait.digest, module), i, len(kept)),
-            lines=where(module, [i]),
+    def stops(self, waits: Sequence[Wait]) -> tuple[Stop, ...]:
+        """Waits with lines and names."""
+        pairs, numbers = self._pairs, self._numbers
+        keys = [f"stand-{pairs.name(numbers[one.digest])}-{one.item.instruction}" for one in waits]
+        wanted = dict(zip(keys, waits, strict=True))
+        work = Work(
+            "looking at collectives",
+            stand,
+            lambda key: StandTask(
+                pairs.side(numbers[wanted[key].digest]), wanted[key].item.instruction, key
+            ),
+            lambda key: self._graph(wanted[key].digest).record.bytes,
+            lambda key, data: unpacked(data, key, Stand),
+        )
+        found = dict(work.done(pairs.address, list(wanted), self._means))
+        return tuple(
+            Stop(one, self._letter(one.digest), found[key])
+            for key, one in zip(keys, waits, strict=True)
         )
 
     def own_numbers(
@@ -214,71 +205,79 @@ class _Library:
         for many in by_steps.values():
             usual = {(one.usual, one.others) for one in many}
             ((most, others),) = usual if len(usual) == 1 else [((), ())]
-            if len(others) != 1:
+            if len(others) != 1 or len(many) + 1 < MIN_RANKS:
                 continue
             digests = {one.ranks[0]: one.ran[0] for one in many} | {others[0]: most[0]}
-            together = self._numbers(digests)
+            together = self._numbers_of(digests)
             if together:
                 numbers.append(together)
                 taken.update(id(difference) for difference in many)
         return tuple(numbers), [one for one in found if id(one) not in taken]
 
-    def _numbers(self, digests: Mapping[int, str]) -> OwnNumbers | None:
-        ranks = tuple(sorted(digests))
-        numbers = own_numbers((rank, self.module(digests[rank])) for rank in ranks)
+    def _numbers_of(self, digests: Mapping[int, str]) -> OwnNumbers | None:
+        lowest, *others = sorted(digests)
+        first = self._place(digests[lowest])
+        wanted = {f"ranks-{first.digest}-{digests[rank]}": rank for rank in others}
+        work = Work(
+            "comparing ranks",
+            compare_ranks,
+            lambda key: DifferingTask(first, self._place(digests[wanted[key]]), key),
+            lambda key: self._graph(digests[wanted[key]]).record.bytes,
+            lambda key, data: unpacked(data, key, DifferingLines),
+        )
+        compared: dict[int, DifferingLines] = {}
+        for key, one in work.done(self._pairs.address, list(wanted), self._means):
+            if one.differing is None:
+                return None
+            compared[wanted[key]] = one
+        found = {rank: one for rank in others if (one := compared[rank].differing)}
+        numbers = own_numbers(lowest, found)
         if numbers is None:
             return None
-        lines = where(self.module(digests[ranks[0]]), numbers.instructions)
-        letters = tuple(self.letters[digests[rank]] for rank in ranks)
-        return OwnNumbers(ranks, letters, numbers, lines)
+        most = max(others, key=lambda rank: (len(found[rank].places), -rank))
+        letters = tuple(self._letter(digests[rank]) for rank in (lowest, *others))
+        return OwnNumbers((lowest, *others), letters, numbers, compared[most].lines)
 
-    def divergences(self, found: Sequence[Difference]) -> Iterable[Divergence]:
+    def divergences(self, found: Sequence[Difference]) -> tuple[Divergence, ...]:
         """Differences, each with the cause of one graph against the other."""
-        for one in found:
+        pairs = [self._telling(one) for one in found]
+        wanted = list(dict.fromkeys(pair for pair in pairs if pair))[:MAX_PAIRS]
+        explained = outcomes(self._pairs, wanted, self._means)
+        shown = []
+        for one, pair in zip(found, pairs, strict=True):
+            outcome = explained.get(pair) if pair else None
+            if outcome and outcome.same and len(one.ran) == len(one.usual):
+                continue  # names and numbering
             new = [digest for digest in one.ran if digest not in one.usual]
-            explanation = None
-            if new and one.usual:
-                mine = one.ran[-1] if one.ran[-1] in new else new[0]
-                explanation = self._explained(one.usual[-1], mine)
-                if explanation and explanation.diff.same and len(one.ran) == len(one.usual):
-                    continue  # names and numbering
-            yield Divergence(
-                difference=one,
-                ran=tuple(self.letters[digest] for digest in one.ran),
-                usual=tuple(self.letters[digest] for digest in one.usual),
-                explanation=explanation,
-                line=self._line(new or one.ran or one.usual),
+            shown.append(
+                Divergence(
+                    difference=one,
+                    ran=tuple(map(self._letter, one.ran)),
+                    usual=tuple(map(self._letter, one.usual)),
+                    explanation=outcome,
+                    line=self._line(new or one.ran or one.usual),
+                )
             )
+        return tuple(shown)
 
-    def _explained(self, usual: str, mine: str) -> Explanation | None:
-        key = usual, mine
-        if key not in self._pairs and len(self._pairs) < MAX_PAIRS:
-            a, b = self.module(usual), self.module(mine)
-            contexts = self.context(usual, a), self.context(mine, b)
-            names = self.letters[usual], self.letters[mine]
-            self._pairs[key] = explain_modules(a, b, *contexts, names)
-        return self._pairs.get(key)
+    def _telling(self, one: Difference) -> Pair | None:
+        """The graphs whose difference tells why ranks differ; None where there are no two."""
+        new = [digest for digest in one.ran if digest not in one.usual]
+        if not (new and one.usual):
+            return None
+        mine = one.ran[-1] if one.ran[-1] in new else new[0]
+        return self._numbers[one.usual[-1]], self._numbers[mine]
+
+    def _graph(self, digest: str) -> CapturedGraph:
+        return self._pairs.graphs[self._numbers[digest]]
+
+    def _place(self, digest: str) -> GraphPlace:
+        return self._pairs.side(self._numbers[digest]).graph
+
+    def _letter(self, digest: str) -> str:
+        return self._graph(digest).letter
 
     def _line(self, digests: Sequence[str]) -> SourceLine | None:
         """The call site of the first of these graphs."""
-        record, process = self._records[digests[0]]
-        sync = process.sync_at(record.sync)
+        sync = self._graph(digests[0]).sync
         return own_frame(sync.call_site) if sync else None
-
-
-def _is_token(module: Module, i: int) -> bool:
-    """Whether an operand is the scalar with which torch_xla orders collectives."""
-    return bare_shape(module, i).endswith("[]")
-
-
-def _tensors(module: Module, context: Context, i: int, kept: int) -> tuple[Tensor, ...]:
-    """The outputs with names that a collective's own results reach, if they are few."""
-    results = [
-        user
-        for user in module.users[i]
-        if module.opcodes[user] != "get-tuple-element"
-        or int(module.attributes[user].get("index") or 0) < kept
-    ]
-    reached = value_reach(module, results)
-    named = [t for k, t in sorted(context.outputs.items()) if reached[module.outputs[k]]]
-    return tuple(named) if len(named) <= MAX_TENSORS else ()

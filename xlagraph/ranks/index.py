@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.patterns import re
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from xlagraph.graph import Module
 
@@ -16,6 +16,8 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 MIN_RANKS = 3
 """Two numbers are always in line."""
 TOLERANCE = 1e-6
+MAX_TEXT = 1_000_000
+"""Characters of what differs between two modules that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +32,45 @@ class Numbers:
     """What it grows by from rank to rank."""
 
 
-def own_numbers(modules: Iterable[tuple[int, Module]]) -> Numbers | None:
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """Where a module differs from another one that is built alike."""
+
+    places: tuple[int, ...]
+    """Instructions, ascending."""
+    first: tuple[str, ...]
+    """What each says of itself in the module compared from."""
+    other: tuple[str, ...]
+
+
+def differing(first: Module, other: Module) -> Differing | None:
+    """Where modules differ, instruction by instruction, as programs that were traced alike do.
+
+    None where they differ in more than literals, numbers of parameters and attributes, or in more
+    text than numbers of ranks need.
+    """
+    if _frame(first) != _frame(other):
+        return None
+    texts = zip(_texts(first), _texts(other), strict=True)
+    found = [(k, one, two) for k, (one, two) in enumerate(texts) if one != two]
+    if sum(len(one) + len(two) for _, one, two in found) > MAX_TEXT:
+        return None
+    places, ones, twos = zip(*found, strict=True) if found else ((), (), ())
+    return Differing(places, ones, twos)
+
+
+def own_numbers(lowest: int, compared: Mapping[int, Differing]) -> Numbers | None:
     """What differs between the modules of ranks, if that is ``a + b * rank`` at every place.
 
-    The modules are compared instruction by instruction with the first, as programs that were
-    traced alike are; None where they are not the same but for such numbers. One is held at a time.
-
     Args:
-        modules: ranks, ascending, each with its module.
+        lowest: the rank whose module the others are compared with.
+        compared: by rank, ascending, where its module differs from that.
     """
-    found = iter(modules)
-    lowest, first = next(found)
-    base = _texts(first)
-    others: dict[int, dict[int, str]] = {}
-    for rank, module in found:
-        if _frame(module) != _frame(first):
-            return None
-        others[rank] = {k: t for k, t in enumerate(_texts(module)) if t != base[k]}
-    if len(others) + 1 < MIN_RANKS:
+    if len(compared) + 1 < MIN_RANKS:
         return None
-    places = sorted({place for mine in others.values() for place in mine})
+    base = {k: t for one in compared.values() for k, t in zip(one.places, one.first, strict=True)}
+    others = {rank: dict(zip(one.places, one.other, strict=True)) for rank, one in compared.items()}
+    places = sorted(base)
     lines: list[tuple[float, float]] = []
     for place in places:
         texts = {rank: mine.get(place, base[place]) for rank, mine in others.items()}

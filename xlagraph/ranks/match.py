@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from xlagraph.ranks.collectives import OPCODES, Collective, Loop, Unread, asked, flat
-from xlagraph.ranks.groups import members
+from xlagraph.collectives.groups import members
+from xlagraph.collectives.program import OPCODES, Collective, Loop, Unread, asked, flat
 from xlagraph.ranks.model import Doubt, Matching, Outcome
 from xlagraph.ranks.waits import Head, Meeting, Standing, doubts_of, met, stuck, why
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xlagraph.ranks.collectives import Item, Program
-    from xlagraph.ranks.groups import Grid, Members, Numbering
+    from xlagraph.collectives.groups import Grid, Members, Numbering
+    from xlagraph.collectives.program import Item, Program
     from xlagraph.ranks.model import Executed, Plan, Reason, Wait
 
 MAX_MOVES = 3_000_000
@@ -28,7 +28,7 @@ MAX_MOVES = 3_000_000
 _UNCERTAIN = frozenset(
     {
         *(Doubt.ORDER, Doubt.REMOVABLE, Doubt.LOOP),
-        *(Doubt.BRANCH, Doubt.PARTITIONER, Doubt.GROUPS),
+        *(Doubt.BRANCH, Doubt.PARTITIONER, Doubt.GROUPS, Doubt.ASSIGNMENT),
     }
 )
 """Doubts that may keep ranks from stopping where they seem to stop."""
@@ -209,6 +209,7 @@ class _Simulation:
                 self._doubt_of(item)
             elif isinstance(item, Collective):
                 meeting = self._meeting_of(item, program.grid, device)
+                self._doubt_place(meeting, program.grid)
                 if len(meeting.members) > 1:
                     split = item.opcode in _BY_BUFFER
                     parts = [(b,) for b in item.buffers] if split else [item.buffers]
@@ -219,6 +220,11 @@ class _Simulation:
                 devices = {number for one in met for number in one.members}
                 if len(devices) > 1:
                     yield Head(self._meeting(tuple(sorted(devices)), is_open=True), item, (), 1)
+
+    def _doubt_place(self, meeting: Meeting, grid: Grid) -> None:
+        """Who is in a group of some devices depends on which of them is which."""
+        if min(grid.replicas, grid.partitions) > 1 and len(meeting.members) < grid.devices:
+            self.doubts.add(Doubt.ASSIGNMENT)
 
     def _meeting_of(self, item: Collective, grid: Grid, device: int) -> Meeting:
         """The devices that come together at a collective of a device; none if it takes no part."""

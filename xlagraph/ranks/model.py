@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xlagraph.ranks.collectives import Item
+    from xlagraph.collectives.program import Item
 
 
 class Doubt(Enum):
@@ -20,6 +20,7 @@ class Doubt(Enum):
     PERMUTE = "a rank that only sends may go on before it is received"
     LOOP = "how often a loop runs is not known"
     BRANCH = "which branch runs is not known"
+    ASSIGNMENT = "which device has which replica and partition is assumed: row by row"
     GROUPS = "replica groups of a collective cannot be read"
     UNREAD = "a custom call or a send may wait for other ranks"
     PARTITIONER = "XLA's partitioner adds collectives that the graph does not show"

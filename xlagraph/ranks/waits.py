@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.ranks.collectives import Collective
+from xlagraph.collectives.program import Collective
 from xlagraph.ranks.model import Doubt, Reason, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from xlagraph.ranks.collectives import Item
-    from xlagraph.ranks.groups import Members
+    from xlagraph.collectives.groups import Members
+    from xlagraph.collectives.program import Item
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.collectives.program import Branch, Collective
 from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.message.words import count, duration, ranges, rank_time
-from xlagraph.ranks.collectives import Branch, Collective
 from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.kinds import Kind
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
     from xlagraph.ranks.cost import JobCost
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
@@ -46,8 +46,8 @@ def collective_words(stop: Stop) -> Message:
     if not isinstance(item, Collective):
         return say("a branch" if isinstance(item, Branch) else "a loop", " with collectives")
     reduction = f" ({item.reduction})" if item.reduction else ""
-    shapes = join(stop.shapes, 3)
-    for_ = say(" for ", join(stop.tensors, 3)) if stop.tensors else EMPTY
+    shapes = join(stop.stand.shapes, 3)
+    for_ = say(" for ", join(stop.stand.tensors, 3)) if stop.stand.tensors else EMPTY
     return say(f"{item.opcode}{reduction} of ", shapes, for_)
 
 
@@ -56,7 +56,7 @@ def stop_words(stop: Stop) -> Message:
     wait = stop.wait
     one = len(wait.ranks) == 1
     waits = f", {'waits' if one else 'wait'} for {rank_words(wait.missing)}" if wait.missing else ""
-    line = say(" at ", stop.lines[0]) if stop.lines else EMPTY
+    line = say(" at ", stop.stand.lines[0]) if stop.stand.lines else EMPTY
     head = f"{rank_words(wait.ranks)}, step {wait.step}, graph "
     return say(head, GraphName(stop.letter), ": ", collective_words(stop), line, waits)
 
@@ -73,13 +73,13 @@ def ranks_verdict(
 ) -> Verdict | None:
     """The three lines for what is wrong between ranks; None where nothing is."""
     if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
-        return _stopped(matching, [stop for stop in stops if stop.wait.is_root])
+        return _stopped(matching, stops)
     if not divergences:
         return None
     first = divergences[0]
     notes = [say(f"{count(len(divergences) - 1, 'more difference')} between ranks.")]
     return Verdict(
-        what=say(divergence_words(first).sentence, "."),
+        what=say(say(_divergence_in_short(first)).sentence, "."),
         where=_divergent_place(first),
         fix=first.explanation.verdict.fix
         if _is_caused(first) and first.explanation
@@ -88,24 +88,40 @@ def ranks_verdict(
     )
 
 
+def verdict_line(
+    matching: Matching, stops: Sequence[Stop], divergences: Sequence[Divergence]
+) -> SourceLine | None:
+    """The line that the verdict names; None where it names none."""
+    if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
+        return next(iter(_odd(stops).stand.lines), None)
+    if not divergences:
+        return None
+    first = divergences[0]
+    if _is_caused(first) and first.explanation:
+        return first.explanation.causes[0].place.line
+    return first.line
+
+
+def _odd(stops: Sequence[Stop]) -> Stop:
+    """Where the fewest ranks stand of those that cause the rest."""
+    return min((one for one in stops if one.wait.is_root), key=lambda one: len(one.wait.ranks))
+
+
 def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
-    odd = min(stops, key=lambda stop: len(stop.wait.ranks))
-    others = [stop for stop in stops if stop is not odd]
+    odd = _odd(stops)
+    others = [stop for stop in stops if stop.wait.is_root and stop is not odd]
     step = f"step {odd.wait.step}"
     if matching.outcome is Outcome.MISMATCH:
         fails = "gives wrong values" if matching.reason in GOES_ON else "hangs or fails"
         does = fails if matching.certain else f"probably {fails}"
         what = say(
             f"The job {does} in {step}: {rank_words(odd.wait.ranks)} "
-            f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} ",
-            collective_words(odd),
-            *(
-                say(" where ", rank_words(stop.wait.ranks), " run ", collective_words(stop))
-                for stop in others[:1]
-            ),
+            f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} another collective",
+            *(f" than {rank_words(stop.wait.ranks)}" for stop in others[:1]),
             ".",
         )
-        return Verdict(what, _place(odd), _fix(COLLECTIVE_MISMATCH), _notes(matching))
+        notes = (_collectives([odd, *others[:1]]), *_notes(matching))
+        return Verdict(what, _place(odd), _fix(COLLECTIVE_MISMATCH), notes)
     may = "hangs" if matching.certain else "may hang"
     shown = [odd, *others][:2]
     what = say(f"The job {may} in {step}: ", join(map(_waits, shown), 2, "; "), ".")
@@ -114,7 +130,7 @@ def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
         what,
         _place(odd),
         _fix(COLLECTIVE_HANG if ended else COLLECTIVE_MISMATCH),
-        _notes(matching),
+        (_collectives(shown), *_notes(matching)),
     )
 
 
@@ -126,7 +142,13 @@ def _waits(stop: Stop) -> Message:
     wait = stop.wait
     verb = "waits" if len(wait.ranks) == 1 else "wait"
     missing = rank_words(wait.missing)
-    return say(f"{rank_words(wait.ranks)} {verb} for {missing} at ", collective_words(stop))
+    return say(f"{rank_words(wait.ranks)} {verb} for {missing}")
+
+
+def _collectives(stops: Sequence[Stop]) -> Message:
+    """At which collective each of them stands."""
+    each = (say(rank_words(stop.wait.ranks), ": ", collective_words(stop)) for stop in stops)
+    return say(join(each, len(stops), "; ").sentence, ".")
 
 
 def _notes(matching: Matching) -> tuple[Message, ...]:
@@ -135,7 +157,7 @@ def _notes(matching: Matching) -> tuple[Message, ...]:
 
 
 def _place(stop: Stop) -> Message:
-    return say(stop.lines[0]) if stop.lines else say("graph ", GraphName(stop.letter))
+    return say(stop.stand.lines[0]) if stop.stand.lines else say("graph ", GraphName(stop.letter))
 
 
 def _divergent_place(one: Divergence) -> Message:
@@ -165,6 +187,18 @@ def divergence_words(one: Divergence) -> Message:
         f"{mine} ran ", _row(one.ran), f" where {rank_words(what.others)} ran ", _row(one.usual),
         f" in {steps}",
     )  # fmt: skip
+
+
+def _divergence_in_short(one: Divergence) -> str:
+    """The same without letters, which a reader has not met at the beginning."""
+    what = one.difference
+    mine, others = rank_words(what.ranks), rank_words(what.others)
+    steps = step_words(what.steps)
+    if not one.ran:
+        return f"{mine} ran nothing in {steps} where {others} ran a graph"
+    if not one.usual:
+        return f"{mine} ran a graph behind the last step of {others}"
+    return f"{mine} ran another graph than {others} in {steps}"
 
 
 def cause_words(one: Divergence) -> Message:
@@ -201,7 +235,7 @@ def matching_words(matching: Matching) -> str:
     if matching.outcome is Outcome.MATCH:
         before = f": {matching.matched} of them, in order"
     elif matching.matched:
-        before = f", {count(matching.matched, 'collective')} before that did"
+        before = f"; {count(matching.matched, 'collective')} before that matched"
     return f"{_WORDS[matching.outcome]}{before}{unsure}"
 
 

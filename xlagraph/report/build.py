@@ -17,7 +17,7 @@ from xlagraph.report.run_page import group_cards, run_data
 from xlagraph.report.shown_pairs import ShownPairs
 from xlagraph.report.timeline import timeline
 from xlagraph.report.vocabulary import names_for
-from xlagraph.report.wording import ShownPair, advice, compared
+from xlagraph.report.wording import ShownPair, advice, compared, excerpt
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def run_report(
     blobs = pairs.blobs | run_blobs(data, timeline(explained, names))
     cards = group_cards(explained, names, kept, pairs.cards)
     problems = tuple(card for card in cards if not card.expected)
+    is_first = bool(ranks and ranks.verdict)
+    lost = explained.lost.wall_seconds
     verdict = _first(explained.verdict, ranks)
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
@@ -118,7 +120,8 @@ def run_report(
         subtitle=_command(explained.run, names),
         verdict=advice(replace(verdict, notes=(*verdict.notes, *notes)), names),
         comparison=compared(comparison, names) if comparison else None,
-        lost_seconds=explained.lost.wall_seconds,
+        lost_seconds=lost if lost or not is_first else None,
+        source=excerpt(ranks.place, names) if ranks and is_first else (),
         stable=not (explained.has_problem or (ranks and ranks.has_problem)),
         facts=_run_facts(explained),
         causes=problems,

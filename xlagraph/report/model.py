@@ -129,6 +129,8 @@ class CauseCard:
     also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
     insight: Insight | None = None
+    sides: tuple[str, ...] = ()
+    """What the two graphs are called that the address shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +387,7 @@ class Report:
     subtitle: str
     verdict: Advice
     lost_seconds: float | None
-    """Compile seconds beyond warm-up; None where nobody measured."""
+    """Compile seconds beyond warm-up; None where nobody measured, or ranks hang and it is none."""
     stable: bool
     """Nothing to fix."""
     facts: tuple[Fact, ...]
@@ -404,6 +406,8 @@ class Report:
     """What was found between the ranks of a run; None where there is but one."""
     comparison: Compared | None = None
     """With an older run, where one was given."""
+    source: tuple[tuple[int, str, bool], ...] = ()
+    """The program's lines at the verdict's place where no card has them, as `CauseCard.source`."""
 
     @property
     def letters_shown(self) -> tuple[str, ...]:

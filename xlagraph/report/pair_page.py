@@ -113,6 +113,7 @@ def cause_card(
         compiles=compiles,
         graphs=graphs,
         address=view.opening(cause),
+        sides=view.labels,
     )
 
 

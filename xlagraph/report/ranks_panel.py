@@ -133,7 +133,7 @@ def _rows(found: RanksExplanation, colours: Mapping[str, int], names: Names) -> 
 def _row(one: Divergence, colours: Mapping[str, int], names: Names) -> RankRow:
     cause = cause_words(one)
     if not cause:
-        cause = say("ran at ", one.line) if one.line else EMPTY
+        cause = say("ran at " if one.ran else "step ends at ", one.line) if one.line else EMPTY
     what = one.difference
     return RankRow(
         ranks=ranges(what.ranks),
@@ -174,7 +174,7 @@ def _picture(
 
 
 def _box(stop: Stop, names: Names, *, is_odd: bool) -> Box:
-    line = stop.lines[0] if stop.lines else None
+    line = stop.stand.lines[0] if stop.stand.lines else None
     return Box(
         ranks=rank_words(stop.wait.ranks),
         place=f"{step_words([stop.wait.step])}, graph {stop.letter}",

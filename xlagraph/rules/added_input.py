@@ -51,9 +51,10 @@ for step, (x, y) in enumerate(loader):
     "compile is its price.",
     proof="What is computed with the tensors is bypassed.",
     examples=("mask_late", "pruning_mask", "adapter_late", "second_head"),
-    short="Some steps take in tensors that others do not",
+    short="Some steps use tensors that others do not",
     short_fix="Let every step have them; only their values change.",
     consequences=("newly-updated",),
+    may_be_meant=True,
 )
 
 

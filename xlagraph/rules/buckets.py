@@ -78,7 +78,7 @@ for x, y in loader:
     update(model(x.repeat(1, 4)).pow(2).mean())
 """,
     evidence="Each bucket with its tensors, which of them are left over from an earlier step, and "
-    "the callbacks that were pending as the sync began; from a capture, the hooks that FSDP still "
+    "the callbacks that waited as the step ended; from a capture, the hooks that FSDP still "
     "waits for and the parameters that got no gradient. Outputs that stand elsewhere because of it "
     "belong to it.",
     fix="Flush the bucket at the end of every backward, so that no gradient waits for the next "
@@ -86,14 +86,14 @@ for x, y in loader:
     "reduce_scatter_bucket_size_mb=0.",
     proof="Where both modules have buckets, what each tensor becomes is made one operation on it "
     "(a parameter of both, where one side has tensors that the other does not reduce), tokens "
-    "and barriers are taken away, and outputs of what only one side reduces are set aside. Where "
-    "one module has none, outputs that pass through a bucket, or wait for one, are set aside, "
+    "and barriers are taken away, and outputs of what only one side reduces are left out. Where "
+    "one module has none, outputs that pass through a bucket, or wait for one, are left out, "
     "not compared.",
     examples=("carry",),
     anywhere=True,
     consequences=("output-order", "bucket-carry", "live-tensor"),
     entails=("optimizer-state", "newly-updated", "live-tensor", "output-order"),
-    short="Gradients wait in a bucket for the next step",
+    short="Buckets keep gradients until the next step",
     short_fix="Empty the bucket after every backward, or set reduce_scatter_bucket_size_mb=0.",
 )
 BUCKET_COMPOSITION = Kind(
@@ -364,7 +364,7 @@ def _set_aside(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Finding:
             A,
             f" and {count(len(dropped_b), 'output')} of ",
             B,
-            f" that pass through these {told.opcode}s, or wait for one, were set aside, "
+            f" that pass through these {told.opcode}s, or wait for one, were left out, "
             "not compared",
         ),
         a=frozenset(exclusive_slice(a, dropped_a) | reach_a.instructions(a)),
@@ -461,7 +461,7 @@ def _side_evidence(view: SideView, rows: Rows, pending: list[Message]) -> list[E
     if waiting:
         number = count(len(waiting), "reduce-scatter callback")
         found.append(
-            Evidence(say(view.side, f": {number} pending as the sync began: ", grouped(waiting)))
+            Evidence(say(view.side, f": {number} waited as the step ended: ", grouped(waiting)))
         )
     return found
 

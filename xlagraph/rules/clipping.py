@@ -47,8 +47,10 @@ for step, (x, y) in enumerate(loader):
     proof="What scales the values is bypassed.",
     examples=("clip_late", "clip_value_late", "clip_in_python"),
     family=Family.BRANCH,
+    short="Values are clipped in some steps only",
     short_fix="Clip in every step, with a limit of 1e30 elsewhere.",
     is_piece=True,
+    may_be_meant=True,
 )
 CUTS = frozenset({"clamp", "maximum", "minimum"})
 SUMS = frozenset({"reduce", "all-reduce", "dot"})

@@ -50,7 +50,7 @@ for step, (x, y) in enumerate(loader):
         "seed",
         "number_of_its_own",
     ),
-    short="A number baked into the graph has another value",
+    short="A number baked into the graph changed",
     short_fix="Pass the number as a tensor, made before the step.",
 )
 

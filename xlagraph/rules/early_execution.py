@@ -28,9 +28,9 @@ EARLY_EXECUTION = Kind(
     id="early-execution",
     title="Part of the step ran early",
     section=Section.PIECES,
-    meaning="Python asked for a value before the step's sync (.item(), print, an if on a tensor), "
-    "dynamo broke the graph, or a sync stands at another line. What the value needs is compiled as "
-    "a graph of its own, and the rest of the step becomes another graph than it was.",
+    meaning="Python asked for a value before the step's end (.item(), print, an if on a tensor), "
+    "dynamo broke the graph, or torch_xla.sync() stands at another line. What the value needs is "
+    "compiled as a graph of its own, and the rest of the step becomes another graph than it was.",
     before="""\
 for step, (x, y) in enumerate(loader):
     loss = loss_fn(model(x), y)
@@ -45,27 +45,29 @@ for step, (x, y) in enumerate(loader):
         xm.add_step_closure(print, args=(loss.detach(),))
     update(loss)
 """,
-    evidence="The kind and call site of the sync, and the values at the cut.",
-    fix="Read the value after the sync, every step or never.",
+    evidence="What ended the graph, at which line, and the values at the cut.",
+    fix="Read the value after the step's end (torch_xla.sync()), every step or never.",
     proof="The other module is cut at the same place.",
     examples=("early_item", "weights_read_early", "print_tensor", "graph_break", "extra_sync"),
     short_fix="Read the value after the step's end, every step or never.",
 )
 READ_FIX = say(
-    "Read the value after the sync, every step or never: keep it on the device (detach) and fetch "
-    "it with xm.add_step_closure. If it is no part of the step (an evaluation, say), nothing is "
-    "wrong with its first graph: run it once before training."
+    "Read the value after the step's end (torch_xla.sync()), every step or never: keep it on the "
+    "device (detach) and fetch it with xm.add_step_closure. If it is no part of the step (an "
+    "evaluation, say), nothing is wrong with its first graph: run it once before training."
 )
 SYNC_FIX = say(
-    "A sync compiles a graph of its own for what is pending: leave it out, or, if it ends "
-    "something else (an evaluation), run that in the first steps already."
+    "Each torch_xla.sync() compiles a graph of its own for what was traced so far: leave it out, "
+    "or, if it ends something else (an evaluation), run that in the first steps already."
 )
 CUT_FIX = say(
     "Something between the two parts needs a value or cannot be traced (a read, a print, a dynamo "
-    "graph break): move it behind the sync."
+    "graph break): move it behind the step's end (torch_xla.sync())."
 )
+READ = say("a value was read before the step ended")
+SYNC = say("one more torch_xla.sync() cut the step")
 READ_SHORT = say("Read the value after the step's end, every step or never.")
-SYNC_SHORT = say("Leave this sync out, or run it in the first steps already.")
+SYNC_SHORT = say("Leave this torch_xla.sync() out, or run it in the first steps already.")
 CUT_SHORT = say("Move what needs a value behind the step's end.")
 
 
@@ -142,7 +144,13 @@ def _finding(
     lines: tuple[SourceLine, ...] = (site,) if site and (is_value or is_step) else ()
     lines = lines or where(part.module, values)
     number = count(len(part.module.outputs), "output")
-    what = "a value was read early" if is_value else "a sync" if is_step else "the graph was cut"
+    what = (
+        "a value was read early"
+        if is_value
+        else "a torch_xla.sync()"
+        if is_step
+        else "the graph was cut"
+    )
     cited_b, cited_a = part.ab(tuple(cut), ())
     claimed = frozenset(exclusive_slice(whole.module, missing, extra=cut))
     claimed_b, claimed_a = part.ab(claimed, frozenset[int]())
@@ -168,7 +176,7 @@ def _finding(
                 say(
                     side,
                     " ran because Python asked for a value (.item(), print, if), before the step's "
-                    f"sync; it has {count(len(missing), 'output')} fewer than ",
+                    f"end; it has {count(len(missing), 'output')} fewer than ",
                     other,
                 )
                 if is_value
@@ -183,10 +191,11 @@ def _finding(
                 lines,
             ),
         ),
+        short=READ if is_value else SYNC if is_step else say(),
         fix=READ_FIX if is_value else SYNC_FIX if is_step else CUT_FIX,
         short_fix=READ_SHORT if is_value else SYNC_SHORT if is_step else CUT_SHORT,
         proof=say(
-            other, " was cut where ", side, f" ends; {count(len(missing), 'output')} set aside"
+            other, " was cut where ", side, f" ends; {count(len(missing), 'output')} left out"
         ),
         a=claimed_a,
         b=claimed_b,

@@ -47,7 +47,7 @@ def step(x):
     family=Family.BRANCH,
     is_piece=True,
     may_grow=True,
-    short="A collective or callback runs in some steps only",
+    short="Some steps run an extra collective or callback",
     short_fix="Do it in every step, or decide on the host.",
 )
 SHOWN = 4

@@ -41,7 +41,7 @@ step(x)
     proof="A's values get B's layouts, and copies are bypassed; what the header alone asks for "
     "is left out of the comparison.",
     examples=("layout_of_input", "layout_of_input.after"),
-    short="The same tensors lie in memory in another order",
+    short="Tensors lie in memory in another order",
     short_fix="Send inputs in one memory format in every step.",
 )
 

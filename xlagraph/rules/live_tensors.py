@@ -1,4 +1,4 @@
-"""Outputs that come and go with the live tensors."""
+"""Outputs that come and go with the tensors that Python holds."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 LIVE_TENSOR = Kind(
     id="live-tensor",
-    title="A tensor is alive at the sync on one side only",
+    title="A tensor is kept in some steps and not in others",
     section=Section.LIVE,
-    meaning="Every tensor that Python still holds as the sync comes, and that has pending work, is "
-    "an output of the graph, with all that only it needs. A metric that is kept every tenth step, "
-    "a forgotten reference, a copy of the model: in these steps the graph has an output more.",
+    meaning="Every tensor that Python still holds at torch_xla.sync(), and that has pending work, "
+    "is an output of the graph, with all that only it needs. A metric that is kept every tenth "
+    "step, a forgotten reference, a copy of the model: in these steps the graph has an output "
+    "more.",
     before="""\
 history = []
 for step, (x, y) in enumerate(loader):
@@ -45,13 +46,13 @@ for step, (x, y) in enumerate(loader):
     accuracy = (out.argmax(1) == y).float().mean()  # computed in every step
     update(loss_fn(out, y))
     if step % 3 == 2:
-        history.append(accuracy.item())  # behind the sync: it is there already
+        history.append(accuracy.item())  # behind torch_xla.sync(): it is there already
 """,
     evidence="The output, its line, what holds it (XLAGRAPH_HOLDERS=1), and whether it is a copy.",
     fix="If the tensor is logged, keep it every step, or detach it and move it to the host with "
     "xm.add_step_closure; if it is leaked, drop the reference (list, closure, attribute) before "
-    "the sync.",
-    proof="The output is set aside with what only it needs.",
+    "torch_xla.sync().",
+    proof="The output is left out with what only it needs.",
     examples=(
         "log_every_k",
         "step_closure",
@@ -63,7 +64,7 @@ for step, (x, y) in enumerate(loader):
     ),
     family=Family.LIVE,
     may_grow=True,
-    short="A tensor is kept alive in some steps only",
+    short="A tensor is kept in some steps only",
     short_fix="Keep it in every step, or drop it before the step ends.",
 )
 GRADIENT_SHORT = say("A gradient is given out in some graphs only")
@@ -112,14 +113,14 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     lines = _lines(more, places, claimed)
     is_state = all(_is_state(more, k) for k in places)
     is_one = len(places) == 1
-    number = count(len(places), "live tensor")
+    number = count(len(places), "tensor")
     cited_a, cited_b = more.ab(tuple(values), ())
     claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
     dropped_a, dropped_b = more.ab(frozenset(places), frozenset[int]())
     begin = (
         say("optimizer state came into being: ", side, f" gives back {number} that ", less.side)
         if is_state
-        else say(side, f" has {number} more than ", less.side)
+        else say(side, f" gives back {number} more than ", less.side)
     )
     weights = _weights(more, places)
     if weights:
@@ -135,7 +136,7 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
         kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
         title=say(
             begin,
-            " has not: " if is_state else ": ",
+            " does not: " if is_state else ": ",
             names,
             say(", made", at(lines)) if lines else say(),
             _held(more, places),
@@ -143,8 +144,9 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
         evidence=(
             Evidence(
                 say(
+                    "Python still holds ",
                     names,
-                    f" {'is' if is_one else 'are'} alive at the sync",
+                    " as the step ends",
                     alone if claimed else "",
                     _copied(more, places),
                 ),
@@ -159,7 +161,7 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
         proof=say(
             f"{count(len(places), 'output')} of ",
             side,
-            f" {'was' if is_one else 'were'} set aside with what only "
+            f" {'was' if is_one else 'were'} left out with what only "
             f"{'it needs' if is_one else 'they need'}",
         ),
         a=claimed_a,

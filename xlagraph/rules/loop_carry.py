@@ -57,7 +57,7 @@ w, trace = lax.fori_loop(0, n, body, (w, trace))  # always carried, read only wh
     fix="Carry the same values through the loop in every step; what is only watched can be "
     "computed after the loop, or be carried always.",
     proof="Calls are put in line, the values taken out of the loop's tuple, and outputs that "
-    "depend on them set aside.",
+    "depend on them left out.",
     examples=("scan_more_carried",),
     short_fix="Carry the same values through the loop in every step.",
 )

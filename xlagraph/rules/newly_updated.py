@@ -42,7 +42,7 @@ with torch.no_grad():
     evidence="The line it comes from, and what the other graph updates.",
     fix="An evaluation, or whatever else is no training step, has a graph of its own: nothing is "
     "wrong with its first one. To compile it before training, run it once then.",
-    proof="The updates are set aside with what only they need.",
+    proof="The updates are left out with what only they need.",
     examples=("evaluation",),
     short="Another part of the program has its own graph",
     short_fix="None needed; run it once before training to compile it early.",
@@ -81,7 +81,7 @@ for x, y in loader:
     "torch.where(isfinite(grad), grad, 0), or the optimizers of torch_xla.amp.syncfree with its "
     "GradScaler, which take found_inf as a tensor. A step that is meant to update nothing compiles "
     "once, for its own graph.",
-    proof="The new values are set aside with what only they need.",
+    proof="The new values are left out with what only they need.",
     examples=("scaler_skips",),
     consequences=("newly-updated", "optimizer-state", "live-tensor"),
     short_fix="Update in every step, and let the device decide by torch.where.",
@@ -177,9 +177,7 @@ def _finding(more: SideView, less: SideView, pairs: Sequence[tuple[int, int]]) -
             ),
         ),
         fix=say() if site or is_skipped else LAYER_FIX,
-        proof=say(
-            f"{count(len(pairs), 'output')} of ", side, " set aside with what only they need"
-        ),
+        proof=say(f"{count(len(pairs), 'output')} of ", side, " left out with what only they need"),
         a=claimed_a,
         b=claimed_b,
         dropped_a=dropped_a,

@@ -51,7 +51,7 @@ for x, y in loader:
     evidence="The state tensors by name, or by shape where the capture does not know them.",
     fix="Expected once, in the first optimizer step. To save the extra compile, create the state "
     "before the loop (a first step with zero gradients).",
-    proof="Zeros stand for the state; its new values are set aside where the other side has none.",
+    proof="Zeros stand for the state; its new values are left out where the other side has none.",
     examples=("momentum_first_step", "momentum_late", "adam_first_step"),
     short_fix="Create the state before the loop: a step with zero gradients.",
 )
@@ -79,11 +79,12 @@ for step, (x, y) in enumerate(loader):
     update(loss_fn(model(x), y))
 """,
     evidence="The parameters, and the outputs that replace them.",
-    fix="Update the same tensors in every step, or update the others in a sync of their own "
-    "(torch_xla.sync() before and after), so that the training graph stays the same.",
-    proof="The new values are set aside with what only they need.",
+    fix="Update the same tensors in every step, or update the others between two calls "
+    "of torch_xla.sync(), so that the training graph stays the same.",
+    proof="The new values are left out with what only they need.",
     examples=("unfreeze_layer", "freeze_one_of_many", "ema_every_k", "checkpoint_toggle"),
     short="Tensors are updated in some steps only",
+    may_be_meant=True,
     short_fix="Update the same tensors in every step.",
 )
 
@@ -154,7 +155,7 @@ def _finding(
     cited_a, cited_b = more.ab(tuple(inputs), ())
     is_block = not is_state and any(is_multiplied(module, p) for p in inputs)
     zero = count(len(zeros.intersection(inputs)), "new tensor")
-    aside = say(f", {count(len(dropped), 'output')} of ", side, " alone set aside")
+    aside = say(f", {count(len(dropped), 'output')} of ", side, " alone left out")
     aside = aside if dropped else say()
 
     def undo(edit: Editors) -> None:

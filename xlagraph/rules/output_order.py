@@ -22,9 +22,9 @@ OUTPUT_ORDER = Kind(
     id="output-order",
     title="The same outputs stand in another order",
     section=Section.LIVE,
-    meaning="The outputs of a graph are its live tensors, ordered by their creation. Iterating "
-    "over a set, whose order changes, creates them in another order; layers that change places "
-    "give the same shapes in each other's place.",
+    meaning="The outputs of a graph are the tensors that Python still holds, ordered by their "
+    "creation. Iterating over a set, whose order changes, creates them in another order; layers "
+    "that change places give the same shapes in each other's place.",
     before="""\
 for step, (x, y) in enumerate(loader):
     out = model(x)
@@ -42,7 +42,7 @@ for x, y in loader:
     update(loss_fn(out, y))
 """,
     evidence="The positions, and the tensors by name where they are known.",
-    fix="Create the tensors in the same order in every step; live tensors are ordered by their "
+    fix="Create the tensors in the same order in every step; outputs are ordered by their "
     "creation (iterating over a set or a dict in changing order is the usual reason).",
     proof="B's outputs are put into A's order.",
     examples=("set_order", "layer_order"),
@@ -102,11 +102,12 @@ def find(case: Case) -> list[Finding]:
 def _carried(case: Case, number: str, evidence: Sequence[Evidence]) -> Finding:
     """Outputs that moved as gradients of earlier steps are among them."""
     pending = say(
-        f"reduce-scatter callbacks pending as the sync began: {len(case.a.context.waiting)} in ",
+        "reduce-scatter callbacks that waited as the step ended: "
+        f"{len(case.a.context.waiting)} in ",
         A,
         f", {len(case.b.context.waiting)} in ",
         B,
-        "; live tensors are ordered by age, so that one left from an earlier step stands before "
+        "; outputs are ordered by age, so that one left from an earlier step stands before "
         "those of this step",
     )
     return Finding(

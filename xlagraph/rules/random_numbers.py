@@ -41,14 +41,15 @@ for step, (x, y) in enumerate(loader):
 """,
     evidence="What draws them and what is done with them.",
     fix="If dropout was switched here (train(), eval()): keep a training loop in one mode, and "
-    "evaluate in a sync of its own. What is to change while training can be a probability on the "
-    "device: x * (torch.rand_like(x) < keep) / keep, with keep a tensor.",
+    "evaluate between two calls of torch_xla.sync(). What is to change while training can be a "
+    "probability on the device: x * (torch.rand_like(x) < keep) / keep, with keep a tensor.",
     proof="What is drawn, and what is done with it, is bypassed.",
     examples=("dropout_late", "eval_dropout"),
     family=Family.BRANCH,
     short="Random numbers are drawn in some steps only",
     short_fix="Keep train() or eval() the same in every training step.",
     is_piece=True,
+    may_be_meant=True,
 )
 
 

@@ -54,6 +54,7 @@ for x, y in loader:
         "parts_of_other_widths_reordered",
         "cond_swapped",
     ),
+    short="An operation takes its values in another order",
     short_fix="Give the values in the same order in every step.",
 )
 

@@ -55,7 +55,7 @@ for step, number in enumerate([2, 2, 2, 3, 3]):
     proof="The further pass is bypassed.",
     examples=("accumulation_raised", "accumulation_count", "accumulation_ramp"),
     family=Family.BRANCH,
-    short="A pass is computed more often in some steps",
+    short="Some steps compute more passes than others",
     short_fix="Call torch_xla.sync() after each backward, or keep their number.",
     is_piece=True,
 )

@@ -65,12 +65,13 @@ for step, (x, y) in enumerate(loader):
     may_grow=True,
     short="A value is computed in another way",
     short_fix="Do the same work in every step, with torch.where for example.",
+    may_be_meant=True,
 )
 EARLY_FIX = say(
-    "The graph was cut there by a sync of its own or by reading a value (.item(), print, a Python "
-    "if on a tensor): leave that out, do it after the step's sync, or do it in every step."
+    "The graph was cut there by a torch_xla.sync() of its own or by reading a value (.item(), "
+    "print, a Python if on a tensor): leave that out, do it after the step's end, or do it in "
+    "every step."
 )
-
 FORM_FIX = say(
     "An input comes ready in some steps and has to be cut, padded or put into another form in "
     "others: bring it into one form, with one shape, on the host before it is sent."
@@ -80,7 +81,10 @@ FORM_SHORT_FIX = say("Bring the input into one form before it is sent.")
 
 
 def find(case: Case) -> list[Finding]:
-    """A value is computed in one way by A and in another by B; the rest is the same."""
+    """A value is computed in one way by A and in another by B; the rest is the same.
+
+    Values that other causes account for already, and that only take another way, are one finding.
+    """
     a, b = case.a, case.b
     edges = [
         edge
@@ -89,7 +93,13 @@ def find(case: Case) -> list[Finding]:
         and b.partners[edge.q] < 0
         and a.module.shapes[edge.p] == b.module.shapes[edge.q]
     ]
-    return [_finding(case, group) for group in pieces(case, edges)]
+    own, taken = [], []
+    for group in pieces(case, edges):
+        if all(edge.p in a.claimed and edge.q in b.claimed for edge in group):
+            taken += group
+        else:
+            own.append(group)
+    return [_finding(case, group) for group in (*own, *([taken] if taken else []))]
 
 
 def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
@@ -99,6 +109,7 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     piece_b = piece_of(case.b, [q for _, q in pairs])
     is_early = all(is_input(a, p) or is_input(b, q) for p, q in pairs)
     is_form = is_early and _is_form(case.a, piece_a) and _is_form(case.b, piece_b)
+    told_a, told_b = piece_a or {p for p, _ in pairs}, piece_b or {q for _, q in pairs}
     lines = where(b, piece_b) or where(a, piece_a)
     users_a = {edge.x for edge in edges if edge.place != OUTPUT}
     users_b = {edge.y for edge in edges if edge.place != OUTPUT}
@@ -141,11 +152,11 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
             f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another way",
             at(lines),
             ": ",
-            opcodes_in_words(a, piece_a, b),
+            opcodes_in_words(a, told_a, b),
             " in ",
             A,
             ", ",
-            opcodes_in_words(b, piece_b, a),
+            opcodes_in_words(b, told_b, a),
             " in ",
             B,
         ),

@@ -48,6 +48,7 @@ for step, (x, y) in enumerate(loader):
     "which makes a parameter of every number.",
     proof="The constants become one parameter again.",
     examples=("lr_hits_one", "decay_hits_zero"),
+    short="A Python number is 0, 1 or -1",
     short_fix="Keep the number on the device, as a tensor.",
 )
 STATIC_ARGUMENT = Kind(
@@ -68,7 +69,7 @@ step = jax.jit(train_step)  # scale is an array in every call
     "rather than as a Python number (static_argnums, a number closed over, .item()).",
     proof="The constants become one parameter again.",
     examples=("static_number",),
-    short="A number is an argument here, baked in there",
+    short="A number is baked into one graph only",
     short_fix="Pass the number as a tensor in every step.",
 )
 

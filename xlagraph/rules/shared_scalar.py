@@ -47,7 +47,7 @@ for step, (x, y) in enumerate(loader):
     "made before the loop, so that it does not matter which values they have.",
     proof="Both sides use the parameter that both have.",
     examples=("average_of_half", "argument_of_its_own"),
-    short="Two Python numbers are equal in some steps only",
+    short="Python numbers are equal in some steps only",
     short_fix="Keep each number on the device, as a tensor of its own.",
 )
 

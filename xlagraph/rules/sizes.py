@@ -150,7 +150,7 @@ for step, (x, y) in enumerate(loader):
     proof=_PROOF,
     examples=("growing_mask", "one_hot_classes"),
     may_grow=True,
-    short="A tensor made in the graph has another size",
+    short="A tensor made in the step changed size",
     short_fix="Make tensors of one size in every step; mask the rest.",
 )
 ATTRIBUTE = Kind(

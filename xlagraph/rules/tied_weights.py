@@ -54,9 +54,9 @@ for step, (x, y) in enumerate(loader):
     evidence="The parameters.",
     fix="Tie the weights again after loading or copying the model (assign one Parameter to both), "
     "before the optimizer is made.",
-    proof="One tensor is used in place of both, and their updates are set aside.",
+    proof="One tensor is used in place of both, and their updates are left out.",
     examples=("tied_weights",),
-    short="Weights are tied in one graph, not in the other",
+    short="Weights are tied in one graph only",
     short_fix="Tie the weights again before the optimizer is made.",
 )
 
@@ -120,7 +120,7 @@ def _finding(case: Case, one: SideView, two: SideView, split: Split) -> Finding:
         proof=say(
             "in ",
             two.side,
-            " one tensor was used in place of both, and their updates set aside",
+            " one tensor was used in place of both, and their updates left out",
         ),
         a=claimed_a,
         b=claimed_b,

@@ -6,7 +6,9 @@ A place is named by a string, so that a worker process on another machine can op
 from __future__ import annotations
 
 import os
+import re
 import uuid
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +19,9 @@ from xlagraph.run.remote import filesystem, is_url, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}")
+"""Names of files that are being written."""
 
 
 class Place(Protocol):
@@ -42,6 +47,9 @@ class Place(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Names of the files in a folder, sorted; none where there is no such folder."""
+
+    def tidy(self, folder: str) -> None:
+        """Take away what writers that were killed left half-written in a folder."""
 
 
 @cache
@@ -81,12 +89,18 @@ class _Local:
         try:
             write_new(partial, data)
             partial.replace(path)
-        except OSError:
+        except BaseException:  # Ctrl-C too
             partial.unlink(missing_ok=True)
             raise
 
     def names(self, folder: str) -> list[str]:
         return sorted(path.name for path in (self._folder / folder).glob("[!.]*"))
+
+    def tidy(self, folder: str) -> None:
+        for partial in (self._folder / folder).glob(".*"):
+            if _PARTIAL.fullmatch(partial.name):
+                with suppress(OSError):  # another's, who has put it by now; or read-only
+                    partial.unlink()
 
 
 class _Remote:
@@ -149,3 +163,6 @@ class _Remote:
         except Exception as error:  # stores raise their own kinds
             raise OSError(told(f"{self._url}/{folder}", error)) from error
         return sorted(str(one).rstrip("/").rpartition("/")[2] for one in found)
+
+    def tidy(self, folder: str) -> None:
+        """Nothing: what is not put whole is not there."""

@@ -49,7 +49,7 @@ class ProcessRecord:
     """Unix time in seconds."""
     argv: tuple[str, ...]
     level: str
-    """``watch``, ``1`` or ``2``; see ``xlagraph.capture.levels``."""
+    """``watch``, ``1`` or ``2``; see ``xlagraph.capture.host.levels``."""
     versions: tuple[tuple[str, str], ...]
     """Package name and version: python, torch, torch_xla, xlagraph."""
     lines: bool = False

@@ -72,6 +72,15 @@ class Cache:
         except (OSError, XlagraphError):  # read-only, full: the work is done again next time
             return
 
+    def tidy(self) -> None:
+        """Takes away what was half-written by workers that were killed."""
+        if self.is_on:
+            place(self.address).tidy(_folder())
+
+
+def _folder() -> str:
+    return f"{FOLDER}/{tool_version()}"
+
 
 def _name(key: str) -> str:
-    return f"{FOLDER}/{tool_version()}/{key}{SUFFIX}"
+    return f"{_folder()}/{key}{SUFFIX}"

@@ -30,6 +30,7 @@ from xlagraph.runs.kinds import (
     UNEXPLAINED,
     UNLIKE_GRAPH,
 )
+from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
 from xlagraph.runs.spent import together
 
@@ -132,8 +133,8 @@ def _reason(node: GraphNode) -> Reason:
         if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
         return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
-    cause = explanation.causes[0]
-    if node.warm_up and not cause.expected:
+    cause = _main_cause(node, explanation.causes)
+    if node.warm_up and not node.meant and not cause.expected:
         return FIRST_GRAPH, None, None
     if node.begins_reading and cause.kind is not EARLY_EXECUTION:
         return EARLY_EXECUTION, node.call_site, _as_reads
@@ -145,7 +146,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell = reason
     main = _representative(kind, members)
     explanation = main.explanation
-    cause = explanation.causes[0] if explanation and explanation.causes else None
+    causes = explanation.causes if explanation else ()
+    cause = _main_cause(main, causes) if causes else None
     if kind in (FIRST_GRAPH, BY_DESIGN) or (
         kind is EARLY_EXECUTION and cause and cause.kind is not kind
     ):
@@ -161,6 +163,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compiles=sum(node.compiles for node in members),
         spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
+        meant=_meant(members),
+        steps=tuple(sorted({node.step for node in members})),
         compared=explanation.compared if explanation else say(),
         place=cause.place if cause else Place(main.call_site),
         shown=main.digest if cause else "",
@@ -168,10 +172,28 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     )
 
 
+def _meant(members: Sequence[GraphNode]) -> Meant:
+    """How the change comes that all of them have, if it is made on purpose."""
+    is_no_problem = all(node.warm_up for node in members)
+    found = (node.meant for node in members if node.meant and is_no_problem)
+    return next(found, Meant.NOT)
+
+
+def _main_cause(node: GraphNode, causes: Sequence[Cause]) -> Cause:
+    """The first; of a change that is made on purpose the first that can be."""
+    if not node.meant:
+        return causes[0]
+    return next(cause for cause in causes if cause.kind.may_be_meant and not cause.expected)
+
+
 def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
     """The first whose explanation is proved: what compiled longest changes from run to run."""
     explained = [node for node in members if node.explanation and node.explanation.causes]
-    own = [n for n in explained if n.explanation and n.explanation.causes[0].kind is kind]
+    own = [
+        node
+        for node in explained
+        if node.explanation and _main_cause(node, node.explanation.causes).kind is kind
+    ]
     candidates = own or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
@@ -187,8 +209,9 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
         for node in members
         if node.explanation
         and (kind is not GROWING_INPUT or node.explanation.causes[0].kind is kind)
-        for cause in node.explanation.causes[1:]
-        if not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
+        for cause in node.explanation.causes
+        if cause is not _main_cause(node, node.explanation.causes)
+        and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
     }
     return tuple(found.values())
 
@@ -219,7 +242,7 @@ def _title(
         return say(
             "values were read" if len(members) > 1 else "a value was read",
             place,
-            f", where none had been: {number} of the parts of the step that were pending",
+            f", where none had been before: {number} of the parts of the step traced so far",
         )
     if main.explanation:
         return without_stop(main.explanation.verdict.what)

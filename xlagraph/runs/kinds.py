@@ -9,18 +9,18 @@ FIRST_GRAPH = Kind(
     id="first-graph",
     title="The first graphs of a program, or of a part of it",
     section=Section.RUN,
-    meaning="Setting up, the first training step, the first evaluation, the second of two kinds of "
-    "step that take turns: each has a graph that must be compiled once. A graph is the first of "
-    "another part of the program if the read (.item()) or the step is the first at its place and "
-    "its call site stands behind the end of every other training step, so that nothing of one was "
-    "pending; or if it ends a step before any training step came again. Where that cannot be told "
-    "(loops that begin with their sync, as with a parallel loader, or a read before the step's "
-    "end) it is early-execution, whose fix names both. Two steps that take turns at one call site "
-    "(two optimizers, say) cannot be told from a step that changes back and forth: the second "
-    "counts as a problem.",
+    meaning="Setting up, the first training step, the first evaluation, the second of two kinds "
+    "of step that take turns: each has a graph that must be compiled once. A graph is the first "
+    "of another part of the program if the read (.item()) or the step is the first at its place "
+    "and its call site stands behind the end of every other training step, so that nothing of one "
+    "was pending; or if it ends a step before any training step came again. Where that cannot be "
+    "told (loops that begin with torch_xla.sync(), as with a parallel loader, or a read before "
+    "the step's end) it is early-execution, whose fix names both. Two steps that take turns at "
+    "one call site (two optimizers, say) cannot be told from a step that changes back and forth: "
+    "the second counts as a problem.",
     before="",
     after="",
-    evidence="The place of the sync, and what had run there before.",
+    evidence="Where the step ends, and what had run there before.",
     fix="None needed.",
     proof=_NOT_UNDONE,
     examples=("stable", "late_evaluation", "two_step_kinds"),
@@ -33,9 +33,11 @@ BY_DESIGN = Kind(
     section=Section.RUN,
     meaning="A training may consist of several sorts of step: micro-batches whose gradients are "
     "kept, others that add to them, the update behind them; an evaluation that updates nothing; "
-    "updates of different parameters in turn (two heads, a generator and a discriminator). Each "
-    "sort has a graph, compiled once and hit from then on. What a graph updates, which gradients "
-    "it takes in and in which order the graphs follow each other tell the sorts apart. An update "
+    "updates of different parameters in turn (two heads, a generator and a discriminator); what "
+    "has a sync at a line of its own (an average over models, a report) and leaves the other steps "
+    "as they were. Each sort has a graph, compiled once and hit from then on. What a graph "
+    "updates, which gradients it takes in and in which order the graphs follow each other tell the "
+    "sorts apart. An update "
     "of more or fewer of the same parameters is no sort of its own (newly-updated), nor is what "
     "updates nothing now and then, in no order.",
     before="",
@@ -76,8 +78,8 @@ for x, y in loader:
 """,
     evidence="The line, and the sizes of the graphs.",
     fix="Something is kept from step to step and used, or kept alive, again: keep plain numbers "
-    "(fetched after the sync) or detached tensors on the host instead, or update one running "
-    "tensor in place.",
+    "(fetched after torch_xla.sync()) or detached tensors on the host instead, or update one "
+    "running tensor in place.",
     proof="That of its single steps.",
     examples=("leak_running_loss", "leak_pending", "metric_list"),
     short_fix="Keep plain numbers, not tensors, from step to step.",
@@ -117,7 +119,7 @@ for step, (x, y) in enumerate(loader):
     proof=_NOT_UNDONE,
     examples=("layer_drop",),
     entails=("optimizer-state", "shared-scalar"),
-    short="Blocks of the model are left out in some steps",
+    short="Some steps leave blocks of the model out",
     short_fix="Run every block; multiply its branch by 0 or 1.",
 )
 SAME_GRAPH = Kind(
@@ -152,7 +154,7 @@ with torch.no_grad():
     proof="The modules are equal, word for word.",
     examples=("other_key",),
     is_cause=False,
-    short="The same computation was compiled again, under another key",
+    short="The same computation was compiled again",
 )
 UNLIKE_GRAPH = Kind(
     id="unlike-graph",
@@ -166,7 +168,7 @@ UNLIKE_GRAPH = Kind(
     proof=_NOT_UNDONE,
     examples=(),
     is_cause=False,
-    short="A graph ran that is like none before it",
+    short="A graph like none before it ran",
 )
 UNEXPLAINED = Kind(
     id="unexplained",

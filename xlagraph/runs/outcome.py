@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level, instruction_text, without_layout
-from xlagraph.cause.model import Cause
+from xlagraph.cause.model import Cause, Explanation, Scope
 from xlagraph.cause.verdict import Verdict
+from xlagraph.diff import diff_modules
+from xlagraph.facts.buckets import bucket_rows
 from xlagraph.message import Message
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xlagraph.cause.model import Context, Explanation
+    from xlagraph.cause.model import Context
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
@@ -46,10 +48,16 @@ class Outcome:
     proved: bool
     same: bool
     """Both are the same computation."""
+    unexplained_a: tuple[int, ...]
+    unexplained_b: tuple[int, ...]
+    """Instructions that no cause accounts for."""
     unexplained_share: float
     """Part of the differing instructions that no cause accounts for, 0 to 1."""
     compared: Message
     """The outputs that the proof compares, in words; empty for all."""
+    scope: Scope
+    level: Level
+    """At which the instructions were paired."""
     partners: Sequence[int]
     """For each input of B the place of its partner in A, if that has the same shape, or -1."""
     first_a: Cited | None
@@ -72,7 +80,15 @@ class Outcome:
         """The same without the instructions: what is kept of every pair of a run."""
         causes = tuple(_without_numbers(cause) for cause in self.causes)
         partners = array("i", self.partners)
-        return replace(self, causes=causes, partners=partners, cited_a={}, cited_b={})
+        return replace(
+            self,
+            causes=causes,
+            partners=partners,
+            unexplained_a=(),
+            unexplained_b=(),
+            cited_a={},
+            cited_b={},
+        )
 
     def instruction(self, side: str, number: int) -> tuple[str, str]:
         """Name and opcode of an instruction that is cited; `side` is ``a`` or ``b``."""
@@ -89,13 +105,42 @@ def outcome_of(explanation: Explanation, a: Context, b: Context) -> Outcome:
         causes=causes,
         proved=explanation.proved,
         same=diff.same,
+        unexplained_a=explanation.unexplained_a,
+        unexplained_b=explanation.unexplained_b,
         unexplained_share=explanation.unexplained_share,
         compared=explanation.compared,
+        scope=explanation.scope,
+        level=explanation.level,
         partners=_partners(diff),
         first_a=_first(diff.a, first.a, a) if first else None,
         first_b=_first(diff.b, first.b, b) if first else None,
         cited_a=_cited(diff.a, (i for c in causes for many in _of_a(c) for i in many)),
         cited_b=_cited(diff.b, (i for c in causes for many in _of_b(c) for i in many)),
+    )
+
+
+def explanation_of(
+    outcome: Outcome, a: Module, b: Module, context_a: Context, context_b: Context
+) -> Explanation:
+    """The explanation that came to this: modules are compared again, causes are not searched again.
+
+    The comparison is the same; the search and its proof are most of the work.
+    """
+    diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
+    if outcome.level is not Level.PARAMETER_ORDER:
+        diff = diff_modules(diff.a, diff.b, outcome.level, diff.match.known)
+    return Explanation(
+        diff=diff,
+        verdict=outcome.verdict,
+        causes=outcome.causes,
+        unexplained_a=outcome.unexplained_a,
+        unexplained_b=outcome.unexplained_b,
+        proved=outcome.proved,
+        scope=outcome.scope,
+        compared=outcome.compared,
+        level=outcome.level,
+        buckets_a=bucket_rows(diff.a, context_a),
+        buckets_b=bucket_rows(diff.b, context_b),
     )
 
 

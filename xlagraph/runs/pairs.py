@@ -11,8 +11,8 @@ from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.cache import unpacked
-from xlagraph.runs.outcome import Outcome
-from xlagraph.runs.tasks import GraphPlace, PairTask, Side, explain_fully
+from xlagraph.runs.outcome import Outcome, explanation_of
+from xlagraph.runs.tasks import GraphPlace, PairTask, Side, explain_fully, modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,11 @@ class Pairs:
 
     def key(self, pair: Pair) -> str:
         """Names a pair in the cache: both digests, and what the capture knows of the two."""
-        sides = [f"{self.graphs[k].record.digest}-{self._known_of(k)}" for k in pair]
-        return f"pair-{'-'.join(sides)}"
+        return f"pair-{'-'.join(map(self.name, pair))}"
+
+    def name(self, number: int) -> str:
+        """Names a graph in the cache, with what the capture knows of it."""
+        return f"{self.graphs[number].record.digest}-{self._known_of(number)}"
 
     def _known_of(self, number: int) -> str:
         """A digest of a graph's context, where it may be asked for in the cache."""
@@ -49,12 +52,16 @@ class Pairs:
             self._known[number] = hashlib.blake2b(text, digest_size=8).hexdigest()
         return self._known.get(number, "")
 
+    def __contains__(self, pair: Pair) -> bool:
+        return pair in self._places
+
     def task(self, pair: Pair) -> PairTask:
         """A pair as work for a worker process."""
         before, after = pair
-        return PairTask(self._side(before), self._side(after), self.key(pair))
+        return PairTask(self.side(before), self.side(after), self.key(pair))
 
-    def _side(self, number: int) -> Side:
+    def side(self, number: int) -> Side:
+        """One graph, and what the capture knows of it."""
         graph = self.graphs[number]
         place = GraphPlace(self.address, graph.record.digest, graph.letter, self._cached)
         return Side(place, graph.context())
@@ -84,12 +91,19 @@ class Pairs:
     def explain(self, pair: Pair) -> tuple[Explanation, tuple[Context, Context]]:
         """Two graphs explained with their modules, and what the capture knows of them.
 
+        Of a pair that was explained the causes are known, and the modules are compared again.
+
         Raises:
             InputError: a module is not readable HLO.
             RunError: a module is damaged.
         """
-        a, b = map(self._side, pair)
-        return explain_fully(a, b).named(*self._letters(pair)), (a.context, b.context)
+        a, b = map(self.side, pair)
+        if pair in self:
+            read = modules.read(a.graph), modules.read(b.graph)
+            again = explanation_of(self.outcome(pair), *read, a.context, b.context)
+        else:
+            again = explain_fully(a, b).named(*self._letters(pair))
+        return again, (a.context, b.context)
 
     def files(self) -> set[str]:
         """The Python files that the graphs come from."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from xlagraph.cause.editor import is_input
+from xlagraph.collectives.program import Branch, Collective, Loop, Program, program_of
 from xlagraph.diff.header import given_away
 from xlagraph.facts.named_inputs import replaced_inputs
-from xlagraph.facts.updates import updates
+from xlagraph.facts.updates import renewed, updates
 
 if TYPE_CHECKING:
+    from xlagraph.collectives.program import Item, Items
     from xlagraph.graph import Module
 
     Histogram = Counter[tuple[str, str]]
@@ -47,6 +49,8 @@ class Sketch:
     """Parameter number and the output that replaces it; see `replaced_inputs`."""
     files: tuple[str, ...]
     """The Python files that its instructions come from, sorted."""
+    program: Program | None
+    """Its collectives; None in a run of one rank, where nobody asks for them."""
 
     def histogram(self) -> Histogram:
         """The counts, to be compared with those of others; equal texts share one string."""
@@ -76,7 +80,23 @@ class Shared:
             ),
             replaced=self._one(self._each(sketch.replaced)),
             files=self._one(sketch.files),
+            program=self._program(sketch.program),
         )
+
+    def _program(self, program: Program | None) -> Program | None:
+        return program and replace(program, items=self._items(program.items))
+
+    def _item(self, item: Item) -> Item:
+        if isinstance(item, Collective):
+            item = replace(item, groups=self._one(item.groups), pairs=self._one(item.pairs))
+        elif isinstance(item, Loop):
+            item = replace(item, body=self._items(item.body))
+        elif isinstance(item, Branch):
+            item = replace(item, branches=tuple(map(self._items, item.branches)))
+        return self._one(item)
+
+    def _items(self, items: Items) -> Items:
+        return tuple(map(self._item, items))
 
     def _each(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         return tuple([self._one(part) for part in parts])
@@ -88,20 +108,20 @@ class Shared:
         return known
 
 
-def sketch_of(module: Module) -> Sketch:
-    """The sketch of a module; linear in instructions."""
+def sketch_of(module: Module, *, has_ranks: bool = False) -> Sketch:
+    """The sketch of a module, with its collectives if the run has ranks; linear in instructions."""
     found = Counter(zip(module.opcodes, module.shapes, strict=True))
-    updated = updates(module)
     return Sketch(
         instructions=len(module),
         counts=tuple((opcode, shape, number) for (opcode, shape), number in found.items()),
-        interface=_interface(module, updated),
-        replaced=tuple(replaced_inputs(module, updated).items()),
+        interface=_interface(module),
+        replaced=tuple(replaced_inputs(module, updates(module)).items()),
         files=tuple(sorted(_files(module))),
+        program=program_of(module) if has_ranks else None,
     )
 
 
-def _interface(module: Module, updated: dict[int, list[int]]) -> Interface:
+def _interface(module: Module) -> Interface:
     parameters = module.entry_computation.parameters
     place = {p: k for k, p in enumerate(parameters)}
     return Interface(
@@ -109,7 +129,7 @@ def _interface(module: Module, updated: dict[int, list[int]]) -> Interface:
         outputs=tuple(
             (without_layout(module.shapes[i]), is_input(module, i)) for i in module.outputs
         ),
-        updates=tuple((place[p], tuple(found)) for p, found in updated.items()),
+        updates=tuple((place[p], tuple(found)) for p, found in renewed(module).items()),
         given_away=tuple(sorted(given_away(module))),
     )
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.explain.modules import explain_sides
 from xlagraph.hlo import read_stored
 from xlagraph.run.reader import GraphStore
-from xlagraph.runs.cache import Cache, packed, unpacked
+from xlagraph.runs.cache import Cache, packed
 from xlagraph.runs.outcome import outcome_of
-from xlagraph.runs.sketch import Sketch, sketch_of
+from xlagraph.runs.sketch import sketch_of
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Context, Explanation
@@ -32,6 +32,19 @@ class GraphPlace(NamedTuple):
     letter: str
     cached: bool
     """Whether what is found out about it is kept beside the run."""
+
+
+class SketchTask(NamedTuple):
+    """A graph to be sketched."""
+
+    graph: GraphPlace
+    has_ranks: bool
+    """The run has several, so that collectives are asked for."""
+
+    @property
+    def key(self) -> str:
+        """Names the sketch in the cache."""
+        return f"sketch-{'ranks-' if self.has_ranks else ''}{self.graph.digest}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,22 +91,21 @@ class _Modules:
 modules = _Modules(2)
 
 
-def sketch_key(digest: str) -> str:
-    """The name of a graph's sketch in the cache."""
-    return f"sketch-{digest}"
-
-
-def sketch(graph: GraphPlace) -> bytes:
+def sketch(task: SketchTask) -> bytes:
     """The sketch of a graph, as the cache holds it.
 
     Raises:
         InputError: it is not readable HLO.
         RunError: it is damaged.
     """
-    module = modules.read(graph)
-    key = sketch_key(graph.digest)
-    data = packed(key, sketch_of(module))
-    Cache(graph.address, graph.cached and len(module) >= MIN_INSTRUCTIONS).write(key, data)
+    module = modules.read(task.graph)
+    return kept(task.graph, task.key, sketch_of(module, has_ranks=task.has_ranks), len(module))
+
+
+def kept(graph: GraphPlace, key: str, value: object, instructions: int) -> bytes:
+    """A value as the cache holds it, put there if it took that many instructions to find."""
+    data = packed(key, value)
+    Cache(graph.address, graph.cached and instructions >= MIN_INSTRUCTIONS).write(key, data)
     return data
 
 
@@ -106,11 +118,8 @@ def explain_pair(pair: PairTask) -> bytes:
     """
     explanation = explain_fully(pair.a, pair.b)
     size = len(explanation.diff.a) + len(explanation.diff.b)
-    data = packed(pair.key, outcome_of(explanation, pair.a.context, pair.b.context))
-    Cache(pair.b.graph.address, pair.b.graph.cached and size >= MIN_INSTRUCTIONS).write(
-        pair.key, data
-    )
-    return data
+    outcome = outcome_of(explanation, pair.a.context, pair.b.context)
+    return kept(pair.b.graph, pair.key, outcome, size)
 
 
 def explain_fully(a: Side, b: Side) -> Explanation:
@@ -120,9 +129,3 @@ def explain_fully(a: Side, b: Side) -> Explanation:
         InputError, RunError: as `explain_pair`.
     """
     return explain_sides(modules.read(a.graph), modules.read(b.graph), a.context, b.context)
-
-
-def sketch_from(data: bytes | None, digest: str) -> Sketch | None:
-    """The sketch in a file of the cache; None if it is none."""
-    found: Sketch | None = unpacked(data, sketch_key(digest), Sketch) if data else None
-    return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import count, say
 from xlagraph.terminal.style import evidence_line, labelled, paragraph, printable
 
@@ -37,10 +38,12 @@ class Shown:
         return None if self.full else number
 
 
-def print_verdict(console: Console, verdict: Verdict) -> None:
-    """Prints the three lines, and what limits them."""
+def print_verdict(console: Console, verdict: Verdict, place: Place = NOWHERE) -> None:
+    """Prints the three lines, the program's lines at `place`, and what limits them."""
     for label, message in verdict.lines:
         console.print(labelled(label, message, width=LABEL, style="bold"))
+        if label == "Where":
+            _print_source(console, place, LABEL + 1)
     for note in verdict.notes:
         console.print(paragraph(note))
     console.print()
@@ -50,21 +53,18 @@ def print_advice(console: Console, what: Message, place: Place, fix: Message, sh
     """Prints What, Where and Fix of one cause in full."""
     console.print(labelled("What", say(what.sentence, "."), INDENT, LABEL))
     console.print(labelled("Where", place.message, INDENT, LABEL))
-    _print_source(console, place)
+    _print_source(console, place, INDENT + LABEL + 1)
     for frame in place.stack if shown.stack else ():
         console.print(labelled("", say("in ", frame), INDENT, LABEL))
     console.print(labelled("Fix", fix, INDENT, LABEL))
 
 
-def _print_source(console: Console, place: Place) -> None:
+def _print_source(console: Console, place: Place, indent: int) -> None:
     """The line itself, with those around it."""
     here = place.line.line if place.line else 0
-    told = [number for number, text in place.source if text.strip()]
-    for number, text in place.source:
-        if not told[0] <= number <= told[-1]:
-            continue  # blank lines at both ends
+    for number, text in place.excerpt:
         mark = ">" if number == here else " "
-        row = Text(" " * (INDENT + LABEL + 1) + printable(f"{mark} {number:>5}  {text}"))
+        row = Text(" " * indent + printable(f"{mark} {number:>5}  {text}"))
         row.stylize("" if number == here else "dim")
         console.print(row, soft_wrap=True)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.collectives.program import Collective
 from xlagraph.message import say, words
-from xlagraph.ranks.collectives import Collective
 from xlagraph.ranks.words import (
     cause_words,
     collective_words,
@@ -16,6 +16,7 @@ from xlagraph.ranks.words import (
     stop_words,
 )
 from xlagraph.terminal.advice import INDENT, Shown, print_verdict
+from xlagraph.terminal.places import where_json
 from xlagraph.terminal.style import labelled, paragraph
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ MAX_ROWS = 4
 def print_ranks(console: Console, found: RanksExplanation, shown: Shown) -> None:
     """Prints the verdict on the ranks, who stands where, and what compiling costs the job."""
     if found.verdict:
-        print_verdict(console, found.verdict)
+        print_verdict(console, found.verdict, found.place)
     console.print(paragraph(_head(found)))
     for message, lines in _sections(found):
         console.print(paragraph(message, INDENT))
@@ -88,6 +89,7 @@ def ranks_json(found: RanksExplanation, letters: Mapping[str, str]) -> Json:
         "problem": found.has_problem,
         "kinds": [kind.id for kind in found.kinds],
         "verdict": words(found.verdict.message) if found.verdict else "",
+        "where": where_json(found.place) if found.verdict else None,
         "collectives": {
             "outcome": matching.outcome.value,
             "certain": matching.certain,
@@ -140,9 +142,9 @@ def _stop_json(stop: Stop) -> Json:
         "graph": wait.digest,
         "opcode": item.opcode if isinstance(item, Collective) else "",
         "text": words(collective_words(stop)),
-        "shapes": list(stop.shapes),
-        "tensors": [words(say(tensor)) for tensor in stop.tensors],
-        "sources": [str(line) for line in stop.lines],
+        "shapes": list(stop.stand.shapes),
+        "tensors": [words(say(tensor)) for tensor in stop.stand.tensors],
+        "sources": [str(line) for line in stop.stand.lines],
     }
 
 

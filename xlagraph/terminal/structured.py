@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.message import SourceLine, say, words
+from xlagraph.message import say, words
+from xlagraph.terminal.places import line_json, where_json
 from xlagraph.terminal.ranks import ranks_json
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import BucketRow, Cause, Evidence, Explanation
-    from xlagraph.cause.verdict import Place, Verdict
+    from xlagraph.cause.verdict import Verdict
     from xlagraph.graph import Module
     from xlagraph.ranks.explain import RanksExplanation
     from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
@@ -22,7 +23,6 @@ SCHEMA_VERSION = 2
 """2: verdicts and causes are What, Where and Fix."""
 
 Json = dict[str, object]
-NO_LINE = SourceLine("", 0)
 
 
 def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json:
@@ -100,31 +100,7 @@ def _evidence(evidence: Evidence) -> Json:
     return {
         "text": words(evidence.text),
         "sources": [str(line) for line in evidence.sources],
-        "places": [_place(line) for line in evidence.sources],
-    }
-
-
-def where_json(place: Place) -> Json:
-    """Where a cause goes back to; `file` is empty where no line is known."""
-    return {
-        **_place(place.line or NO_LINE),
-        "text": words(place.message),
-        "tensors": [words(say(tensor)) for tensor in place.tensors],
-        "stack": [_place(frame) for frame in place.stack],
-        "source": [{"line": number, "text": text} for number, text in place.source],
-        "unknown": words(place.unknown),
-        "command": words(place.command),
-    }
-
-
-def _place(line: SourceLine) -> Json:
-    """A source line with what its stack tells; empty where that is not known."""
-    return {
-        "file": line.file,
-        "line": line.line,
-        "function": line.function,
-        "called": str(line.called or ""),
-        "backward_of": line.backward_of,
+        "places": [line_json(line) for line in evidence.sources],
     }
 
 
@@ -214,6 +190,7 @@ def group_json(group: CauseGroup) -> Json:
         "compiles": group.compiles,
         **spent_json(group.spent),
         "expected": group.expected,
+        "meant": str(group.meant),
         "proved": group.proved,
     }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xlagraph.capture import process
 from xlagraph.capture.context import capture
-from xlagraph.capture.say import say
+from xlagraph.capture.host.say import say
 from xlagraph.run.reader import read_run
 from xlagraph.run.scratch import scratch_folder
 from xlagraph.watch.stable import StableWatch, UnstableError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xlagraph.capture.events import Repeat, SyncEvent
+from xlagraph.capture.steps.events import Repeat, SyncEvent
 from xlagraph.run.records import BucketState
 
 

@@ -31,6 +31,7 @@ class Crew:
         self._jobs = jobs
         self._scheduler = scheduler
         self._stack = ExitStack()
+        self._after = ExitStack()
         self._started: tuple[Executor, int] | None = None
 
     def __enter__(self) -> Crew:
@@ -42,7 +43,12 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        with self._after:
+            self._stack.__exit__(kind, error, trace)
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Has something done when the workers are gone, however they ended."""
+        self._after.callback(action)
 
     def results(
         self, function: Callable[[Item], Result], items: Iterable[Item], size: int

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from streams.record.fake import FakeDevice
 
-from xlagraph.capture.options import DEFAULT_MAX_BYTES, Numbers, OptionError
+from xlagraph.capture.host.options import DEFAULT_MAX_BYTES, Numbers, OptionError
 from xlagraph.streams.analyze import analyze
 from xlagraph.streams.drift import drift_of
 from xlagraph.streams.log import Log

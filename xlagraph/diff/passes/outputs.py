@@ -23,6 +23,37 @@ def pair_outputs_by_place(pairing: Pairing) -> None:
     pair_neighbours(pairing)
 
 
+def pair_outputs_on_the_way(pairing: Pairing) -> None:
+    """Pairs an output of one side with the same expression that the other computes on the way.
+
+    With several of them, over inputs of which nothing is known, the first is as good as any.
+    """
+    a, b = pairing.a, pairing.b
+    found = [
+        *_on_the_way(a, b, pairing.to_b, pairing.to_a),
+        *((x, y) for y, x in _on_the_way(b, a, pairing.to_a, pairing.to_b)),
+    ]
+    for x, y in found:
+        if pairing.pair(x, y, Pass.OUTPUT):
+            pairing.ambiguous += 1
+            pair_neighbours(pairing)
+
+
+def _on_the_way(
+    side: Side, other: Side, partners: Sequence[int], others: Sequence[int]
+) -> list[tuple[int, int]]:
+    numbers = side.expressions
+    loose = {numbers[i]: i for i in side.outputs if partners[i] < 0 and not side.closed[i]}
+    if not loose:
+        return []
+    entry = other.module.entry_computation
+    first: dict[int, int] = {}
+    for i in range(entry.start, entry.stop):
+        if others[i] < 0 and i not in other.outputs and other.expressions[i] in loose:
+            first.setdefault(other.expressions[i], i)
+    return [(loose[number], i) for number, i in first.items()]
+
+
 def aligned_outputs(pairing: Pairing, *, by_place: bool = False) -> dict[int, int]:
     """Outputs of A to those of B at the corresponding place, where they may be the same.
 

@@ -1,7 +1,8 @@
 """From a protobuf to `Module`: the same value as the text of the same module gives.
 
 Computations are parsed one by one. Of each instruction the library hands over name, id, shape,
-metadata and operands; the rest stays as bytes, and equal bytes are read once (`kinds`).
+metadata and operands; the rest stays as bytes, and equal bytes are read once (`kinds`): by a
+process, not by a module, for the graphs of a program have nearly all of them in common.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ _REST = CLASSES["InstructionView"].SerializePartialToString
 _AT_ONCE = 1 << 14
 """Instructions whose bytes are held at once."""
 _LARGE = 1 << 20
+_REMEMBERED = 1 << 14
+"""Distinct instructions, but for name, number and operands, that are remembered between modules."""
 _SMALLEST = 8
 """Bytes that an instruction has at least: name, opcode and shape, each with tag and length."""
 
@@ -55,7 +58,10 @@ def read_proto(data: bytes | mmap.mmap, name: str = "<protobuf>") -> Module:
         BytesError: the bytes are cut off, are another message, or are no sound module.
     """
     with without_collector():
-        return _read(data, name)
+        try:
+            return _read(data, name)
+        finally:
+            _Known.bound()
 
 
 def _read(data: bytes | mmap.mmap, name: str) -> Module:
@@ -131,18 +137,44 @@ def _read_metadata(data: bytes) -> str:
     return metadata_text(CLASSES["OpMetadata"].FromString(data))
 
 
+class _Known:
+    """What bytes say that were read already."""
+
+    shared: _Known
+    """Of modules without payloads, in which equal bytes say the same."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[bytes, Kind] = {}
+        self.metadata: dict[bytes, str] = {b"": ""}
+        self.rows: dict[bytes, Row] = {}
+        self.bases: dict[bytes, tuple[Kind, str]] = {}
+        self.shapes: dict[bytes, str] = {}
+
+    @classmethod
+    def of(cls, payloads: Sequence[bytes]) -> _Known:
+        """For a module with these payloads."""
+        return cls() if payloads else cls.shared
+
+    @classmethod
+    def bound(cls) -> None:
+        """Begins anew when very much is remembered; readers at work keep what they have."""
+        if len(cls.shared.rows) > _REMEMBERED:
+            cls.shared = cls()
+
+
+_Known.shared = _Known()
+
+
 class _Reader:
-    """Reads computations; what they share is read once for the whole module."""
+    """Reads computations; what they share is read once."""
 
     def __init__(self, data: bytes | mmap.mmap, name: str, payloads: Sequence[bytes]):
         self.data = data
         self.name = name
         self.payloads = payloads
-        self._kinds: dict[bytes, Kind] = {}
-        self._metadata: dict[bytes, str] = {b"": ""}
-        self._rows: dict[bytes, Row] = {}
-        self._bases: dict[bytes, tuple[Kind, str]] = {}
-        self._shapes: dict[bytes, str] = {}
+        known = _Known.of(payloads)
+        self._kinds, self._metadata, self._rows = known.kinds, known.metadata, known.rows
+        self._bases, self._shapes = known.bases, known.shapes
 
     def body(self, start: int, stop: int) -> Body:
         """The computation between two offsets, its instructions in the order of the file."""

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlagraph.capture.options import DEFAULT_MAX_BYTES
-from xlagraph.capture.say import say
+from xlagraph.capture.host.options import DEFAULT_MAX_BYTES
+from xlagraph.capture.host.say import say
 from xlagraph.streams.unseen import BLOCK
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def record_streams(
     """
     import torch
 
-    from xlagraph.capture.options import Numbers
+    from xlagraph.capture.host.options import Numbers
     from xlagraph.streams.record.session import Recording
     from xlagraph.streams.record.steps import StreamOptions, free_path
 

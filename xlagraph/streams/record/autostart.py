@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from xlagraph.capture.imports import when_imported
-from xlagraph.capture.say import say
+from xlagraph.capture.host.imports import when_imported
+from xlagraph.capture.host.say import say
 
 
 def arm() -> None:

@@ -12,14 +12,14 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.capture.imports import when_imported
+from xlagraph.capture.host.imports import when_imported
 from xlagraph.streams.record.mode import push, recording_mode, remove
 from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xlagraph.capture.patches import Guard, Patches
+    from xlagraph.capture.host.patches import Guard, Patches
     from xlagraph.streams.record.recorder import Recorder
 
 FIRST_WITHOUT_NEED = (2, 11)

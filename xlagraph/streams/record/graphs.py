@@ -12,7 +12,7 @@ from xlagraph.streams.unseen import Unseen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xlagraph.capture.patches import Guard, Patches
+    from xlagraph.capture.host.patches import Guard, Patches
     from xlagraph.streams.record.recorder import Recorder
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.capture.imports import when_imported
+from xlagraph.capture.host.imports import when_imported
 from xlagraph.streams.unseen import Unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xlagraph.capture.patches import Guard, Patches
+    from xlagraph.capture.host.patches import Guard, Patches
     from xlagraph.streams.record.ranges import Range
     from xlagraph.streams.record.recorder import Recorder
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xlagraph.capture.patches import Guard, Patches
+    from xlagraph.capture.host.patches import Guard, Patches
     from xlagraph.streams.record.recorder import Recorder
 
 

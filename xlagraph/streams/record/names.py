@@ -7,8 +7,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.capture import heap
-from xlagraph.capture.names import TensorNames
+from xlagraph.capture.tensors import heap
+from xlagraph.capture.tensors.names import TensorNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

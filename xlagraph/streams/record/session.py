@@ -7,8 +7,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.capture.patches import Guard, Patches
-from xlagraph.capture.say import say
+from xlagraph.capture.host.patches import Guard, Patches
+from xlagraph.capture.host.say import say
 from xlagraph.streams.format import VERSION
 from xlagraph.streams.record import autograd, compiled, frameworks, graphs, host, kernels
 from xlagraph.streams.record.device import REGISTRIES, Cuda

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.capture.options import DEFAULT_MAX_BYTES, Numbers, parse_bytes
-from xlagraph.capture.say import say
+from xlagraph.capture.host.options import DEFAULT_MAX_BYTES, Numbers, parse_bytes
+from xlagraph.capture.host.say import say
 from xlagraph.streams.record.session import Recording
 from xlagraph.streams.unseen import STEP
 

@@ -1,0 +1,122 @@
+"""The program's own lines that a run refers to, read while their files are as they ran."""
+
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import re
+import time
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from xlagraph.capture.places.sites import is_inner
+from xlagraph.errors import BytesError
+from xlagraph.run.files import open_regular
+from xlagraph.run.records import AROUND, SourceRecord
+from xlagraph.wire import WireField, varint, wire_fields
+
+MAX_LINES = 2_000
+"""Lines of the program that one process stores, without those around them."""
+_MAX_FILE = 4 << 20
+_MAX_FILES = 500
+_MAX_WIDTH = 400
+_INDEX, _FILE_NAMES, _LOCATIONS, _FILE, _LINE = 17, 1, 3, 1, 3
+"""Of an HloModuleProto: its ``stack_frame_index``; of that the names of files, and places in them,
+with the number of the file (from 1) and the line."""
+_IN_TEXT = re.compile(rb'source_file="((?:[^"\\]|\\.)*)" source_line=(\d{1,9})')
+
+Place = tuple[str, int]
+"""A file, as its frames call it, and a line."""
+
+
+class SourceReader:
+    """Reads each line once; a file that has changed since the capture began is left out."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
+        self._folder = _working_folder()
+        """For files of relative names: the program may go elsewhere later."""
+        self._known: set[Place] = set()
+        self._files: dict[str, list[str]] = {}
+
+    def new(self, places: Iterable[Place]) -> Iterator[SourceRecord]:
+        """Those of these lines that were not given yet, torch's and Python's own left out."""
+        for file, line in sorted(set(places) - self._known):
+            if len(self._known) >= MAX_LINES:
+                return
+            self._known.add((file, line))
+            lines = self._lines(file)[max(line - 1 - AROUND, 0) : max(line + AROUND, 0)]
+            if lines and line > 0:
+                yield SourceRecord(file, max(line - AROUND, 1), tuple(lines))
+
+    def _lines(self, file: str) -> list[str]:
+        if file not in self._files:
+            may_read = len(self._files) < _MAX_FILES and not is_inner(file)
+            self._files[file] = self._read(file) if may_read else []
+        return self._files[file]
+
+    def _read(self, file: str) -> list[str]:
+        """A file's lines, without their ends and cut; none if it cannot be told how they were."""
+        entry = linecache.cache.get(file)
+        if entry is not None and len(entry) == 4:  # a notebook's cell, for example
+            lines = [line.rstrip("\r\n") for line in entry[2]]
+        else:
+            lines = _lines_of(self._folder / file, self._began)
+        return [line[:_MAX_WIDTH] for line in lines]
+
+
+def places_in(text: bytes, proto: bytes | None) -> set[Place]:
+    """The lines that a module's instructions name, with all of their stacks if it has them."""
+    if proto is not None:
+        try:
+            return set(_in_proto(proto))
+        except (BytesError, IndexError):  # not as XLA writes it
+            return set()
+    found = set(_IN_TEXT.findall(text))
+    return {(_unescaped(file), int(line)) for file, line in found}
+
+
+def _in_proto(proto: bytes) -> Iterator[Place]:
+    for index in wire_fields(proto, 0, len(proto), ""):
+        if index.number == _INDEX:
+            fields = list(wire_fields(proto, index.start, index.stop, ""))
+            named = [proto[one.start : one.stop] for one in fields if one.number == _FILE_NAMES]
+            files = [name.decode(errors="replace") for name in named]
+            for one in fields:
+                if one.number == _LOCATIONS:
+                    numbers = _numbers(proto, one)
+                    yield files[numbers[_FILE] - 1], numbers[_LINE]
+
+
+def _numbers(proto: bytes, message: WireField) -> dict[int, int]:
+    """The numbers in a message, by field; 0 where one is missing, as protobuf has it."""
+    fields = wire_fields(proto, message.start, message.stop, "")
+    found = {one.number: varint(proto, one.start, one.stop, "")[0] for one in fields}
+    return {_FILE: 0, _LINE: 0} | found
+
+
+def _unescaped(file: bytes) -> str:
+    return file.decode(errors="replace").replace('\\"', '"').replace("\\\\", "\\")
+
+
+def _lines_of(path: Path, began: float) -> list[str]:
+    """A file's lines; none if it cannot be read, is no Python, or was changed after ``began``."""
+    try:
+        with open_regular(path) as stream:
+            found = os.fstat(stream.fileno())
+            if found.st_size > _MAX_FILE or found.st_mtime > began:
+                return []
+            data = stream.read()
+        encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        return data.decode(encoding, "replace").splitlines()
+    except (OSError, ValueError, SyntaxError, LookupError):
+        return []
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # it was deleted
+        return Path("/")

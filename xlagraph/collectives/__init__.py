@@ -1,0 +1,1 @@
+"""The collectives of a module, in the order in which a device comes to them."""
