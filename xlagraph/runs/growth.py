@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.sizes import INPUT_SHAPE
 from xlagraph.runs.kept import kept
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
     from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
@@ -50,7 +50,11 @@ def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, SourceLine | 
     """
     known = {node.digest: node for node in nodes}
     chains: dict[tuple[SourceLine | None, str], list[GraphNode]] = {}
-    for node, line in _with_line(nodes, lambda kind: kind.may_grow or kind.is_piece):
+    for node in nodes:
+        cause = growing_cause(node.explanation.causes) if node.explanation else None
+        if node.warm_up or cause is None:
+            continue
+        line = main_line(cause)
         before = known.get(node.nearest)
         if before is None or before.instructions >= node.instructions:
             continue
@@ -65,6 +69,17 @@ def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, SourceLine | 
     }
 
 
+def growing_cause(causes: Sequence[Cause]) -> Cause | None:
+    """What may make a graph larger: what is computed rather than the size of an input.
+
+    That is asked only where the first cause may grow.
+    """
+    found = [cause for cause in causes if cause.kind.may_grow or cause.kind.is_piece]
+    if not found or found[0] is not causes[0]:
+        return None
+    return next((cause for cause in found if cause.kind is not INPUT_SHAPE), found[0])
+
+
 def _runs_in_order(chain: Sequence[GraphNode], followed: Mapping[str, set[str]]) -> bool:
     digests = [node.digest for node in chain]
     allowed = {*pairwise(digests), *((digest, digests[0]) for digest in digests[1:])}
@@ -76,8 +91,10 @@ def uneven_loops(nodes: Sequence[GraphNode]) -> dict[str, SourceLine | None]:
     sizes = {node.digest: node.instructions for node in nodes}
     lines: defaultdict[tuple[SourceLine | None, SourceLine | None], list[GraphNode]]
     lines = defaultdict(list)
-    for node, line in _with_line(nodes, lambda kind: kind in LOOPED):
-        lines[node.call_site, line].append(node)
+    for node in nodes:
+        causes = node.explanation.causes if node.explanation else ()
+        if causes and causes[0].kind in LOOPED and not node.warm_up:
+            lines[node.call_site, main_line(causes[0])].append(node)
     return {
         node.digest: line
         for (_, line), members in lines.items()
@@ -94,20 +111,6 @@ def _evenly_apart(sizes: Iterable[int]) -> bool:
     turns = [round(step / min(steps)) for step in steps]
     one = sum(steps) / sum(turns)
     return all(abs(step / one - k) <= EVEN for step, k in zip(steps, turns, strict=True))
-
-
-def _with_line(
-    nodes: Sequence[GraphNode], fits: Callable[[Kind], bool]
-) -> list[tuple[GraphNode, SourceLine | None]]:
-    """The graphs beyond warm-up whose first cause is of such a kind, with its line."""
-    return [
-        (node, main_line(node.explanation.causes[0]))
-        for node in nodes
-        if not node.warm_up
-        and node.explanation
-        and node.explanation.causes
-        and fits(node.explanation.causes[0].kind)
-    ]
 
 
 def as_growth(cause: Cause, members: Sequence[GraphNode]) -> Cause:
