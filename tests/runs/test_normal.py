@@ -49,7 +49,6 @@ PROBLEMS = {
     "batch_doubles": 1,
     "sizes_in_turn": 2,
     "checkpoint_reads": 5,
-    "list_beside_sizes": 5,
     "part_of_a_table": 3,
 }
 """How many compiles beyond warm-up there are."""
@@ -62,7 +61,6 @@ MEANT = {
 
 REASONS = {
     "checkpoint_reads": "early-execution at checkpoint_reads.py:15",
-    "list_beside_sizes": "growing-graph at list_beside_sizes.py:17",
     "part_of_a_table": "input-shape at part_of_a_table.py:12",
 }
 """Graphs of one reason, whatever else differs in some of them as its consequence."""

@@ -13,8 +13,16 @@ from xlagraph.cause.verdict import Place
 from xlagraph.message import GraphName, count, join, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE
-from xlagraph.runs.growth import as_growth, as_loop, growing, growing_cause, main_line, uneven_loops
+from xlagraph.runs.growth import (
+    as_growth,
+    as_loop,
+    growing,
+    growing_inputs,
+    main_line,
+    uneven_loops,
+)
 from xlagraph.runs.kinds import (
     BY_DESIGN,
     FIRST_GRAPH,
@@ -53,8 +61,10 @@ def group_nodes(
     over_run: dict[str, Reason] = {}
     for digest, line in uneven_loops(nodes).items():
         over_run[digest] = (EXTRA_SUBGRAPH, line, as_loop)
-    for digest, line in growing(nodes, turns).items():
-        over_run[digest] = (GROWING_GRAPH, line, as_growth)
+    for digest, line in growing_inputs(nodes, turns).items():
+        over_run[digest] = (GROWING_INPUT, line, None)
+    for line, grown in growing(nodes, turns).items():
+        over_run |= _grown(line, grown)
     over_run |= _entailed(nodes)
     over_run |= _of_sizes(nodes)
     over_run |= _rests(nodes)
@@ -65,6 +75,20 @@ def group_nodes(
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return tuple(sorted(groups, key=by_cost))
+
+
+def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Reason]:
+    """Digest to reason of those of these growing graphs whose main cause it is."""
+
+    def retell(cause: Cause, _: Sequence[GraphNode]) -> Cause:
+        return as_growth(cause, grown)
+
+    causes = {n.digest: n.explanation.causes[0] for n in grown if n.explanation}
+    return {
+        digest: (GROWING_GRAPH, line, retell)
+        for digest, cause in causes.items()
+        if main_line(cause) == line and (cause.kind.may_grow or cause.kind.is_piece)
+    }
 
 
 def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...]:
@@ -204,8 +228,6 @@ def _main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     causes = node.explanation.causes if node.explanation else ()
     if node.meant:
         return next(one for one in causes if one.kind.may_be_meant and not one.expected)
-    if kind is GROWING_GRAPH:
-        return growing_cause(causes) or causes[0]
     return next((one for one in causes if one.kind is kind), causes[0])
 
 
@@ -221,12 +243,13 @@ def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
 def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     """The causes behind the first one of each graph: who mends that alone still recompiles.
 
-    What comes of it anyway is none.
+    What comes of it anyway is none; nor is what the first graphs of a growing input differ in.
     """
     found = {
         (cause.kind, main_line(cause)): cause
         for node in members
         if node.explanation
+        and (kind is not GROWING_INPUT or node.explanation.causes[0].kind is kind)
         for cause in node.explanation.causes
         if cause is not _main_cause(node, kind)
         and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
