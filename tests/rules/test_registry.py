@@ -31,10 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
 NO_EXAMPLE = {"dead-code", "repeated-constants", "frontend-attributes", "header"} | {
     *("execution-thread", "unlike-graph", "unexplained", "race", "latent-reuse"),
-    "call-option",
+    *("call-option", "unprinted-values"),
 }
 """No real program here shows these alone; tests/explain edits real text for the first five, and
-shows the last one on a pair of protobufs."""
+shows a call's option on a pair of protobufs, tests/runs large constants at the level watch."""
 
 
 NEVER_FIRST = {"own-graph", "by-design"}

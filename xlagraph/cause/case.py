@@ -189,22 +189,26 @@ class Case:
         return place
 
     def _successor(self, places_a: list[int], places_b: list[int]) -> Identity:
-        """Identifies an output by the one that the other side computes from it."""
+        """Identifies an output by the value that the other side computes from it.
+
+        Copies of it are told apart by their order alone.
+        """
         found: dict[int, int] = {}
         places = {A: places_a, B: places_b}
         for one, other in self.both_ways:
-            values = other.module.outputs
-            ends = {values[k]: k for k in places[other.side]}
+            ends = {other.module.outputs[k] for k in places[other.side]}
             for position in places[one.side]:
-                value = one.partners[one.module.outputs[position]]
+                own = one.module.outputs[position]
+                value = one.partners[own]
                 for _ in range(MAX_STEPS):
                     users = other.module.users[value] if value >= 0 and value not in ends else ()
                     value = users[0] if len(users) == 1 else value
                 if value in ends:
-                    found.setdefault(*one.ab(position, ends[value]))
+                    found.setdefault(*one.ab(own, value))
 
         def successor(view: SideView, position: int) -> Hashable:
-            return found.get(position) if view.is_a else position
+            value = view.module.outputs[position]
+            return found.get(value) if view.is_a else value
 
         return successor
 
