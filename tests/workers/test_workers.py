@@ -29,6 +29,10 @@ def refuse(number: int) -> int:
     raise TooLargeError(f"item {number}")
 
 
+def own_number(_: int) -> int:
+    return os.getpid()
+
+
 def end(_: int) -> int:
     os._exit(3)
 
@@ -86,6 +90,15 @@ def test_errors_travel(error: XlagraphError) -> None:
 def test_a_worker_that_is_killed_is_told() -> None:
     with pytest.raises(WorkerError, match="-j"), Crew(2) as crew:
         list(crew.results(end, [1, 2, 3], 10**9))
+
+
+def test_workers_that_are_let_go_leave_and_others_come() -> None:
+    with Crew(2) as crew:
+        first = {pid for _, pid in crew.results(own_number, [1, 2, 3], 10**9)}
+        crew.release()
+        wait_for(lambda: not any(map(is_alive, first)))
+        second = {pid for _, pid in crew.results(own_number, [1, 2, 3], 10**9)}
+    assert not first & second
 
 
 def test_another_version_is_refused() -> None:
