@@ -97,7 +97,7 @@ def judge(truth: Truth, explained: RunExplanation) -> Row:
 
     Which blocks a graph leaves out stands in the records, and nothing is undone for it.
     """
-    problems = [group for group in explained.groups if not group.expected]
+    problems = [group for group in explained.groups if _is_told(group)]
     bad = {d for group in problems if group.kind is not SKIPPED_BLOCK for d in group.graphs}
     explanations = [n.explanation for n in explained.graphs if n.digest in bad and n.explanation]
     kinds = list(dict.fromkeys([g.kind.id for g in problems] + _further_kinds(explanations)))
@@ -112,6 +112,11 @@ def judge(truth: Truth, explained: RunExplanation) -> Row:
         proved,
         set(kinds) == set(truth.kinds) and proved and not line.startswith("wrong"),
     )
+
+
+def _is_told(group: CauseGroup) -> bool:
+    """Whether its cause is named: a problem, or a change that is taken to be made on purpose."""
+    return not group.expected or bool(group.meant)
 
 
 def _failed(truth: Truth) -> Row:
@@ -132,7 +137,7 @@ def _line(truth: Truth, explained: RunExplanation) -> str:
     """``yes``, ``library`` where only a library's line can be known, or what is wrong."""
     wrong = []
     for group in explained.groups:
-        if group.expected or truth.library == "none":
+        if not _is_told(group) or truth.library == "none":
             continue
         source = next(iter(_sources(group)), None)
         if source is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from command import run_xlagraph
 from golden import check
 from repository import ROOT
 
+from xlagraph.ranks.alike import alike
 from xlagraph.ranks.explain import explain_ranks
 from xlagraph.ranks.model import Outcome, Reason
+from xlagraph.ranks.words import alike_words, ranks_verdict
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.terminal.advice import Shown
@@ -155,3 +158,23 @@ def test_a_killed_rank_is_not_held_against_anybody(tmp_path):
     file.write_text("\n".join(lines[: last + 1]) + "\n")
     found = explain_ranks(explain_run(read_run(run)))
     assert {rank for one in found.divergences for rank in one.difference.ranks} == {0}
+
+
+def test_many_differences_of_one_rank_are_one_row_and_one_sentence():
+    """A rank that reads other data than the others runs other graphs in nearly every step."""
+    found = explained("shard")
+    (one,) = found.divergences
+    what = one.difference
+    many = [
+        replace(one, difference=replace(what, steps=(step,)), ran=(ran,), usual=(usual,))
+        for step, ran, usual in zip(range(0, 40, 2), "BCDE" * 5, "CDEB" * 5, strict=True)
+    ]
+    (row,) = alike(many)
+    assert (row.number, row.steps, row.ran) == (20, tuple(range(0, 40, 2)), ("B", "C", "D", "E"))
+    assert str(alike_words(row)) == (
+        "rank 7 ran other graphs than ranks 0-6 in 20 steps from 0 to 38: B, C, D, E for C, D, E, B"
+    )
+    verdict = ranks_verdict(found.matching, found.stops, many)
+    said = "Rank 7 ran other graphs than ranks 0-6 in 20 steps from 0 to 38."
+    assert str(verdict.what) == said
+    assert verdict.notes == ()

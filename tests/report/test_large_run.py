@@ -12,6 +12,7 @@ from real_modules import FIXTURES
 from repository import script
 from selenium.webdriver.common.keys import Keys
 
+from xlagraph.ranks.explain import explain_ranks
 from xlagraph.report.build import run_report
 from xlagraph.report.model import ROWS_SHOWN
 from xlagraph.report.pack import unpack
@@ -43,8 +44,8 @@ def large() -> RunExplanation:
 
 @lru_cache
 def page() -> Report:
-    """Its report."""
-    return run_report(large())
+    """Its report, with what its ranks did."""
+    return run_report(large(), ranks=explain_ranks(large()))
 
 
 def test_ranks_with_equal_rows_are_one() -> None:
@@ -99,6 +100,9 @@ def test_the_page_is_small_and_shows_each_cause() -> None:
     report = page()
     assert len(render(report)) < 1_500_000
     assert all(card.address for card in report.causes)
+    assert report.ranks is not None
+    assert len(report.ranks.rows) < 8
+    assert len(report.ranks.notes) < 12
 
 
 @pytest.mark.chromium

@@ -24,7 +24,8 @@ MAX_FIX, MAX_WHAT = 12, 16
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.parent.name}-{run.name}")
 def test_a_run_is_told_of_in_short_and_plainly(run: Path) -> None:
     read = read_run(run)
-    explained, ranks = explain_run(read), explain_ranks(read)
+    explained = explain_run(read)
+    ranks = explain_ranks(explained)
     check_groups(explained)
     for verdict in (explained.verdict, *([ranks.verdict] if ranks and ranks.verdict else [])):
         check_verdict(verdict, is_problem=verdict is not explained.verdict or explained.has_problem)

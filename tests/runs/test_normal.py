@@ -27,6 +27,11 @@ NORMAL = {
     "evaluation_by_helper": "2 graphs by design (training, evaluation); stable since step 6: ",
     "sanity_check_first": "2 graphs by design (evaluation, training); stable since step 4: ",
     "two_optimizers": "2 graphs by design (update of ",
+    "own_sync_line": "2 graphs by design (training, step at ",
+    "truncated_window": "2 graphs by design (evaluation, training); stable since step 8: ",
+    "penalty_every_third": "Stable: 2 compiles,",
+    "moving_average": "Stable after warm-up: 2 compiles,",
+    "unfreezing": "Stable: 4 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -39,8 +44,18 @@ PROBLEMS = {
     "skipped_updates": 1,
     "layers_dropped": 2,
     "accumulation_leak": 7,
+    "branch_returns": 1,
+    "deeper_and_deeper": 5,
+    "batch_doubles": 1,
+    "sizes_in_turn": 2,
 }
 """How many compiles beyond warm-up there are."""
+MEANT = {
+    "truncated_window": "In a fixed order since step 1: a piece is computed in some steps only at ",
+    "penalty_every_third": "In a fixed order since step 1: ",
+    "unfreezing": "Changed in step 5 and stayed so: tensors are updated in some steps only at ",
+}
+"""What is said of changes that are made on purpose."""
 
 
 def explained(program, folder, run=torch_programs.run):
@@ -63,6 +78,8 @@ def test_graphs_by_design_are_no_alarm(name, tmp_path):
     assert status == 0
     assert str(run.verdict).startswith(NORMAL[name])
     assert not run.has_problem
+    assert [group.meant != "" for group in run.groups].count(True) == (name in MEANT)
+    assert "".join(map(str, run.verdict.notes)).startswith(MEANT.get(name, ""))
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

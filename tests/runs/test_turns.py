@@ -180,13 +180,15 @@ def test_the_second_of_two_steps_is_warm_up(tmp_path):
     explained = write(tmp_path, [(20, looped(6)), (30, looped(1))] * 4)
     assert not explained.has_problem
     titles = [str(group.title) for group in explained.groups]
-    assert any("another part of the program at train.py:30" in title for title in titles)
+    assert any("(B: step at train.py:30 (main))" in title for title in titles)
 
 
-def test_a_sync_before_the_end_of_known_steps_is_no_second_step(tmp_path):
+def test_a_sync_that_cuts_a_step_is_no_part_of_its_own(tmp_path):
     steps = [(20, looped(6))] * 3
-    explained = write(tmp_path, [*steps, (10, looped(1)), *steps])
-    assert explained.has_problem
+    cut = [(10, looped(1)), (20, looped(5))]
+    assert write(tmp_path / "cut", [*steps, *cut, *steps]).has_problem
+    own = write(tmp_path / "own", [*steps, (10, looped(1)), *steps])
+    assert not own.has_problem, "the steps are the same after it"
 
 
 def test_ranks_whose_second_steps_differ(tmp_path):

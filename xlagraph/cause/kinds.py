@@ -68,6 +68,9 @@ class Kind:
     """A piece of graph that is there or not: over a run, a loop of changing length."""
     may_grow: bool = False
     """Over a run it may be something that grows from step to step (``growing-graph``)."""
+    may_be_meant: bool = False
+    """Over a run it may be what somebody switches on purpose: where it comes once and stays, or in
+    a rhythm from the start on, it is no problem."""
     anywhere: bool = False
     """Over a run it is one reason wherever it shows: its lines are those of a library's hooks."""
     only_proved: bool = False

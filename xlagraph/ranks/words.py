@@ -8,6 +8,7 @@ from xlagraph.cause.verdict import Verdict
 from xlagraph.collectives.program import Branch, Collective
 from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.message.words import count, duration, ranges, rank_time
+from xlagraph.ranks.alike import alike
 from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason
 
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.message import Message, SourceLine
-    from xlagraph.ranks.cost import JobCost
+    from xlagraph.ranks.alike import Alike
+    from xlagraph.ranks.cost import JobCost, Straggler
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
 
 GOES_ON = frozenset({Reason.ELEMENT_TYPE, Reason.REDUCTION})
 """Ways not to match that no runtime looks at: the sizes agree."""
+MAX_RANGES = 4
+"""Stretches of steps that are named; more are counted."""
 _WORDS = {
     Outcome.MATCH: "Collectives match",
     Outcome.UNKNOWN: "Whether collectives match is not known",
@@ -36,8 +40,11 @@ def rank_words(ranks: Sequence[int]) -> str:
 
 
 def step_words(steps: Sequence[int]) -> str:
-    """``step 3``, ``steps 3-6``."""
-    return f"{'step' if len(steps) == 1 else 'steps'} {ranges(steps)}"
+    """``step 3``, ``steps 3-6``, ``23 steps from 0 to 1607``."""
+    told = ranges(steps)
+    if told.count(",") >= MAX_RANGES:
+        return f"{len(steps):,} steps from {steps[0]} to {steps[-1]}"
+    return f"{'step' if len(steps) == 1 else 'steps'} {told}"
 
 
 def collective_words(stop: Stop) -> Message:
@@ -76,15 +83,16 @@ def ranks_verdict(
         return _stopped(matching, stops)
     if not divergences:
         return None
+    whole, *more = alike(divergences, by_cause=False)
     first = divergences[0]
-    notes = [say(f"{count(len(divergences) - 1, 'more difference')} between ranks.")]
+    notes = [say(f"{count(len(more), 'more difference')} between ranks.")]
     return Verdict(
-        what=say(say(_divergence_in_short(first)).sentence, "."),
+        what=say(say(_divergence_in_short(whole)).sentence, "."),
         where=_divergent_place(first),
         fix=first.explanation.verdict.fix
         if _is_caused(first) and first.explanation
         else _fix(RANK_DIVERGENCE),
-        notes=tuple(notes) if len(divergences) > 1 else (),
+        notes=tuple(notes) if more else (),
     )
 
 
@@ -189,16 +197,27 @@ def divergence_words(one: Divergence) -> Message:
     )  # fmt: skip
 
 
-def _divergence_in_short(one: Divergence) -> str:
+def alike_words(one: Alike) -> Message:
+    """`divergence_words` of several together."""
+    if one.number == 1:
+        return divergence_words(one.first)
+    if not (one.ran and one.usual):
+        return say(_divergence_in_short(one))
+    ran, usual = (join(map(GraphName, letters), 4) for letters in (one.ran, one.usual))
+    return say(_divergence_in_short(one), ": ", ran, " for ", usual)
+
+
+def _divergence_in_short(one: Alike) -> str:
     """The same without letters, which a reader has not met at the beginning."""
-    what = one.difference
+    what = one.first.difference
     mine, others = rank_words(what.ranks), rank_words(what.others)
-    steps = step_words(what.steps)
+    steps = step_words(one.steps)
     if not one.ran:
         return f"{mine} ran nothing in {steps} where {others} ran a graph"
     if not one.usual:
         return f"{mine} ran a graph behind the last step of {others}"
-    return f"{mine} ran another graph than {others} in {steps}"
+    graph = "another graph" if one.number == 1 else "other graphs"
+    return f"{mine} ran {graph} than {others} in {steps}"
 
 
 def cause_words(one: Divergence) -> Message:
@@ -219,6 +238,22 @@ def own_number_words(one: OwnNumbers) -> Message:
         say(" (", one.lines[0], ")") if one.lines else EMPTY,
         ". Each rank compiles its own",
     )
+
+
+def _straggler_words(stragglers: Sequence[Straggler]) -> list[Message]:
+    """Steps in which the same ranks kept the others waiting, the costliest first."""
+    steps: dict[tuple[int, ...], list[Straggler]] = {}
+    for one in stragglers:
+        steps.setdefault(one.ranks, []).append(one)
+    groups = sorted(steps.values(), key=lambda group: -sum(one.seconds for one in group))
+    return [
+        say(
+            f"{step_words(sorted(one.step for one in group))}: {rank_words(group[0].ranks)} "
+            f"compiled for {duration(sum(one.seconds for one in group))}, the others had nothing "
+            "to compile"
+        )
+        for group in groups
+    ]
 
 
 def _row(letters: Sequence[str]) -> Message:
@@ -244,13 +279,7 @@ def cost_words(cost: JobCost) -> list[Message]:
     how = "" if cost.by_clock else ", each step by its slowest rank"
     spent = f"{duration(cost.seconds)}{how} ({rank_time(cost.spent)})"
     said = [say(f"Compiling kept the job for {spent}.")]
-    said += [
-        say(
-            f"step {one.step}: {rank_words(one.ranks)} compiled for {duration(one.seconds)}, the "
-            "others had nothing to compile"
-        )
-        for one in cost.stragglers
-    ]
+    said += _straggler_words(cost.stragglers)
     said += [
         say(
             f"rank {one.rank} took {duration(one.seconds)} over a graph that takes "

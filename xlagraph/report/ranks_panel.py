@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.message import EMPTY, say, spans
+from xlagraph.message import EMPTY, count, say, spans
 from xlagraph.message.words import ranges
+from xlagraph.ranks.alike import alike
 from xlagraph.ranks.model import Outcome
 from xlagraph.ranks.words import (
     cause_words,
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xlagraph.message import Message
-    from xlagraph.ranks.explain import Divergence, RanksExplanation, Stop
+    from xlagraph.ranks.alike import Alike
+    from xlagraph.ranks.explain import RanksExplanation, Stop
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
 
     Letters = tuple[tuple[str, int], ...]
     """Letters of graphs with their colours."""
 
+MAX_ROWS = 50
+"""Rows of ranks that ran other graphs; more are counted."""
+MAX_NOTES = 8
+"""What is said of single steps and ranks that compiled; more is counted."""
+MAX_LETTERS = 6
+"""Graphs in one row; more are counted."""
 MAX_BOXES = 8
 """Ranks that wait are shown in so many boxes; more are counted."""
 BOX = 76
@@ -111,16 +119,25 @@ def ranks_panel(found: RanksExplanation, letters: Sequence[str], names: Names) -
         arrows=arrows,
         boxes_left=left,
         height=BOX * len(boxes),
-        notes=tuple(spans(note, names) for note in (*_own(found), *cost_words(found.cost))),
+        notes=tuple(spans(note, names) for note in _notes(found)),
     )
 
 
-def _own(found: RanksExplanation) -> list[Message]:
-    return [say(own_number_words(one).sentence, ".") for one in found.own_numbers]
+def _notes(found: RanksExplanation) -> list[Message]:
+    own = [say(own_number_words(one).sentence, ".") for one in found.own_numbers]
+    total, *parts = cost_words(found.cost)
+    left = len(parts) - MAX_NOTES
+    more = [say(f"and {left} more (xlagraph explain --full)")] if left > 0 else []
+    return [*own, total, *parts[:MAX_NOTES], *more]
 
 
 def _rows(found: RanksExplanation, colours: Mapping[str, int], names: Names) -> list[RankRow]:
-    rows = [_row(one, colours, names) for one in found.divergences]
+    groups = alike(found.divergences)
+    rows = [_row(one, colours, names) for one in groups[:MAX_ROWS]]
+    left = len(groups) - len(rows)
+    if left:
+        more = spans(say(f"and {count(left, 'more difference')} (xlagraph explain --json)"), names)
+        rows.append(RankRow("", "", (), (), more))
     if rows:
         odd = {rank for one in found.divergences for rank in one.difference.ranks}
         rest = [one.rank for one in found.job.ranks if one.rank not in odd]
@@ -130,18 +147,24 @@ def _rows(found: RanksExplanation, colours: Mapping[str, int], names: Names) -> 
     return rows
 
 
-def _row(one: Divergence, colours: Mapping[str, int], names: Names) -> RankRow:
-    cause = cause_words(one)
+def _row(one: Alike, colours: Mapping[str, int], names: Names) -> RankRow:
+    cause, line = cause_words(one.first), one.first.line
     if not cause:
-        cause = say("ran at " if one.ran else "step ends at ", one.line) if one.line else EMPTY
-    what = one.difference
+        cause = say("ran at " if one.ran else "step ends at ", line) if line else EMPTY
     return RankRow(
-        ranks=ranges(what.ranks),
-        steps=ranges(what.steps),
-        ran=tuple((letter, colours.get(letter, -1)) for letter in one.ran),
-        usual=tuple((letter, colours.get(letter, -1)) for letter in one.usual),
+        ranks=ranges(one.first.difference.ranks),
+        steps=step_words(one.steps).removeprefix("steps ").removeprefix("step "),
+        ran=_letters(one.ran, colours),
+        usual=_letters(one.usual, colours),
         why=spans(cause, names),
     )
+
+
+def _letters(found: Sequence[str], colours: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Letters with their colours, and how many more there are."""
+    shown = [(letter, colours.get(letter, -1)) for letter in found[:MAX_LETTERS]]
+    left = len(found) - len(shown)
+    return (*shown, *([(f"+{left}", -1)] if left else []))
 
 
 def _picture(

@@ -54,6 +54,7 @@ for step, (x, y) in enumerate(loader):
     short="Some steps use tensors that others do not",
     short_fix="Let every step have them; only their values change.",
     consequences=("newly-updated",),
+    may_be_meant=True,
 )
 
 

@@ -50,6 +50,7 @@ for step, (x, y) in enumerate(batches):
     short="A library call computes more in some steps",
     short_fix="Call the function with the same arguments in every step.",
     is_piece=True,
+    may_be_meant=True,
 )
 MOSTLY = 0.8
 """This part of a piece comes from the function."""

@@ -50,6 +50,7 @@ for step, (x, y) in enumerate(loader):
     short="Values are clipped in some steps only",
     short_fix="Clip in every step, with a limit of 1e30 elsewhere.",
     is_piece=True,
+    may_be_meant=True,
 )
 CUTS = frozenset({"clamp", "maximum", "minimum"})
 SUMS = frozenset({"reduce", "all-reduce", "dot"})

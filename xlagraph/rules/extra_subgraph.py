@@ -58,6 +58,7 @@ for step, (x, y) in enumerate(loader):
     may_grow=True,
     short="A piece is computed in some steps only",
     short_fix="Do the same work in every step, with torch.where for example.",
+    may_be_meant=True,
 )
 
 

@@ -27,7 +27,9 @@ INITIAL_STATE = Kind(
     title="A tensor's first value is made inside the graph",
     section=Section.LIVE,
     meaning="One graph makes a tensor from constants alone, the other takes it in: a hidden state "
-    "that is set back to zeros, a counter in its first step. Once, this is a normal part of "
+    "that is set back to zeros, a counter in its first step. Or the one uses a tensor of which the "
+    "other takes in a copy of its own: a moving average of the weights, made by clone() or "
+    "deepcopy() before the first step. Once, this is a normal part of "
     "warming up; where a later step makes the tensor anew, that step has a graph of its own.",
     before="""\
 state = torch.zeros(8, 32, device="xla")

@@ -51,6 +51,7 @@ for step, (x, y) in enumerate(loader):
     short="An option of the optimizer is switched on",
     short_fix="Give the option from the first step, as a tiny number.",
     is_piece=True,
+    may_be_meant=True,
 )
 
 

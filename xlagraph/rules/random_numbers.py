@@ -49,6 +49,7 @@ for step, (x, y) in enumerate(loader):
     short="Random numbers are drawn in some steps only",
     short_fix="Keep train() or eval() the same in every training step.",
     is_piece=True,
+    may_be_meant=True,
 )
 
 

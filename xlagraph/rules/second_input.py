@@ -14,6 +14,7 @@ from xlagraph.facts.pieces import OUTPUT, open_edges
 from xlagraph.facts.split_tensors import Split, split_tensors
 from xlagraph.facts.updates import updates
 from xlagraph.message import count, join, say
+from xlagraph.rules.initial_state import INITIAL_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,26 +54,36 @@ for x, y in loader:
 
 
 def find(case: Case) -> list[Finding]:
-    """One side takes in a tensor, which it never updates, where the other uses one of both.
+    """One side takes in a tensor where the other uses one that both have.
 
-    Of two it is the other one where the first is updated on both sides.
+    It never updates it (of two it is the other one where the first is updated on both sides), or
+    it is an average: its new value is computed from itself and from the other's new value.
     """
     found = []
     for one, two in case.both_ways:
         of_one, of_two = updates(one.module), updates(two.module)
-        splits = []
+        read, averages = [], []
         for split in split_tensors(case, one, two):
             tied, first, second = split
+            if set(of_two.get(first, ())) & set(of_two.get(second, ())):
+                averages.append(split)
+                continue
             if second in of_two and tied in of_one:
                 first, second = second, first
             if second not in of_two and not two.claimed.intersection((first, second)):
-                splits.append(Split(tied, first, second))
-        if splits:
-            found.append(_finding(case, one, two, splits))
+                read.append(Split(tied, first, second))
+        found += [_finding(case, one, two, read)] if read else []
+        found += [_finding(case, one, two, averages, INITIAL_STATE)] if averages else []
     return found
 
 
-def _finding(case: Case, one: SideView, two: SideView, splits: Sequence[Split]) -> Finding:
+def _finding(
+    case: Case,
+    one: SideView,
+    two: SideView,
+    splits: Sequence[Split],
+    kind: Kind = SECOND_INPUT,
+) -> Finding:
     side, other = one.side, two.side
     partners = {split.second: split.first for split in splits}
     both = {*partners, *partners.values()}
@@ -87,18 +98,19 @@ def _finding(case: Case, one: SideView, two: SideView, splits: Sequence[Split]) 
         tuple(sorted({split.one for split in splits})), tuple(sorted(partners))
     )
     claimed_a, claimed_b = one.ab(frozenset(users_one), frozenset(users_two | both))
-    rest = (
-        say("beside ", used, ", where ", side, " uses one for both")
-        if len(splits) == 1
-        else say("where ", side, " uses tensors that it takes in anyway")
-    )
+    if kind is INITIAL_STATE:
+        rest = say("where ", side, " still uses what they are copies of")
+    elif len(splits) == 1:
+        rest = say("beside ", used, ", where ", side, " uses one for both")
+    else:
+        rest = say("where ", side, " uses tensors that it takes in anyway")
 
     def undo(edit: Editors) -> None:
         later = {max(pair): min(pair) for pair in partners.items()}  # operands come first
         edit[other].replace_uses(later)
 
     return Finding(
-        kind=SECOND_INPUT,
+        kind=kind,
         title=say(
             other, f" takes in {count(len(splits), 'tensor')} more (", new, ") ", rest, at(lines)
         ),
@@ -124,6 +136,7 @@ def _finding(case: Case, one: SideView, two: SideView, splits: Sequence[Split]) 
         a=claimed_a,
         b=claimed_b,
         undo=undo,
+        expected=one.is_a and kind is INITIAL_STATE,
     )
 
 

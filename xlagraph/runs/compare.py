@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.runs.meant import changes_values
+from xlagraph.runs.places import has_own_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.design import Design
+    from xlagraph.runs.history import History
     from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.pairing import Compared
 
@@ -47,17 +51,23 @@ def compare_by_sort(
     graphs: Sequence[CapturedGraph],
     comparisons: Sequence[Comparison],
     design: Design,
+    history: History,
     explain: Explain,
 ) -> list[Comparison]:
     """The comparisons, but within one process with the last graph of the same sort of step.
 
-    Where that proves less, the nearest graph stays.
+    In a cycle it is the graph of the turn before, unless the nearest differs in a size or a number.
+    Where that proves less, the nearest graph stays; what begins a part of the program at a line of
+    its own is compared with none.
     """
-    like = {}
+    like: dict[int, int] = {}
     for k, old in enumerate(comparisons):
-        number = design.like(k)
-        is_other = old.number is None or design.sort(old.number) != design.sort(k)
-        if number is not None and is_other and not _is_of_another_rank(graphs, k, old.number):
+        is_variant = old.number is not None and design.sort(old.number) == design.sort(k)
+        number = design.counterpart(k)
+        if number is None or (is_variant and old.outcome and changes_values(old.outcome)):
+            is_part = is_variant or has_own_line(graphs[k], history)
+            number = None if is_part else design.like(k)
+        if number not in (None, old.number) and not _is_of_another_rank(graphs, k, old.number):
             like[k] = number
     outcomes = explain([(number, k) for k, number in like.items()])
     found = list(comparisons)

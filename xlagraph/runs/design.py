@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.message import join, say
+from xlagraph.runs.cycle import cycle_of
 from xlagraph.runs.order import comes_again, comes_in_phases, followers, step_turns
 from xlagraph.runs.traits import input_names, names_from, traits_of
 
@@ -58,8 +59,16 @@ class Sort:
 class Design:
     """What the graphs of a run are to its training, and which come first of their sort."""
 
-    def __init__(self, graphs: Sequence[CapturedGraph], comparisons: Sequence[Comparison]):
-        """Looks at all graphs, in order of appearance, and what each was compared with."""
+    def __init__(
+        self,
+        graphs: Sequence[CapturedGraph],
+        comparisons: Sequence[Comparison],
+        first_step: int,
+    ):
+        """Looks at all graphs, in order of appearance, and what each was compared with.
+
+        `first_step`: where the training begins.
+        """
         self._graphs = graphs
         self._numbers = {graph.record.digest: k for k, graph in enumerate(graphs)}
         self._turns = {
@@ -69,8 +78,13 @@ class Design:
         self._followers = {
             file: followers(turn.graph for turn in turns) for file, turns in self._turns.items()
         }
+        self._cycles = {
+            file: cycle_of([turn for turn in turns if turn.step >= first_step])
+            for file, turns in self._turns.items()
+        }
         self._traits = _all_traits(graphs, comparisons)
         self._sorts = [self._sort(k) for k in range(len(graphs))]
+        self._firsts = {s: k for k, s in reversed(list(enumerate(self._sorts)))}.values()
         self._first = {k for k in range(len(graphs)) if self._begins(k)}
 
     def sort(self, number: int) -> Sort | None:
@@ -86,6 +100,36 @@ class Design:
             if sort and self._sorts[k] == sort and self._graphs[k].process is process
         ]
         return found[-1] if found else None
+
+    def counterpart(self, number: int) -> int | None:
+        """What the first turn of a cycle ran in place of a graph that all later turns run."""
+        graph = self._graphs[number]
+        found = self._cycles[graph.process.file].counterpart(graph.record.digest)
+        return self._numbers.get(found or "")
+
+    def period(self, number: int) -> int:
+        """The steps of the cycle in which its process goes round; 0 if it does not."""
+        return self._cycles[self._graphs[number].process.file].period
+
+    def is_in_cycle(self, number: int) -> bool:
+        """Whether every turn of a cycle of several steps runs a graph, from the second turn on."""
+        graph = self._graphs[number]
+        cycle = self._cycles[graph.process.file]
+        return cycle.period > 1 and cycle.has(graph.record.digest)
+
+    def turns_of_sort(self, number: int) -> list[int | None]:
+        """The graphs that ran at the place of one, None where that is not known.
+
+        Steps that are another part of the training are left out.
+        """
+        sync, sort = self._graphs[number].sync, self._sorts[number]
+        here = [turn for turn in self._turns_of(number) if sync and turn.site == sync.call_site]
+        found = []
+        for turn in here:
+            other = self._sort_of(turn)
+            if sort is None or other is None or sort.part is other.part:
+                found.append(self._numbers.get(turn.graph or ""))
+        return found
 
     def begins_sort(self, number: int) -> bool:
         """Whether a graph is the first of a sort that has its place in the program's order."""
@@ -136,12 +180,9 @@ class Design:
         accumulates = any(s and s.part in (Part.MICRO_BATCH, Part.ACCUMULATE) for s in self._sorts)
         return say("update" if accumulates else "training")
 
-    def parts(self) -> tuple[Message, ...]:
-        """What the sorts of step are called, in order of appearance; empty if there is but one."""
-        if not self._first:
-            return ()
-        firsts = {sort: k for k, sort in reversed(list(enumerate(self._sorts))) if sort}
-        return tuple(self.label(k) for k in sorted(firsts.values()))
+    def is_first(self, number: int) -> bool:
+        """Whether a graph is the first of its sort."""
+        return self._sorts[number] is not None and number in self._firsts
 
     def _turns_of(self, number: int) -> tuple[Turn, ...]:
         return self._turns[self._graphs[number].process.file]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from xlagraph.message import say
 from xlagraph.runs.alternation import alternating
 from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort
@@ -17,10 +18,11 @@ from xlagraph.runs.design import Design
 from xlagraph.runs.groups import group_nodes, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
+from xlagraph.runs.meant import Meant, how_meant, settles
 from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
-from xlagraph.runs.places import begins_reading, begins_something, is_first, is_second
+from xlagraph.runs.places import begins_reading, begins_something, has_own_line, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.tasks import modules
@@ -30,6 +32,7 @@ from xlagraph.runs.work import Means, captured_graphs, outcomes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.message import Message
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
     from xlagraph.runs.captured import CapturedGraph
@@ -54,8 +57,8 @@ def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
         compared = [pairing.compare(graph) for graph in graphs]
         explain = partial(outcomes, pairs, means=means)
         comparisons = compare(compared, explain)
-        design = Design(graphs, comparisons)
-        comparisons = compare_by_sort(graphs, comparisons, design, explain)
+        design = Design(graphs, comparisons, history.first_step)
+        comparisons = compare_by_sort(graphs, comparisons, design, history, explain)
     finally:
         modules.clear()
     return _explanation(run, pairs, comparisons, design, history)
@@ -66,7 +69,8 @@ def _explanation(
 ) -> RunExplanation:
     nodes: list[GraphNode] = []
     for k, comparison in enumerate(comparisons):
-        nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history))
+        meant = how_meant(k, pairs.graphs, comparisons, design, history)
+        nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history, meant))
     syncs = [s for p in run.processes for s in p.syncs]
     skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)
@@ -86,7 +90,7 @@ def _explanation(
             stable,
             history.steps,
             unseen,
-            design.parts(),
+            _parts(nodes, design),
             began_late=history.began_late,
         ),
         unseen=unseen,
@@ -129,16 +133,24 @@ def _node(
     nodes: Sequence[GraphNode],
     design: Design,
     history: History,
+    meant: Meant,
 ) -> GraphNode:
     graph = graphs[number]
     cost = history.turns.costs[graph.record.digest]
-    by_design = design.begins_sort(number)
+    begins_sort = design.begins_sort(number)
+    has_line = comparison.number is None and has_own_line(graph, history)
+    by_design = begins_sort or has_line
+    part = design.label(number)
+    call_site = own_frame(graph.sync.call_site) if graph.sync else None
+    if call_site and has_line and not begins_sort:
+        part = say("step at ", call_site)
+    warm_up = by_design or _is_warm_up(number, graphs, comparison, nodes, design, history)
     return GraphNode(
         digest=graph.record.digest,
         letter=graph.letter,
         rank=graph.process.record.rank,
         step=graph.step,
-        call_site=own_frame(graph.sync.call_site) if graph.sync else None,
+        call_site=call_site,
         sync_kind=graph.sync.kind if graph.sync else "",
         spent=Spent(tuple(cost.spans)),
         compiles=cost.compiles,
@@ -150,12 +162,20 @@ def _node(
         why_nearest=comparison.why,
         explanation=comparison.outcome,
         held=held_in_places(graph.sync),
-        part=design.label(number),
+        part=part,
         by_design=by_design,
         begins_reading=begins_reading(graph, history),
-        warm_up=by_design or _is_warm_up(number, graphs, comparison, nodes, design, history),
+        warm_up=warm_up or meant is not Meant.NOT,
+        meant=Meant.NOT if warm_up else meant,
         another_part=graph.step > history.first_step and is_first(graph, history),
     )
+
+
+def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
+    """What the sorts of step are called, in order of appearance; empty if there is but one."""
+    if not any(node.by_design for node in nodes):
+        return ()
+    return tuple(node.part for k, node in enumerate(nodes) if node.by_design or design.is_first(k))
 
 
 def _is_warm_up(
@@ -181,6 +201,9 @@ def _is_warm_up(
         return True
     if not other.warm_up:
         return False
+    is_second_turn = design.counterpart(number) == comparison.number
+    if is_second_turn and settles(explanation, design.period(number)):
+        return True
     expected = bool(explanation.causes) and all(cause.expected for cause in explanation.causes)
     if design.follows_first(comparison.number, number):
         return expected or design.brings_state(comparison.number, number)

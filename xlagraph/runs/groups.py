@@ -13,7 +13,15 @@ from xlagraph.cause.verdict import Place
 from xlagraph.message import GraphName, count, join, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.runs.growth import as_growth, as_loop, growing, main_line, uneven_loops
+from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.runs.growth import (
+    as_growth,
+    as_loop,
+    growing,
+    growing_inputs,
+    main_line,
+    uneven_loops,
+)
 from xlagraph.runs.kinds import (
     BY_DESIGN,
     FIRST_GRAPH,
@@ -22,6 +30,7 @@ from xlagraph.runs.kinds import (
     UNEXPLAINED,
     UNLIKE_GRAPH,
 )
+from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
 from xlagraph.runs.spent import together
 
@@ -51,8 +60,10 @@ def group_nodes(
     over_run: dict[str, Reason] = {}
     for digest, line in uneven_loops(nodes).items():
         over_run[digest] = (EXTRA_SUBGRAPH, line, as_loop)
-    for digest, line in growing(nodes, turns).items():
-        over_run[digest] = (GROWING_GRAPH, line, as_growth)
+    for digest, line in growing_inputs(nodes, turns).items():
+        over_run[digest] = (GROWING_INPUT, line, None)
+    for line, grown in growing(nodes, turns).items():
+        over_run |= _grown(line, grown)
     over_run |= _entailed(nodes)
     grouped: dict[Reason, list[GraphNode]] = {}
     for node in nodes:
@@ -61,6 +72,20 @@ def group_nodes(
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return tuple(sorted(groups, key=by_cost))
+
+
+def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Reason]:
+    """Digest to reason of those of these growing graphs whose main cause it is."""
+
+    def retell(cause: Cause, _: Sequence[GraphNode]) -> Cause:
+        return as_growth(cause, grown)
+
+    causes = {n.digest: n.explanation.causes[0] for n in grown if n.explanation}
+    return {
+        digest: (GROWING_GRAPH, line, retell)
+        for digest, cause in causes.items()
+        if main_line(cause) == line and (cause.kind.may_grow or cause.kind.is_piece)
+    }
 
 
 def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...]:
@@ -108,8 +133,8 @@ def _reason(node: GraphNode) -> Reason:
         if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
         return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
-    cause = explanation.causes[0]
-    if node.warm_up and not cause.expected:
+    cause = _main_cause(node, explanation.causes)
+    if node.warm_up and not node.meant and not cause.expected:
         return FIRST_GRAPH, None, None
     if node.begins_reading and cause.kind is not EARLY_EXECUTION:
         return EARLY_EXECUTION, node.call_site, _as_reads
@@ -121,7 +146,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell = reason
     main = _representative(kind, members)
     explanation = main.explanation
-    cause = explanation.causes[0] if explanation and explanation.causes else None
+    causes = explanation.causes if explanation else ()
+    cause = _main_cause(main, causes) if causes else None
     if kind in (FIRST_GRAPH, BY_DESIGN) or (
         kind is EARLY_EXECUTION and cause and cause.kind is not kind
     ):
@@ -137,6 +163,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compiles=sum(node.compiles for node in members),
         spent=together([node.spent for node in members]),
         expected=all(node.warm_up for node in members),
+        meant=_meant(members),
+        steps=tuple(sorted({node.step for node in members})),
         compared=explanation.compared if explanation else say(),
         place=cause.place if cause else Place(main.call_site),
         shown=main.digest if cause else "",
@@ -144,10 +172,28 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     )
 
 
+def _meant(members: Sequence[GraphNode]) -> Meant:
+    """How the change comes that all of them have, if it is made on purpose."""
+    is_no_problem = all(node.warm_up for node in members)
+    found = (node.meant for node in members if node.meant and is_no_problem)
+    return next(found, Meant.NOT)
+
+
+def _main_cause(node: GraphNode, causes: Sequence[Cause]) -> Cause:
+    """The first; of a change that is made on purpose the first that can be."""
+    if not node.meant:
+        return causes[0]
+    return next(cause for cause in causes if cause.kind.may_be_meant and not cause.expected)
+
+
 def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
     """The first whose explanation is proved: what compiled longest changes from run to run."""
     explained = [node for node in members if node.explanation and node.explanation.causes]
-    own = [n for n in explained if n.explanation and n.explanation.causes[0].kind is kind]
+    own = [
+        node
+        for node in explained
+        if node.explanation and _main_cause(node, node.explanation.causes).kind is kind
+    ]
     candidates = own or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
@@ -156,14 +202,16 @@ def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
 def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     """The causes behind the first one of each graph: who mends that alone still recompiles.
 
-    What comes of it anyway is none.
+    What comes of it anyway is none; nor is what the first graphs of a growing input differ in.
     """
     found = {
         (cause.kind, main_line(cause)): cause
         for node in members
         if node.explanation
-        for cause in node.explanation.causes[1:]
-        if not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
+        and (kind is not GROWING_INPUT or node.explanation.causes[0].kind is kind)
+        for cause in node.explanation.causes
+        if cause is not _main_cause(node, node.explanation.causes)
+        and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
     }
     return tuple(found.values())
 

@@ -10,7 +10,7 @@ from xlagraph.run.records import EARLIER_COMPILES
 from xlagraph.runs.turns import Turns, call_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import Frame, SyncRecord
@@ -36,6 +36,8 @@ class History:
     """By process: the training's call sites; None for one that does not end its loop's body."""
     came_again: Mapping[str, int]
     """By process: the index of the first sync that came back to a place of the training."""
+    own_lines: Mapping[str, frozenset[int]]
+    """By process: indices of syncs that begin a part of the program at a line of its own."""
     steps: int
     """How many there were, counted by the process with the most."""
     first_step: int
@@ -47,14 +49,21 @@ class History:
         """Whether a sync is the first at its place, and nothing of a training step is cut by it.
 
         A read or a step behind the end of every other step: an evaluation after the epoch. Or a
-        step before any came again: the second of a program whose steps take turns.
+        step before any came again: the second of a program whose steps take turns. Or a step at a
+        line of its own.
         """
         if sync.index != self.turns.first(process, sync).index:
             return False
+        if self.has_own_line(process, sync):
+            return True
         if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
             return True
         others = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
         return bool(others) and all(site and _is_behind(sync.call_site, site) for site in others)
+
+    def has_own_line(self, process: Process, sync: SyncRecord) -> bool:
+        """Whether a step is the first at its line, and those at other lines stay as they were."""
+        return sync.index in self.own_lines.get(process.file, ())
 
 
 def history_of(run: Run) -> History:
@@ -92,6 +101,7 @@ def history_of(run: Run) -> History:
             process.file: min((steps[1].index for steps in loops if len(steps) > 1), default=0)
             for process, loops in training.items()
         },
+        own_lines={process.file: frozenset(_own_lines(process)) for process in run.processes},
         steps=last + 1,
         first_step=min((steps[0].step for all_ in training.values() for steps in all_), default=0),
         began_late=any(n.what == EARLIER_COMPILES for p in run.processes for n in p.notes),
@@ -107,6 +117,24 @@ def training_steps(process: Process) -> list[list[SyncRecord]]:
     work = {site: sum(map(_size, steps)) for site, steps in sites.items()}
     most = max(work.values(), default=0)
     return [steps for site, steps in sites.items() if work[site] >= MAIN * most]
+
+
+def _own_lines(process: Process) -> Iterator[int]:
+    """Syncs that compiled a step, the first at their lines, and cut no step of another place.
+
+    Where a new sync cuts a step in two, the rest of it is another graph at the old place.
+    """
+    steps = [s for s in process.syncs if s.ends_step and s.outcome != "empty" and s.call_site]
+    lines: set[Frame] = set()
+    places: set[CallPlace] = set()
+    for k, sync in enumerate(steps):
+        if sync.call_site[0] not in lines and lines and sync.outcome == "compile":
+            behind = (s for s in steps[k + 1 :] if call_place(process, s) in places)
+            following = next(behind, None)
+            if following and following.outcome == "hit":
+                yield sync.index
+        lines.add(sync.call_site[0])
+        places.add(call_place(process, sync))
 
 
 def _size(sync: SyncRecord) -> int:

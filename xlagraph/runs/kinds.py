@@ -33,9 +33,11 @@ BY_DESIGN = Kind(
     section=Section.RUN,
     meaning="A training may consist of several sorts of step: micro-batches whose gradients are "
     "kept, others that add to them, the update behind them; an evaluation that updates nothing; "
-    "updates of different parameters in turn (two heads, a generator and a discriminator). Each "
-    "sort has a graph, compiled once and hit from then on. What a graph updates, which gradients "
-    "it takes in and in which order the graphs follow each other tell the sorts apart. An update "
+    "updates of different parameters in turn (two heads, a generator and a discriminator); what "
+    "has a sync at a line of its own (an average over models, a report) and leaves the other steps "
+    "as they were. Each sort has a graph, compiled once and hit from then on. What a graph "
+    "updates, which gradients it takes in and in which order the graphs follow each other tell the "
+    "sorts apart. An update "
     "of more or fewer of the same parameters is no sort of its own (newly-updated), nor is what "
     "updates nothing now and then, in no order.",
     before="",
@@ -79,7 +81,7 @@ for x, y in loader:
     "(fetched after torch_xla.sync()) or detached tensors on the host instead, or update one "
     "running tensor in place.",
     proof="That of its single steps.",
-    examples=("leak_running_loss", "leak_pending", "metric_list"),
+    examples=("leak_running_loss", "leak_pending", "metric_list", "clouds_and_list"),
     short_fix="Keep plain numbers, not tensors, from step to step.",
 )
 SKIPPED_BLOCK = Kind(

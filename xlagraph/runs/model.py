@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import EMPTY, say, words
 from xlagraph.run.records import EXCEPTION
+from xlagraph.runs.meant import Meant
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class GraphNode:
     begins_reading: bool
     """A value was read, in a step after the first, where none had been read before that step."""
     warm_up: bool
+    """No problem."""
+    meant: Meant
+    """How the change comes that makes it, if that is made on purpose and so is no problem."""
     another_part: bool
     """The first at its place, and later than the first step of the training."""
 
@@ -91,6 +95,10 @@ class CauseGroup:
     """The outputs that the representative's proof compares; empty for all."""
     shown: str = ""
     """Digest of the graph whose explanation the representative is from; ``""`` for none."""
+    meant: Meant = Meant.NOT
+    """How the change comes, where it is made on purpose and so expected."""
+    steps: tuple[int, ...] = ()
+    """In which the graphs ran first, ascending."""
     place: Place = NOWHERE
     """Where the program's line is that all this goes back to."""
 

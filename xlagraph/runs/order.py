@@ -6,11 +6,14 @@ from collections import defaultdict
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.runs.turns import call_place
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.run.reader import Process
     from xlagraph.run.records import Frame, SyncRecord
+    from xlagraph.runs.turns import CallPlace
 
 MAX_PERIOD = 128
 """Steps after which an order is seen to come again."""
@@ -19,35 +22,44 @@ EVEN_GAPS = 2
 
 
 class Turn(NamedTuple):
-    """One step: the graph that it ran (None if that is not known), and its call site."""
+    """One step that ran something."""
 
-    graph: str | None
+    step: int
     site: tuple[Frame, ...]
+    graphs: frozenset[str]
+    """What it may have run: one graph if that is known, none if nothing is known."""
+
+    @property
+    def graph(self) -> str | None:
+        """The graph that it ran, None if that is not known."""
+        return next(iter(self.graphs)) if len(self.graphs) == 1 else None
 
 
 def step_turns(process: Process) -> tuple[Turn, ...]:
     """The steps of a process that ran something, in their order.
 
-    A hit without a name is taken to have run the one graph that is known to have had such a
-    fingerprint at its line: enough to see an order by, not to count hits.
+    A hit without a name may have run the graphs before it that are known to have such a fingerprint
+    at its line, else the only one that had run there: enough to see an order by, not to count hits.
     """
     steps = [s for s in process.syncs if s.ends_step and s.outcome != "empty"]
     known: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
     for sync in steps:
         if len(sync.graphs) == 1:
             known[_measure(sync)].update(sync.graphs)
-    return tuple(Turn(_graph(sync, known), sync.call_site) for sync in steps)
+    ran: defaultdict[CallPlace, set[str]] = defaultdict(set)
+    found = []
+    for sync in steps:
+        here = ran[call_place(process, sync)]
+        here.update(sync.graphs[-1:])
+        graphs = (
+            sync.graphs[-1:] or here & known[_measure(sync)] or (here if len(here) == 1 else ())
+        )
+        found.append(Turn(sync.step, sync.call_site, frozenset(graphs)))
+    return tuple(found)
 
 
 def _measure(sync: SyncRecord) -> tuple[object, ...]:
     return sync.entry, sync.call_site, sync.fingerprint
-
-
-def _graph(sync: SyncRecord, known: Mapping[tuple[object, ...], set[str]]) -> str | None:
-    if sync.graphs:
-        return sync.graphs[-1]
-    candidates = known.get(_measure(sync), ())
-    return next(iter(candidates)) if len(candidates) == 1 else None
 
 
 def comes_again(parts: Sequence[str | None]) -> bool:

@@ -40,6 +40,11 @@ def is_another_part(graph: CapturedGraph, history: History) -> bool:
     return history.begins_another_part(graph.process, sync)
 
 
+def has_own_line(graph: CapturedGraph, history: History) -> bool:
+    """Whether it is the first step of a part of the program with a sync line of its own."""
+    return graph.sync is not None and history.has_own_line(graph.process, graph.sync)
+
+
 def begins_reading(graph: CapturedGraph, history: History) -> bool:
     """Whether a value was read in a step after the first, at a line that read none before it."""
     sync = graph.sync

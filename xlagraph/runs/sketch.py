@@ -11,7 +11,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.collectives.program import Branch, Collective, Loop, Program, program_of
 from xlagraph.diff.header import given_away
 from xlagraph.facts.named_inputs import replaced_inputs
-from xlagraph.facts.updates import updates
+from xlagraph.facts.updates import renewed, updates
 
 if TYPE_CHECKING:
     from xlagraph.collectives.program import Item, Items
@@ -111,18 +111,17 @@ class Shared:
 def sketch_of(module: Module, *, has_ranks: bool = False) -> Sketch:
     """The sketch of a module, with its collectives if the run has ranks; linear in instructions."""
     found = Counter(zip(module.opcodes, module.shapes, strict=True))
-    updated = updates(module)
     return Sketch(
         instructions=len(module),
         counts=tuple((opcode, shape, number) for (opcode, shape), number in found.items()),
-        interface=_interface(module, updated),
-        replaced=tuple(replaced_inputs(module, updated).items()),
+        interface=_interface(module),
+        replaced=tuple(replaced_inputs(module, updates(module)).items()),
         files=tuple(sorted(_files(module))),
         program=program_of(module) if has_ranks else None,
     )
 
 
-def _interface(module: Module, updated: dict[int, list[int]]) -> Interface:
+def _interface(module: Module) -> Interface:
     parameters = module.entry_computation.parameters
     place = {p: k for k, p in enumerate(parameters)}
     return Interface(
@@ -130,7 +129,7 @@ def _interface(module: Module, updated: dict[int, list[int]]) -> Interface:
         outputs=tuple(
             (without_layout(module.shapes[i]), is_input(module, i)) for i in module.outputs
         ),
-        updates=tuple((place[p], tuple(found)) for p, found in updated.items()),
+        updates=tuple((place[p], tuple(found)) for p, found in renewed(module).items()),
         given_away=tuple(sorted(given_away(module))),
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import Quoted, count, join, say
+from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import failures
 from xlagraph.runs.spent import together
 
@@ -66,13 +67,13 @@ def run_verdict(
             what = say(_none(warm_up, stable, steps, began_late=began_late))
         if unseen:
             what = say(notes.pop(0))
-        return Verdict(what, notes=tuple(map(say, notes)))
+        return Verdict(what, notes=(*_meant(warm_up), *map(say, notes)))
     first = problems[0]
     return Verdict(
         what=_what(problems),
         where=first.place.in_short,
         fix=first.fix_in_short,
-        notes=(*_others(problems), *map(say, notes)),
+        notes=(*_others(problems), *_meant(warm_up), *map(say, notes)),
     )
 
 
@@ -108,8 +109,25 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
     if not any(group.compiles for group in groups):
         return "Stable: nothing compiled."
     head = "No problem seen" if began_late else "Stable after warm-up"
+    if any(group.meant for group in groups):
+        head = "Stable"
     after = count(steps - 1 - stable, "step")
     return f"{head}: {spent}, the last in step {stable}; none in the {after} after it."
+
+
+def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
+    """Changes that are taken to be made on purpose: what they cost, and what else to do."""
+    for group in groups:
+        if group.meant is Meant.NOT:
+            continue
+        begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
+        if group.meant is Meant.PHASE:
+            when = say("Changed in ", begin, " and stayed so")
+        else:
+            when = say("In a fixed order since ", begin)
+        where = say(" at ", group.place.in_short) if group.place.in_short else say()
+        cost = f"; {count(group.compiles, 'compile')}, {group.spent}. If not on purpose: "
+        yield say(when, ": ", group.in_short.clause, where, cost, group.fix_in_short.clause)
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from xlagraph.collectives.program import Collective
 from xlagraph.message import say, words
+from xlagraph.ranks.alike import alike
 from xlagraph.ranks.words import (
+    alike_words,
     cause_words,
     collective_words,
     cost_words,
@@ -58,12 +60,12 @@ def _head(found: RanksExplanation) -> str:
 
 def _sections(found: RanksExplanation) -> Iterator[tuple[Message, list[Message]]]:
     yield say(matching_words(found.matching), "."), [stop_words(stop) for stop in found.stops]
-    for one in found.divergences:
-        cause = cause_words(one)
+    for one in alike(found.divergences):
+        cause, line = cause_words(one.first), one.first.line
         lines = [cause] if cause else []
-        if one.line and not cause:
-            lines = [say("it ran at " if one.ran else "that step ends at ", one.line)]
-        yield say(divergence_words(one).sentence, "."), lines
+        if line and not cause:
+            lines = [say("it ran at " if one.ran else "that step ends at ", line)]
+        yield say(alike_words(one).sentence, "."), lines
     for numbers in found.own_numbers:
         yield say(own_number_words(numbers).sentence, "."), []
     total, *parts = cost_words(found.cost)

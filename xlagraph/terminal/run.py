@@ -101,7 +101,10 @@ def _print_group(
 ) -> None:
     letters = {node.digest: node.letter for node in explained.graphs}
     proved = "proved" if group.proved else "not proved"
-    kind = "warm-up" if group.expected else group.kind.id
+    is_short = group.expected and not group.meant
+    kind = "warm-up" if is_short else group.kind.id
+    if group.meant:
+        kind = f"{group.meant}: {kind}"
     graphs = join((letters[d] for d in group.graphs), 8)
     scope = say(" for ", group.compared) if group.proved and group.compared else say()
     head = say(
@@ -112,11 +115,11 @@ def _print_group(
         ")",
     )
     console.print(paragraph(head, style="dim" if group.expected else "bold cyan"))
-    if group.expected:
+    if is_short:
         console.print(paragraph(say(group.title.sentence, "."), INDENT))
     else:
         print_advice(console, group.title, group.place, group.fix, shown)
-    if group.cause and not group.expected:
+    if group.cause and not is_short:
         print_evidence(console, group.cause, MAX_EVIDENCE, shown)
         for cause in group.further[: shown.few(MAX_EVIDENCE)]:
             also = say(cause.title.sentence, f" ({cause.kind})")

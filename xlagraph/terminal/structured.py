@@ -190,6 +190,7 @@ def group_json(group: CauseGroup) -> Json:
         "compiles": group.compiles,
         **spent_json(group.spent),
         "expected": group.expected,
+        "meant": str(group.meant),
         "proved": group.proved,
     }
 

@@ -1,0 +1,135 @@
+"""Changes of a program's steps that somebody makes on purpose, and what settles in its first turns.
+
+What is updated, which pieces are computed: that is switched on purpose. A size, a number, a type,
+a tensor kept alive is not. Such a change is no problem where it comes once and stays, a phase of
+the training; or where it comes in a rhythm from the first steps on. It costs one compile, and is
+told.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.kinds import Section
+from xlagraph.rules.shared_scalar import SHARED_SCALAR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.compare import Comparison
+    from xlagraph.runs.design import Design
+    from xlagraph.runs.history import History
+    from xlagraph.runs.outcome import Outcome
+
+LASTING = 3
+"""A phase lasts so many steps at least."""
+FEW = 3
+"""More changes than these at one place are no phases."""
+BESIDE = frozenset({Section.LIVE, Section.HEADER})
+"""What comes along: other pieces keep other tensors alive, have other state, and other donors."""
+BY_VALUE = frozenset({Section.VALUES, Section.INPUTS})
+"""Sizes, numbers and types: nobody means these to make another graph."""
+
+
+class Meant(str, Enum):
+    """How a change comes that is made on purpose."""
+
+    __str__ = str.__str__
+
+    NOT = ""
+    PHASE = "phase"
+    """Once, and it stays."""
+    RHYTHM = "rhythm"
+    """Again and again in a fixed order, all graphs having run in the first steps."""
+
+
+def how_meant(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    design: Design,
+    history: History,
+) -> Meant:
+    """How the change that makes a graph comes, if it is made on purpose."""
+    comparison = comparisons[number]
+    outcome, other = comparison.outcome, comparison.number
+    if outcome is None or other is None or graphs[other].process is not graphs[number].process:
+        return Meant.NOT
+    if not _is_on_purpose(outcome):
+        return Meant.NOT
+    if design.is_in_cycle(number) and _is_early(graphs[number], history):
+        return Meant.RHYTHM
+    if outcome.proved and _is_phase(number, comparisons, design):
+        return Meant.PHASE
+    return Meant.NOT
+
+
+def settles(outcome: Outcome, period: int) -> bool:
+    """Whether a graph of a cycle's second turn differs from the first's as what settles does.
+
+    State, gradients and copies that the first turn makes are inputs from the second on. In a cycle
+    of one step only what is known as such, or not explained.
+    """
+    if outcome.proved and period == 1:
+        return all(cause.expected for cause in outcome.causes)
+    return not changes_values(outcome) and all(
+        _comes_along(cause) or cause.kind is SHARED_SCALAR for cause in outcome.causes
+    )
+
+
+def changes_values(outcome: Outcome) -> bool:
+    """Whether a size, a number or a type is another one; state comes with numbers of its own."""
+    brings_state = any(cause.expected for cause in outcome.causes)
+    return any(
+        cause.kind.section in BY_VALUE and not (brings_state and cause.kind is SHARED_SCALAR)
+        for cause in outcome.causes
+    )
+
+
+def _comes_along(cause: Cause) -> bool:
+    return cause.expected or cause.kind.may_be_meant or cause.kind.section in BESIDE
+
+
+def _is_on_purpose(outcome: Outcome) -> bool:
+    causes = outcome.causes
+    has_own = any(cause.kind.may_be_meant and not cause.expected for cause in causes)
+    return has_own and all(map(_comes_along, causes))
+
+
+def _is_early(graph: CapturedGraph, history: History) -> bool:
+    """Whether it came in one of the first two turns of its place: nothing compiled later."""
+    return graph.sync is not None and history.turns.number(graph.process, graph.sync) < 2
+
+
+def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design) -> bool:
+    """Whether a graph came in place of others that never ran again, and stayed for a while."""
+    turns = design.turns_of_sort(number)
+    if None in turns or number not in turns:
+        return False
+    begin = turns.index(number)
+    if {*turns[:begin]} & {*turns[begin:]}:
+        return False
+    firsts = list(dict.fromkeys(turns))
+    phases = {graph: _phase(graph, comparisons) for graph in firsts if graph is not None}
+    lasted = 0
+    for graph in turns[begin:]:
+        if graph is None or phases[graph] != phases[number]:
+            break
+        lasted += 1
+    return lasted >= LASTING and len(set(phases.values())) - 1 <= FEW
+
+
+def _phase(number: int, comparisons: Sequence[Comparison]) -> int:
+    """The graph that began the phase: state that it makes comes into the next as an input."""
+    found = comparisons[number]
+    while found.number is not None and found.outcome is not None and _brings_state(found.outcome):
+        number = found.number
+        found = comparisons[number]
+    return number
+
+
+def _brings_state(outcome: Outcome) -> bool:
+    return bool(outcome.causes) and all(cause.expected for cause in outcome.causes)
