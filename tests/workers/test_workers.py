@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ def square(number: int) -> int:
 
 def refuse(number: int) -> int:
     raise TooLargeError(f"item {number}")
+
+
+def pause(_: int) -> int:
+    time.sleep(0.1)
+    return 0
 
 
 def own_number(_: int) -> int:
@@ -90,6 +96,20 @@ def test_errors_travel(error: XlagraphError) -> None:
 def test_a_worker_that_is_killed_is_told() -> None:
     with pytest.raises(WorkerError, match="-j"), Crew(2) as crew:
         list(crew.results(end, [1, 2, 3], 10**9))
+
+
+def test_an_interrupted_pool_complains_of_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """What is waiting then is cancelled, and the pool learns that its workers are killed."""
+
+    def interrupted() -> None:
+        with Crew(2) as crew:
+            for _ in crew.results(pause, range(1, 30), 10**9):
+                raise KeyboardInterrupt
+
+    for _ in range(5):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    assert capfd.readouterr().err == ""
 
 
 def test_workers_that_are_let_go_leave_and_others_come() -> None:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 PRELOADED = "xlagraph.runs.tasks"
 """Imported once, by the process that the workers are forked from."""
 
+_INTERRUPTED: list[Executor] = []
+"""Pools whose workers were killed. Before it learns of that, the thread of a pool has to forget
+what was cancelled, or it fails; and it forgets that only as long as the pool is there."""
+
 
 def cores() -> int:
     """The processors that this process may use."""
@@ -65,6 +69,8 @@ def processes(count: int) -> Iterator[Executor]:
             "a worker process was killed, perhaps for want of memory: use fewer (-j)"
         ) from error
     except BaseException:
+        _INTERRUPTED.append(pool)
+        pool.shutdown(wait=False, cancel_futures=True)
         _kill(set(multiprocessing.active_children()) - before)
         raise
     finally:
