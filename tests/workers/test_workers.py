@@ -7,8 +7,10 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from processes import PATIENCE_SECONDS, family, is_alive, wait_for
@@ -17,9 +19,13 @@ from repository import ROOT
 from xlagraph.errors import InputError, Location, Source, XlagraphError
 from xlagraph.hlo import read_module
 from xlagraph.limits import TooLargeError
+from xlagraph.workers import local
 from xlagraph.workers.crew import Crew
 from xlagraph.workers.local import Here, processes
 from xlagraph.workers.results import WorkerError, job, results
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 
 def square(number: int) -> int:
@@ -28,11 +34,6 @@ def square(number: int) -> int:
 
 def refuse(number: int) -> int:
     raise TooLargeError(f"item {number}")
-
-
-def pause(_: int) -> int:
-    time.sleep(0.1)
-    return 0
 
 
 def own_number(_: int) -> int:
@@ -98,18 +99,28 @@ def test_a_worker_that_is_killed_is_told() -> None:
         list(crew.results(end, [1, 2, 3], 10**9))
 
 
-def test_an_interrupted_pool_complains_of_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """What is waiting then is cancelled, and the pool learns that its workers are killed."""
+def test_an_interrupted_pool_complains_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool's own thread learns that workers were killed while cancelled work waits."""
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    kill = local._kill
+
+    def kill_and_wait(children: set[BaseProcess]) -> None:
+        kill(children)
+        time.sleep(0.5)  # until the thread has seen it
+
+    monkeypatch.setattr(local, "_kill", kill_and_wait)
 
     def interrupted() -> None:
-        with Crew(2) as crew:
-            for _ in crew.results(pause, range(1, 30), 10**9):
-                raise KeyboardInterrupt
+        with processes(2) as pool:
+            waiting = [pool.submit(time.sleep, 60) for _ in range(9)]
+            wait_for(waiting[0].running)
+            assert waiting[-1].cancel()
+            raise KeyboardInterrupt
 
-    for _ in range(5):
-        with pytest.raises(KeyboardInterrupt):
-            interrupted()
-    assert capfd.readouterr().err == ""
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not failed
 
 
 def test_workers_that_are_let_go_leave_and_others_come() -> None:
