@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +24,7 @@ from xlagraph.hlo import read_module
 from xlagraph.limits import TooLargeError
 from xlagraph.workers import local
 from xlagraph.workers.crew import Crew
-from xlagraph.workers.local import Here, processes
+from xlagraph.workers.local import COLLECT_EVERY, Here, processes
 from xlagraph.workers.results import WorkerError, job, results
 
 if TYPE_CHECKING:
@@ -54,6 +57,26 @@ def test_results_are_those_of_the_items() -> None:
     assert found == {k: (k + 1) ** 2 for k in range(39)}
     assert list(results(Here(), 1, square, [3, 4])) == [(0, 9), (1, 16)]
     assert list(results(Here(), 1, square, [])) == []
+
+
+def test_cycles_are_given_back_where_nobody_collects_them() -> None:
+    alive: list[weakref.ref[Future[int]]] = []
+
+    def ring(_: int) -> int:
+        one: Future[int] = Future()
+        one.set_result(0)
+        one.ring = one  # type: ignore[attr-defined]
+        alive.append(weakref.ref(one))
+        return 0
+
+    gc.disable()
+    try:
+        here = Here()
+        for k in range(3 * COLLECT_EVERY):
+            here.submit(ring, k)
+    finally:
+        gc.enable()
+    assert sum(1 for one in alive if one()) <= COLLECT_EVERY
 
 
 def test_items_are_not_made_before_they_are_wanted() -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PRELOADED = "xlagraph.runs.tasks"
 """Imported once, by the process that the workers are forked from."""
 
+COLLECT_EVERY = 16
+"""Items after which what cycles hold is given back."""
 _INTERRUPTED: list[Executor] = []
 """Pools whose workers were killed. Before it learns of that, the thread of a pool has to forget
 what was cancelled, or it fails; and it forgets that only as long as the pool is there."""
@@ -41,8 +43,14 @@ def cores() -> int:
 class Here(Executor):
     """Does what it is given at once, in this thread."""
 
+    def __init__(self) -> None:
+        self._done = 0
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The result, which is there."""
+        self._done += 1
+        if self._done % COLLECT_EVERY == 0 and not gc.isenabled():
+            gc.collect()  # commands run without; a large pair leaves 2 MB in cycles
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
