@@ -27,9 +27,6 @@ PRELOADED = "xlagraph.runs.tasks"
 
 COLLECT_EVERY = 16
 """Items after which what cycles hold is given back."""
-_INTERRUPTED: list[Executor] = []
-"""Pools whose workers were killed. Before it learns of that, the thread of a pool has to forget
-what was cancelled, or it fails; and it forgets that only as long as the pool is there."""
 
 
 def cores() -> int:
@@ -77,9 +74,13 @@ def processes(count: int) -> Iterator[Executor]:
             "a worker process was killed, perhaps for want of memory: use fewer (-j)"
         ) from error
     except BaseException:
-        _INTERRUPTED.append(pool)
+        # Its thread has to forget what is cancelled before it learns that workers are gone, or it
+        # fails; and it forgets only as long as the pool is there.
+        thread = getattr(pool, "_executor_manager_thread", None)
         pool.shutdown(wait=False, cancel_futures=True)
         _kill(set(multiprocessing.active_children()) - before)
+        if thread:
+            thread.join()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
