@@ -75,7 +75,9 @@ function causesPanel(pair) {
     causeAnswer(cause),
     h("p", { class: "proof" },
       h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
-      h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),
+      cause.proved
+        ? h("span", { class: "proved" }, cause.compared.length ? "✓ proved for " : "✓ proved", said(cause.compared), ": undone, both modules are equal")
+        : h("span", { class: "unproved" }, "not proved"),
       cause.expected ? "expected: warm-up" : "",
       h("a", { href: `${address(pair, "i")}?cause=${k + 1}` }, "Show its instructions")),
     h("ul", { class: "evidence" },

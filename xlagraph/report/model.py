@@ -131,6 +131,8 @@ class CauseCard:
     insight: Insight | None = None
     sides: tuple[str, ...] = ()
     """What the two graphs are called that the address shows."""
+    compared: Spans = ()
+    """The outputs that the proof compares; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +357,7 @@ def _cause_json(cause: PairCause) -> Json:
         "fix": said_json(card.fix),
         "share": card.share,
         "proved": card.proved,
+        "compared": said_json(card.compared),
         "proof": said_json(card.proof),
         "expected": card.expected,
         "evidence": [

@@ -114,6 +114,7 @@ def cause_card(
         graphs=graphs,
         address=view.opening(cause),
         sides=view.labels,
+        compared=view.said(view.explanation.compared.named(*view.labels)) if cause.proved else (),
     )
 
 
