@@ -58,6 +58,7 @@ def test_a_stable_run_has_lost_nothing() -> None:
     report = run_report(explained("fixed"))
     assert report.stable
     assert report.lost_seconds == 0
+    assert not report.lost_matters
     assert not report.causes
     assert report.warm_up
 

@@ -406,6 +406,10 @@ class Report:
     """What was found between the ranks of a run; None where there is but one."""
     comparison: Compared | None = None
     """With an older run, where one was given."""
+    lost_matters: bool = True
+    """The lost seconds are cause for alarm."""
+    aside: str = ""
+    """A heading for the causes, where they are not what is wrong first."""
     source: tuple[tuple[int, str, bool], ...] = ()
     """The program's lines at the verdict's place where no card has them, as `CauseCard.source`."""
 

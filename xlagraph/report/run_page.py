@@ -39,6 +39,7 @@ def run_data(
         compiles=rows[:max_compiles],
         compiles_cut=max(0, len(rows) - max_compiles),
         first_step=explained.first_step,
+        unnamed_hits=explained.unnamed_hits,
         notes=tuple(sorted(notes)),
     )
 
