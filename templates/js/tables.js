@@ -72,10 +72,11 @@ function fieldTable(pair, title, fields) {
 function causesPanel(pair) {
   const cards = pair.causes.map((cause, k) => h("article", { class: `card${cause.expected ? " expected" : ""}`, id: `c${k + 1}`, tabindex: "-1" },
     h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, said(cause.title))),
+    cause.effect.length ? h("p", { class: "effect" }, said(cause.effect)) : "",
     causeAnswer(cause),
     h("p", { class: "proof" },
-      h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
-      h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? "✓ proved: undone, both modules are equal" : "not proved"),
+      h("span", { class: "code" }, cause.kind), cause.share && !cause.proved ? `accounts for ${percent(cause.share)} of the instructions that differ` : "",
+      h("span", { class: cause.proved ? "proved" : "unproved" }, cause.proved ? ["✓ checked", cause.compared.length ? [" for ", said(cause.compared)] : "", `: without ${pair.causes.length > 1 ? "these differences" : "this difference"} the two graphs are identical`] : "not proved"),
       cause.expected ? "expected: warm-up" : "",
       h("a", { href: `${address(pair, "i")}?cause=${k + 1}` }, "Show its instructions")),
     h("ul", { class: "evidence" },

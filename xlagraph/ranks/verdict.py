@@ -91,8 +91,8 @@ def _stopped(matching: Matching, stops: Sequence[Stop], ended: Sequence[LastStep
     may = "hangs" if matching.certain else "may hang"
     head = f"The job {may} in step {odd.wait.step}: "
     if ended:
-        what, fix = _ended([odd, *others], ended)
-        return Verdict(say(head, what, "."), _end_places(shown, ended), fix, notes)
+        told, fix = _ended([odd, *others], ended)
+        return Verdict(say(head, told, "."), _end_places(shown, ended), fix, notes)
     what = say(head, join(map(_waits, shown), 2, "; "), ".")
     kind = COLLECTIVE_HANG if matching.reason is Reason.ENDED else COLLECTIVE_MISMATCH
     return Verdict(what, _places(shown), say(kind.short_fix), notes)

@@ -185,7 +185,7 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(f"{explained.steps:,}", f"steps, 0 to {last:,}" if last > 0 else "step"),
         Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
         Fact(f"{explained.compiles:,}", "compiles"),
-        Fact(duration(explained.spent.wall_seconds), "compiling"),
+        Fact(duration(explained.spent.wall_seconds), _compiling(explained)),
         *((Fact(ranks, "of all ranks"),) if len(processes) > 1 else ()),
         Fact(duration(warm_up.wall_seconds), "of it warm-up"),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
@@ -198,3 +198,8 @@ def _last_compile(explained: RunExplanation) -> tuple[str, str]:
     if stable is None:
         return "at the end", "still compiling"
     return (f"step {stable}" if explained.compiles else "none", "last compile")
+
+
+def _compiling(explained: RunExplanation) -> str:
+    number = sum(group.compiles for group in explained.groups if group.spent.is_unknown)
+    return f"compiling ({number:,} not timed)" if number else "compiling"

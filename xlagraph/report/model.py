@@ -126,9 +126,17 @@ class CauseCard:
     """The line with those around it: number, text, whether it is the line itself."""
     stack: tuple[str, ...] = ()
     """The frames around the line, innermost first."""
+    effect: Spans = ()
+    """What it does to the training beside the time."""
     also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
     insight: Insight | None = None
+    follows: tuple[Spans, ...] = ()
+    """Graphs that are counted here and differ in something that follows from this."""
+    compared: Spans = ()
+    """The outputs that the proof compares; empty for all."""
+    is_one_of: bool = False
+    """The proof undoes other causes with it."""
     sides: tuple[str, ...] = ()
     """What the two graphs are called that the address shows."""
 
@@ -356,6 +364,8 @@ def _cause_json(cause: PairCause) -> Json:
         "share": card.share,
         "proved": card.proved,
         "proof": said_json(card.proof),
+        "compared": said_json(card.compared),
+        "effect": said_json(card.effect),
         "expected": card.expected,
         "evidence": [
             [said_json(e.text), [list(link) for link in e.links], e.more, list(e.sources)]

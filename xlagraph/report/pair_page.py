@@ -113,6 +113,9 @@ def cause_card(
         compiles=compiles,
         graphs=graphs,
         address=view.opening(cause),
+        effect=view.said(cause.effect),
+        compared=view.said(view.explanation.compared),
+        is_one_of=len(view.explanation.causes) > 1,
         sides=view.labels,
     )
 

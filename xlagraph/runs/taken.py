@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
@@ -117,7 +118,7 @@ def _taken(
     least, most = f"{min(counts):g}", f"{max(counts):g}"
     if place[0] == "size":
         whose = _named(one, cited.values())
-        text = f" took {len(counts)} sizes, {least} to {most}"
+        text = _growth(list(value_of.values())) or f" took {len(counts)} sizes, {least} to {most}"
         message = say(f"dimension {place[1]} of ", whose, text)
     else:
         what = "the constant" if one.opcode == "constant" else f"a number of this {one.opcode}"
@@ -125,9 +126,19 @@ def _taken(
     return Taken(message, tuple(sorted(counts.items())))
 
 
+def _growth(values: Sequence[float]) -> str:
+    """What is said of sizes that grow evenly from graph to graph; empty of others."""
+    steps = {after - before for before, after in pairwise(values)}
+    if len(steps) != 1 or min(steps) <= 0:
+        return ""
+    return (
+        f" grows by {steps.pop():g} per compile: {values[0]:g}, {values[1]:g}, ... {values[-1]:g}"
+    )
+
+
 def _named(cited: _Cited, alike: Iterable[_Cited]) -> Part | str:
     """The tensor that a parameter is, where the capture knows it."""
     named = next((one.tensor for one in alike if one.tensor), None)
     if named:
         return named
-    return f"parameter {cited.number}" if cited.number >= 0 else cited.opcode
+    return f"input {cited.number}" if cited.number >= 0 else cited.opcode
