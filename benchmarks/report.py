@@ -6,6 +6,7 @@
     python benchmarks/report.py            # that pair, a run of 500 steps on 32 ranks, a stream log
     python benchmarks/report.py A B        # another pair, and those
     python benchmarks/report.py --streams  # only a stream log of 50,000 operators
+    python benchmarks/report.py --run DIR  # only a run, such as benchmarks/make_large_run.py writes
 
 Needs chromium and chromium-driver. Opening is timed from the request to the first drawn
 rows; scrolling gives the times between frames over 200 frames of 3,000 pixels each, with
@@ -74,13 +75,17 @@ return performance.now() - start;
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--streams", is_flag=True)
-def main(files: tuple[Path, ...], *, streams: bool) -> None:
+@click.option("--run", type=click.Path(path_type=Path))
+def main(files: tuple[Path, ...], run: Path | None, *, streams: bool) -> None:
     """Measures a pair, a wide run and a stream log."""
     from report_browser import start
 
     with tempfile.TemporaryDirectory() as folder:
         browser = start(Path(folder))
         try:
+            if run:
+                _run(browser, run)
+                return
             if not streams:
                 _pair(browser, *(files or PAIR))
                 _wide(browser)
@@ -158,11 +163,33 @@ def _wide(browser: Browser) -> None:
     explained = wide_run(32, 500)
     click.echo("run of 500 steps on 32 ranks")
     begin = time.perf_counter()
-    page = _written(run_report(explained), begin)
+    _overview(browser, _written(run_report(explained), begin))
+
+
+def _run(browser: Browser, folder: Path) -> None:
+    from xlagraph.ranks.explain import explain_ranks
+    from xlagraph.report.build import run_report
+    from xlagraph.run.reader import read_run
+    from xlagraph.runs.explain import explain_run
+
+    explained = explain_run(read_run(folder))
+    ranks = explain_ranks(explained)
+    click.echo(f"run of {explained.steps:,} steps, {len(explained.graphs)} graphs")
     begin = time.perf_counter()
-    browser.show(page)
-    browser.until(lambda: browser.run("return document.querySelector('#timeline canvas') !== null"))
-    click.echo(f"  opens in {time.perf_counter() - begin:.2f} s")
+    _overview(browser, _written(run_report(explained, ranks=ranks), begin))
+
+
+def _overview(browser: Browser, page: str) -> None:
+    took = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        browser.show(page)
+        browser.until(
+            lambda: browser.run("return document.querySelector('#timeline canvas') !== null")
+        )
+        took.append(time.perf_counter() - begin)
+    click.echo(f"  opens in {statistics.median(took):.2f} s (worst {max(took):.2f} s)")
+    click.echo(f"  {browser.run('return document.documentElement.scrollHeight'):,} pixels tall")
 
 
 def _written(report: Report, begin: float) -> str:

@@ -16,14 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 IMAGES = ROOT / "docs" / "images"
-VIEWS = {
-    "report-pair": "#/pair/E/i/b1127",
-    "report-collectives": "#/pair/G/collectives",
-}
+VIEWS = {"report-run": "#/", "report-pair": "#/pair/E/i"}
+"""Of the demo's report."""
 
 
 def main() -> None:
-    """Opens the reports of two runs and of a stream log and stores a picture of each view."""
+    """Opens the reports of the demo and of a stream log and stores a picture of each view."""
     from report_browser import start
     from report_inputs import explained
     from report_streams import real_page
@@ -38,13 +36,8 @@ def main() -> None:
             browser.resize(1280, 860)
             browser.open(run_report(explained("demo")))
             browser.until(lambda: browser.texts("#timeline canvas"))
-            browser.driver.save_screenshot(str(IMAGES / "report-run.png"))
-            browser.open(run_report(explained("carry")))
-            browser.until(lambda: browser.texts("#timeline canvas"))
             for name, address in VIEWS.items():
                 browser.go(address)
-                if "/i/" in address:
-                    browser.press("n")
                 browser.driver.save_screenshot(str(IMAGES / f"{name}.png"))
             browser.show(render_streams(real_page("001_bug")), "#/finding/1")
             browser.driver.save_screenshot(str(IMAGES / "report-streams.png"))

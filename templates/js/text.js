@@ -83,9 +83,9 @@ function marked(list) {
   return list.map(([text, differs]) => (differs ? h("mark", {}, text) : text));
 }
 
-// A text that may break behind commas, brackets, slashes and dots between words, never inside a number.
+// A text that may break behind commas, closing braces, slashes and dots between words, never inside a number.
 function soft(text) {
-  const pieces = text.split(/(?<=[,/{}()[\]_=]|[a-z]\.|\.(?=[A-Za-z]))/);
+  const pieces = text.split(/(?<=[,/)}_=]|[a-z]\.|\.(?=[A-Za-z]))/);
   return pieces.flatMap((piece, k) => (k ? [h("wbr"), piece] : [piece]));
 }
 

@@ -60,9 +60,7 @@ def test_buffers_that_go_to_each_others_outputs():
     ]
     kind, title = told(*map(subtract, crossed))
     assert kind == "alias"
-    assert (
-        "input 0 (f32[4]) with output 0 (may-alias) in A and output 1 (may-alias) in B" in title
-    )
+    assert "input 0 (f32[4]) with output 0 (may-alias) in A and output 1 (may-alias) in B" in title
 
 
 def test_an_alias_that_must_be():

@@ -38,11 +38,15 @@ PROVED = {
     "buckets_or_alone": Truth("", r"A reduces 8 tensors one by one, B 8 in 3 buckets"),
     "batch_and_scale": Truth("", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"),
     "batch_and_warm_up": Truth("", r"8 -> 16\)", kinds="input-shape constant-value"),
+    "another_operand": Truth("a * (a, b)[picked]", r"takes input 0 .* in B and input 1 .* in A"),
     "argument_of_its_own": Truth("tanh(x * s)", r"its own in B \(input 1"),
     "call_more": Truth(
         "jnp.tanh(v) * 0.5", "multiply and 2 more instructions that A does not, behind tanh"
     ),
     "call_step": Truth("x @ w", "tanh became sine"),
+    "collectives_turned": Truth(
+        "lax.psum(lax.all_gather", "all-gather of all-reduce in A, all-reduce of all-gather in B"
+    ),
     "concatenated_axis": Truth("jnp.concatenate", r"dimensions: \{0\} -> \{1\}"),
     "cond_branch": Truth("jnp.expm1(v)", "in branch 0 of cond"),
     "cond_branch.after": Truth("jnp.expm1(v)", "in branch 0 of cond", kinds="replaced-subgraph"),
@@ -78,6 +82,7 @@ PROVED = {
     "momentum_and_rate": Truth(kinds="newly-updated constant-value"),
     "nested_loop": Truth("inner(v) * 0.5", "the body of while"),
     "number_of_its_own": Truth("jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
+    "one_gradient_fewer": Truth("jnp.tanh(x @ w) @ v", r"1 gradient .* of input 1 \(f32\[5,2\]"),
     "one_matrix_frozen": Truth(kinds="extra-subgraph"),
     "one_tensor_bfloat16": Truth("w.astype(F32)", r"input 0 \(bf16\[8,16\]\)"),
     "one_more_output.after": Truth("x[::-1]", "1 tensor more", kinds="live-tensor"),
@@ -132,6 +137,7 @@ PROVED = {
     "two_dtypes": Truth("jnp.sin(y) * b", r"input 3 \(f16\[2,16\]\)", kinds="dtype dtype"),
     "type_and_decay": Truth("", r"f32 -> bf16", kinds="dtype constant-value"),
     "two_shapes": Truth("jnp.sin(y) * b", "16 -> 24", kinds="input-shape input-shape"),
+    "uniform_or_normal": Truth("draw(key, x.shape)", r"_uniform\S* in A, _normal\S* in B"),
     "while_body_step": Truth("v * 2.0 - x", "the body of while"),
     "while_condition": Truth("v.max()", "the condition of while"),
     "x64": Truth("", r"input 0 \(s64\[\]\) \(f32 -> f64 and s32 -> s64\)"),

@@ -48,6 +48,8 @@ PROBLEMS = {
     "deeper_and_deeper": 5,
     "batch_doubles": 1,
     "sizes_in_turn": 2,
+    "checkpoint_reads": 5,
+    "part_of_a_table": 3,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -56,6 +58,12 @@ MEANT = {
     "unfreezing": "Changed in step 5 and stayed so: tensors are updated in some steps only at ",
 }
 """What is said of changes that are made on purpose."""
+
+REASONS = {
+    "checkpoint_reads": "early-execution at checkpoint_reads.py:15",
+    "part_of_a_table": "input-shape at part_of_a_table.py:12",
+}
+"""Graphs of one reason, whatever else differs in some of them as its consequence."""
 
 
 def explained(program, folder, run=torch_programs.run):
@@ -88,6 +96,12 @@ def test_a_problem_is_never_taken_for_normal(name, tmp_path):
     assert status == 0
     assert sum(g.compiles for g in run.groups if not g.expected) == PROBLEMS[name]
     assert run.has_problem
+    reasons = [
+        f"{group.kind} at {Path(group.place.line.file).name}:{group.place.line.line}"
+        for group in run.groups
+        if name in REASONS and not group.expected
+    ]
+    assert "".join(reasons) == REASONS.get(name, "")
 
 
 def test_a_program_that_an_exception_ended_is_not_stable(tmp_path):

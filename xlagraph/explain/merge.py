@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
-from xlagraph.facts.telling import opcodes_in_words
+from xlagraph.facts.telling import MOVING, opcodes_in_words
 from xlagraph.message import A, B, join, say
 from xlagraph.rules.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.sizes import INPUT_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,31 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
         else:
             home.append(finding)
     found = [*single, *(group for family in groups.values() for group in family)]
+    found = _with_moves(found, diff)
     return [_one(group, diff) for group in _with_consequences(found)]
+
+
+def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with pieces taken into that of an input's shape, where they only move its values.
+
+    What is cut, padded or put in place needs no cutting where the sizes happen to agree.
+    """
+    main = next((group for group in groups if group[0].kind is INPUT_SHAPE), None)
+    if main is None:
+        return groups
+    size_a = frozenset[int]().union(*(f.a for f in main))
+    size_b = frozenset[int]().union(*(f.b for f in main))
+    kept = []
+    for group in groups:
+        own_a = frozenset[int]().union(*(f.a for f in group)).intersection(diff.removed)
+        own_b = frozenset[int]().union(*(f.b for f in group)).intersection(diff.added)
+        moves = {diff.a.opcodes[i] for i in own_a} | {diff.b.opcodes[i] for i in own_b} <= MOVING
+        touches = _around(diff.a, own_a) & size_a or _around(diff.b, own_b) & size_b
+        if group[0].kind in GENERAL and moves and touches:
+            main += group
+        else:
+            kept.append(group)
+    return kept
 
 
 def _with_consequences(groups: list[list[Finding]]) -> list[list[Finding]]:

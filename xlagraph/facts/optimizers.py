@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.sources import line_of, stack
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
     from xlagraph.tensors import Tensor
 
@@ -28,3 +31,10 @@ def is_optimizer_state(tensors: Iterable[Tensor | None], lines: Iterable[SourceL
     if known:
         return all(tensor.is_optimizer_state for tensor in known)
     return all(map(is_optimizer_line, lines))
+
+
+def runs_in_optimizer(module: Module, i: int) -> bool:
+    """Whether an instruction has no line, or one that an optimizer led to, however far within."""
+    line = line_of(module, i)
+    frames = () if line is None else (line, *stack(module, i))
+    return line is None or any(is_optimizer_line(frame) for frame in frames)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
+from xlagraph.cause.sources import where
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
@@ -78,12 +80,39 @@ UNIQUE = SizeMaker(
     "number of values.",
     "Call unique on the host, or count over a fixed range.",
 )
+BINCOUNT = SizeMaker(
+    "number of bins of bincount",
+    "bincount() has as many rows as the largest value says, which is a shape of the graph (and is "
+    "read from the device): give it minlength, the number of classes, and take that many rows.",
+    "Give bincount a minlength that all values fit in.",
+)
+SPLIT = SizeMaker(
+    "list of split sizes",
+    "The sizes of the parts, and their number, are shapes of the graph: compute over the whole "
+    "tensor at once, with a mask made from a tensor of part numbers (for attention a "
+    "block-diagonal one), or pad every part to one size.",
+    "Compute over the whole tensor with a mask of its parts.",
+)
+LISTED = SizeMaker(
+    "number of tensors joined",
+    "A Python list that is joined (torch.stack, torch.cat) has another length: join equally many "
+    "in every step (pad the list, and mask), or keep a running value, or a tensor of fixed size "
+    "that is written with index_copy_.",
+    "Join equally many tensors in every step, or keep a running value.",
+)
 _BY_OPERATION = (
     ("topk", TOPK),
     ("upsample", RESIZED),
     ("interpolate", RESIZED),
     ("pad", PADDED),
 )
+_BY_CALL = (
+    (re.compile(r"\bbincount\((?!.*minlength)"), BINCOUNT),
+    (re.compile(r"\bunique(?:_consecutive)?\("), UNIQUE),
+    (re.compile(r"\b(?:nonzero|masked_select|argwhere)\("), MASKED),
+)
+"""What the program's line says that an input comes from."""
+_BOUNDS = re.compile(r"\[(\d+):(\d+)(?::1)?\]")
 _ON_THE_WAY = frozenset(
     {
         "add", "broadcast", "clamp", "compare", "concatenate", "convert", "reshape", "select",
@@ -98,6 +127,9 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
     if all(is_input(a, x) for x in starts):
         if any(_comes_from_unique(a, x) for x in starts):
             return UNIQUE
+        called = [_called(case, y) for y in starts.values()]
+        if called[0] and len(set(called)) == 1:
+            return called[0]
         found = {_index(a, x) for x in starts}
         return found.pop() if len(found) == 1 else None
     for x in starts:
@@ -108,6 +140,10 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
             return maker
     if any(_is_picked_from_sort(a, x) for x in starts):
         return TOPK
+    if all(_is_part(case.diff.b, y) for x, y in starts.items() if a.opcodes[x] == "slice") and any(
+        _is_part(a, x) for x in starts
+    ):
+        return SPLIT
     if all(_is_scattered_into(a, x) for x in starts):
         return ONE_HOT
     return PADDED if all(a.opcodes[x] == "pad" for x in starts) else None
@@ -117,6 +153,36 @@ def _comes_from_unique(module: Module, parameter: int) -> bool:
     metadata = module.metadata(parameter)
     frames = metadata.frames if metadata else ()
     return any("unique" in one.function and "torch/" in one.file for one in frames)
+
+
+def _called(case: Case, parameter: int) -> SizeMaker | None:
+    """What the line says that an input of B was made in: values decide about its size there."""
+    line = next(iter(where(case.diff.b, [parameter])), None)
+    text = dict(case.b.context.around(line)).get(line.line, "") if line else ""
+    return next((maker for pattern, maker in _BY_CALL if pattern.search(text)), None)
+
+
+def _is_part(module: Module, i: int) -> bool:
+    """Whether a slice is one of several that divide a value along one axis, leaving nothing out."""
+    if module.opcodes[i] != "slice":
+        return False
+    (source,) = module.operands[i]
+    size = read_shape(module.shapes[source]).dimensions
+    bounds = [_bounds(module, u) for u in module.users[source] if module.opcodes[u] == "slice"]
+    whole = [(0, one) for one in size]
+    for axis in range(len(size)):
+        others = [b for b in bounds if b[:axis] + b[axis + 1 :] == whole[:axis] + whole[axis + 1 :]]
+        parts = sorted({b[axis] for b in others})
+        ends = [0, *(end for _, end in parts)]
+        starts = [*(start for start, _ in parts), size[axis]]
+        if len(parts) > 1 and starts == ends and _bounds(module, i)[axis] in parts:
+            return True
+    return False
+
+
+def _bounds(module: Module, i: int) -> list[tuple[int, int]]:
+    found = _BOUNDS.findall(module.attributes[i].get("slice") or "")
+    return [(int(low), int(high)) for low, high in found]
 
 
 def _index(module: Module, parameter: int) -> SizeMaker | None:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 MAX_NAMED = 2
 PLAIN = IDLE | {"broadcast", "reshape", "bitcast", "copy", "convert", "transpose", "iota"}
 """What moves values, spreads them or makes them: it tells least of what is computed."""
+MOVING = PLAIN | {
+    "and", "compare", "concatenate", "dynamic-slice", "dynamic-update-slice", "pad", "select",
+    "slice",
+}  # fmt: skip
+"""What cuts values and puts them in their places."""
 COMMON = frozenset({"add", "multiply", "subtract", "divide", "negate", "compare", "and", "or"})
 """What nearly every program computes."""
 RANDOM = frozenset({"rng", "rng-bit-generator"})

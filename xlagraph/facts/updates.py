@@ -21,6 +21,7 @@ FORMULA = ELEMENTWISE | {"convert", "copy", "bitcast", "select", "clamp"}
 """What an optimizer or an average makes a new value of a tensor with."""
 
 
+_NONE: frozenset[int] = frozenset()
 PASSING = frozenset({"get-tuple-element", "copy", "bitcast", "convert"})
 """What hands a value on as it is."""
 
@@ -50,11 +51,35 @@ def updates(module: Module, sources: Sources = elementwise) -> dict[int, list[in
     given back as it came, is no new value.
     """
     found: dict[int, list[int]] = {}
+    reached = _inputs_reached(module, sources)
     for k, value in enumerate(module.outputs):
-        for i in sorted(formula(module, value, sources) - {value}):
-            if is_input(module, i) and module.shapes[i] == module.shapes[value]:
+        for i in sorted(reached[value] - {value}):
+            if module.shapes[i] == module.shapes[value]:
                 found.setdefault(i, []).append(k)
     return found
+
+
+def _inputs_reached(module: Module, sources: Sources) -> dict[int, frozenset[int]]:
+    """For what outputs are computed from element by element, the inputs that it is.
+
+    Each instruction is looked at once, operands before users; equal sets are one object.
+    """
+    below: dict[int, Sequence[int]] = {}
+    stack = list(module.outputs)
+    while stack:
+        i = stack.pop()
+        if i not in below:
+            below[i] = sources(module, i)
+            stack += below[i]
+    reached: dict[int, frozenset[int]] = {}
+    for i in sorted(below):
+        if is_input(module, i):
+            reached[i] = frozenset((i,))
+            continue
+        sets = dict.fromkeys(found for o in below[i] if (found := reached[o]))
+        first = next(iter(sets), _NONE)
+        reached[i] = first if len(sets) < 2 else first.union(*sets)
+    return reached
 
 
 def renewed(module: Module) -> dict[int, list[int]]:

@@ -41,9 +41,8 @@ for x, y in loader:
     "index_copy_ at a position that is a tensor on the device, and mask what is not filled yet. "
     'In transformers that is cache_implementation="static".',
     proof="B's dimensions are put into A at the input and where they spread to.",
-    examples=("growing_cache", "growing_tokens"),
+    examples=("growing_cache", "growing_tokens", "growing_scores"),
     short_fix="Make it full-size before the loop, and write with index_copy_.",
-    may_grow=True,
 )
 KINDS = (GROWING_INPUT,)
 

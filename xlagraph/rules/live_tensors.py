@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import holder_name, output_name
+from xlagraph.cause.names import holder_name, output_name, parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.gradients import gradient_of
 from xlagraph.message import Message, count, join, say
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
 
@@ -58,12 +59,20 @@ for step, (x, y) in enumerate(loader):
         "deepcopy_leak",
         "two_causes",
         "two_ranks",
+        "one_gradient_fewer",
         "train_or_eval",
     ),
     family=Family.LIVE,
     may_grow=True,
     short="A tensor is kept in some steps only",
     short_fix="Keep it in every step, or drop it before the step ends.",
+)
+GRADIENT_SHORT = say("A gradient is given out in some graphs only")
+GRADIENT_SHORT_FIX = say("Ask for the gradients of the same weights in every step.")
+GRADIENT_FIX = say(
+    "Ask for the gradients of the same weights in every step (requires_grad, argnums of jax.grad): "
+    "a weight that is to stay as it is can have a learning rate of zero. Where the gradient is "
+    "merely still alive, drop it before the step ends (zero_grad)."
 )
 
 
@@ -113,6 +122,15 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
         if is_state
         else say(side, f" gives back {number} more than ", less.side)
     )
+    weights = _weights(more, places)
+    if weights:
+        begin = say(
+            side,
+            f" gives out {count(len(places), 'gradient')} that ",
+            less.side,
+            " does not, of ",
+            join(parameter_name(more, p) for p in weights),
+        )
     alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
     return Finding(
         kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
@@ -137,6 +155,9 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
                 lines,
             ),
         ),
+        fix=GRADIENT_FIX if weights else say(),
+        short=GRADIENT_SHORT if weights else say(),
+        short_fix=GRADIENT_SHORT_FIX if weights else say(),
         proof=say(
             f"{count(len(places), 'output')} of ",
             side,
@@ -149,6 +170,14 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
         dropped_b=dropped_b,
         expected=is_state and not more.is_a,
     )
+
+
+def _weights(view: SideView, places: Sequence[int]) -> list[int]:
+    """The weights whose gradients these outputs are, if all are and nothing has a name."""
+    if view.context.outputs:
+        return []
+    found = [gradient_of(view.module, view.module.outputs[k]) for k in places]
+    return [weight for weight in found if weight is not None] if None not in found else []
 
 
 def _lines(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at
+from xlagraph.cause.sources import at, stack
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
-from xlagraph.facts.optimizers import is_optimizer_line
+from xlagraph.facts.optimizers import runs_in_optimizer
 from xlagraph.facts.updates import formula, updates
 from xlagraph.message import count, join, say
 
@@ -54,6 +56,15 @@ for step, (x, y) in enumerate(loader):
     may_be_meant=True,
 )
 
+_RADAM = re.compile(r"(^|/)optim/radam\.py$")
+RADAM_SHORT = say("RAdam takes its other formula")
+RADAM_SHORT_FIX = say("None needed for one compile; capturable=True decides on the device.")
+RADAM_FIX = say(
+    "RAdam rectifies its steps only once it has made enough of them (from the sixth on with the "
+    "usual betas), and Python decides that by their number: one compile is its price. With "
+    "capturable=True the device decides, and the graph stays the same."
+)
+
 
 def find(case: Case) -> list[Finding]:
     """Pieces that stand in the update of parameters alone, and nowhere else."""
@@ -77,7 +88,10 @@ def _finding(found: Bypass) -> Finding | None:
         ")",
         at(found.lines),
     )
-    return bypass_finding(found, OPTIMIZER_OPTION, title)
+    if not any(_RADAM.search(frame.file) for i in found.piece for frame in stack(more.module, i)):
+        return bypass_finding(found, OPTIMIZER_OPTION, title)
+    finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX)
+    return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
 
 
 def _named(view: SideView, place: int) -> Message | Tensor:
@@ -100,7 +114,7 @@ def _updates(found: Bypass) -> list[int]:
     if not touched or not values <= reached:
         return []
     if found.lines:
-        return touched if all(map(is_optimizer_line, found.lines)) else []
+        return touched if all(runs_in_optimizer(module, i) for i in found.piece) else []
     is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
     taken = {o for i in found.piece for o in module.operands[i]}
     return touched if is_part and not taken.isdisjoint(new) else []

@@ -13,8 +13,10 @@ from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
+from xlagraph.diff.header import given_away
+from xlagraph.facts.gradients import is_multiplied
 from xlagraph.facts.optimizers import is_optimizer_state
-from xlagraph.facts.state import state_pairs
+from xlagraph.facts.state import parameter_number, state_pairs
 from xlagraph.facts.updates import at_zero, made_anew, new_values
 from xlagraph.message import count, join, say
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
+    from xlagraph.message import SourceLine
 
 OPTIMIZER_STATE = Kind(
     id="optimizer-state",
@@ -84,6 +88,15 @@ for step, (x, y) in enumerate(loader):
     short_fix="Update the same tensors in every step.",
 )
 
+BLOCK_SHORT = say("A part of the model is trained in some steps only")
+BLOCK_SHORT_FIX = say("Run every part; multiply its result by 0 or 1.")
+BLOCK_FIX = say(
+    "Python leaves out a part of the model with its weights (LayerDrop, stochastic depth, an "
+    "expert): run every part in every step, and multiply its result by 0 or 1, drawn on the device "
+    "or taken in as a tensor. A part that comes once and stays (an adapter, a head) costs one "
+    "compile."
+)
+
 
 def find(case: Case) -> list[Finding]:
     """State tensors that one side takes in and gives back and the other only gives, or has not.
@@ -104,7 +117,8 @@ def find(case: Case) -> list[Finding]:
             found.append((more, less, state))
     if len(found) == 2 and _may_be_the_same(*found):
         return []
-    return [_finding(case, more, less, state) for more, less, state in found]
+    findings = [_finding(case, more, less, state) for more, less, state in found]
+    return [finding for finding in findings if finding]
 
 
 def _may_be_the_same(
@@ -118,27 +132,28 @@ def _may_be_the_same(
 
 def _finding(
     case: Case, more: SideView, less: SideView, state: Sequence[tuple[int, int]]
-) -> Finding:
+) -> Finding | None:
     """`more` has the state, pairs of a parameter and an output position."""
+    if not _is_state(case, more, less, state):
+        state = _updated(case, more, state)
+        if not state:
+            return None
     module, side = more.module, more.side
     inputs = [p for p, _ in state]
+    is_state = _is_state(case, more, less, state)
     dropped = frozenset(_lone(more, less, new_values(module, inputs)))
     zeros, left = at_zero(module, inputs)
     claimed = frozenset(exclusive_slice(module, dropped) | zeros | left.keys())
     tensors = [more.input_tensor(p) for p in inputs]
-    lines = where(module, [module.outputs[k] for _, k in state]) or where(module, inputs)
-    uses = where(module, {u for p in inputs for u in module.users[p]})
-    is_state = (
-        is_optimizer_state(tensors, lines)
-        if any(tensors) or lines
-        else zeros.issuperset(inputs) and _gives_back(case, less, more, inputs)
-    )
-    lines = lines if is_state else uses or lines
+    lines = _lines(module, state)
+    if not is_state:
+        lines = where(module, {u for p in inputs for u in module.users[p]}) or lines
     listed = join(t or short_shape(module, p) for t, p in zip(tensors, inputs, strict=True))
     number = count(len(state), "state tensor" if is_state else "tensor")
     claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
     dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
     cited_a, cited_b = more.ab(tuple(inputs), ())
+    is_block = not is_state and any(is_multiplied(module, p) for p in inputs)
     zero = count(len(zeros.intersection(inputs)), "new tensor")
     aside = say(f", {count(len(dropped), 'output')} of ", side, " alone left out")
     aside = aside if dropped else say()
@@ -153,7 +168,7 @@ def _finding(
             side,
             f" takes in and updates {number} that ",
             less.side,
-            " has not (" if is_state else " leaves alone (",
+            " has not (" if is_state or is_block else " leaves alone (",
             listed,
             ")",
             "" if is_state else at(lines),
@@ -170,6 +185,9 @@ def _finding(
                 lines,
             ),
         ),
+        fix=BLOCK_FIX if is_block else say(),
+        short=BLOCK_SHORT if is_block else say(),
+        short_fix=BLOCK_SHORT_FIX if is_block else say(),
         proof=say(f"{zero} taken to be zero", aside),
         a=claimed_a,
         b=claimed_b,
@@ -178,6 +196,48 @@ def _finding(
         dropped_b=dropped_b,
         expected=is_state and not more.is_a,
     )
+
+
+def _lines(module: Module, state: Sequence[tuple[int, int]]) -> tuple[SourceLine, ...]:
+    return where(module, [module.outputs[k] for _, k in state]) or where(
+        module, [p for p, _ in state]
+    )
+
+
+def _is_state(case: Case, more: SideView, less: SideView, state: Sequence[tuple[int, int]]) -> bool:
+    """Whether this is what an optimizer keeps: by name or line, else since zeros do for it.
+
+    Its line also updates weights, which are multiplied with something.
+    """
+    inputs = [p for p, _ in state]
+    tensors = [more.input_tensor(p) for p in inputs]
+    if not any(tensors) and any(is_multiplied(more.module, p) for p in inputs):
+        return False
+    lines = _lines(more.module, state)
+    if any(tensors) or lines:
+        return is_optimizer_state(tensors, lines)
+    zeros, _ = at_zero(more.module, inputs)
+    return zeros.issuperset(inputs) and _gives_back(case, less, more, inputs)
+
+
+def _updated(case: Case, more: SideView, state: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those that are updated indeed: what is merely read may have an output of its shape, too.
+
+    The input gives its buffer away, or the output has its name. Where a module tells neither of
+    any tensor, the output must be one that the other side has not, in whatever way it computes it.
+    """
+    module, context = more.module, more.context
+    away = given_away(module)
+    own = set(case.unpaired_outputs(more))
+    is_told = bool(away or context.parameters)
+
+    def is_updated(parameter: int, output: int) -> bool:
+        tensor = more.input_tensor(parameter)
+        if parameter_number(module, parameter) in away:
+            return True
+        return context.outputs.get(output) == tensor if tensor else not is_told and output in own
+
+    return [(p, k) for p, k in state if is_updated(p, k)]
 
 
 def _gives_back(case: Case, less: SideView, more: SideView, state: Sequence[int]) -> bool:

@@ -12,15 +12,17 @@ from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.facts.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
-from xlagraph.facts.telling import opcodes_in_words
+from xlagraph.facts.telling import MOVING, opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import BRANCH_FIX
+from xlagraph.rules.sizes import INPUT_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
-    from xlagraph.cause.case import Case
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
 
 REPLACED_SUBGRAPH = Kind(
@@ -55,6 +57,8 @@ for step, (x, y) in enumerate(loader):
         "nested_loop",
         "cond_branch",
         "call_step",
+        "collectives_turned",
+        "uniform_or_normal",
     ),
     family=Family.BRANCH,
     is_piece=True,
@@ -68,6 +72,12 @@ EARLY_FIX = say(
     "print, a Python if on a tensor): leave that out, do it after the step's end, or do it in "
     "every step."
 )
+FORM_FIX = say(
+    "An input comes ready in some steps and has to be cut, padded or put into another form in "
+    "others: bring it into one form, with one shape, on the host before it is sent."
+)
+FORM_SHORT = say("An input comes in another form in some steps")
+FORM_SHORT_FIX = say("Bring the input into one form before it is sent.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -98,6 +108,7 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     piece_a = piece_of(case.a, [p for p, _ in pairs])
     piece_b = piece_of(case.b, [q for _, q in pairs])
     is_early = all(is_input(a, p) or is_input(b, q) for p, q in pairs)
+    is_form = is_early and _is_form(case.a, piece_a) and _is_form(case.b, piece_b)
     told_a, told_b = piece_a or {p for p, _ in pairs}, piece_b or {q for _, q in pairs}
     lines = where(b, piece_b) or where(a, piece_a)
     users_a = {edge.x for edge in edges if edge.place != OUTPUT}
@@ -116,8 +127,22 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     shape = short_shape(a, pairs[0][0])
     number = count(len(pairs), "value")
     return Finding(
-        kind=EARLY_EXECUTION if is_early else REPLACED_SUBGRAPH,
+        kind=INPUT_SHAPE if is_form else EARLY_EXECUTION if is_early else REPLACED_SUBGRAPH,
         title=say(
+            f"{number} ({shape}) {'comes' if len(pairs) == 1 else 'come'} in as needed in one "
+            "module and in another form in the other",
+            at(lines),
+            ": ",
+            opcodes_in_words(a, piece_a, b),
+            " in ",
+            A,
+            ", ",
+            opcodes_in_words(b, piece_b, a),
+            " in ",
+            B,
+        )
+        if is_form
+        else say(
             f"{number} that one module computes came ready-made into the other ({shape})",
             at(lines),
             ", as when part of the graph runs early",
@@ -151,11 +176,26 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
                 lines,
             ),
         ),
-        fix=EARLY_FIX if is_early else say(),
+        fix=FORM_FIX if is_form else EARLY_FIX if is_early else say(),
+        short=FORM_SHORT if is_form else say(),
+        short_fix=FORM_SHORT_FIX if is_form else say(),
         proof=say("both pieces were replaced by one operation on the same inputs"),
         a=frozenset(piece_a | users_a),
         b=frozenset(piece_b | users_b),
         undo=undo,
+    )
+
+
+def _is_form(view: SideView, piece: AbstractSet[int]) -> bool:
+    """Whether a piece only moves the values of inputs that this side alone has."""
+    module = view.module
+    return any(is_input(module, i) for i in piece) and all(
+        is_input(module, i)
+        or (
+            module.opcodes[i] in MOVING
+            and all(o in piece or view.matched.closed[o] for o in module.operands[i])
+        )
+        for i in piece
     )
 
 

@@ -21,7 +21,7 @@ from xlagraph.facts.fills import fills
 from xlagraph.facts.joined import LongerList, longer_lists
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
-from xlagraph.facts.size_makers import size_maker
+from xlagraph.facts.size_makers import LISTED, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -86,7 +86,6 @@ for x, y in loader:
         "scan_trip_count",
         "key_width",
     ),
-    may_grow=True,
     short_fix="Pad or drop the odd batch, or use few sizes.",
 )
 PYTHON_INDEX = Kind(
@@ -379,7 +378,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
     changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
-    in_b = origins.starts.values()
+    in_b = [y for y in origins.starts.values() if b.opcodes[y] == "slice"] or list(
+        origins.starts.values()
+    )
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     new = join(short_shape(b, origins.starts[x]) for x in starts)
     became = say(" became ", new, f" ({changed})" if changed else "")
@@ -398,13 +399,16 @@ def _finding(case: Case, origins: Origins) -> Finding:
 
     names, title = _named(case, origins)
     lists = longer_lists(case, origins.starts)
-    if lists:
-        title = say("a list of tensors has another length, ", Change(*map(str, lists[0].number)))
-        title = say(title, " joined: ", names)
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
-    maker = None if origins.options or grows else size_maker(case, origins.starts)
-    title = say("a carried tensor grows by a concatenation: ", names) if grows else title
-    title = say(f"another {maker.what} is baked into the graph: ", names) if maker else title
+    maker = LISTED if lists else size_maker(case, origins.starts)
+    maker = None if origins.options or grows else maker
+    if grows:
+        title = say("a carried tensor grows by a concatenation: ", names)
+    elif lists:
+        number = Change(*map(str, lists[0].number))
+        title = say("a list of tensors has another length, ", number, " joined: ", names)
+    elif maker:
+        title = say(f"another {maker.what} is baked into the graph: ", names)
     taken = say("; the constant ", assumed, " is taken for a number of elements")
     others = sorted(set(claimed) - set(starts))
     return Finding(

@@ -83,7 +83,9 @@ def _finding(case: Case, one: SideView, two: SideView, split: Split) -> Finding:
     edges = [edge for edge in open_edges(case) if second in (edge.p, edge.q)]
     users_one = {edge.user(one) for edge in edges}
     users_two = {edge.user(two) for edge in edges}
-    lines = where(two.module, users_two)
+    users = two.module.users
+    later = max(first, second, key=lambda tensor: min(users[tensor], default=-1))
+    lines = where(two.module, users[later])  # the output layer's, which is tied to the embedding
     names = say(parameter_name(two, first), " and ", parameter_name(two, second))
     cited_a, cited_b = one.ab((split.one,), (first, second))
     claimed_a, claimed_b = one.ab(

@@ -103,7 +103,7 @@ def _at_one_place(
         for node in nodes
         if node.explanation
         and node.explanation.causes
-        and not (node.warm_up or node.begins_reading)
+        and not (node.warm_up or node.begins_reading or node.meant)
         and (
             weights[node.digest].read != weights[node.nearest].read
             or node.explanation.causes[0].kind.id in SKIPPED_BLOCK.entails

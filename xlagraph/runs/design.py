@@ -82,6 +82,10 @@ class Design:
             file: cycle_of([turn for turn in turns if turn.step >= first_step])
             for file, turns in self._turns.items()
         }
+        self._cut = {
+            file: {s.step for s in syncs if s.kind == "value" and s.outcome == "compile"}
+            for file, syncs in {g.process.file: g.process.syncs for g in graphs}.items()
+        }
         self._traits = _all_traits(graphs, comparisons)
         self._sorts = [self._sort(k) for k in range(len(graphs))]
         self._firsts = {s: k for k, s in reversed(list(enumerate(self._sorts)))}.values()
@@ -199,7 +203,7 @@ class Design:
             return Sort(Part.ACCUMULATE) if traits.sums_gradients else None
         if self._is_kept(number):
             return Sort(Part.MICRO_BATCH)
-        if self._is_forward_only(number):
+        if self._is_forward_only(number) and not self._is_cut(number):
             return Sort(Part.EVALUATION, place=(graph.sync.entry, graph.sync.call_site))
         return None
 
@@ -221,6 +225,11 @@ class Design:
             for shared, shapes in zip(reads, trainings, strict=True)
         )
         return is_of_model and not (traits.gives and self._is_always_completed(number))
+
+    def _is_cut(self, number: int) -> bool:
+        """Whether values were read before its step ended, for the first time."""
+        graph = self._graphs[number]
+        return graph.step in self._cut[graph.process.file]
 
     def _is_always_completed(self, number: int) -> bool:
         """Whether one graph runs behind it each time, and behind nothing else: the step's rest."""

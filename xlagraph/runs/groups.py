@@ -14,7 +14,16 @@ from xlagraph.cause.verdict import Place
 from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.runs.growth import as_growth, as_loop, growing, main_line, uneven_loops
+from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.runs.growth import (
+    as_growth,
+    as_loop,
+    growing,
+    growing_inputs,
+    main_line,
+    uneven_loops,
+)
 from xlagraph.runs.kinds import (
     BY_DESIGN,
     FIRST_GRAPH,
@@ -55,9 +64,13 @@ def group_nodes(
     over_run: dict[str, Reason] = {}
     for digest, line in uneven_loops(nodes).items():
         over_run[digest] = (EXTRA_SUBGRAPH, line, as_loop)
-    for digest, line in growing(nodes, turns).items():
-        over_run[digest] = (GROWING_GRAPH, line, as_growth)
+    for digest, line in growing_inputs(nodes, turns).items():
+        over_run[digest] = (GROWING_INPUT, line, None)
+    for line, grown in growing(nodes, turns).items():
+        over_run |= _grown(line, grown)
     over_run |= _entailed(nodes)
+    over_run |= _of_sizes(nodes)
+    over_run |= _rests(nodes)
     grouped: dict[Reason, list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault(over_run.get(node.digest) or _reason(node), []).append(node)
@@ -65,6 +78,20 @@ def group_nodes(
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return tuple(sorted(groups, key=by_cost))
+
+
+def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Reason]:
+    """Digest to reason of those of these growing graphs whose main cause it is."""
+
+    def retell(cause: Cause, _: Sequence[GraphNode]) -> Cause:
+        return as_growth(cause, grown)
+
+    causes = {n.digest: n.explanation.causes[0] for n in grown if n.explanation}
+    return {
+        digest: (GROWING_GRAPH, line, retell)
+        for digest, cause in causes.items()
+        if main_line(cause) == line and (cause.kind.may_grow or cause.kind.is_piece)
+    }
 
 
 def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...]:
@@ -124,6 +151,44 @@ def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
     }
 
 
+def _of_sizes(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
+    """Graphs in which a piece comes or goes with the size of an input that others have too.
+
+    A slice of the whole is no slice, and what is never filled up is not padded.
+    """
+    causes = {
+        node: node.explanation.causes for node in nodes if node.explanation and not node.warm_up
+    }
+    lines = {
+        main_line(found[0]) for found in causes.values() if found and found[0].kind is INPUT_SHAPE
+    }
+    return {
+        node.digest: (INPUT_SHAPE, main_line(cause), None)
+        for node, found in causes.items()
+        for cause in found[1:]
+        if found[0].kind.is_piece and cause.kind is INPUT_SHAPE and main_line(cause) in lines
+    }
+
+
+def _rests(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
+    """What was left of a step whose values were read before it ended, with the last read."""
+    reads: dict[tuple[int, int], Reason] = {}
+    for node in nodes:
+        if node.sync_kind == "value" and not node.warm_up:
+            reason = _reason(node)
+            if reason[0] is EARLY_EXECUTION:
+                reads[node.rank, node.step] = reason
+    sizes = {node.digest: node.instructions for node in nodes}
+    return {
+        node.digest: reads[node.rank, node.step]
+        for node in nodes
+        if node.sync_kind == "step"
+        and not node.warm_up
+        and (node.rank, node.step) in reads
+        and node.instructions < sizes.get(node.nearest, 0)
+    }
+
+
 def _reason(node: GraphNode) -> Reason:
     explanation = node.explanation
     if node.by_design:
@@ -138,7 +203,7 @@ def _reason(node: GraphNode) -> Reason:
         if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
         return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
-    cause = _main_cause(node, explanation.causes)
+    cause = _main_cause(node)
     if node.warm_up and not node.meant and not cause.expected:
         return FIRST_GRAPH, None, None
     if node.begins_reading and cause.kind is not EARLY_EXECUTION:
@@ -152,7 +217,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     main = _representative(kind, members)
     explanation = main.explanation
     causes = explanation.causes if explanation else ()
-    cause = _main_cause(main, causes) if causes else None
+    cause = _main_cause(main, kind) if causes else None
     if kind in (FIRST_GRAPH, BY_DESIGN) or (
         kind is EARLY_EXECUTION and cause and cause.kind is not kind
     ):
@@ -185,21 +250,21 @@ def _meant(members: Sequence[GraphNode]) -> Meant:
     return next(found, Meant.NOT)
 
 
-def _main_cause(node: GraphNode, causes: Sequence[Cause]) -> Cause:
-    """The first; of a change that is made on purpose the first that can be."""
-    if not node.meant:
-        return causes[0]
-    return next(cause for cause in causes if cause.kind.may_be_meant and not cause.expected)
+def _main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
+    """The first; of a change that is made on purpose the first that can be.
+
+    `kind`: that of its group, if it is known.
+    """
+    causes = node.explanation.causes if node.explanation else ()
+    if node.meant:
+        return next(one for one in causes if one.kind.may_be_meant and not one.expected)
+    return next((one for one in causes if one.kind is kind), causes[0])
 
 
 def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
     """The first whose explanation is proved: what compiled longest changes from run to run."""
     explained = [node for node in members if node.explanation and node.explanation.causes]
-    own = [
-        node
-        for node in explained
-        if node.explanation and _main_cause(node, node.explanation.causes).kind is kind
-    ]
+    own = [node for node in explained if _main_cause(node, kind).kind is kind]
     candidates = own or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
@@ -208,14 +273,15 @@ def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
 def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     """The causes behind the first one of each graph: who mends that alone still recompiles.
 
-    What comes of it anyway is none.
+    What comes of it anyway is none; nor is what the first graphs of a growing input differ in.
     """
     found = {
         (cause.kind, main_line(cause)): cause
         for node in members
         if node.explanation
+        and (kind is not GROWING_INPUT or node.explanation.causes[0].kind is kind)
         for cause in node.explanation.causes
-        if cause is not _main_cause(node, node.explanation.causes)
+        if cause is not _main_cause(node, kind)
         and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
     }
     return tuple(found.values())

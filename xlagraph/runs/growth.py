@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
+from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.live_tensors import LIVE_TENSOR
+from xlagraph.rules.output_order import OUTPUT_ORDER
+from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.kept import kept
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
@@ -41,34 +46,75 @@ def main_line(cause: Cause) -> SourceLine | None:
     return next(iter(cause.lines), None)
 
 
-def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, SourceLine | None]:
-    """Digest to line of the graphs that grow from turn to turn of one place, at one line.
+def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[SourceLine | None, list[GraphNode]]:
+    """The graphs that grow from turn to turn of one place, by the line where they do.
 
     Each but the first compiled in the turn after the one that it is compared with. None ran again
     but in this order, from the first one on (what is kept is dropped after an epoch): where an
-    earlier length comes again, nothing was kept.
+    earlier length comes again, nothing was kept. What grows need not be the largest difference.
     """
     known = {node.digest: node for node in nodes}
     chains: dict[tuple[SourceLine | None, str], list[GraphNode]] = {}
-    for node, line in _with_line(nodes, lambda kind: kind.may_grow or kind.is_piece):
+    for node, line in _growing_lines(nodes):
         before = known.get(node.nearest)
         if before is None or before.instructions >= node.instructions:
             continue
         is_next = (before.digest, node.digest) in turns.in_a_row
         earlier = chains.pop((line, before.digest), []) if is_next else []
         chains[line, node.digest] = [*earlier, node]
-    return {
-        node.digest: line
-        for (line, _), chain in chains.items()
-        if len(chain) >= MANY and _runs_in_order(chain, turns.followed)
-        for node in chain
-    }
+    found: defaultdict[SourceLine | None, list[GraphNode]] = defaultdict(list)
+    for (line, _), chain in chains.items():
+        if len(chain) >= MANY and _runs_in_order(chain, turns.followed):
+            found[line] += chain
+    for node, line in _growing_lines(nodes):
+        chain = found.get(line, [])
+        is_next = bool(chain) and (chain[-1].digest, node.digest) in turns.in_a_row
+        if is_next and chain[-1].instructions < node.instructions:
+            chain.append(node)  # compared with an earlier one, which it is like in all else
+    return found
+
+
+def _growing_lines(nodes: Sequence[GraphNode]) -> Iterator[tuple[GraphNode, SourceLine | None]]:
+    """The graphs beyond warm-up, with the line of their first cause that can make a graph grow."""
+    for node in nodes:
+        causes = node.explanation.causes if node.explanation and not node.warm_up else ()
+        fitting = [cause for cause in causes if cause.kind.may_grow or cause.kind.is_piece]
+        if fitting:
+            yield node, main_line(fitting[0])
 
 
 def _runs_in_order(chain: Sequence[GraphNode], followed: Mapping[str, set[str]]) -> bool:
     digests = [node.digest for node in chain]
     allowed = {*pairwise(digests), *((digest, digests[0]) for digest in digests[1:])}
     return all((x, y) in allowed for x in digests for y in followed.get(x, ()) if y in set(digests))
+
+
+def growing_inputs(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, SourceLine | None]:
+    """Digest to line of graphs that belong to a carried input that grows.
+
+    The growth is known where a graph is compared with the one of the turn before. Others are one
+    of another length that ran in the next turn, and the first one that takes the input in at all.
+    """
+    lines = {
+        node.digest: line for node, line in _with_line(nodes, lambda kind: kind is GROWING_INPUT)
+    }
+    first = {node.nearest for node in nodes if node.digest in lines}
+    for node, line in _with_line(nodes, lambda kind: kind is INPUT_SHAPE):
+        before = [d for d, known in lines.items() if known == line]
+        if any((d, node.digest) in turns.in_a_row for d in before):
+            lines[node.digest] = line
+    for node in nodes:
+        if node.digest in first and node.digest not in lines and _begins_growth(node):
+            after = next(n for n in nodes if n.nearest == node.digest and n.digest in lines)
+            lines[node.digest] = lines[after.digest]
+    return lines
+
+
+def _begins_growth(node: GraphNode) -> bool:
+    """Whether all that differs is a tensor more that comes in, and what follows from its size."""
+    causes = node.explanation.causes if node.explanation and not node.warm_up else ()
+    kinds = {cause.kind for cause in causes if not cause.expected}
+    return ADDED_INPUT in kinds and kinds <= {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE}
 
 
 def uneven_loops(nodes: Sequence[GraphNode]) -> dict[str, SourceLine | None]:
@@ -110,18 +156,18 @@ def _with_line(
     ]
 
 
-def as_growth(cause: Cause, members: Sequence[GraphNode]) -> Cause:
-    """The cause of a single step, said as what it is over the run."""
-    sizes = [node.instructions for node in members]
+def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
+    """The cause of a single step, said as what it is over the run: these graphs, one by one."""
+    sizes = [node.instructions for node in grown]
     more = (sizes[-1] - sizes[0]) / (len(sizes) - 1)
-    where_kept, evidence = kept(members)
+    where_kept, evidence = kept(grown)
     return replace(
         cause,
         kind=GROWING_GRAPH,
         title=say(
             "the graph grows with every step",
             at(cause.lines),
-            f": {count(len(members), 'graph')}, each about {count(round(more), 'instruction')} "
+            f": {count(len(grown), 'graph')}, each about {count(round(more), 'instruction')} "
             "larger than the one before",
             where_kept,
         ),

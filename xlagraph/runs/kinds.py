@@ -81,7 +81,7 @@ for x, y in loader:
     "(fetched after torch_xla.sync()) or detached tensors on the host instead, or update one "
     "running tensor in place.",
     proof="That of its single steps.",
-    examples=("leak_running_loss", "leak_pending", "metric_list"),
+    examples=("leak_running_loss", "leak_pending", "metric_list", "clouds_and_list"),
     short_fix="Keep plain numbers, not tensors, from step to step.",
 )
 SKIPPED_BLOCK = Kind(

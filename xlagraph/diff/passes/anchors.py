@@ -1,4 +1,8 @@
-"""Exact: expressions that occur once in each module are anchors, with all that is below them."""
+"""Exact: expressions that occur once in each module are anchors, with all that is below them.
+
+Inputs of one shape are alike in an expression, so that `a * b` and `a * a` are: which input is
+which is decided by all anchors together, for the pair that stands at most places first.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ def pair_anchors(pairing: Pairing, ca: Computation, cb: Computation) -> None:
     place_b = {numbers_b[y]: y for y in range(cb.start, cb.stop)}
     closed = pairing.a.closed
     to_b, to_a = pairing.to_b, pairing.to_a
+    inputs: Counter[tuple[int, int]] = Counter()
     for x in range(ca.stop - 1, ca.start - 1, -1):
         number = numbers_a[x]
         if number < 0 or to_b[x] >= 0 or count_a[number] != 1 or count_b[number] != 1:
@@ -30,23 +35,39 @@ def pair_anchors(pairing: Pairing, ca: Computation, cb: Computation) -> None:
             continue  # identified by its users: the same number may mean something else
         y = place_b[number]
         if to_a[y] < 0:
-            _pair_below(pairing, x, y, numbers_a, numbers_b)
+            _pair_below(pairing, x, y, numbers_a, numbers_b, inputs)
+    for (x, y), _ in inputs.most_common():
+        if to_b[x] < 0 and to_a[y] < 0:
+            _take(pairing, x, y)
 
 
 def _pair_below(
-    pairing: Pairing, x: int, y: int, numbers_a: Sequence[int], numbers_b: Sequence[int]
+    pairing: Pairing,
+    x: int,
+    y: int,
+    numbers_a: Sequence[int],
+    numbers_b: Sequence[int],
+    inputs: Counter[tuple[int, int]],
 ) -> None:
+    """Pairs two equal expressions; `inputs` counts which inputs stand at the same places."""
     a, b = pairing.a.module.operands, pairing.b.module.operands
-    to_b, to_a, queue, made_by = pairing.to_b, pairing.to_a, pairing.queue, pairing.made_by
-    by = Pass.ANCHOR
+    opcodes = pairing.a.module.opcodes
+    to_b, to_a = pairing.to_b, pairing.to_a
     stack_a, stack_b = [x], [y]
     while stack_a:
         x, y = stack_a.pop(), stack_b.pop()
         if to_b[x] >= 0 or to_a[y] >= 0 or numbers_a[x] != numbers_b[y]:
             continue
-        to_b[x] = y
-        to_a[y] = x
-        made_by[x] = by
-        queue.append((x, y))
+        if opcodes[x] == "parameter":
+            inputs[x, y] += 1
+            continue
+        _take(pairing, x, y)
         stack_a += a[x]
         stack_b += b[y]
+
+
+def _take(pairing: Pairing, x: int, y: int) -> None:
+    pairing.to_b[x] = y
+    pairing.to_a[y] = x
+    pairing.made_by[x] = Pass.ANCHOR
+    pairing.queue.append((x, y))

@@ -1,0 +1,91 @@
+"""A size that differs is told by what made it, and a position by its bounds."""
+
+from __future__ import annotations
+
+from xlagraph.cause.model import Context
+from xlagraph.explain import explain_modules
+from xlagraph.hlo import read_module
+
+
+def said(first: str, second: str, context: Context | None = None) -> str:
+    a, b = read_module(first, "a"), read_module(second, "b")
+    explanation = explain_modules(a, b, context, context)
+    assert explanation.proved
+    (short,) = {str(cause.in_short) for cause in explanation.causes}
+    return short
+
+
+def halves(first: int, overlap: int = 0) -> str:
+    """Two parts of eight rows, and a product of each."""
+    start, rest = first - overlap, 8 - first + overlap
+    return f"""HloModule halves
+
+ENTRY main {{
+  x = f32[8,4] parameter(0)
+  a = f32[{first},4] slice(x), slice={{[0:{first}], [0:4]}}
+  b = f32[{rest},4] slice(x), slice={{[{start}:8], [0:4]}}
+  s = f32[{first},4] tanh(a)
+  t = f32[{rest},4] exponential(b)
+  ROOT r = (f32[{first},4], f32[{rest},4]) tuple(s, t)
+}}
+"""
+
+
+def test_parts_that_leave_nothing_out_are_a_split():
+    assert said(halves(3), halves(5)) == "another list of split sizes in some steps"
+
+
+def test_slices_that_overlap_are_no_split():
+    assert "bound" in said(halves(3, 1), halves(5, 1))
+
+
+COUNTED = """HloModule counted
+
+ENTRY main {
+  n = s64[SIZE] parameter(0), metadata={op_type="xla__device_data" source_file="t.py" source_line=3}
+  ROOT d = s64[SIZE] add(n, n)
+}
+"""
+
+
+def test_a_line_that_counts_into_bins_says_what_the_size_is():
+    def told(line: str) -> str:
+        context = Context(program={"t.py": {3: line}})
+        return said(COUNTED.replace("SIZE", "3"), COUNTED.replace("SIZE", "5"), context)
+
+    assert "bins of bincount" in told("seen = torch.bincount(labels)")
+    assert "shape" in told("seen = torch.bincount(labels, minlength=9)[: labels.max()]")
+    assert "true values of a mask" in told("rows = torch.nonzero(mask)")
+
+
+PUT = """HloModule put
+
+ENTRY main {
+  d = f32[5] parameter(0)
+  c = f32[5] reverse(d), dimensions={0}
+  n = f32[3] parameter(1)
+  zero = f32[] constant(0)
+  wide = f32[5] pad(n, zero), padding=0_2
+  r = f32[5] add(c, wide)
+  t = f32[3] tanh(n)
+  ROOT o = (f32[5], f32[3]) tuple(r, t)
+}
+"""
+WHOLE = (
+    PUT.replace("  wide = f32[5] pad(n, zero), padding=0_2\n", "")
+    .replace("f32[3]", "f32[5]")
+    .replace("add(c, wide)", "add(c, n)")
+)
+
+
+def test_what_only_moves_values_of_another_size_follows_from_the_size():
+    assert said(PUT, WHOLE) == "An input has another shape"
+
+
+def test_an_input_that_is_padded_before_its_only_use_did_not_run_early():
+    def alone(text: str) -> str:
+        return text.replace("  t = f32[3] tanh(n)\n", "").replace("  t = f32[5] tanh(n)\n", "")
+
+    first, second = (alone(text).replace("tuple(r, t)", "tuple(r, c)") for text in (PUT, WHOLE))
+    first = first.replace("(f32[5], f32[3]) tuple", "(f32[5], f32[5]) tuple")
+    assert said(first, second) == "An input comes in another form in some steps"
