@@ -106,6 +106,11 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     assert group["fix"].startswith("Freeze cls.predictions.bias (requires_grad=False)")
     assert group["where"]["file"] == "examples/bert_fsdp.py"
     assert group["where"]["tensors"] == ["cls.predictions.bias"]
+    assert "miss their own optimizer.step()" in group["effect"]
+    assert group["effect"] in run["verdict"]["notes"]
+    (follows,) = group["follows"]
+    assert follows.startswith("graph H (step 10): optimizer state came into being")
+    assert "graph D (step 6) reduces" in group["what"]
     assert [frame["function"] for frame in group["where"]["stack"]] == ["build", "main", "<module>"]
     source = {row["line"]: row["text"] for row in group["where"]["source"]}
     assert source[group["where"]["line"]] == '    return FSDP(bert.to("xla"), **SHARDED)'

@@ -404,12 +404,8 @@ def _carry(case: Case) -> Message:
 
 def _carried(rows: Rows) -> Counter[str]:
     """The shapes of tensors left over from an earlier step."""
-    return Counter(
-        shape
-        for row in rows
-        for shape, carried in zip(row.shapes, row.carried, strict=True)
-        if carried
-    )
+    pairs = (pair for row in rows for pair in zip(row.shapes, row.carried, strict=True))
+    return Counter(shape for shape, carried in pairs if carried)
 
 
 def _extent(view: SideView, rows: Rows) -> Message:

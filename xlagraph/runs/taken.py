@@ -63,10 +63,11 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     form = max(forms, key=lambda key: forms[key])
     alike = {digest: one for digest, one in cited.items() if (one.shape, one.rest) == form}
     runs = {node.digest: node.compiles + node.hits for node in nodes}
+    grows = group.kind.may_grow
     found = [
         taken
         for place, column in _columns(list(alike.values()))
-        if (taken := _taken(place, dict(zip(alike, column, strict=True)), runs, alike))
+        if (taken := _taken(place, dict(zip(alike, column, strict=True)), runs, alike, grows=grows))
     ]
     return max(found, key=lambda taken: len(taken.values), default=None)
 
@@ -108,6 +109,8 @@ def _taken(
     value_of: Mapping[str, float],
     runs: Mapping[str, int],
     cited: Mapping[str, _Cited],
+    *,
+    grows: bool,
 ) -> Taken | None:
     counts: Counter[float] = Counter()
     for digest, value in value_of.items():
@@ -118,7 +121,8 @@ def _taken(
     least, most = f"{min(counts):g}", f"{max(counts):g}"
     if place[0] == "size":
         whose = _named(one, cited.values())
-        text = _growth(list(value_of.values())) or f" took {len(counts)} sizes, {least} to {most}"
+        grown = _growth(list(value_of.values())) if grows else ""
+        text = grown or f" took {len(counts)} sizes, {least} to {most}"
         message = say(f"dimension {place[1]} of ", whose, text)
     else:
         what = "the constant" if one.opcode == "constant" else f"a number of this {one.opcode}"
