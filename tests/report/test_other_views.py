@@ -171,3 +171,14 @@ def test_a_redacted_page_has_no_line_of_the_program() -> None:
     lines = [line.strip() for line in text.splitlines() if len(line.strip()) > 25]
     page = render(report)
     assert not any(escape(line) in page for line in lines[1:])
+
+
+@pytest.mark.chromium
+@pytest.mark.usefixtures("no_complaints")
+def test_the_causes_of_a_pair_say_of_which_outputs_they_are_proved(browser: Browser) -> None:
+    browser.open(run_report(explained("demo")), "#/pair/E/causes")
+    browser.until(lambda: browser.texts("#c1 .proved"))
+    assert browser.text("#c1 .proved") == (
+        "✓ checked for 100 of D's 113 and E's 122 outputs: without these differences the two graphs "
+        "are identical"
+    )

@@ -133,12 +133,12 @@ class CauseCard:
     insight: Insight | None = None
     follows: tuple[Spans, ...] = ()
     """Graphs that are counted here and differ in something that follows from this."""
-    compared: Spans = ()
-    """The outputs that the proof compares; empty for all."""
     is_one_of: bool = False
     """The proof undoes other causes with it."""
     sides: tuple[str, ...] = ()
     """What the two graphs are called that the address shows."""
+    compared: Spans = ()
+    """The outputs that the proof compares; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +363,8 @@ def _cause_json(cause: PairCause) -> Json:
         "fix": said_json(card.fix),
         "share": card.share,
         "proved": card.proved,
-        "proof": said_json(card.proof),
         "compared": said_json(card.compared),
+        "proof": said_json(card.proof),
         "effect": said_json(card.effect),
         "expected": card.expected,
         "evidence": [

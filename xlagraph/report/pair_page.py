@@ -114,9 +114,9 @@ def cause_card(
         graphs=graphs,
         address=view.opening(cause),
         effect=view.said(cause.effect),
-        compared=view.said(view.explanation.compared),
         is_one_of=len(view.explanation.causes) > 1,
         sides=view.labels,
+        compared=view.said(view.explanation.compared.named(*view.labels)) if cause.proved else (),
     )
 
 
