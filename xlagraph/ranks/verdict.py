@@ -122,10 +122,7 @@ def _ended(stops: Sequence[Stop], ended: Sequence[LastStep]) -> tuple[str, Messa
         what = f"{rank_words(gone)} {has} no more collectives to run; {wait}"
         return what, say(COLLECTIVE_HANG.short_fix)
     what = f"{rank_words(gone)} ended after {step_words(sorted(steps))}; {wait}"
-    return what, say(
-        f"Give {rank_words(gone)} as many steps as the others: the same number of batches on "
-        "every rank."
-    )
+    return what, say(f"Give {rank_words(gone)} as many steps (and batches) as the others have.")
 
 
 def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
