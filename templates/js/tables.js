@@ -72,11 +72,12 @@ function fieldTable(pair, title, fields) {
 function causesPanel(pair) {
   const cards = pair.causes.map((cause, k) => h("article", { class: `card${cause.expected ? " expected" : ""}`, id: `c${k + 1}`, tabindex: "-1" },
     h("header", {}, h("span", { class: "rank" }, k + 1), h("h2", {}, said(cause.title))),
+    cause.effect.length ? h("p", { class: "effect" }, said(cause.effect)) : "",
     causeAnswer(cause),
     h("p", { class: "proof" },
-      h("span", { class: "code" }, cause.kind), cause.share ? `explains ${percent(cause.share)} of what differs` : "",
+      h("span", { class: "code" }, cause.kind), cause.share && !cause.proved ? `accounts for ${percent(cause.share)} of the instructions that differ` : "",
       cause.proved
-        ? h("span", { class: "proved" }, cause.compared.length ? "✓ proved for " : "✓ proved", said(cause.compared), ": undone, both modules are equal")
+        ? h("span", { class: "proved" }, cause.compared.length ? "✓ checked for " : "✓ checked", said(cause.compared), `: without ${pair.causes.length > 1 ? "these differences" : "this difference"} the two graphs are identical`)
         : h("span", { class: "unproved" }, "not proved"),
       cause.expected ? "expected: warm-up" : "",
       h("a", { href: `${address(pair, "i")}?cause=${k + 1}` }, "Show its instructions")),

@@ -63,11 +63,22 @@ function paintAxis(pen, view, ink) {
   pen.fillText("step", 0, height - AXIS / 2);
   pen.textAlign = "center";
   const stop = Math.min(view.span.total, view.span.left + view.span.width);
+  if (cell >= 4) joinColumns(pen, view, Math.max(0, Math.floor(view.span.left)), stop);
   for (let column = Math.max(0, Math.floor(view.span.left)); column < stop; column++) {
     const step = time.columns[column];
     if (step % every === 0 && time.columns[column - 1] !== step) pen.fillText(step, view.x(column) + cell / 2, height - AXIS / 2);
   }
   pen.textAlign = "left";
+}
+
+// A line below the columns of each step that has several.
+function joinColumns(pen, view, start, stop) {
+  const { columns } = view.time;
+  for (let first = start, next; first < stop; first = next) {
+    for (next = first + 1; columns[next] === columns[first];) next++;
+    const left = Math.max(view.x(first), LABEL_WIDTH);
+    if (next > first + 1) pen.fillRect(left, view.height - AXIS + 1, view.x(next) - 1 - left, 1);
+  }
 }
 
 // A label as far as it fits.

@@ -103,9 +103,14 @@ def test_list_and_canon_speak_json() -> None:
 def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     run = json.loads(xlagraph("explain", "--json", "fixtures/runs/demo").stdout)
     group = run["groups"][0]
-    assert group["fix"].startswith("Let cls.predictions.bias take part in the loss")
+    assert group["fix"].startswith("Freeze cls.predictions.bias (requires_grad=False)")
     assert group["where"]["file"] == "examples/bert_fsdp.py"
     assert group["where"]["tensors"] == ["cls.predictions.bias"]
+    assert "miss their own optimizer.step()" in group["effect"]
+    assert group["effect"] in run["verdict"]["notes"]
+    (follows,) = group["follows"]
+    assert follows.startswith("graph H (step 10): optimizer state came into being")
+    assert "graph D (step 6) reduces" in group["what"]
     assert [frame["function"] for frame in group["where"]["stack"]] == ["build", "main", "<module>"]
     source = {row["line"]: row["text"] for row in group["where"]["source"]}
     assert source[group["where"]["line"]] == '    return FSDP(bert.to("xla"), **SHARDED)'
@@ -116,9 +121,9 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
 def test_the_line_stands_there_as_it_was_captured_and_its_stack_on_demand() -> None:
     plain = xlagraph("explain", "fixtures/runs/demo").stdout
     assert '         >    49      return FSDP(bert.to("xla"), **SHARDED)\n   Fix ' in plain
-    assert "in examples/bert_fsdp.py:55 (main)" not in plain
+    assert "examples/bert_fsdp.py:55 in main()" not in plain
     assert (
-        "in examples/bert_fsdp.py:55 (main)"
+        "examples/bert_fsdp.py:55 in main()"
         in xlagraph("explain", "--stack", "fixtures/runs/demo").stdout
     )
 

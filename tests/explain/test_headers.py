@@ -40,7 +40,7 @@ def told(a, b):
 def test_the_same_text_with_permuted_parameters_is_another_tensor(header, kind):
     found, title = told(subtract(header), subtract(header, p=1, q=0))
     assert found == kind
-    assert "parameter 0 (f32[4]) in A only, which is B's 1" in title
+    assert "input 0 (f32[4]) in A only, which is B's 1" in title
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,7 @@ def test_buffers_that_go_to_each_others_outputs():
     ]
     kind, title = told(*map(subtract, crossed))
     assert kind == "alias"
-    assert (
-        "parameter 0 (f32[4]) with output 0 (may-alias) in A and output 1 (may-alias) in B" in title
-    )
+    assert "input 0 (f32[4]) with output 0 (may-alias) in A and output 1 (may-alias) in B" in title
 
 
 def test_an_alias_that_must_be():

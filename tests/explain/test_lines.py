@@ -146,8 +146,8 @@ def test_a_place_in_words():
     called = SourceLine("/v/site-packages/torch/nn/functional.py", 9, "gelu")
     line = SourceLine("/me/app/net.py", 7, "forward", called, "gelu")
     assert words(line.place) == (
-        "backward of gelu at app/net.py:7 (forward), "
-        "through torch/nn/functional.py:9 (gelu, a library)"
+        "backward of gelu at app/net.py:7 in forward(), "
+        "through torch/nn/functional.py:9 in gelu() (a library)"
     )
     assert words(SourceLine("net.py", 7).place) == "net.py:7"
 
@@ -156,8 +156,8 @@ def test_diff_prints_the_line():
     paths = [str(STACKS / f"backward.{letter}.hlo.pb.gz") for letter in "ab"]
     number = line_of("h = stem + F.silu(h) * torch.tanh(stem)")
     printed = CliRunner(env={"COLUMNS": "300"}).invoke(cli, ["diff", *paths]).output
-    assert f"in the backward of tanh at {PROGRAM}:{number} (forward)" in printed
-    assert f"[backward of tanh at {PROGRAM}:{number} (forward)]" in printed
+    assert f"in the backward of tanh at {PROGRAM}:{number} in forward()" in printed
+    assert f"[backward of tanh at {PROGRAM}:{number} in forward()]" in printed
     data = json.loads(CliRunner().invoke(cli, ["diff", "--json", *paths]).output)
     evidence = data["causes"][0]["evidence"][0]
     assert evidence["sources"][0] == f"{PROGRAM}:{number}"
@@ -214,9 +214,11 @@ def test_explain_prints_the_line_of_a_stored_protobuf(run_folder):
     number = line_of("h = self.norm(h)")
     printed = CliRunner(env={"COLUMNS": "300"}).invoke(cli, ["explain", str(run_folder)])
     assert printed.exit_code == 1, printed.output
-    where = f"Where {PROGRAM}:{number} (forward)"
+    where = f"Where {PROGRAM}:{number} in forward()"
     assert printed.output.splitlines()[1].startswith(where)
-    assert f"[{PROGRAM}:{number} (forward), through torch/nn/functional.py:2901" in printed.output
+    assert (
+        f"[{PROGRAM}:{number} in forward(), through torch/nn/functional.py:2901" in printed.output
+    )
 
 
 @pytest.mark.parametrize("redact", [False, True])
@@ -225,10 +227,8 @@ def test_the_report_says_where_and_redacts_it(redact):
     report = pair_report(explained, ("a", "b"), options=ReportOptions(redact=redact))
     place = report.causes[0].evidence[0].sources[0]
     if redact:
-        assert re.fullmatch(
-            r"file\d+\.py:\d+ \(function\d+\), through file\d+\.py:\d+ \(function\d+, a library\)",
-            place,
-        )
+        line = r"file\d+\.py:\d+ in function\d+\(\)"
+        assert re.fullmatch(rf"{line}, through {line} \(a library\)", place)
     else:
         number = line_of("h = self.norm(h)")
-        assert place.startswith(f"{PROGRAM}:{number} (forward), through torch/nn/functional.py:")
+        assert place.startswith(f"{PROGRAM}:{number} in forward(), through torch/nn/functional.py:")

@@ -38,10 +38,8 @@ PROVED = {
     "buckets_or_alone": Truth("", r"A reduces 8 tensors one by one, B 8 in 3 buckets"),
     "batch_and_scale": Truth("", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"),
     "batch_and_warm_up": Truth("", r"8 -> 16\)", kinds="input-shape constant-value"),
-    "another_operand": Truth(
-        "a * (a, b)[picked]", r"takes parameter 0 .* in B and parameter 1 .* in A"
-    ),
-    "argument_of_its_own": Truth("tanh(x * s)", r"its own in B \(parameter 1"),
+    "another_operand": Truth("a * (a, b)[picked]", r"takes input 0 .* in B and input 1 .* in A"),
+    "argument_of_its_own": Truth("tanh(x * s)", r"its own in B \(input 1"),
     "call_more": Truth(
         "jnp.tanh(v) * 0.5", "multiply and 2 more instructions that A does not, behind tanh"
     ),
@@ -57,19 +55,19 @@ PROVED = {
     "custom_call_option": Truth("call(jnp.tanh(x)", "eps = "),
     "custom_call_target": Truth("call(jnp.tanh(x)", "rms_norm_v1.*rms_norm_v2"),
     "difference_turned": Truth("jnp.cos(h) - jnp.sin(h)", "subtract"),
-    "donated": Truth("0.1 * g", r"parameter 0 \(f32\[16,4\]\) in B only"),
+    "donated": Truth("0.1 * g", r"input 0 \(f32\[16,4\]\) in B only"),
     "donated.after": Truth("0.1 * g", kinds="alias"),
-    "donor_without_output": Truth("(x * 2)", r"parameter 0 \(f32\[8,8\]\) in B only"),
+    "donor_without_output": Truth("(x * 2)", r"input 0 \(f32\[8,8\]\) in B only"),
     "fori_trip_count": Truth("", "10 became 12 .* the condition of while"),
     "frontend_attributes": Truth("jnp.tanh(x)", 'priority="low".*priority="high"'),
     "fusion_constant.after": Truth("", "0.5 became 0.25 .* in fusion"),
     "grouped_convolution": Truth(
-        "", r"parameter 1 .*dimension 1: 4 -> 2", kinds="input-shape attribute"
+        "", r"input 1 .*dimension 1: 4 -> 2", kinds="input-shape attribute"
     ),
-    "input_bfloat16": Truth("", r"parameter 1 \(bf16\[8,16\]\).*f32 -> bf16"),
+    "input_bfloat16": Truth("", r"input 1 \(bf16\[8,16\]\).*f32 -> bf16"),
     "jit_inline": Truth("block(w, block(w, x))", "2 calls in A, 0 in B"),
     "key_width": Truth(kinds="replaced-subgraph input-shape"),
-    "layout_of_input": Truth("jnp.tanh(x) * 2", r"parameter 0 .*, \{1,0\} became \{0,1\}"),
+    "layout_of_input": Truth("jnp.tanh(x) * 2", r"input 0 .*, \{1,0\} became \{0,1\}"),
     "layout_of_output": Truth("jnp.sin(x)", r"output 1, \{1,0\} became \{0,1\}", kinds="layout"),
     "log_in_loop": Truth("has_side_effect=True", r"ffi_call.1 .*custom-call"),
     "log_once": Truth("has_side_effect=True", r"B runs ffi_call.1 .* for its effect"),
@@ -84,13 +82,11 @@ PROVED = {
     "momentum_and_rate": Truth(kinds="newly-updated constant-value"),
     "nested_loop": Truth("inner(v) * 0.5", "the body of while"),
     "number_of_its_own": Truth("jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
-    "one_gradient_fewer": Truth(
-        "jnp.tanh(x @ w) @ v", r"1 gradient .* of parameter 1 \(f32\[5,2\]"
-    ),
+    "one_gradient_fewer": Truth("jnp.tanh(x @ w) @ v", r"1 gradient .* of input 1 \(f32\[5,2\]"),
     "one_matrix_frozen": Truth(kinds="extra-subgraph"),
-    "one_tensor_bfloat16": Truth("w.astype(F32)", r"parameter 0 \(bf16\[8,16\]\)"),
+    "one_tensor_bfloat16": Truth("w.astype(F32)", r"input 0 \(bf16\[8,16\]\)"),
     "one_more_output.after": Truth("x[::-1]", "1 tensor more", kinds="live-tensor"),
-    "one_wider_layer": Truth("", r"parameter 3 \(f32\[8,4\]\).*8 -> 12"),
+    "one_wider_layer": Truth("", r"input 3 \(f32\[8,4\]\).*8 -> 12"),
     "partitions": Truth("", r"\(x=2\) became \(x=4\)"),
     "partitions.after": Truth(kinds="input-shape sharding replica-groups partitions"),
     "partitions_one.after": Truth(),
@@ -114,20 +110,20 @@ PROVED = {
     "scan_activation_of_many": Truth(
         "carry = cell(", "the body of while", kinds="replaced-subgraph"
     ),
-    "scan_bfloat16": Truth("", r"parameter 2 \(bf16\[5,8\]\)"),
+    "scan_bfloat16": Truth("", r"input 2 \(bf16\[5,8\]\)"),
     "scan_carry_bfloat16": Truth("", "f32 -> bf16"),
     "scan_clip": Truth(
         "jnp.clip", "minimum and 5 more instructions that A does not.* the body of while"
     ),
     "scan_constant": Truth("", "0.5 became 0.25 .* the body of while"),
     "scan_more_carried": Truth("lax.scan(step", r"1 value more in B \(f32"),
-    "scan_trip_count": Truth("", r"parameter 2 \(f32\[5,8\]\) became f32\[7,8\]"),
+    "scan_trip_count": Truth("", r"input 2 \(f32\[5,8\]\) became f32\[7,8\]"),
     "seed": Truth("", "0 became 1", kinds="constant-value constant-value"),
     "selection_turned": Truth("jnp.where", "call takes"),
-    "sharded_and_donated": Truth("", r"parameter 1 \(f32\[8,16\]\)", kinds="donors sharding"),
+    "sharded_and_donated": Truth("", r"input 1 \(f32\[8,16\]\)", kinds="donors sharding"),
     "sharding_constraint": Truth("with_sharding_constraint", r"\{x\}, \{y\}\] -> "),
     "sharding_dropped": Truth("with_sharding_constraint", "1 sharding constraint in A"),
-    "sharding_in": Truth("", r"parameter 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
+    "sharding_in": Truth("", r"input 1 \(f32\[8,16\]\) \[\{\}, \{x\}\] ->"),
     "sharding_in.after": Truth(kinds="sharding replica-groups"),
     "sizes_in_a_row": Truth("", r"dimension 0: \d+ -> \d+", kinds="input-shape input-shape"),
     "slice_size": Truth("x[:n]", r"dimension 0: 7 -> 9"),
@@ -138,13 +134,13 @@ PROVED = {
     "triangular_solve": Truth("", r"uplo = 76 .* -> \.\.\.uplo = 85"),
     "transposed_otherwise": Truth("jnp.transpose", r"\{1,0,2\} -> \{1,2,0\}", kinds="attribute"),
     "transposed_to_other_sizes": Truth("jnp.transpose", "became f32", kinds="attribute"),
-    "two_dtypes": Truth("jnp.sin(y) * b", r"parameter 3 \(f16\[2,16\]\)", kinds="dtype dtype"),
+    "two_dtypes": Truth("jnp.sin(y) * b", r"input 3 \(f16\[2,16\]\)", kinds="dtype dtype"),
     "type_and_decay": Truth("", r"f32 -> bf16", kinds="dtype constant-value"),
     "two_shapes": Truth("jnp.sin(y) * b", "16 -> 24", kinds="input-shape input-shape"),
     "uniform_or_normal": Truth("draw(key, x.shape)", r"_uniform\S* in A, _normal\S* in B"),
     "while_body_step": Truth("v * 2.0 - x", "the body of while"),
     "while_condition": Truth("v.max()", "the condition of while"),
-    "x64": Truth("", r"parameter 0 \(s64\[\]\) \(f32 -> f64 and s32 -> s64\)"),
+    "x64": Truth("", r"input 0 \(s64\[\]\) \(f32 -> f64 and s32 -> s64\)"),
 }
 SAME = {
     "collective_order.after": "metadata",
@@ -286,9 +282,9 @@ def test_a_change_in_a_loop_is_told_with_the_calls_that_lead_there():
 def test_two_changes_of_type_are_two_causes_with_their_own_origins():
     first, second = explained("two_dtypes").causes
     assert "f32 -> f16" in str(first.title)
-    assert "parameter 1 (f16[16])" in str(first.title)
+    assert "input 1 (f16[16])" in str(first.title)
     assert "f32 -> bf16" in str(second.title)
-    assert "parameter 0 (bf16[8,4])" in str(second.title)
+    assert "input 0 (bf16[8,4])" in str(second.title)
     assert not first.a & second.a
     assert not first.b & second.b
     assert re.search(
@@ -298,8 +294,8 @@ def test_two_changes_of_type_are_two_causes_with_their_own_origins():
 
 def test_two_changes_of_size_are_two_causes_with_their_own_origins():
     first, second = explained("two_shapes").causes
-    assert "parameter 3 (f32[2,16]), parameter 1 (f32[16])" in str(first.title)
-    assert "parameter 2 (f32[3,8]) became f32[5,8]" in str(second.title)
+    assert "input 3 (f32[2,16]), input 1 (f32[16])" in str(first.title)
+    assert "input 2 (f32[3,8]) became f32[5,8]" in str(second.title)
     assert not first.a & second.a
     assert not first.b & second.b
 

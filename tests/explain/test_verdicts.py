@@ -54,7 +54,7 @@ def test_donors():
     fewer = re.sub(r"buffer_donor=\{ \(0, \{\}\), ", "buffer_donor={ ", stable)
     explanation = explained(stable, fewer)
     assert kinds(explanation) == ["donors"]
-    assert "parameter 0" in str(explanation.causes[0].title)
+    assert "input 0" in str(explanation.causes[0].title)
 
 
 def test_alias():

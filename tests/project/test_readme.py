@@ -22,7 +22,7 @@ def test_the_first_commands_output_is_what_the_demo_prints(tmp_path: Path) -> No
     assert done.returncode == 1
     assert done.stdout.startswith(shown)
     assert "cls.predictions.bias" in shown.splitlines()[0]
-    line = re.search(r"^Where examples/bert_fsdp\.py:(\d+) \(build\)", shown, re.MULTILINE)
+    line = re.search(r"^Where examples/bert_fsdp\.py:(\d+) in build\(\)", shown, re.MULTILINE)
     assert line
     program = (ROOT / "examples" / "bert_fsdp.py").read_text().splitlines()
     assert program[int(line[1]) - 1].strip() == 'return FSDP(bert.to("xla"), **SHARDED)'

@@ -14,9 +14,12 @@ from golden import check
 from repository import ROOT
 
 from xlagraph.ranks.alike import alike
+from xlagraph.ranks.ended import LastStep
 from xlagraph.ranks.explain import explain_ranks
+from xlagraph.ranks.kinds import COLLECTIVE_HANG
 from xlagraph.ranks.model import Outcome, Reason
-from xlagraph.ranks.words import alike_words, ranks_verdict
+from xlagraph.ranks.verdict import ranks_verdict
+from xlagraph.ranks.words import alike_words
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.terminal.advice import Shown
@@ -94,6 +97,26 @@ def test_a_rank_with_a_step_less_is_waited_for():
     assert stop.wait.step == 6
     (one,) = found.divergences
     assert (one.difference.ranks, one.ran, one.difference.steps) == ((7,), (), (6,))
+    (last,) = found.ended
+    assert (last.ranks, last.step, last.line.line) == ((7,), 5, 85)
+    assert found.place.line == last.line
+    told = [str(message) for _, message in found.verdict.lines]
+    assert told[0] == ("The job hangs in step 6: rank 7 ended after step 5; ranks 0-6 wait for it.")
+    assert "rank 7's last step ends here; ranks 0-6 wait at examples/ranks.py:49" in told[1]
+    assert told[2].startswith("Give rank 7 as many steps as the others")
+
+
+def test_ranks_that_end_in_different_steps_and_one_that_goes_on_without_collectives():
+    found = explained("fewer")
+    at = found.ended[0].line
+    two = (LastStep((5, 6), 3, at), LastStep((7,), 5, at))
+    verdict = ranks_verdict(found.matching, found.stops, two, ())
+    assert "ranks 5-7 ended after steps 3, 5; ranks 0-6 wait for them" in str(verdict.what)
+    assert "the last step of ranks 5-6 ends here" in str(verdict.where)
+    later = (LastStep((7,), 9, at),)
+    verdict = ranks_verdict(found.matching, found.stops, later, ())
+    assert "rank 7 has no more collectives to run" in str(verdict.what)
+    assert str(verdict.fix) == COLLECTIVE_HANG.short_fix
 
 
 def test_a_killed_job_is_not_said_to_end_early(tmp_path):
@@ -174,7 +197,7 @@ def test_many_differences_of_one_rank_are_one_row_and_one_sentence():
     assert str(alike_words(row)) == (
         "rank 7 ran other graphs than ranks 0-6 in 20 steps from 0 to 38: B, C, D, E for C, D, E, B"
     )
-    verdict = ranks_verdict(found.matching, found.stops, many)
+    verdict = ranks_verdict(found.matching, found.stops, found.ended, many)
     said = "Rank 7 ran other graphs than ranks 0-6 in 20 steps from 0 to 38."
     assert str(verdict.what) == said
     assert verdict.notes == ()

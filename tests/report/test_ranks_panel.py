@@ -77,12 +77,29 @@ def test_what_hangs_comes_first():
     page = report(read_run(RUNS / "order"))
     assert plain(page.verdict.what).startswith("The job hangs or fails in step 4: rank 7 runs")
     assert [number for number, _, is_it in page.source if is_it] == [49]
-    assert plain(page.verdict.notes[-1]).startswith("Apart from that: ")
+    assert plain(page.verdict.notes[-1]).startswith("Also seen, not the mismatch: ")
+    assert page.aside == "Also seen, not the mismatch"
     assert not page.stable
     assert [box.ranks for box in page.ranks.boxes] == ["ranks 0-6", "rank 7"]
     assert [box.is_odd for box in page.ranks.boxes] == [False, True]
     (arrow,) = page.ranks.arrows
     assert arrow.text == "ranks 0-6 and rank 7 meet and do not match"
+
+
+def test_where_a_rank_ended_comes_before_where_the_others_wait():
+    page = report(read_run(RUNS / "fewer"))
+    assert [number for number, _, is_it in page.source if is_it] == [85]
+    ended = page.ranks.boxes[-1]
+    assert (ended.ranks, ended.place, ended.site) == (
+        "rank 7",
+        "last step 5",
+        "examples/ranks.py:85",
+    )
+    text = render(page)
+    assert "Also seen, not the hang</h2>" in text
+    assert "Causes, costliest first" not in text
+    (steps,) = [fact for fact in page.facts if fact.label.startswith("steps")]
+    assert (steps.value, steps.label) == ("7", "steps, 0 to 6")
 
 
 def test_a_run_of_one_rank_has_no_such_section():

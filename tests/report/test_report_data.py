@@ -58,6 +58,7 @@ def test_a_stable_run_has_lost_nothing() -> None:
     report = run_report(explained("fixed"))
     assert report.stable
     assert report.lost_seconds == 0
+    assert not report.lost_matters
     assert not report.causes
     assert report.warm_up
 
@@ -110,6 +111,9 @@ def test_helpers() -> None:
 def test_the_steady_state_is_offered_first() -> None:
     first, *others = run_report(explained("carry")).pairs
     assert explained("carry").alternating == ("F", "G")
+    assert explained("carry").alternating_since == min(
+        node.step for node in explained("carry").graphs if node.letter == "F"
+    )
     assert (first.title, first.identifier) == ("F → G", "F~G")
     assert "alternate" in first.note
     assert not any(head.note for head in others)

@@ -102,6 +102,6 @@ def test_a_card_says_of_which_outputs_it_is_proved() -> None:
     report = run_report(explained("demo"))
     said = "".join(text for _, text in report.causes[0].compared)
     assert said == "100 of D's 113 and E's 122 outputs"
-    assert f"✓ proved for {said}: undone" in re.sub(r"<[^>]*>", "", render(report)).replace(
+    assert f"✓ checked for {said}: without" in re.sub(r"<[^>]*>", "", render(report)).replace(
         "&#39;", "'"
     )

@@ -32,6 +32,11 @@ def test_ranks_that_compile_at_once_wait_once():
     assert str(Spent()) == "0 s"
 
 
+def test_compiles_without_a_time_are_not_said_to_take_none():
+    assert str(Spent(((100.0, 100.0),))) == "time not recorded"
+    assert str(together([Spent(((100.0, 100.0),)), Spent(((101.0, 103.0),))])) == "2.0 s"
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [(0.0, "0.0 rank-seconds"), (90.0, "1.5 rank-minutes"), (507_600.0, "141 rank-hours")],

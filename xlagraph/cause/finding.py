@@ -39,6 +39,8 @@ class Finding:
     """What happened in at most ten words; empty where that of its kind will do."""
     short_fix: Message = EMPTY
     """Where it has a `fix` of its own: the same in at most twelve words."""
+    effect: Message = EMPTY
+    """What it does to the training beside the time, where that is known: one sentence."""
     a: frozenset[int] = NONE
     b: frozenset[int] = NONE
     """The instructions of A and of B that it accounts for.

@@ -81,6 +81,8 @@ class Cause:
     """What happened in at most ten words; empty: `Kind.short`."""
     short_fix: Message = EMPTY
     """What to change in at most twelve words; empty: `Kind.short_fix`."""
+    effect: Message = EMPTY
+    """What it does to the training beside the time, where that is known: one sentence."""
     place: Place = NOWHERE
 
     @property

@@ -21,7 +21,7 @@ def parameter_name(view: SideView, instruction: int) -> Message:
     """A parameter as a person knows it: its tensor if captured, else its number; its shape."""
     tensor = view.input_tensor(instruction)
     number = view.module.payloads[instruction]
-    return say(tensor or f"parameter {number}", f" ({short_shape(view.module, instruction)})")
+    return say(tensor or f"input {number}", f" ({short_shape(view.module, instruction)})")
 
 
 def output_name(view: SideView, position: int) -> Message:

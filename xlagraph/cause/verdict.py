@@ -28,6 +28,8 @@ class Place:
     """Why there is no line."""
     command: Message = EMPTY
     """The command that captures one."""
+    is_near: bool = False
+    """What differs stands in a library alone, and `line` is what is nearest to it in the graph."""
     step_ends: SourceLine | None = None
     """Where the step ends that shows it, if no line is known."""
 
@@ -43,7 +45,9 @@ class Place:
         tensors = join(self.tensors, 1)
         if self.line:
             operation = self.line.backward_of
-            before = say("backward of ", Operation(operation), " at ") if operation else EMPTY
+            before = say("near ") if self.is_near else EMPTY
+            if operation:
+                before = say(before, "backward of ", Operation(operation), " at ")
             return say(before, self.line, say(": ", tensors) if tensors else EMPTY)
         named = say(tensors, "; ") if tensors else EMPTY
         if self.command:
@@ -55,6 +59,8 @@ class Place:
     @property
     def message(self) -> Message:
         """The same, and why there is no line."""
+        if self.line and self.is_near:
+            return say(self.in_short, "; the program's own line nearest to it in the graph")
         if self.line or not self.unknown:
             return self.in_short
         step = say(" The step ends at ", self.step_ends, ".") if self.step_ends else EMPTY

@@ -105,7 +105,8 @@ def _cause(
     own_b = frozenset({c.b for c in changed} | mine_b.intersection(diff.added))
     number = len(own_a) + len(own_b) - len(changed)
     total = _counted(diff, *taken)
-    evidence = finding.evidence + _own_line(diff, finding)
+    near = _own_line(diff, finding)
+    evidence = finding.evidence + near
     return Cause(
         kind=finding.kind,
         title=finding.title,
@@ -118,8 +119,9 @@ def _cause(
         a=own_a,
         b=own_b,
         short=finding.short,
+        effect=finding.effect,
         short_fix=finding.short_fix or _if_short(finding.fix),
-        place=place_of(finding, evidence, diff, contexts),
+        place=replace(place_of(finding, evidence, diff, contexts), is_near=bool(near)),
     )
 
 

@@ -74,7 +74,7 @@ def _buckets(module: Module) -> list[int]:
 def _member(module: Module, context: Context, instruction: int) -> Member:
     if is_input(module, instruction):
         known = context.input_tensor(module, instruction)
-        return known or f"parameter {module.payloads[instruction]}"
+        return known or f"input {module.payloads[instruction]}"
     return HloName(module.names[instruction], module.opcodes[instruction])
 
 

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.model import MissingGradient, UnfinishedBackward
+    from xlagraph.message import SourceLine
 
 ROOT = "root"
 """What a capture calls the FSDP module that nothing contains."""
+_FREEZE = "(requires_grad=False)"
 _NO_BUCKETS = "set reduce_scatter_bucket_size_mb=0"
 
 
@@ -40,10 +42,11 @@ def unfinished_fix(case: Case) -> Message:
     if tensors:
         it = "it" if len(tensors) == 1 else "them"
         return say(
-            "Let ",
+            "Freeze ",
             join(tensors),
-            f" take part in the loss, tie {it} to what does, or freeze {it} "
-            f"(requires_grad=False) before FSDP wraps the model; or {_NO_BUCKETS}.",
+            f" {_FREEZE} before FSDP wraps the model",
+            *((" at ", made) if (made := _made(case)) else ()),
+            f". Or let {it} take part in the loss, tie {it} to what does, or {_NO_BUCKETS}.",
         )
     if any(one.hooks_left < 0 for one in found):
         return say(
@@ -62,7 +65,9 @@ def unfinished_in_short(case: Case) -> Message:
     """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
     tensors = missing_gradients(case)
     if tensors:
-        return say(join(tensors, 1), f" {'gets' if len(tensors) == 1 else 'get'} no gradient")
+        get = "gets" if len(tensors) == 1 else "get"
+        waits = "so FSDP's last bucket waits for the next step"
+        return say(join(tensors, 1), f" {get} no gradient, {waits}")
     found = _all(case)
     if any(one.hooks_left < 0 for one in found):
         return say("an FSDP module runs forward twice before backward")
@@ -74,10 +79,33 @@ def unfinished_short_fix(case: Case) -> Message:
     tensors = missing_gradients(case)
     if tensors:
         it = "it" if len(tensors) == 1 else "them"
-        return say(f"Use {it} in the loss, tie {it}, or freeze {it} before FSDP.")
+        made = _made(case)
+        before = f"line {made.line}" if made else "FSDP wraps the model"
+        return say(f"Freeze {it} {_FREEZE} before {before}, or use {it}.")
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
+
+
+def unfinished_effect(case: Case) -> Message:
+    """What waiting does to the training; nothing where no hook is waited for.
+
+    torch_xla's FSDP gives a shard its gradient in a callback of the bucket's reduce-scatter, which
+    adds to the gradient that is there (``reduce_scatter_done`` in
+    ``xla_fully_sharded_data_parallel.py``, ``flush`` in ``fsdp/utils.py``).
+    """
+    if not _all(case):
+        return EMPTY
+    return say(
+        "Not only time is lost: gradients that wait miss their own optimizer.step(), and are added "
+        "to those of a later step."
+    )
+
+
+def _made(case: Case) -> SourceLine | None:
+    """Where the program wraps the module that waits for gradients."""
+    lines = (one.made for one in _all(case) if one.missing)
+    return next((line for line in lines if line and not line.is_library), None)
 
 
 def _all(case: Case) -> tuple[UnfinishedBackward, ...]:

@@ -17,6 +17,7 @@ from xlagraph.message.parts import (
     grouped,
     join,
     say,
+    without_stop,
 )
 from xlagraph.message.render import PLAIN, PlainWording, Wording, spans, words
 from xlagraph.message.words import count, duration, rank_time
@@ -45,5 +46,6 @@ __all__ = [
     "rank_time",
     "say",
     "spans",
+    "without_stop",
     "words",
 ]

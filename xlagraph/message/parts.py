@@ -102,8 +102,8 @@ class SourceLine(NamedTuple):
     def place(self) -> Message:
         """Where evidence comes from, with the library that the line led to.
 
-        ``net.py:7 (forward), through torch/nn/modules/linear.py:134 (forward, a library)``; of a
-        derivative ``backward of addmm at ...``.
+        ``net.py:7 in forward(), through torch/nn/modules/linear.py:134 in forward() (a library)``;
+        of a derivative ``backward of addmm at ...``.
         """
         before = (
             say("backward of ", Operation(self.backward_of), " at ") if self.backward_of else ""
@@ -208,6 +208,12 @@ def say(*parts: Message | Part) -> Message:
         elif one != "":
             merged.append(one)
     return Message(tuple(merged))
+
+
+def without_stop(message: Message) -> Message:
+    """A sentence without the full stop at its end."""
+    *parts, last = message.parts
+    return say(*parts, last.rstrip(".") if isinstance(last, str) else last)
 
 
 def join(items: Iterable[Message | Part], limit: int = 3, between: str = ", ") -> Message:

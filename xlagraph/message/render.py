@@ -19,6 +19,8 @@ from xlagraph.message.parts import (
 )
 from xlagraph.tensors import Tensor
 
+MODULE = "<module>"
+"""What Python calls the code of a file outside of functions."""
 MAX_CHANGE = 40
 """Characters of each text of a `Change` that are shown."""
 
@@ -138,11 +140,11 @@ def _name(part: Tensor | SourceLine | HloName | Operation | Code, wording: Wordi
 
 
 def _source_line(line: SourceLine, wording: Wording) -> str:
-    """``net.py:10 (forward)``; a line of an installed package is marked."""
-    notes = [wording.function(line.function)] if line.function else []
-    notes += ["a library"] if line.is_installed else []
-    place = f"{wording.path(line.file)}:{line.line}"
-    return f"{place} ({', '.join(notes)})" if notes else place
+    """``net.py:10 in forward()``; a line of an installed package is marked."""
+    name = "" if line.function == MODULE else line.function
+    within = f" in {wording.function(name)}{'' if name.startswith('<') else '()'}" if name else ""
+    library = " (a library)" if line.is_installed else ""
+    return f"{wording.path(line.file)}:{line.line}{within}{library}"
 
 
 def from_difference(old: str, new: str) -> tuple[str, str]:

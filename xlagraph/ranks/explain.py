@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Place
 from xlagraph.ranks.cost import job_cost
 from xlagraph.ranks.divergence import differences
+from xlagraph.ranks.ended import last_steps
 from xlagraph.ranks.index import MIN_RANKS, own_numbers
 from xlagraph.ranks.kinds import (
     COLLECTIVE_HANG,
@@ -26,7 +27,8 @@ from xlagraph.ranks.tasks import (
     compare_ranks,
     stand,
 )
-from xlagraph.ranks.words import ranks_verdict, verdict_line
+from xlagraph.ranks.verdict import ranks_verdict, verdict_line
+from xlagraph.ranks.words import ASIDE
 from xlagraph.runs.cache import unpacked
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.tasks import modules
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from xlagraph.message import SourceLine
     from xlagraph.ranks.cost import JobCost
     from xlagraph.ranks.divergence import Difference
+    from xlagraph.ranks.ended import LastStep
     from xlagraph.ranks.index import Numbers
     from xlagraph.ranks.model import Matching, Wait
     from xlagraph.ranks.plans import Job
@@ -94,6 +97,8 @@ class RanksExplanation:
     job: Job
     matching: Matching
     stops: tuple[Stop, ...]
+    ended: tuple[LastStep, ...]
+    """The ranks that others wait for and that have nothing more to run."""
     divergences: tuple[Divergence, ...]
     own_numbers: tuple[OwnNumbers, ...]
     cost: JobCost
@@ -105,8 +110,12 @@ class RanksExplanation:
     @property
     def has_problem(self) -> bool:
         """Ranks hang or do not match, for sure or maybe, or ran different graphs."""
-        stops = self.matching.outcome in (Outcome.HANG, Outcome.MISMATCH)
-        return stops or bool(self.divergences)
+        return bool(self.aside or self.divergences)
+
+    @property
+    def aside(self) -> str:
+        """A heading for what recompiles, where it is not what stops the job; else empty."""
+        return ASIDE.get(self.matching.outcome, "")
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -145,16 +154,18 @@ def explain_ranks(explained: RunExplanation, means: Means | None = None) -> Rank
         divergences = library.divergences(rest)
     finally:
         modules.clear()
-    line = verdict_line(matching, stops, divergences)
+    ended = last_steps(job, matching)
+    line = verdict_line(matching, stops, ended, divergences)
     around = explained.run.source(line.file, line.line) if line else None
     return RanksExplanation(
         job=job,
         matching=matching,
         stops=stops,
+        ended=ended,
         divergences=divergences,
         own_numbers=numbers,
         cost=job_cost(job),
-        verdict=ranks_verdict(matching, stops, divergences),
+        verdict=ranks_verdict(matching, stops, ended, divergences),
         place=Place(line, source=around or ()),
     )
 

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.verdict import Verdict
 from xlagraph.collectives.program import Branch, Collective
 from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.message.words import count, duration, ranges, rank_time
-from xlagraph.ranks.alike import alike
-from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
-from xlagraph.ranks.model import Outcome, Reason
+from xlagraph.ranks.model import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.cause.kinds import Kind
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import Message
     from xlagraph.ranks.alike import Alike
     from xlagraph.ranks.cost import JobCost, Straggler
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
 
-GOES_ON = frozenset({Reason.ELEMENT_TYPE, Reason.REDUCTION})
-"""Ways not to match that no runtime looks at: the sizes agree."""
 MAX_RANGES = 4
 """Stretches of steps that are named; more are counted."""
+ASIDE = {
+    Outcome.HANG: "Also seen, not the hang",
+    Outcome.MISMATCH: "Also seen, not the mismatch",
+}
+"""Above what recompiles, where ranks wait for each other or do not match."""
 _WORDS = {
     Outcome.MATCH: "Collectives match",
     Outcome.UNKNOWN: "Whether collectives match is not known",
@@ -75,109 +74,6 @@ def doubt_words(matching: Matching) -> Message:
     return say("Not certain: ", join((one.value for one in matching.doubts), 4, "; "), ".")
 
 
-def ranks_verdict(
-    matching: Matching, stops: Sequence[Stop], divergences: Sequence[Divergence]
-) -> Verdict | None:
-    """The three lines for what is wrong between ranks; None where nothing is."""
-    if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
-        return _stopped(matching, stops)
-    if not divergences:
-        return None
-    whole, *more = alike(divergences, by_cause=False)
-    first = divergences[0]
-    notes = [say(f"{count(len(more), 'more difference')} between ranks.")]
-    return Verdict(
-        what=say(say(_divergence_in_short(whole)).sentence, "."),
-        where=_divergent_place(first),
-        fix=first.explanation.verdict.fix
-        if _is_caused(first) and first.explanation
-        else _fix(RANK_DIVERGENCE),
-        notes=tuple(notes) if more else (),
-    )
-
-
-def verdict_line(
-    matching: Matching, stops: Sequence[Stop], divergences: Sequence[Divergence]
-) -> SourceLine | None:
-    """The line that the verdict names; None where it names none."""
-    if matching.outcome in (Outcome.HANG, Outcome.MISMATCH):
-        return next(iter(_odd(stops).stand.lines), None)
-    if not divergences:
-        return None
-    first = divergences[0]
-    if _is_caused(first) and first.explanation:
-        return first.explanation.causes[0].place.line
-    return first.line
-
-
-def _odd(stops: Sequence[Stop]) -> Stop:
-    """Where the fewest ranks stand of those that cause the rest."""
-    return min((one for one in stops if one.wait.is_root), key=lambda one: len(one.wait.ranks))
-
-
-def _stopped(matching: Matching, stops: Sequence[Stop]) -> Verdict:
-    odd = _odd(stops)
-    others = [stop for stop in stops if stop.wait.is_root and stop is not odd]
-    step = f"step {odd.wait.step}"
-    if matching.outcome is Outcome.MISMATCH:
-        fails = "gives wrong values" if matching.reason in GOES_ON else "hangs or fails"
-        does = fails if matching.certain else f"probably {fails}"
-        what = say(
-            f"The job {does} in {step}: {rank_words(odd.wait.ranks)} "
-            f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} another collective",
-            *(f" than {rank_words(stop.wait.ranks)}" for stop in others[:1]),
-            ".",
-        )
-        notes = (_collectives([odd, *others[:1]]), *_notes(matching))
-        return Verdict(what, _place(odd), _fix(COLLECTIVE_MISMATCH), notes)
-    may = "hangs" if matching.certain else "may hang"
-    shown = [odd, *others][:2]
-    what = say(f"The job {may} in {step}: ", join(map(_waits, shown), 2, "; "), ".")
-    ended = matching.reason is Reason.ENDED
-    return Verdict(
-        what,
-        _place(odd),
-        _fix(COLLECTIVE_HANG if ended else COLLECTIVE_MISMATCH),
-        (_collectives(shown), *_notes(matching)),
-    )
-
-
-def _fix(kind: Kind) -> Message:
-    return say(kind.short_fix)
-
-
-def _waits(stop: Stop) -> Message:
-    wait = stop.wait
-    verb = "waits" if len(wait.ranks) == 1 else "wait"
-    missing = rank_words(wait.missing)
-    return say(f"{rank_words(wait.ranks)} {verb} for {missing}")
-
-
-def _collectives(stops: Sequence[Stop]) -> Message:
-    """At which collective each of them stands."""
-    each = (say(rank_words(stop.wait.ranks), ": ", collective_words(stop)) for stop in stops)
-    return say(join(each, len(stops), "; ").sentence, ".")
-
-
-def _notes(matching: Matching) -> tuple[Message, ...]:
-    doubts = doubt_words(matching)
-    return (doubts,) if doubts else ()
-
-
-def _place(stop: Stop) -> Message:
-    return say(stop.stand.lines[0]) if stop.stand.lines else say("graph ", GraphName(stop.letter))
-
-
-def _divergent_place(one: Divergence) -> Message:
-    if _is_caused(one) and one.explanation:
-        return one.explanation.verdict.where
-    return say(one.line) if one.line else EMPTY
-
-
-def _is_caused(one: Divergence) -> bool:
-    return bool(one.explanation and one.explanation.causes)
-
-
 def divergence_words(one: Divergence) -> Message:
     """``rank 0 ran B then A where ranks 1-7 ran A in steps 4-6``."""
     what = one.difference
@@ -202,12 +98,12 @@ def alike_words(one: Alike) -> Message:
     if one.number == 1:
         return divergence_words(one.first)
     if not (one.ran and one.usual):
-        return say(_divergence_in_short(one))
+        return say(divergence_in_short(one))
     ran, usual = (join(map(GraphName, letters), 4) for letters in (one.ran, one.usual))
-    return say(_divergence_in_short(one), ": ", ran, " for ", usual)
+    return say(divergence_in_short(one), ": ", ran, " for ", usual)
 
 
-def _divergence_in_short(one: Alike) -> str:
+def divergence_in_short(one: Alike) -> str:
     """The same without letters, which a reader has not met at the beginning."""
     what = one.first.difference
     mine, others = rank_words(what.ranks), rank_words(what.others)

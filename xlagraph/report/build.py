@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.two_runs import Comparison
 
+MUCH = 1.0
+"""Seconds lost from which on they are shown as an alarm."""
 BYTES_A_COMPILE = 100
 """Of the size limit; so many rows the list of compiles may have."""
 
@@ -121,6 +123,8 @@ def run_report(
         verdict=advice(replace(verdict, notes=(*verdict.notes, *notes)), names),
         comparison=compared(comparison, names) if comparison else None,
         lost_seconds=lost if lost or not is_first else None,
+        lost_matters=lost >= MUCH,
+        aside=ranks.aside if ranks else "",
         source=excerpt(ranks.place, names) if ranks and is_first else (),
         stable=not (explained.has_problem or (ranks and ranks.has_problem)),
         facts=_run_facts(explained),
@@ -142,7 +146,7 @@ def _first(verdict: Verdict, ranks: RanksExplanation | None) -> Verdict:
     """What is wrong between ranks comes before what recompiles."""
     if ranks is None or ranks.verdict is None:
         return verdict
-    then = say("Apart from that: ", verdict.what)
+    then = say(f"{ranks.aside or 'Apart from that'}: ", verdict.what)
     return replace(ranks.verdict, notes=(*ranks.verdict.notes, then))
 
 
@@ -176,14 +180,26 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
     processes = explained.run.processes
     warm_up = together([g.spent for g in explained.groups if g.expected])
     ranks = rank_time(explained.spent.rank_seconds)
-    stable = explained.stable_after
+    last = explained.steps - 1
     return (
-        Fact(f"{explained.steps:,}", "steps"),
+        Fact(f"{explained.steps:,}", f"steps, 0 to {last:,}" if last > 0 else "step"),
         Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
         Fact(f"{explained.compiles:,}", "compiles"),
-        Fact(duration(explained.spent.wall_seconds), "compiling"),
+        Fact(duration(explained.spent.wall_seconds), _compiling(explained)),
         *((Fact(ranks, "of all ranks"),) if len(processes) > 1 else ()),
         Fact(duration(warm_up.wall_seconds), "of it warm-up"),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
-        Fact("never" if stable is None else f"step {stable}", "stable after"),
+        Fact(*_last_compile(explained)),
     )
+
+
+def _last_compile(explained: RunExplanation) -> tuple[str, str]:
+    stable = explained.stable_after
+    if stable is None:
+        return "at the end", "still compiling"
+    return (f"step {stable}" if explained.compiles else "none", "last compile")
+
+
+def _compiling(explained: RunExplanation) -> str:
+    number = sum(group.compiles for group in explained.groups if group.spent.is_unknown)
+    return f"compiling ({number:,} not timed)" if number else "compiling"

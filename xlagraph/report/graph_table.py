@@ -69,7 +69,7 @@ def _graph_row(
         instructions=node.instructions,
         compiles=node.compiles,
         hits=node.hits_text,
-        seconds=duration(node.spent.wall_seconds),
+        seconds="-" if node.spent.is_unknown else duration(node.spent.wall_seconds),
         summary=spans(verdict, names),
         warm_up=node.warm_up,
         address=pairs.get(node.letter, ""),

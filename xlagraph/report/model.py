@@ -126,9 +126,15 @@ class CauseCard:
     """The line with those around it: number, text, whether it is the line itself."""
     stack: tuple[str, ...] = ()
     """The frames around the line, innermost first."""
+    effect: Spans = ()
+    """What it does to the training beside the time."""
     also: tuple[Spans, ...] = ()
     """What else differs in the graphs of the group."""
     insight: Insight | None = None
+    follows: tuple[Spans, ...] = ()
+    """Graphs that are counted here and differ in something that follows from this."""
+    is_one_of: bool = False
+    """The proof undoes other causes with it."""
     sides: tuple[str, ...] = ()
     """What the two graphs are called that the address shows."""
     compared: Spans = ()
@@ -359,6 +365,7 @@ def _cause_json(cause: PairCause) -> Json:
         "proved": card.proved,
         "compared": said_json(card.compared),
         "proof": said_json(card.proof),
+        "effect": said_json(card.effect),
         "expected": card.expected,
         "evidence": [
             [said_json(e.text), [list(link) for link in e.links], e.more, list(e.sources)]
@@ -409,6 +416,10 @@ class Report:
     """What was found between the ranks of a run; None where there is but one."""
     comparison: Compared | None = None
     """With an older run, where one was given."""
+    lost_matters: bool = True
+    """The lost seconds are cause for alarm."""
+    aside: str = ""
+    """A heading for the causes, where they are not what is wrong first."""
     source: tuple[tuple[int, str, bool], ...] = ()
     """The program's lines at the verdict's place where no card has them, as `CauseCard.source`."""
 

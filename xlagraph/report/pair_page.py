@@ -113,6 +113,8 @@ def cause_card(
         compiles=compiles,
         graphs=graphs,
         address=view.opening(cause),
+        effect=view.said(cause.effect),
+        is_one_of=len(view.explanation.causes) > 1,
         sides=view.labels,
         compared=view.said(view.explanation.compared.named(*view.labels)) if cause.proved else (),
     )

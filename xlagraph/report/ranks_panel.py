@@ -20,6 +20,7 @@ from xlagraph.ranks.words import (
 )
 from xlagraph.report.graph_table import colour_of
 from xlagraph.report.names import visible
+from xlagraph.report.wording import source_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +68,7 @@ class Box:
 
     ranks: str
     place: str
-    """Step and graph; empty where they have ended."""
+    """Step and graph; of those that have ended their last step."""
     what: Spans
     site: str
     is_odd: bool
@@ -175,15 +176,14 @@ def _picture(
     if matching.outcome not in (Outcome.HANG, Outcome.MISMATCH):
         return (), (), 0
     stops = [stop for stop in found.stops if stop.wait.is_root]
-    standing = {rank for stop in found.stops for rank in stop.wait.ranks}
-    ended = sorted({rank for stop in stops for rank in stop.wait.missing} - standing)
     least = min(len(stop.wait.ranks) for stop in stops)
     boxes = [_box(stop, names, is_odd=len(stop.wait.ranks) == least) for stop in stops]
     owners = [set(stop.wait.ranks) for stop in stops]
-    if ended:
+    for one in found.ended:
         done = spans(say("nothing more to run"), names)
-        boxes.append(Box(rank_words(ended), "", done, "", is_odd=True))
-        owners.append(set(ended))
+        place, site = f"last step {one.step}", source_line(one.line, names)
+        boxes.append(Box(rank_words(one.ranks), place, done, site, is_odd=True))
+        owners.append(set(one.ranks))
     arrows = []
     for k, stop in enumerate(stops[:MAX_BOXES]):
         for other in range(min(len(boxes), MAX_BOXES)):
@@ -202,7 +202,7 @@ def _box(stop: Stop, names: Names, *, is_odd: bool) -> Box:
         ranks=rank_words(stop.wait.ranks),
         place=f"{step_words([stop.wait.step])}, graph {stop.letter}",
         what=spans(collective_words(stop), names),
-        site=f"{names.path(line.file)}:{line.line}" if line else "",
+        site=source_line(line, names),
         is_odd=is_odd,
     )
 

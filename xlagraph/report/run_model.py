@@ -123,5 +123,7 @@ class RunData:
     """Rows of the list of compiles that are left out."""
     first_step: int
     """The first step of the training loop, counted as the columns are."""
+    unnamed_hits: int
+    """Steps that reused a graph of which it is not known which."""
     notes: tuple[str, ...]
     """What capture noted: dropped data, hooks switched off."""

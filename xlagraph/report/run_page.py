@@ -39,6 +39,7 @@ def run_data(
         compiles=rows[:max_compiles],
         compiles_cut=max(0, len(rows) - max_compiles),
         first_step=explained.first_step,
+        unnamed_hits=explained.unnamed_hits,
         notes=tuple(sorted(notes)),
     )
 
@@ -97,6 +98,7 @@ def _cause_card(
         card,
         insight=insight(group, list(nodes.values()), view.names),
         also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
+        follows=tuple(map(view.said, group.follows)),
     )
 
 

@@ -10,6 +10,7 @@ from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import cards_of
 from xlagraph.report.wording import ShownPair
+from xlagraph.runs.alternation import cycle_words
 from xlagraph.runs.steady import comparisons, steady_comparisons
 
 if TYPE_CHECKING:
@@ -42,10 +43,11 @@ class ShownPairs:
         self._room = max_bytes - PAGE_BYTES
         known = {one.labels for one in comparisons(explained)}
         steady = steady_comparisons(explained)
+        note = cycle_words(explained.alternating, explained.alternating_since)
         for one in steady:
             new = one.labels not in known
             identifier = "~".join(one.labels) if new else one.after.letter
-            self._add(one, identifier, "The steps alternate between these two graphs.")
+            self._add(one, identifier, note)
         taken = {one.labels for one in steady}
         for one in _by_worth(explained):
             if one.labels not in taken:

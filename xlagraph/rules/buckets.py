@@ -31,6 +31,7 @@ from xlagraph.facts.buckets import (
 from xlagraph.facts.kept_parameters import kept_evidence
 from xlagraph.facts.unfinished import (
     missing_gradients,
+    unfinished_effect,
     unfinished_evidence,
     unfinished_fix,
     unfinished_in_short,
@@ -257,6 +258,7 @@ class _Told:
     fix: Message = EMPTY
     short: Message = EMPTY
     short_fix: Message = EMPTY
+    effect: Message = EMPTY
 
     @classmethod
     def of(cls, case: Case, rows_a: Rows, rows_b: Rows) -> _Told:
@@ -279,6 +281,7 @@ class _Told:
             fix=unfinished_fix(case) if is_carried else EMPTY,
             short=unfinished_in_short(case) if is_carried else EMPTY,
             short_fix=unfinished_short_fix(case) if is_carried else EMPTY,
+            effect=unfinished_effect(case) if is_carried else EMPTY,
             evidence=(
                 *(unfinished_evidence(case) if is_carried else ()),
                 *_side_evidence(case.a, rows_a, pending_a),
@@ -317,6 +320,7 @@ def _undone_singly(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Findi
         fix=told.fix,
         short=told.short,
         short_fix=told.short_fix,
+        effect=told.effect,
         proof=tensors.proof(),
         a=tensors.claimed(A),
         b=tensors.claimed(B),
@@ -359,6 +363,7 @@ def _set_aside(case: Case, told: _Told, rows_a: Rows, rows_b: Rows) -> Finding:
         fix=told.fix,
         short=told.short,
         short_fix=told.short_fix,
+        effect=told.effect,
         proof=say(
             f"{count(len(dropped_a), 'output')} of ",
             A,
@@ -399,12 +404,8 @@ def _carry(case: Case) -> Message:
 
 def _carried(rows: Rows) -> Counter[str]:
     """The shapes of tensors left over from an earlier step."""
-    return Counter(
-        shape
-        for row in rows
-        for shape, carried in zip(row.shapes, row.carried, strict=True)
-        if carried
-    )
+    pairs = (pair for row in rows for pair in zip(row.shapes, row.carried, strict=True))
+    return Counter(shape for shape, carried in pairs if carried)
 
 
 def _extent(view: SideView, rows: Rows) -> Message:

@@ -15,7 +15,7 @@ from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design
-from xlagraph.runs.groups import group_nodes, with_source
+from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.meant import Meant, how_meant, settles
@@ -79,8 +79,9 @@ def _explanation(
     groups = group_nodes(others, history.turns, began_late=history.began_late)
     groups = tuple(sorted((*blocks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
-    groups = with_source(groups, run)
+    groups = introduced(with_source(groups, run), nodes)
     stable = stable_after(syncs, history.steps)
+    turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)
     return RunExplanation(
         run=run,
@@ -101,7 +102,8 @@ def _explanation(
         spent=Spent.of(syncs),
         first_step=history.first_step,
         stable_after=stable,
-        alternating=alternating(run, {node.digest: node.letter for node in nodes}),
+        alternating=turning,
+        alternating_since=since,
         unnamed_hits=history.turns.unnamed,
         pairs=pairs,
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.message import GraphName, count, join, say
+from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
@@ -36,7 +37,9 @@ from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
-    from xlagraph.message import Message, SourceLine
+    from collections.abc import Iterator, Mapping
+
+    from xlagraph.message import Message, Part, SourceLine
     from xlagraph.run.reader import Run
     from xlagraph.runs.turns import Turns
 
@@ -101,6 +104,32 @@ def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...
         cause = replace(cause, place=place) if cause else None
         found.append(replace(group, place=place, cause=cause))
     return tuple(found)
+
+
+def introduced(groups: Sequence[CauseGroup], nodes: Sequence[GraphNode]) -> tuple[CauseGroup, ...]:
+    """The groups, with each letter said to be a graph, and of which step, where it stands first."""
+    steps = {node.letter: node.step for node in nodes}
+    found = []
+    for group in groups:
+        title = _introduced(group.title, steps) if group.cause else group.title
+        cause = replace(group.cause, title=title) if group.cause else None
+        found.append(replace(group, title=title, cause=cause))
+    return tuple(found)
+
+
+def _introduced(title: Message, steps: Mapping[str, int]) -> Message:
+    parts: list[Message | Part] = []
+    known: set[str] = set()
+    for part, after in zip_longest(title.parts, title.parts[1:], fillvalue=""):
+        is_new = isinstance(part, GraphName) and part.letter in steps and part.letter not in known
+        if is_new and isinstance(part, GraphName):
+            known.add(part.letter)
+            is_owner = isinstance(after, str) and after.startswith("'s")
+            step = "" if is_owner else f" (step {steps[part.letter]})"
+            parts.append(say("graph ", part, step))
+        else:
+            parts.append(part)
+    return say(*parts)
 
 
 def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
@@ -200,6 +229,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         title=cause.title if cause else _title(kind, line, main, members),
         cause=cause,
         further=_further(kind, members) if cause else (),
+        follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
         spent=together([node.spent for node in members]),
@@ -257,6 +287,20 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     return tuple(found.values())
 
 
+def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:
+    """What is said of the graphs whose own first cause is another one, which comes of this."""
+    for node in members:
+        first = node.explanation.causes[0] if node.explanation and node.explanation.causes else None
+        if first and first.kind is not kind and first.kind.id in kind.entails:
+            yield say(
+                "graph ",
+                GraphName(node.letter),
+                f" (step {node.step}): ",
+                first.in_short.clause,
+                f" ({first.kind}); counted here, for what waited in a bucket comes a step later",
+            )
+
+
 def _is_empty(cause: Cause) -> bool:
     """Whether a piece accounts for no instruction that differs: values that take another way."""
     return cause.kind.is_piece and not (cause.a or cause.b)
@@ -288,12 +332,6 @@ def _title(
     if main.explanation:
         return without_stop(main.explanation.verdict.what)
     return say("where others had run", place, ", a graph ran that is like none captured before it")
-
-
-def without_stop(message: Message) -> Message:
-    """A sentence without the full stop at its end."""
-    *parts, last = message.parts
-    return say(*parts, last.rstrip(".") if isinstance(last, str) else last)
 
 
 def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:

@@ -101,11 +101,18 @@ class CauseGroup:
     """In which the graphs ran first, ascending."""
     place: Place = NOWHERE
     """Where the program's line is that all this goes back to."""
+    follows: tuple[Message, ...] = ()
+    """Of graphs that differ in something else, which follows from this: what, and why."""
 
     @property
     def in_short(self) -> Message:
         """What happened in at most ten words, without a full stop."""
         return self.cause.in_short if self.cause else say(self.kind.short or self.kind.title)
+
+    @property
+    def effect(self) -> Message:
+        """What it does to the training beside the time; empty where nothing is known."""
+        return self.cause.effect if self.cause else EMPTY
 
     @property
     def fix(self) -> Message:
@@ -143,6 +150,7 @@ class RunExplanation:
     stable_after: int | None
     """The step after which nothing compiled any more; None if the last step did."""
     alternating: tuple[str, ...]
+    alternating_since: int
     """Letters of graphs that take turns although each is compiled only once."""
     unnamed_hits: int
     """Cache hits of which it is not known which graph they ran."""

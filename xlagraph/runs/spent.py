@@ -49,6 +49,11 @@ class Spent:
             until = max(until, end)
         return total
 
+    @property
+    def is_unknown(self) -> bool:
+        """Something compiled, and no record says how long: no compile takes no time at all."""
+        return bool(self.spans) and not self.rank_seconds
+
     @classmethod
     def of(cls, syncs: Iterable[SyncRecord]) -> Spent:
         """What these syncs took."""
@@ -57,6 +62,8 @@ class Spent:
     def __str__(self) -> str:
         """``6.7 s``; of many ranks ``2.2 h of wall time, 141 rank-hours``."""
         wall, ranks = self.wall_seconds, self.rank_seconds
+        if self.is_unknown:
+            return "time not recorded"
         if ranks <= wall * APART:
             return duration(wall)
         return f"{duration(wall)} of wall time, {rank_time(ranks)}"

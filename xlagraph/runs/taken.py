@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
+from xlagraph.rules.growing_input import GROWING_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,10 +64,11 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     form = max(forms, key=lambda key: forms[key])
     alike = {digest: one for digest, one in cited.items() if (one.shape, one.rest) == form}
     runs = {node.digest: node.compiles + node.hits for node in nodes}
+    grows = group.kind is GROWING_INPUT
     found = [
         taken
         for place, column in _columns(list(alike.values()))
-        if (taken := _taken(place, dict(zip(alike, column, strict=True)), runs, alike))
+        if (taken := _taken(place, dict(zip(alike, column, strict=True)), runs, alike, grows=grows))
     ]
     return max(found, key=lambda taken: len(taken.values), default=None)
 
@@ -107,6 +110,8 @@ def _taken(
     value_of: Mapping[str, float],
     runs: Mapping[str, int],
     cited: Mapping[str, _Cited],
+    *,
+    grows: bool,
 ) -> Taken | None:
     counts: Counter[float] = Counter()
     for digest, value in value_of.items():
@@ -117,7 +122,8 @@ def _taken(
     least, most = f"{min(counts):g}", f"{max(counts):g}"
     if place[0] == "size":
         whose = _named(one, cited.values())
-        text = f" took {len(counts)} sizes, {least} to {most}"
+        grown = _growth(list(value_of.values())) if grows else ""
+        text = grown or f" took {len(counts)} sizes, {least} to {most}"
         message = say(f"dimension {place[1]} of ", whose, text)
     else:
         what = "the constant" if one.opcode == "constant" else f"a number of this {one.opcode}"
@@ -125,9 +131,19 @@ def _taken(
     return Taken(message, tuple(sorted(counts.items())))
 
 
+def _growth(values: Sequence[float]) -> str:
+    """What is said of sizes that grow evenly from graph to graph; empty of others."""
+    steps = {after - before for before, after in pairwise(values)}
+    if len(steps) != 1 or min(steps) <= 0:
+        return ""
+    return (
+        f" grows by {steps.pop():g} per compile: {values[0]:g}, {values[1]:g}, ... {values[-1]:g}"
+    )
+
+
 def _named(cited: _Cited, alike: Iterable[_Cited]) -> Part | str:
     """The tensor that a parameter is, where the capture knows it."""
     named = next((one.tensor for one in alike if one.tensor), None)
     if named:
         return named
-    return f"parameter {cited.number}" if cited.number >= 0 else cited.opcode
+    return f"input {cited.number}" if cited.number >= 0 else cited.opcode

@@ -73,8 +73,12 @@ def run_verdict(
         what=_what(problems),
         where=first.place.in_short,
         fix=first.fix_in_short,
-        notes=(*_others(problems), *_meant(warm_up), *map(say, notes)),
+        notes=(*_effect(first), *_others(problems), *_meant(warm_up), *map(say, notes)),
     )
+
+
+def _effect(first: CauseGroup) -> tuple[Message, ...]:
+    return (first.effect,) if first.effect else ()
 
 
 def _spent(groups: Sequence[CauseGroup]) -> str:

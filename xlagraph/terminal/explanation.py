@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.noise import noise_in_words
-from xlagraph.message import count, join, say
+from xlagraph.message import count, join, say, without_stop
 from xlagraph.terminal.advice import INDENT, LABEL, print_advice, print_evidence, print_verdict
 from xlagraph.terminal.style import labelled, paragraph
 
@@ -71,7 +71,8 @@ def _print_cause(console: Console, number: int, cause: Cause, shown: Shown) -> N
     console.print(
         paragraph(f"{number}. {cause.kind}  ({share}, {proved}{expected})", style="bold cyan")
     )
-    print_advice(console, cause.title, cause.place, cause.fix, shown)
+    what = say(cause.title, ". ", without_stop(cause.effect)) if cause.effect else cause.title
+    print_advice(console, what, cause.place, cause.fix, shown)
     print_evidence(console, cause, MAX_EVIDENCE, shown)
     console.print(labelled("Proof", proof_text(cause), INDENT, LABEL))
     console.print()

@@ -47,6 +47,9 @@ def print_ranks(console: Console, found: RanksExplanation, shown: Shown) -> None
         if left:
             console.print(labelled("-", f"{left} more (--full shows all)", INDENT))
     console.print()
+    if found.aside:
+        console.print(paragraph(f"{found.aside}:", style="bold"))
+        console.print()
 
 
 def _head(found: RanksExplanation) -> str:
@@ -99,6 +102,10 @@ def ranks_json(found: RanksExplanation, letters: Mapping[str, str]) -> Json:
             "matched": matching.matched,
             "doubts": [doubt.name.lower().replace("_", "-") for doubt in matching.doubts],
             "waits": [_stop_json(stop) for stop in found.stops],
+            "ended": [
+                {"ranks": list(one.ranks), "step": one.step, "source": str(one.line or "")}
+                for one in found.ended
+            ],
         },
         "divergences": [_divergence_json(one, digests) for one in found.divergences],
         "own_numbers": [

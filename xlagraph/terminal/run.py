@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.message import count, duration, join, say, words
+from xlagraph.message import count, duration, join, say, without_stop, words
+from xlagraph.runs.alternation import cycle_words
 from xlagraph.terminal.advice import (
     INDENT,
     LABEL,
@@ -56,7 +57,7 @@ def print_run(
         )
     )
     if explained.alternating:
-        console.print(paragraph(f"The steps alternate between {', '.join(explained.alternating)}."))
+        console.print(paragraph(cycle_words(explained.alternating, explained.alternating_since)))
     console.print()
     for number, group in enumerate(explained.groups, 1):
         _print_group(console, number, group, explained, shown)
@@ -118,12 +119,15 @@ def _print_group(
     if is_short:
         console.print(paragraph(say(group.title.sentence, "."), INDENT))
     else:
-        print_advice(console, group.title, group.place, group.fix, shown)
+        what = say(group.title, ". ", without_stop(group.effect)) if group.effect else group.title
+        print_advice(console, what, group.place, group.fix, shown)
     if group.cause and not is_short:
         print_evidence(console, group.cause, MAX_EVIDENCE, shown)
         for cause in group.further[: shown.few(MAX_EVIDENCE)]:
             also = say(cause.title.sentence, f" ({cause.kind})")
             console.print(labelled("Also", also, INDENT, LABEL))
+        for follows in group.follows[: shown.few(MAX_EVIDENCE)]:
+            console.print(labelled("So", follows, INDENT, LABEL))
     console.print()
 
 
@@ -139,7 +143,7 @@ def _print_graphs(console: Console, explained: RunExplanation, shown: Shown) -> 
         table.add_row(
             node.letter,
             str(node.step),
-            duration(node.spent.wall_seconds),
+            "-" if node.spent.is_unknown else duration(node.spent.wall_seconds),
             node.hits_text,
             f"{node.instructions:,}",
             letters.get(node.nearest, "-"),

@@ -1,0 +1,178 @@
+"""What is wrong between ranks in three lines: what, where, and what to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.verdict import Verdict
+from xlagraph.message import EMPTY, GraphName, join, say
+from xlagraph.message.words import count
+from xlagraph.ranks.alike import alike
+from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
+from xlagraph.ranks.model import Outcome, Reason
+from xlagraph.ranks.words import (
+    collective_words,
+    divergence_in_short,
+    doubt_words,
+    rank_words,
+    step_words,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.ranks.ended import LastStep
+    from xlagraph.ranks.explain import Divergence, Stop
+    from xlagraph.ranks.model import Matching
+
+GOES_ON = frozenset({Reason.ELEMENT_TYPE, Reason.REDUCTION})
+"""Ways not to match that no runtime looks at: the sizes agree."""
+STOPS = (Outcome.HANG, Outcome.MISMATCH)
+
+
+def ranks_verdict(
+    matching: Matching,
+    stops: Sequence[Stop],
+    ended: Sequence[LastStep],
+    divergences: Sequence[Divergence],
+) -> Verdict | None:
+    """The three lines for what is wrong between ranks; None where nothing is."""
+    if matching.outcome in STOPS:
+        return _stopped(matching, stops, ended)
+    if not divergences:
+        return None
+    whole, *more = alike(divergences, by_cause=False)
+    first = divergences[0]
+    notes = [say(f"{count(len(more), 'more difference')} between ranks.")]
+    return Verdict(
+        what=say(say(divergence_in_short(whole)).sentence, "."),
+        where=_divergent_place(first),
+        fix=first.explanation.verdict.fix
+        if _is_caused(first) and first.explanation
+        else say(RANK_DIVERGENCE.short_fix),
+        notes=tuple(notes) if more else (),
+    )
+
+
+def verdict_line(
+    matching: Matching,
+    stops: Sequence[Stop],
+    ended: Sequence[LastStep],
+    divergences: Sequence[Divergence],
+) -> SourceLine | None:
+    """The line that the verdict names first; None where it names none."""
+    if matching.outcome in STOPS:
+        stood = next(iter(_odd(stops).stand.lines), None)
+        return next((one.line for one in ended if one.line), stood)
+    if not divergences:
+        return None
+    first = divergences[0]
+    if _is_caused(first) and first.explanation:
+        return first.explanation.causes[0].place.line
+    return first.line
+
+
+def _odd(stops: Sequence[Stop]) -> Stop:
+    """Where the fewest ranks stand of those that cause the rest."""
+    return min((one for one in stops if one.wait.is_root), key=lambda one: len(one.wait.ranks))
+
+
+def _stopped(matching: Matching, stops: Sequence[Stop], ended: Sequence[LastStep]) -> Verdict:
+    odd = _odd(stops)
+    others = [stop for stop in stops if stop.wait.is_root and stop is not odd]
+    shown = [odd, *others][:2]
+    doubts = doubt_words(matching)
+    notes = (_collectives(shown), doubts) if doubts else (_collectives(shown),)
+    if matching.outcome is Outcome.MISMATCH:
+        return Verdict(
+            _mismatch(matching, shown), _places(shown), say(COLLECTIVE_MISMATCH.short_fix), notes
+        )
+    may = "hangs" if matching.certain else "may hang"
+    head = f"The job {may} in step {odd.wait.step}: "
+    if ended:
+        told, fix = _ended([odd, *others], ended)
+        return Verdict(say(head, told, "."), _end_places(shown, ended), fix, notes)
+    what = say(head, join(map(_waits, shown), 2, "; "), ".")
+    kind = COLLECTIVE_HANG if matching.reason is Reason.ENDED else COLLECTIVE_MISMATCH
+    return Verdict(what, _places(shown), say(kind.short_fix), notes)
+
+
+def _mismatch(matching: Matching, shown: Sequence[Stop]) -> Message:
+    odd, *others = shown
+    fails = "gives wrong values" if matching.reason in GOES_ON else "hangs or fails"
+    does = fails if matching.certain else f"probably {fails}"
+    return say(
+        f"The job {does} in step {odd.wait.step}: {rank_words(odd.wait.ranks)} "
+        f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} another collective",
+        *(f" than {rank_words(stop.wait.ranks)}" for stop in others),
+        ".",
+    )
+
+
+def _ended(stops: Sequence[Stop], ended: Sequence[LastStep]) -> tuple[str, Message]:
+    """That ranks have nothing more to run for which others wait, and what to change."""
+    gone = [rank for one in ended for rank in one.ranks]
+    waiting = {rank for stop in stops for rank in stop.wait.ranks}
+    verb = "waits" if len(waiting) == 1 else "wait"
+    wait = f"{rank_words(sorted(waiting))} {verb} for {'it' if len(gone) == 1 else 'them'}"
+    steps = {one.step for one in ended}
+    if max(steps) >= min(stop.wait.step for stop in stops):
+        has = "has" if len(gone) == 1 else "have"
+        what = f"{rank_words(gone)} {has} no more collectives to run; {wait}"
+        return what, say(COLLECTIVE_HANG.short_fix)
+    what = f"{rank_words(gone)} ended after {step_words(sorted(steps))}; {wait}"
+    return what, say(f"Give {rank_words(gone)} as many steps (and batches) as the others have.")
+
+
+def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
+    """Where ranks ended, and where those stand that wait for them."""
+    first = next((one for one in ended if one.line), None)
+    if first is None or first.line is None:
+        return _places(stops)
+    whose = f"{rank_words(first.ranks)}'s last step"
+    if len(first.ranks) > 1:
+        whose = f"the last step of {rank_words(first.ranks)}"
+    stop = stops[0]
+    wait = "waits" if len(stop.wait.ranks) == 1 else "wait"
+    return say(
+        first.line, f": {whose} ends here; {rank_words(stop.wait.ranks)} {wait} at ", _place(stop)
+    )
+
+
+def _waits(stop: Stop) -> Message:
+    wait = stop.wait
+    verb = "waits" if len(wait.ranks) == 1 else "wait"
+    return say(f"{rank_words(wait.ranks)} {verb} for {rank_words(wait.missing)}")
+
+
+def _collectives(stops: Sequence[Stop]) -> Message:
+    """At which collective each of them stands."""
+    each = (say(rank_words(stop.wait.ranks), ": ", collective_words(stop)) for stop in stops)
+    return say(join(each, len(stops), "; ").sentence, ".")
+
+
+def _places(stops: Sequence[Stop]) -> Message:
+    """Where each side stands."""
+    places = [_place(stop) for stop in stops]
+    if len(set(places)) == 1:
+        return say(places[0], ": both sides stand here" if len(places) > 1 else EMPTY)
+    each = (
+        say(place, f" ({rank_words(stop.wait.ranks)})")
+        for place, stop in zip(places, stops, strict=True)
+    )
+    return join(each, len(places), "; ")
+
+
+def _place(stop: Stop) -> Message:
+    return say(stop.stand.lines[0]) if stop.stand.lines else say("graph ", GraphName(stop.letter))
+
+
+def _divergent_place(one: Divergence) -> Message:
+    if _is_caused(one) and one.explanation:
+        return one.explanation.verdict.where
+    return say(one.line) if one.line else EMPTY
+
+
+def _is_caused(one: Divergence) -> bool:
+    return bool(one.explanation and one.explanation.causes)
