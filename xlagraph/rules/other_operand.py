@@ -63,8 +63,13 @@ with torch.no_grad():
 
 
 def find(case: Case) -> list[Finding]:
-    """Uses of a value that has a partner, where the other side uses another that has one, too."""
+    """Uses of a value that has a partner, where the other side uses another that has one, too.
+
+    Only where no other cause is found: beside one, such uses show a pairing that went astray.
+    """
     a, b = case.a, case.b
+    if a.claimed or b.claimed:
+        return []
     edges = [
         edge
         for edge in open_edges(case)
@@ -142,4 +147,5 @@ RULE = Rule(
     find=find,
     after=("replaced-subgraph",),
     before=("extra-effect",),
+    first_round_only=True,
 )
