@@ -118,6 +118,7 @@ def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Repo
 
     runs = [explain_run(run, how) for run in [read_run(path) for path in inputs]]
     ranks = explain_ranks(runs[-1], how)
-    if len(runs) == 2:
-        return run_report(runs[1], options, ranks, comparison=compare_runs(*runs))
-    return run_report(runs[0], options, ranks, neighbours_of(runs[0], how).notes)
+    notes = neighbours_of(runs[0], how).notes if len(runs) == 1 else ()
+    how.crew.release()  # the page is made here
+    comparison = compare_runs(*runs) if len(runs) == 2 else None
+    return run_report(runs[-1], options, ranks, notes, comparison)

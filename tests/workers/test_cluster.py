@@ -115,6 +115,15 @@ def test_a_run_in_a_bucket_by_a_cluster_that_loses_a_worker(env, cluster) -> Non
     assert found == expected
 
 
+def test_ranks_are_compared_by_a_cluster(env, cluster) -> None:
+    address, _ = cluster
+    run = str(FIXTURES / "ranks" / "order")
+    there = xlagraph(env, "explain", run, "--scheduler", address)
+    here = xlagraph(env, "explain", run, "-j", "1", "--no-cache")
+    assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, 1)
+    assert "rank 7 runs another collective than" in " ".join(here.stdout.split())
+
+
 def test_workers_of_another_version_are_refused(env, cluster, tmp_path: Path) -> None:
     """The client has one more file: its digest of the source is another one."""
     address, _ = cluster

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
+import time
+import weakref
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from processes import PATIENCE_SECONDS, family, is_alive, wait_for
@@ -16,9 +22,13 @@ from repository import ROOT
 from xlagraph.errors import InputError, Location, Source, XlagraphError
 from xlagraph.hlo import read_module
 from xlagraph.limits import TooLargeError
+from xlagraph.workers import local
 from xlagraph.workers.crew import Crew
-from xlagraph.workers.local import Here, processes
+from xlagraph.workers.local import COLLECT_EVERY, Here, processes
 from xlagraph.workers.results import WorkerError, job, results
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 
 def square(number: int) -> int:
@@ -27,6 +37,10 @@ def square(number: int) -> int:
 
 def refuse(number: int) -> int:
     raise TooLargeError(f"item {number}")
+
+
+def own_number(_: int) -> int:
+    return os.getpid()
 
 
 def end(_: int) -> int:
@@ -43,6 +57,26 @@ def test_results_are_those_of_the_items() -> None:
     assert found == {k: (k + 1) ** 2 for k in range(39)}
     assert list(results(Here(), 1, square, [3, 4])) == [(0, 9), (1, 16)]
     assert list(results(Here(), 1, square, [])) == []
+
+
+def test_cycles_are_given_back_where_nobody_collects_them() -> None:
+    alive: list[weakref.ref[Future[int]]] = []
+
+    def ring(_: int) -> int:
+        one: Future[int] = Future()
+        one.set_result(0)
+        one.ring = one  # type: ignore[attr-defined]
+        alive.append(weakref.ref(one))
+        return 0
+
+    gc.disable()
+    try:
+        here = Here()
+        for k in range(3 * COLLECT_EVERY):
+            here.submit(ring, k)
+    finally:
+        gc.enable()
+    assert sum(1 for one in alive if one()) <= COLLECT_EVERY
 
 
 def test_items_are_not_made_before_they_are_wanted() -> None:
@@ -86,6 +120,39 @@ def test_errors_travel(error: XlagraphError) -> None:
 def test_a_worker_that_is_killed_is_told() -> None:
     with pytest.raises(WorkerError, match="-j"), Crew(2) as crew:
         list(crew.results(end, [1, 2, 3], 10**9))
+
+
+def test_an_interrupted_pool_complains_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool's own thread learns that workers were killed while cancelled work waits."""
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    kill = local._kill
+
+    def kill_and_wait(children: set[BaseProcess]) -> None:
+        kill(children)
+        time.sleep(0.5)  # until the thread has seen it
+
+    monkeypatch.setattr(local, "_kill", kill_and_wait)
+
+    def interrupted() -> None:
+        with processes(2) as pool:
+            waiting = [pool.submit(time.sleep, 60) for _ in range(9)]
+            wait_for(waiting[0].running)
+            assert waiting[-1].cancel()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not failed
+
+
+def test_workers_that_are_let_go_leave_and_others_come() -> None:
+    with Crew(2) as crew:
+        first = {pid for _, pid in crew.results(own_number, [1, 2, 3], 10**9)}
+        crew.release()
+        wait_for(lambda: not any(map(is_alive, first)))
+        second = {pid for _, pid in crew.results(own_number, [1, 2, 3], 10**9)}
+    assert not first & second
 
 
 def test_another_version_is_refused() -> None:

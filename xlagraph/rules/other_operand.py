@@ -58,6 +58,7 @@ with torch.no_grad():
     only_proved=True,
     short="An operation takes another tensor in some steps",
     short_fix="Take the same tensor, or pick with torch.where.",
+    may_be_meant=True,
 )
 
 

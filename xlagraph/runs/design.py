@@ -7,11 +7,12 @@ different parameters in turn. What a graph does (`traits`) and how graphs follow
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.message import join, say
 from xlagraph.runs.cycle import cycle_of
@@ -56,6 +57,14 @@ class Sort:
     """Where an evaluation runs."""
 
 
+class PlaceTurns(NamedTuple):
+    """The graphs that ran at one place, by their numbers; None where that is not known."""
+
+    turns: tuple[int | None, ...]
+    graphs: tuple[int | None, ...]
+    """Each once, in order of appearance."""
+
+
 class Design:
     """What the graphs of a run are to its training, and which come first of their sort."""
 
@@ -82,13 +91,28 @@ class Design:
             file: cycle_of([turn for turn in turns if turn.step >= first_step])
             for file, turns in self._turns.items()
         }
+        self._at: dict[tuple[object, ...], PlaceTurns] = {}
         self._cut = {
             file: {s.step for s in syncs if s.kind == "value" and s.outcome == "compile"}
             for file, syncs in {g.process.file: g.process.syncs for g in graphs}.items()
         }
+        self._before: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for file, followed in self._followers.items():
+            for graph, later in followed.items():
+                for one in later:
+                    self._before[file, one].add(graph)
         self._traits = _all_traits(graphs, comparisons)
+        self._trainings = [
+            _shapes(trained)
+            for trained in dict.fromkeys(traits.trained for traits in self._traits)
+            if trained
+        ]
         self._sorts = [self._sort(k) for k in range(len(graphs))]
-        self._firsts = {s: k for k, s in reversed(list(enumerate(self._sorts)))}.values()
+        self._updates = {s.trained for s in self._sorts if s and s.part is Part.UPDATE}
+        self._updated = Counter(weight for trained in self._updates for weight in trained)
+        self._parts = {sort.part for sort in self._sorts if sort}
+        self._firsts = {s: k for k, s in reversed(list(enumerate(self._sorts))) if s}
+        self._like = _latest_alike(graphs, self._sorts)
         self._first = {k for k in range(len(graphs)) if self._begins(k)}
 
     def sort(self, number: int) -> Sort | None:
@@ -97,13 +121,7 @@ class Design:
 
     def like(self, number: int) -> int | None:
         """The last earlier graph of the same sort in the same process, if there is one."""
-        sort, process = self._sorts[number], self._graphs[number].process
-        found = [
-            k
-            for k in range(number)
-            if sort and self._sorts[k] == sort and self._graphs[k].process is process
-        ]
-        return found[-1] if found else None
+        return self._like.get(number)
 
     def counterpart(self, number: int) -> int | None:
         """What the first turn of a cycle ran in place of a graph that all later turns run."""
@@ -121,19 +139,20 @@ class Design:
         cycle = self._cycles[graph.process.file]
         return cycle.period > 1 and cycle.has(graph.record.digest)
 
-    def turns_of_sort(self, number: int) -> list[int | None]:
-        """The graphs that ran at the place of one, None where that is not known.
-
-        Steps that are another part of the training are left out.
-        """
-        sync, sort = self._graphs[number].sync, self._sorts[number]
-        here = [turn for turn in self._turns_of(number) if sync and turn.site == sync.call_site]
-        found = []
-        for turn in here:
-            other = self._sort_of(turn)
-            if sort is None or other is None or sort.part is other.part:
-                found.append(self._numbers.get(turn.graph or ""))
-        return found
+    def turns_of_sort(self, number: int) -> PlaceTurns:
+        """What ran at the place of a graph; steps of other parts of the training are left out."""
+        graph, sort = self._graphs[number], self._sorts[number]
+        site = graph.sync.call_site if graph.sync else ()
+        part = sort.part if sort else None
+        key = graph.process.file, site, part
+        if key not in self._at:
+            found = []
+            for turn in self._turns_of(number):
+                other = self._sort_of(turn)
+                if turn.site == site and (not part or not other or part is other.part):
+                    found.append(self._numbers.get(turn.graph or ""))
+            self._at[key] = PlaceTurns(tuple(found), tuple(dict.fromkeys(found)))
+        return self._at[key]
 
     def begins_sort(self, number: int) -> bool:
         """Whether a graph is the first of a sort that has its place in the program's order."""
@@ -174,19 +193,18 @@ class Design:
             return say()
         if sort.part is not Part.UPDATE:
             return say(sort.part.value)
-        updates = {s.trained for s in self._sorts if s and s.part is Part.UPDATE}
-        if len(updates) > 1:
-            others = frozenset().union(*(one for one in updates if one != sort.trained))
-            names = {tensor for tensor, _ in others}
-            own = sorted(sort.trained - others, key=str)
-            shown = (say(t, f" ({shape})") if t in names else say(t) for t, shape in own)
+        if len(self._updates) > 1:
+            own = sorted((w for w in sort.trained if self._updated[w] == 1), key=str)
+            names = Counter(tensor for tensor, _ in self._updated)
+            shown = (say(t, f" ({shape})") if names[t] > 1 else say(t) for t, shape in own)
             return say("update of ", join(shown, 1))
-        accumulates = any(s and s.part in (Part.MICRO_BATCH, Part.ACCUMULATE) for s in self._sorts)
+        accumulates = self._parts & {Part.MICRO_BATCH, Part.ACCUMULATE}
         return say("update" if accumulates else "training")
 
     def is_first(self, number: int) -> bool:
         """Whether a graph is the first of its sort."""
-        return self._sorts[number] is not None and number in self._firsts
+        sort = self._sorts[number]
+        return sort is not None and self._firsts[sort] == number
 
     def _turns_of(self, number: int) -> tuple[Turn, ...]:
         return self._turns[self._graphs[number].process.file]
@@ -215,8 +233,7 @@ class Design:
 
     def _is_forward_only(self, number: int) -> bool:
         """Whether it reads what a training reads, gives no gradients, and is no part of a step."""
-        traits = self._traits[number]
-        trainings = [_shapes(other.trained) for other in self._traits if other.trained]
+        traits, trainings = self._traits[number], self._trainings
         if not trainings or any(traits.gives & shapes for shapes in trainings):
             return False
         reads = (traits.reads & shapes for shapes in trainings)
@@ -233,9 +250,10 @@ class Design:
 
     def _is_always_completed(self, number: int) -> bool:
         """Whether one graph runs behind it each time, and behind nothing else: the step's rest."""
-        (*behind,) = self._behind(number)
-        before = [k for k in range(len(self._graphs)) if behind and behind[0] in self._behind(k)]
-        return len(behind) == 1 and before == [number]
+        behind = [self._graphs[k].record.digest for k in self._behind(number)]
+        graph = self._graphs[number]
+        before = [self._before[graph.process.file, digest] for digest in behind]
+        return before == [{graph.record.digest}]
 
     def _behind(self, number: int) -> set[int]:
         """The graphs known to have run in the step after it, in its process."""
@@ -246,15 +264,17 @@ class Design:
     def _begins(self, number: int) -> bool:
         """Whether nothing of its sort ran before, others did, and the order is that of the sort."""
         sort = self._sorts[number]
-        earlier = {self._sorts[k] for k in range(number)} - {None}
-        if sort is None or sort in earlier or not earlier:
+        if sort is None or self._firsts[sort] != number:
+            return False
+        earlier = {other.part for other, first in self._firsts.items() if first < number}
+        if not earlier:
             return False
         match sort.part:
             case Part.EVALUATION:
                 return self._has_phases(number)
-            case Part.UPDATE if all(other and other.part is Part.EVALUATION for other in earlier):
+            case Part.UPDATE if earlier == {Part.EVALUATION}:
                 return True
-            case Part.UPDATE if any(other and other.part is Part.UPDATE for other in earlier):
+            case Part.UPDATE if Part.UPDATE in earlier:
                 return self._takes_turns(number)
             case _:
                 return self._is_accumulation(number)
@@ -272,11 +292,7 @@ class Design:
 
         Where one updates all that another does and more, a layer was frozen or left out.
         """
-        updates = [k for k, sort in enumerate(self._sorts) if sort and sort.part is Part.UPDATE]
-        if any(self._traits[k].others_updated for k in updates):
-            return False
-        sets = {self._traits[k].trained for k in updates}
-        if any(one < other for one in sets for other in sets):
+        if not self._updates_are_apart:
             return False
         names = {sort: str(k) for k, sort in enumerate(self._sorts)}
         sorts = [self._sort_of(turn) for turn in self._turns_of(number)]
@@ -286,6 +302,16 @@ class Design:
             if sort is None or sort.part is Part.UPDATE
         ]
         return comes_again(parts)
+
+    @cached_property
+    def _updates_are_apart(self) -> bool:
+        """Whether no update has all that another one has and more, nor what has no name."""
+        numbers = [k for k, sort in enumerate(self._sorts) if sort and sort.part is Part.UPDATE]
+        sets = self._updates
+        return not (
+            any(self._traits[k].others_updated for k in numbers)
+            or any(one < other for one in sets for other in sets)
+        )
 
     def _is_accumulation(self, number: int) -> bool:
         """Whether gradients are summed up from micro-batch to micro-batch up to an update.
@@ -329,6 +355,19 @@ def _all_traits(graphs: Sequence[CapturedGraph], comparisons: Sequence[Compariso
         found.append(replace(traits, trained=trained))
         if k in last:
             names[k] = own
+    return found
+
+
+def _latest_alike(graphs: Sequence[CapturedGraph], sorts: Sequence[Sort | None]) -> dict[int, int]:
+    """For each graph the last one before it of its sort, in its process."""
+    found: dict[int, int] = {}
+    latest: dict[tuple[str, Sort], int] = {}
+    for k, (graph, sort) in enumerate(zip(graphs, sorts, strict=True)):
+        if sort is None:
+            continue
+        if (graph.process.file, sort) in latest:
+            found[k] = latest[graph.process.file, sort]
+        latest[graph.process.file, sort] = k
     return found
 
 

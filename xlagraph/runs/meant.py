@@ -28,6 +28,8 @@ LASTING = 3
 """A phase lasts so many steps at least."""
 FEW = 3
 """More changes than these at one place are no phases."""
+MANY = 16
+"""Graphs at one place that are too many for a few phases, with what settles in each."""
 BESIDE = frozenset({Section.LIVE, Section.HEADER})
 """What comes along: other pieces keep other tensors alive, have other state, and other donors."""
 BY_VALUE = frozenset({Section.VALUES, Section.INPUTS})
@@ -106,14 +108,13 @@ def _is_early(graph: CapturedGraph, history: History) -> bool:
 
 def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design) -> bool:
     """Whether a graph came in place of others that never ran again, and stayed for a while."""
-    turns = design.turns_of_sort(number)
-    if None in turns or number not in turns:
+    turns, graphs = design.turns_of_sort(number)
+    if len(graphs) > MANY or None in graphs or number not in graphs:
         return False
     begin = turns.index(number)
     if {*turns[:begin]} & {*turns[begin:]}:
         return False
-    firsts = list(dict.fromkeys(turns))
-    phases = {graph: _phase(graph, comparisons) for graph in firsts if graph is not None}
+    phases = {graph: _phase(graph, comparisons) for graph in graphs if graph is not None}
     lasted = 0
     for graph in turns[begin:]:
         if graph is None or phases[graph] != phases[number]:

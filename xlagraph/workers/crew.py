@@ -46,6 +46,11 @@ class Crew:
         with self._after:
             self._stack.__exit__(kind, error, trace)
 
+    def release(self) -> None:
+        """Lets the workers go, with their memory; for more work others are started."""
+        self._started = None
+        self._stack.close()
+
     def afterwards(self, action: Callable[[], None]) -> None:
         """Has something done when the workers are gone, however they ended."""
         self._after.callback(action)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PRELOADED = "xlagraph.runs.tasks"
 """Imported once, by the process that the workers are forked from."""
 
+COLLECT_EVERY = 16
+"""Items after which what cycles hold is given back."""
+
 
 def cores() -> int:
     """The processors that this process may use."""
@@ -37,8 +40,14 @@ def cores() -> int:
 class Here(Executor):
     """Does what it is given at once, in this thread."""
 
+    def __init__(self) -> None:
+        self._done = 0
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The result, which is there."""
+        self._done += 1
+        if self._done % COLLECT_EVERY == 0 and not gc.isenabled():
+            gc.collect()  # commands run without; a large pair leaves 2 MB in cycles
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -65,7 +74,13 @@ def processes(count: int) -> Iterator[Executor]:
             "a worker process was killed, perhaps for want of memory: use fewer (-j)"
         ) from error
     except BaseException:
+        # Its thread has to forget what is cancelled before it learns that workers are gone, or it
+        # fails; and it forgets only as long as the pool is there.
+        thread = getattr(pool, "_executor_manager_thread", None)
+        pool.shutdown(wait=False, cancel_futures=True)
         _kill(set(multiprocessing.active_children()) - before)
+        if thread:
+            thread.join()
         raise
     finally:
         pool.shutdown(cancel_futures=True)

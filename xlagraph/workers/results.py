@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -71,6 +71,9 @@ def results(
             done = wait(waiting, return_when=FIRST_COMPLETED).done
             for future in sorted(done, key=waiting.__getitem__):
                 yield waiting.pop(future), future.result()
+    except BrokenExecutor:
+        waiting.clear()  # they fail by themselves, just now
+        raise
     finally:
         for future in waiting:
             future.cancel()
