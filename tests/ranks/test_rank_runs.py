@@ -103,7 +103,7 @@ def test_a_rank_with_a_step_less_is_waited_for():
     told = [str(message) for _, message in found.verdict.lines]
     assert told[0] == ("The job hangs in step 6: rank 7 ended after step 5; ranks 0-6 wait for it.")
     assert "rank 7's last step ends here; ranks 0-6 wait at examples/ranks.py:49" in told[1]
-    assert told[2].startswith("Give rank 7 as many steps as the others")
+    assert told[2].startswith("Give rank 7 as many steps")
 
 
 def test_ranks_that_end_in_different_steps_and_one_that_goes_on_without_collectives():
