@@ -10,7 +10,7 @@ import os
 import sys
 from functools import partial
 
-from xlagraph.capture.host.failure import name_of, uncaught
+from xlagraph.capture.host.failure import listen_in_child, of_child, uncaught
 from xlagraph.capture.host.imports import when_imported
 from xlagraph.capture.host.options import Options
 from xlagraph.capture.places import lines
@@ -102,12 +102,12 @@ def _after_fork() -> None:
 
 def _end_with_multiprocessing(_hub: Hub) -> None:
     """In a child of ``multiprocessing``: forked ones end without the functions of ``atexit``."""
+    listen_in_child()
     multiprocessing.util.Finalize(None, _close_in_child, exitpriority=_LAST)
 
 
 def _close_in_child() -> None:
-    """What ends the child is still under way as ``multiprocessing`` calls this."""
-    close_all(name_of(sys.exc_info()[1]))
+    close_all(of_child())
 
 
 def close_all(failure: str = "") -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from typing import Any
+
+_printed = [""]
+"""What ended this child of ``multiprocessing``."""
 
 
 def name_of(error: BaseException | None) -> str:
@@ -22,3 +27,23 @@ def uncaught() -> str:
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return ""
     return name_of(getattr(sys, "last_value", None))
+
+
+def of_child() -> str:
+    """What ends a child of ``multiprocessing``, asked by a function that this calls at its end."""
+    return name_of(sys.exc_info()[1]) or _printed[0]
+
+
+def listen_in_child() -> None:
+    """See a child's exception as ``multiprocessing`` prints it.
+
+    Since Python 3.13 it calls what is to be done at the end only after that.
+    """
+    original = traceback.print_exc
+
+    def print_exc(*arguments: Any, **options: Any) -> None:
+        if sys._getframe(1).f_code.co_name == "_bootstrap":  # noqa: SLF001 - no public way
+            _printed[0] = name_of(sys.exc_info()[1])
+        original(*arguments, **options)
+
+    traceback.print_exc = print_exc

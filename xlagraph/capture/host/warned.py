@@ -44,8 +44,7 @@ def _at_the_caller(show: Callable[[Any], None]) -> Callable[[Any], None]:
             frame.f_lineno,
             names.get("__name__") or "<unknown>",
             names.setdefault("__warningregistry__", {}),
-            names,
-            message.source,
+            source=message.source,
         )
 
     return shown
