@@ -55,7 +55,7 @@ def test_a_line_that_counts_into_bins_says_what_the_size_is():
 
     assert "bins of bincount" in told("seen = torch.bincount(labels)")
     assert "shape" in told("seen = torch.bincount(labels, minlength=9)[: labels.max()]")
-    assert "true values of a mask" in told("rows = torch.nonzero(mask)")
+    assert "elements that a mask keeps" in told("rows = torch.nonzero(mask)")
 
 
 PUT = """HloModule put

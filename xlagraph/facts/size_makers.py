@@ -67,11 +67,12 @@ INDICES = SizeMaker(
     "Pad the index list to one length, or use a mask.",
 )
 MASKED = SizeMaker(
-    "number of true values of a mask",
-    "x[mask] and nonzero() have as many rows as the mask has true values, which is a shape of the "
-    "graph (and is read from the device): keep all rows, and multiply by the mask or choose with "
-    "torch.where; divide sums by mask.sum().",
-    "Keep all rows, and multiply by the mask.",
+    "number of elements that a mask keeps",
+    "x[mask] and nonzero() have as many elements as the mask has true values, which is a shape of "
+    "the graph (and is read from the device; each new number compiles): keep all elements, and let "
+    "the mask count where their values are used (multiply losses, messages or weights by it, not "
+    "indices; or choose with torch.where); divide sums by mask.sum().",
+    "Keep all elements, and apply the mask where they are used.",
 )
 UNIQUE = SizeMaker(
     "number of values of unique",

@@ -14,6 +14,7 @@ from xlagraph.ranks.words import (
     collective_words,
     divergence_in_short,
     doubt_words,
+    opcode_of,
     rank_words,
     step_words,
 )
@@ -39,7 +40,7 @@ def ranks_verdict(
 ) -> Verdict | None:
     """The three lines for what is wrong between ranks; None where nothing is."""
     if matching.outcome in STOPS:
-        return _stopped(matching, stops, ended)
+        return _stopped(matching, stops, ended, divergences)
     if not divergences:
         return None
     whole, *more = alike(divergences, by_cause=False)
@@ -78,15 +79,25 @@ def _odd(stops: Sequence[Stop]) -> Stop:
     return min((one for one in stops if one.wait.is_root), key=lambda one: len(one.wait.ranks))
 
 
-def _stopped(matching: Matching, stops: Sequence[Stop], ended: Sequence[LastStep]) -> Verdict:
+def _stopped(
+    matching: Matching,
+    stops: Sequence[Stop],
+    ended: Sequence[LastStep],
+    divergences: Sequence[Divergence],
+) -> Verdict:
     odd = _odd(stops)
     others = [stop for stop in stops if stop.wait.is_root and stop is not odd]
     shown = [odd, *others][:2]
     doubts = doubt_words(matching)
     notes = (_collectives(shown), doubts) if doubts else (_collectives(shown),)
     if matching.outcome is Outcome.MISMATCH:
+        why = _why(odd, divergences) if _are_exchanged(shown) else None
+        fix = why.explanation.verdict.fix if why and why.explanation else EMPTY
         return Verdict(
-            _mismatch(matching, shown), _places(shown), say(COLLECTIVE_MISMATCH.short_fix), notes
+            _mismatch(matching, shown),
+            _places(shown),
+            fix or say(COLLECTIVE_MISMATCH.short_fix),
+            (*notes, _why_words(why)) if why else notes,
         )
     may = "hangs" if matching.certain else "may hang"
     head = f"The job {may} in step {odd.wait.step}: "
@@ -102,12 +113,40 @@ def _mismatch(matching: Matching, shown: Sequence[Stop]) -> Message:
     odd, *others = shown
     fails = "gives wrong values" if matching.reason in GOES_ON else "hangs or fails"
     does = fails if matching.certain else f"probably {fails}"
+    head = f"The job {does} in step {odd.wait.step}: "
+    if _are_exchanged(shown):
+        mine, other = (join(stop.stand.tensors, 1) for stop in (odd, others[0]))
+        first = f"{opcode_of(odd)} of "
+        on = (f" on {rank_words(stop.wait.ranks)}" for stop in (odd, others[0]))
+        return say(head, first, mine, next(on), ", of ", other, next(on), ".")
     return say(
-        f"The job {does} in step {odd.wait.step}: {rank_words(odd.wait.ranks)} "
+        f"{head}{rank_words(odd.wait.ranks)} "
         f"{'runs' if len(odd.wait.ranks) == 1 else 'run'} another collective",
         *(f" than {rank_words(stop.wait.ranks)}" for stop in others),
         ".",
     )
+
+
+def _are_exchanged(stops: Sequence[Stop]) -> bool:
+    """Whether two sides are at one kind of collective, each for tensors that have names."""
+    opcodes = {opcode_of(stop) for stop in stops}
+    return len(stops) == 2 and len(opcodes) == 1 and all(stop.stand.tensors for stop in stops)
+
+
+def _why(odd: Stop, divergences: Sequence[Divergence]) -> Divergence | None:
+    """What makes the graphs of the step differ, where it is known for sure."""
+    for one in divergences:
+        if odd.wait.step in one.difference.steps and _is_caused(one):
+            return one if one.explanation and one.explanation.proved else None
+    return None
+
+
+def _why_words(one: Divergence) -> Message:
+    """Why the graphs of these ranks differ."""
+    if one.explanation is None:
+        return EMPTY
+    cause = one.explanation.causes[0].in_short.clause
+    return say(f"Why the graph of {rank_words(one.difference.ranks)} differs: ", cause, ".")
 
 
 def _ended(stops: Sequence[Stop], ended: Sequence[LastStep]) -> tuple[str, Message]:

@@ -46,6 +46,12 @@ def step_words(steps: Sequence[int]) -> str:
     return f"{'step' if len(steps) == 1 else 'steps'} {told}"
 
 
+def opcode_of(stop: Stop) -> str:
+    """The collective's opcode; empty for a loop or a branch with several."""
+    item = stop.wait.item
+    return item.opcode if isinstance(item, Collective) else ""
+
+
 def collective_words(stop: Stop) -> Message:
     """``all-reduce (add) of f32[12,16] for 0.weight``."""
     item = stop.wait.item

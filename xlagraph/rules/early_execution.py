@@ -213,7 +213,7 @@ def _read_fix(end: SourceLine | None) -> Message:
 def _read_short(end: SourceLine | None) -> Message:
     if end is None:
         return say()  # as the kind says
-    return say("Read it after the step's end, at ", end.forward, ".")
+    return say("Read it after the step's end, below ", end.forward, ".")
 
 
 RULE = Rule(
