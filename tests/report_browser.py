@@ -63,6 +63,15 @@ class Browser:
         self.run("location.hash = arguments[0]", address)
         self.until(lambda: self.run("return document.body.dataset.ready") == address)
 
+    def back(self, to: str) -> None:
+        """Goes back to an address.
+
+        From within the page: the driver asks another process where the history stands, which may
+        not have heard of the last step yet.
+        """
+        self.run("history.back()")
+        self.until(lambda: self.run("return document.body.dataset.ready") == to)
+
     def run(self, script: str, *arguments: object) -> Any:
         """Runs a script in the page."""
         return self.driver.execute_script(script, *arguments)

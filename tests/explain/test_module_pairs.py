@@ -103,7 +103,7 @@ PROVED = {
     "replica_groups.after": Truth("lax.psum", kinds="replica-groups"),
     "replica_groups_of_mesh": Truth("lax.psum"),
     "rng_algorithm": Truth("rng_bit_generator", "rng_philox -> rng_three_fry"),
-    "rows_of_whole_numbers": Truth("", r"dtype \(s64 -> f32\): A converts parameter"),
+    "rows_of_whole_numbers": Truth("", r"dtype \(s64 -> f32\): A converts input"),
     "scaled_gradient": Truth("", "B computes multiply and 2 more", kinds="extra-subgraph"),
     "scan_activation": Truth("carry = cell(", "the body of while"),
     "scan_activation.after": Truth("carry = cell(", "the body of while", kinds="replaced-subgraph"),

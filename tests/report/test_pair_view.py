@@ -163,9 +163,10 @@ def test_filters_are_in_the_address(browser: Browser) -> None:
     address = browser.address
     browser.click(".row")
     assert browser.address.endswith("?" + address.partition("?")[2].replace(":", "%3A"))
+    address = browser.address
     browser.go("#/pair/G/io")
-    browser.driver.back()
-    browser.until(lambda: browser.text(".count") == found)
+    browser.back(address)
+    assert browser.text(".count") == found
     assert browser.texts(SELECTED)
 
 

@@ -94,11 +94,10 @@ def test_back_returns_to_the_row_and_to_the_overview(browser: Browser) -> None:
     _carry(browser)
     browser.go("#/pair/E/i/b905")
     browser.go("#/pair/E/io")
-    browser.driver.back()
-    browser.until(lambda: browser.texts(".row[aria-selected=true]"))
-    assert browser.address == "#/pair/E/i/b905"
-    browser.driver.back()
-    browser.until(lambda: browser.one("#overview").is_displayed())
+    browser.back("#/pair/E/i/b905")
+    assert browser.texts(".row[aria-selected=true]")
+    browser.back("#/")
+    assert browser.one("#overview").is_displayed()
 
 
 def test_an_address_that_comes_while_a_pair_is_unpacked_wins(browser: Browser) -> None:

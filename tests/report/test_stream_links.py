@@ -28,8 +28,7 @@ def test_card_and_picture_lead_to_each_other(browser: Browser) -> None:
     operator = browser.address
     browser.click("#chosen a", said="1")
     arrive(browser, "#/finding/1")
-    browser.driver.back()
-    arrive(browser, operator)
+    browser.back(operator)
     assert browser.text("#chosen h3").startswith("aten.copy_ on")
 
 
