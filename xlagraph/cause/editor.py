@@ -82,10 +82,14 @@ class ModuleEditor:
             self._new_users.setdefault(o, []).append(i)
 
     def set_operand(self, i: int, place: int, value: int) -> None:
-        """Lets an instruction take in a value at one place."""
+        """Lets an instruction take in a value at one place, unless an earlier edit has ended that.
+
+        It may have become a parameter, as two causes are undone that have nothing to do with it.
+        """
         operands = list(self._operands[i])
-        operands[place] = value
-        self.set_operands(i, operands)
+        if place < len(operands):
+            operands[place] = value
+            self.set_operands(i, operands)
 
     def keep_outputs(self, positions: Sequence[int]) -> Sequence[int]:
         """Keeps these outputs, by their present positions, in this order; returns them.
