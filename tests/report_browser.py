@@ -80,7 +80,8 @@ class Browser:
         """Waits until something holds."""
         end = time.monotonic() + PATIENCE
         while not condition():
-            assert time.monotonic() < end, "the page did not get there"
+            where = self.driver.current_url if time.monotonic() > end else ""
+            assert not where, f"the page did not get there; it is at {where}"
             time.sleep(0.02)
 
     def texts(self, selector: str) -> list[str]:
