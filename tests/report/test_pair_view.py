@@ -156,6 +156,7 @@ def test_a_search_takes_an_expression_and_enter_goes_on(browser: Browser) -> Non
 
 
 def test_filters_are_in_the_address(browser: Browser) -> None:
+    browser.forget()
     _carry(browser, "#/pair/G?q=op:multiply&rows=origins&cause=2")
     found = browser.text(".count")
     assert int(found.split()[0]) > 0

@@ -75,7 +75,9 @@ def cycle():
 
 def test_what_hangs_comes_first():
     page = report(read_run(RUNS / "order"))
-    assert plain(page.verdict.what).startswith("The job hangs or fails in step 4: all-reduce of 2.bias")
+    assert plain(page.verdict.what).startswith(
+        "The job hangs or fails in step 4: all-reduce of 2.bias"
+    )
     assert [number for number, _, is_it in page.source if is_it] == [49]
     assert plain(page.verdict.notes[-1]).startswith("Also seen, not the mismatch: ")
     assert page.aside == "Also seen, not the mismatch"
