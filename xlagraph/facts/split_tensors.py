@@ -36,7 +36,7 @@ def split_tensors(case: Case, one: SideView, two: SideView) -> list[Split]:
             _is_entry_input(one.module, p)
             and _is_entry_input(two.module, q)
             and shape == two.module.shapes[q]
-            and one.partners[p] >= 0
+            and _is_entry_input(two.module, one.partners[p])
             and two.partners[q] < 0
             and "[]" not in shape
         ):
