@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from xlagraph.capture.host import failure
 from xlagraph.run.reader import read_run
 from xlagraph.run.records import EXCEPTION
 
@@ -86,3 +87,10 @@ def test_what_ends_a_program(name, tmp_path):
 )
 def test_what_ends_a_block(end, wanted, tmp_path):
     assert failures(BLOCK.format(end=end), tmp_path) == wanted
+
+
+def test_a_spawned_child_is_asked_as_its_interpreter_exits(monkeypatch):
+    """From Python 3.13 on; before it, while the exception is handled."""
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    monkeypatch.setattr(failure, "_printed", ["ValueError"])
+    assert failure.uncaught() == "ValueError"

@@ -129,7 +129,7 @@ def test_hits_of_graphs_of_one_size_are_not_guessed(run_program, tmp_path):
     assert full != short
     for number, step in enumerate(steps):
         right = short if number % 5 == 4 else full
-        assert step.graphs == right if number < 9 else step.graphs in ((), right), number
+        assert step.graphs == right if number < 21 else step.graphs in ((), right), number
 
 
 HEADER = (

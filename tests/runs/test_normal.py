@@ -32,6 +32,7 @@ NORMAL = {
     "penalty_every_third": "Stable: 2 compiles,",
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
+    "length_buckets": "Stable: 4 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -55,6 +56,7 @@ PROBLEMS = {
 MEANT = {
     "truncated_window": "In a fixed order since step 1: a piece is computed in some steps only at ",
     "penalty_every_third": "In a fixed order since step 1: ",
+    "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "unfreezing": "Changed in step 5 and stayed so: tensors are updated in some steps only at ",
 }
 """What is said of changes that are made on purpose."""

@@ -16,6 +16,7 @@ from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.runs.few_sizes import as_few_sizes
 from xlagraph.runs.growth import (
     as_growth,
     as_loop,
@@ -211,6 +212,8 @@ def _reason(node: GraphNode) -> Reason:
     if node.begins_reading and cause.kind is not EARLY_EXECUTION:
         return EARLY_EXECUTION, node.call_site, _as_reads
     line = None if cause.kind.anywhere else main_line(cause)
+    if node.meant is Meant.SIZES:
+        return cause.kind, line, as_few_sizes
     return cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None
 
 
@@ -258,7 +261,9 @@ def _main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     `kind`: that of its group, if it is known.
     """
     causes = node.explanation.causes if node.explanation else ()
-    if node.meant:
+    if node.meant is Meant.SIZES:
+        kind = INPUT_SHAPE
+    elif node.meant:
         return next(one for one in causes if one.kind.may_be_meant and not one.expected)
     return next((one for one in causes if one.kind is kind), causes[0])
 

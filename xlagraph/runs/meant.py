@@ -1,9 +1,9 @@
 """Changes of a program's steps that somebody makes on purpose, and what settles in its first turns.
 
-What is updated, which pieces are computed: that is switched on purpose. A size, a number, a type,
-a tensor kept alive is not. Such a change is no problem where it comes once and stays, a phase of
-the training; or where it comes in a rhythm from the first steps on. It costs one compile, and is
-told.
+What is updated, which pieces are computed: that is switched on purpose. A number, a type, a tensor
+kept alive is not, and a size only as one of few (`few_sizes`). Such a change is no problem where it
+comes once and stays, a phase of the training; or where it comes in a rhythm from the first steps
+on. It costs one compile, and is told.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Section
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
+from xlagraph.runs.few_sizes import is_one_of_few_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ MANY = 16
 BESIDE = frozenset({Section.LIVE, Section.HEADER})
 """What comes along: other pieces keep other tensors alive, have other state, and other donors."""
 BY_VALUE = frozenset({Section.VALUES, Section.INPUTS})
-"""Sizes, numbers and types: nobody means these to make another graph."""
+"""Sizes, numbers and types: nobody means these to make another graph, but for few sizes."""
 
 
 class Meant(str, Enum):
@@ -46,6 +47,8 @@ class Meant(str, Enum):
     """Once, and it stays."""
     RHYTHM = "rhythm"
     """Again and again in a fixed order, all graphs having run in the first steps."""
+    SIZES = "sizes"
+    """One size of an input among few, each of which comes again."""
 
 
 def how_meant(
@@ -60,6 +63,8 @@ def how_meant(
     outcome, other = comparison.outcome, comparison.number
     if outcome is None or other is None or graphs[other].process is not graphs[number].process:
         return Meant.NOT
+    if is_one_of_few_sizes(number, graphs, comparisons, design):
+        return Meant.SIZES
     if not _is_on_purpose(outcome):
         return Meant.NOT
     if design.is_in_cycle(number) and _is_early(graphs[number], history):

@@ -127,6 +127,8 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
         begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
         if group.meant is Meant.PHASE:
             when = say("Changed in ", begin, " and stayed so")
+        elif group.meant is Meant.SIZES:
+            when = say("In turn since ", begin)
         else:
             when = say("In a fixed order since ", begin)
         cost = f"; {count(group.compiles, 'compile')}, {group.spent}. If not on purpose: "

@@ -20,13 +20,14 @@ def name_of(error: BaseException | None) -> str:
 
 
 def uncaught() -> str:
-    """What has ended the main program, asked as the interpreter exits; empty for nothing.
+    """What has ended the program, asked as the interpreter exits; empty for nothing.
 
-    Python keeps the exception that it printed last; an interactive one goes on behind it.
+    Python keeps the exception that it printed last; an interactive one goes on behind it. A
+    spawned child of ``multiprocessing`` exits in order after it has printed its own.
     """
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return ""
-    return name_of(getattr(sys, "last_value", None))
+    return name_of(getattr(sys, "last_value", None)) or _printed[0]
 
 
 def of_child() -> str:
@@ -37,7 +38,7 @@ def of_child() -> str:
 def listen_in_child() -> None:
     """See a child's exception as ``multiprocessing`` prints it.
 
-    Since Python 3.13 it calls what is to be done at the end only after that.
+    Since Python 3.13 what is to be done at the end is called only after that.
     """
     original = traceback.print_exc
 

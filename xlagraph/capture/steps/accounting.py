@@ -44,6 +44,8 @@ class Identity(NamedTuple):
     fingerprint: tuple[int, ...] = ()
     is_inferred: bool = False
     """The digests are only concluded."""
+    is_open: bool = False
+    """Without a close look several graphs could have run."""
 
 
 class Accounting:
@@ -129,7 +131,8 @@ class Accounting:
             size = self.habits.size(site, made, read, is_first=is_first)
             self._running.hit(site, size, graph_hash)
             graphs = self._running.of(site, size, graph_hash)
-            return Identity(graphs, (size,), is_inferred=bool(graphs))
+            is_open = not self._running.of(site, size, "")
+            return Identity(graphs, (size,), is_inferred=bool(graphs), is_open=is_open)
         self.habits.none()
         if outcome != "compile":
             return Identity()

@@ -9,6 +9,8 @@ from xlagraph.capture.steps.parts import Parts
 
 _KINDS = 64
 """A program whose steps make so many different numbers of tensors has no usual ones."""
+FURTHER = 3
+"""Times as many steps are looked at after a compile where only that tells which graph a hit ran."""
 _SPENT = (
     "searching for live tensors has taken its share of the time beside compiling: from here "
     "some compiles have no tensor names; XLAGRAPH=2 looks at every step"
@@ -31,6 +33,7 @@ class Arming:
         self._buckets = parts.buckets
         self._evidence = parts.evidence
         self._armed = steps
+        self._further = 0
         self._asked = 0
         self._counters = parts.counters
         self._usual: set[int] = set()
@@ -83,9 +86,13 @@ class Arming:
         """A sync has ended: decide how the next ones are looked at."""
         if event.outcome == "compile":
             self._armed = self.steps
+            self._further = FURTHER * self.steps
             self._steady.forget()
         elif event.ends_step and self._armed:
-            self._armed -= 1
+            if event.graph_is_open and self._further:
+                self._further -= 1
+            else:
+                self._armed -= 1
         if event.ends_step:
             self._usual.add(self._counters.seen.made_between)
             self._asked -= self._asked > 0

@@ -48,6 +48,8 @@ class SyncEvent(NamedTuple):
     compiled: tuple[CompiledGraph, ...]
     graphs: tuple[str, ...]
     graph_is_inferred: bool
+    graph_is_open: bool
+    """A hit that only a close look can name: graphs of one size ran at its line."""
     fingerprint: tuple[int, ...]
     call_site: tuple[Frame, ...]
     live_tensors: tuple[LiveTensor, ...]

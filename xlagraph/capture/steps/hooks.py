@@ -248,6 +248,7 @@ class Hooks:
             compiled=compiled.graphs,
             graphs=ident.graphs,
             graph_is_inferred=ident.is_inferred,
+            graph_is_open=ident.is_open,
             fingerprint=ident.fingerprint,
             call_site=site,
             live_tensors=_live_tensors(call, compiled),

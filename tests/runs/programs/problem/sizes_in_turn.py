@@ -1,4 +1,7 @@
-"""Batches of two sizes take turns from the first step on, in a model whose optimizer has state."""
+"""Every third batch is smaller, from the first step on, in a model whose optimizer has state.
+
+Two steps of three have the other size: an epoch of three batches with an odd one looks like that.
+"""
 
 import torch
 import torch_xla

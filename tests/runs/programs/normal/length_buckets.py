@@ -1,0 +1,18 @@
+"""Batches go into three length buckets, each with its own fixed size, in no order."""
+
+import random
+
+import torch
+import torch_xla
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to("xla")
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+draw = random.Random(3)
+for _ in range(36):
+    length = draw.choice((8, 12, 32))
+    model(torch.ones(4, length, 16).to("xla")).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()

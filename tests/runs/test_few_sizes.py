@@ -1,0 +1,76 @@
+"""Sizes that are few and come again are a choice; others that come back are not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from written_runs import write
+
+draw = random.Random(1)
+BUCKETS = [8, 12, 32, *(draw.choice((8, 12, 32)) for _ in range(30))]
+
+
+def step(size):
+    return (
+        f"HloModule step\n\nENTRY %main (p: s32[{size}]) -> s32[{size}] {{\n"
+        f"  %p = s32[{size}]{{0}} parameter(0)\n"
+        f"  %n = s32[{size}]{{0}} negate(s32[{size}]{{0}} %p)\n"
+        f"  ROOT %a = s32[{size}]{{0}} abs(s32[{size}]{{0}} %n)\n}}\n"
+    )
+
+
+def explained(folder, sizes):
+    """Steps at one line whose input has these sizes."""
+    return write(folder, [(20, step(size)) for size in sizes])
+
+
+def test_length_buckets_are_told_and_no_alarm(tmp_path):
+    run = explained(tmp_path, BUCKETS)
+    assert not run.has_problem
+    assert str(run.verdict).startswith("Stable: 3 compiles, 1.5 s, the last in step 2; ")
+    (note,) = run.verdict.notes
+    assert str(note) == (
+        "In turn since steps 1, 2: an input comes in 3 sizes (s32[8], s32[12], s32[32]) at the "
+        "step that ends at train.py:20 in main(); 2 compiles, 1.0 s. If not on purpose: pad every "
+        "batch to the largest size."
+    )
+    (group,) = [group for group in run.groups if group.meant]
+    assert (group.meant, group.kind.id, group.proved) == ("sizes", "input-shape", True)
+
+
+def test_hits_that_nobody_named_do_not_speak_against_it(tmp_path):
+    steps = [(20, step(size)) for size in BUCKETS[:15]] + [(20, None)] * 18
+    assert not write(tmp_path, steps).has_problem
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [8, 8, 5] * 12,
+        [8, 8, 8, 3, 8, 8, 8, 4, 8, 8, 8, 5] * 3,
+        [8] * 10 + [12, 32] * 10,
+        [8, 12, 32, *[8, 12] * 15],
+        [4, 5, 6, *[8] * 30],
+        [8] * 3 + [16] * 30,
+        [2, 3, 5, 8, 13, 21, 34, 55, 89] * 5,
+        [4, 5, 6, 7] * 8,
+        [8, 12, 32] * 2,
+    ],
+    ids=[
+        "an odd last batch",
+        "odd batches of three sizes",
+        "late",
+        "one never again",
+        "until a buffer is full",
+        "doubled for good",
+        "many",
+        "counts up",
+        "a short run",
+    ],
+)
+def test_other_sizes_are_a_problem(tmp_path, sizes):
+    run = explained(tmp_path, sizes)
+    problems = [group for group in run.groups if not group.expected]
+    assert {group.kind.id for group in problems} == {"input-shape"}
+    assert sum(group.compiles for group in problems) == len(set(sizes)) - 1
