@@ -34,7 +34,13 @@ function plural(n, one, many = one + "s") {
   return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 }
 
+// As xlagraph/figures.py says it.
 function duration(ms) {
-  if (ms < 1000) return `${ms} ms`;
-  return ms < 100000 ? `${(ms / 1000).toFixed(1)} s` : `${(ms / 60000).toFixed(1)} min`;
+  const seconds = ms / 1000;
+  if (seconds >= 3599.5) return `${(seconds / 3600).toFixed(1)} h`;
+  const whole = Math.round(seconds);
+  if (seconds >= 59.95) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (seconds >= 0.995) return `${seconds.toFixed(1)} s`;
+  if (seconds >= 0.0995) return `${seconds.toFixed(2)} s`;
+  return ms ? `${Math.round(ms)} ms` : "0 s";
 }

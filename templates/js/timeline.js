@@ -2,7 +2,7 @@
 // column or a pixel at a time, whichever is wider.
 
 const LABEL_WIDTH = 110, BARS = 46, AXIS = 20, WIDEST = 34;
-const COMPILED = "cw";
+const COMPILED = "cwd";
 
 async function drawTimeline(place) {
   const data = await blob("timeline");
@@ -48,7 +48,7 @@ class TimelineView {
     return `Timeline: ${plural(this.time.columns.length, "column")}, ${plural(this.time.ranks.length, "row")}, ${plural(compiles, "compile")}. Arrow keys move, plus and minus zoom, Enter opens the graph's comparison.`;
   }
 
-  // For each column the longest compile, and the longest that is no warm-up.
+  // For each column the longest compile, and the longest that is a problem.
   columnCosts() {
     const all = new Float64Array(this.time.columns.length), lost = new Float64Array(all.length);
     for (const rank of this.time.ranks) {
@@ -121,7 +121,7 @@ class TimelineView {
     const where = `Step ${this.time.columns[column]}, ${row.label}`;
     if (k < 0) return `${where}: no sync`;
     const graph = row.graphs[k] < 0 ? "unknown graph" : `graph ${this.time.letters[row.graphs[k]]}`;
-    const outcome = { c: "compiled", w: "compiled, as warm-up,", h: "reused", e: "nothing pending for", u: "unknown outcome for" }[row.outcomes[k]];
+    const outcome = { c: "compiled", w: "compiled, as warm-up,", d: "compiled, by design,", h: "reused", e: "nothing pending for", u: "unknown outcome for" }[row.outcomes[k]];
     const site = COMPILED.includes(row.outcomes[k]) ? row.sites[[...row.outcomes.slice(0, k)].filter((o) => COMPILED.includes(o)).length] : "";
     return `${where}: ${outcome} ${graph}, ${duration(row.ms[k])}${site ? `, at ${site}` : ""}`;
   }

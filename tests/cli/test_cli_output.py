@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +69,13 @@ def test_the_verdict_of_the_main_job_names_buckets_and_tensors() -> None:
     assert "blocks.2: norm.bias" in said
     assert "then the modules are the same computation" in said
     assert "Ignored as harmless" in said
+
+
+def test_commands_to_be_copied_are_quoted(tmp_path: Path) -> None:
+    run = tmp_path / "my run"
+    shutil.copytree(ROOT / "fixtures" / "pairs" / "stable", run)
+    done = xlagraph("explain", str(run))
+    assert f"Next:  xlagraph report '{run}' -o report.html\n" in done.stdout
 
 
 def test_verdict_first_and_in_a_screenful() -> None:

@@ -21,7 +21,8 @@ ALLOWED: dict[str, set[str]] = {
     "limits": {"errors"},
     "content": {"errors", "limits"},
     "tensors": set(),
-    "message": {"tensors"},
+    "figures": set(),
+    "message": {"figures", "tensors"},
     "graph": {"hlo"},  # metadata is read when it is asked for
     "wire": {"errors"},
     "hlo": {"content", "errors", "graph", "patterns", "wire"},
@@ -29,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "diff": {"canon", "graph", "errors", "hlo"},
     "collectives": {"canon", "graph", "hlo", "patterns"},
     "run": {"errors", "limits", "tensors", "wire"},
-    "capture": {"run", "errors", "limits", "tensors", "wire"},
+    "capture": {"run", "errors", "figures", "limits", "tensors", "wire"},
     "cause": CAUSES,
     "facts": CAUSES,
     "rules": CAUSES | {"facts"},
@@ -38,14 +39,14 @@ ALLOWED: dict[str, set[str]] = {
     "workers": {"errors", "limits", "version"},
     "runs": CAUSES
     | {"collectives", "facts", "rules", "explain", "limits", "run", "version", "workers"},
-    "ranks": CAUSES | {"collectives", "facts", "run", "runs", "patterns"},
+    "ranks": CAUSES | {"collectives", "facts", "figures", "run", "runs", "patterns"},
     "catalogue": {"cause", "errors", "explain", "ranks", "runs", "streams"},
     "export": {"graph", "errors"},
     "output": {"errors"},
     "inputs": MODULES | {"cause", "message", "run", "runs"},
-    "watch": {"capture", "run", "runs", "terminal"},
+    "watch": {"capture", "figures", "run", "runs", "terminal"},
     "terminal": CAUSES | {"collectives", "explain", "ranks", "runs"},
-    "report": CAUSES | {"explain", "facts", "ranks", "run", "runs", "streams"},
+    "report": CAUSES | {"explain", "facts", "figures", "ranks", "run", "runs", "streams"},
     "streams": {
         "strings",  # a sibling: it knows no HLO
         *("capture", "cause", "content", "errors", "message", "tensors", "terminal"),

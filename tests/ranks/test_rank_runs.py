@@ -160,8 +160,27 @@ def test_json():
     assert [wait["ranks"] for wait in collectives["waits"]] == [[0, 1, 2, 3, 4, 5, 6], [7]]
     (divergence,) = found["divergences"]
     assert (divergence["ranks"], divergence["steps"]) == ([7], [4, 5, 6])
+    (cause,) = divergence["causes"]
+    assert cause["where"]["file"] == "examples/ranks.py"
     alone = run_xlagraph("explain", "--json", "fixtures/runs/fixed")
     assert json.loads(alone.stdout)["ranks"] is None
+
+
+@pytest.mark.parametrize("name", ["log", "shard"])
+def test_what_ranks_differ_in_says_in_json_where_and_what_to_change(name):
+    done = run_xlagraph("explain", "--json", f"fixtures/ranks/{name}")
+    (divergence,) = json.loads(done.stdout)["ranks"]["divergences"]
+    cause = divergence["causes"][0]
+    own = explained(name).divergences[0].explanation.causes[0]
+    assert cause["what"] == str(own.title)
+    assert cause["fix"] == str(own.fix)
+    assert cause["in_short"]["fix"] == str(own.fix_in_short)
+    where = cause["where"]
+    assert (where["file"], where["line"]) == (own.place.line.file, own.place.line.line)
+    assert where["file"] == "examples/ranks.py"
+    assert where["function"] == own.place.line.function
+    assert where["line"] in [one["line"] for one in where["source"]]
+    assert cause["evidence"][0]["text"]
 
 
 def test_the_order_of_hashes_changes_nothing():

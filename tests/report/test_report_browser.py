@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import axe_core_python
 import pytest
+from real_modules import RUNS
 from report_inputs import LONG, explained, explained_pair, hostile_pair, small_pair, wide_run
 from selenium.webdriver.common.keys import Keys
 
 from xlagraph.cause.model import Context
+from xlagraph.figures import duration
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions
 from xlagraph.report.moves import bucket_partners
+from xlagraph.run.reader import Run, read_run
+from xlagraph.runs.explain import explain_run
 
 if TYPE_CHECKING:
     from report_browser import Browser
@@ -293,6 +298,25 @@ def test_a_wide_run_is_usable(browser: Browser) -> None:
     browser.run("arguments[0].focus()", picture)
     browser.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
     assert browser.text("#live").startswith("Step 0, ranks 0-31: compiled, as warm-up, graph A")
+
+
+def test_the_timeline_says_times_as_all_else_does(browser: Browser) -> None:
+    run = read_run(RUNS / "carry")
+    (process,) = run.processes
+    compiled = [sync.index for sync in process.syncs if sync.outcome == "compile"]
+    seconds = (0.0123, 0.25, 0.996, 59.96, 150.0, 7200.0, 0.009)
+    took = dict(zip(compiled, seconds, strict=True))
+    syncs = tuple(replace(s, compile_seconds=took.get(s.index, 0.0)) for s in process.syncs)
+    explained = explain_run(Run(run.name, run.path, (replace(process, syncs=syncs),)))
+    browser.open(run_report(explained))
+    browser.until(lambda: browser.texts("#timeline canvas"))
+    browser.run("arguments[0].focus()", browser.one("#timeline canvas"))
+    said = []
+    for _ in syncs:
+        browser.press(Keys.ARROW_RIGHT)
+        said.append(browser.text("#live"))
+    told = [text.split(", ") for text in said if "compiled" in text]
+    assert [duration(one) in parts for parts, one in zip(told, seconds, strict=True)] == [True] * 7
 
 
 def test_the_timeline_leads_to_the_pair(browser: Browser) -> None:

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from golden import check
+from real_modules import FIXTURES
 from report_inputs import explained, small_pair, wide_run
 
-from xlagraph.message.words import ranges
+from xlagraph.figures import duration, ranges
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.model import ReportOptions, deltas
 from xlagraph.report.pack import pack, unpack
+from xlagraph.report.render import render
 from xlagraph.report.run_model import RankRow
 from xlagraph.report.timeline import merged
+from xlagraph.run.reader import read_run
+from xlagraph.runs.explain import explain_run
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,6 +65,23 @@ def test_a_stable_run_has_lost_nothing() -> None:
     assert not report.lost_matters
     assert not report.causes
     assert report.warm_up
+
+
+def test_what_is_by_design_is_no_warm_up() -> None:
+    run = explain_run(read_run(FIXTURES / "pairs" / "evaluation_phase"))
+    report = run_report(run, ReportOptions(max_bytes=0))
+    facts = {fact.label: fact.value for fact in report.facts}
+    assert facts["of it by design"] == duration(run.by_design.wall_seconds)
+    assert facts["of it warm-up"] == duration(run.warm_up.wall_seconds)
+    assert run.by_design.rank_seconds + run.warm_up.rank_seconds == run.spent.rank_seconds
+    assert report.run is not None
+    labels = [part.expected for part in report.run.sections]
+    assert sorted(labels) == ["by design", "warm-up", "warm-up"]
+    times: Any = unpack(report.blobs["timeline"])
+    (row,) = times["ranks"]
+    assert (row["outcomes"].count("d"), row["outcomes"].count("w")) == (1, 2)
+    assert "Expected: warm-up, and what is by design" in render(report)
+    assert "what is by design" not in render(run_report(explained("fixed")))
 
 
 def test_what_does_not_fit_is_said() -> None:

@@ -92,7 +92,17 @@ def test_hostile_records_stay_texts() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 s"), (0.0123, "12 ms"), (9.81, "9.8 s"), (150, "2 min 30 s"), (7200, "2.0 h")],
+    [
+        (0, "0 s"),
+        (0.0123, "12 ms"),
+        (0.0997, "0.10 s"),
+        (0.9959, "1.0 s"),
+        (9.81, "9.8 s"),
+        (59.98, "1 min 0 s"),
+        (150, "2 min 30 s"),
+        (3599.9, "1.0 h"),
+        (7200, "2.0 h"),
+    ],
 )
 def test_durations(value: float, text: str) -> None:
     assert duration(value) == text

@@ -1,4 +1,4 @@
-"""What is said first of every committed run: short, and without jargon."""
+"""What is said of every committed run: short, without jargon, and with figures that add up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from wording import JARGON
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import GraphName, Side, words
 from xlagraph.ranks.explain import explain_ranks
+from xlagraph.report.graph_table import compile_rows, graph_sections
+from xlagraph.report.model import ReportOptions
+from xlagraph.report.vocabulary import names_for
 from xlagraph.run.reader import read_run
+from xlagraph.run.stats import count_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.runs.model import RunExplanation
 
@@ -27,8 +31,27 @@ def test_a_run_is_told_of_in_short_and_plainly(run: Path) -> None:
     explained = explain_run(read)
     ranks = explain_ranks(explained)
     check_groups(explained)
+    check_figures(explained)
     for verdict in (explained.verdict, *([ranks.verdict] if ranks and ranks.verdict else [])):
         check_verdict(verdict, is_problem=verdict is not explained.verdict or explained.has_problem)
+
+
+def check_figures(explained: RunExplanation) -> None:
+    """What is counted in several places comes to the same everywhere."""
+    groups, graphs, counted = explained.groups, explained.graphs, count_run(explained.run)
+    names = names_for(ReportOptions(), (), explained.run)
+    sections = graph_sections(explained, names, {})
+    known = explained.compiles - explained.unseen
+    assert sum(group.compiles for group in groups) == known
+    assert sum(node.compiles for node in graphs) == known
+    assert sum(row.compiles for part in sections for row in part.rows) == known
+    listed = sum(row.compiles for row in compile_rows(explained, names))
+    assert listed == explained.compiles == counted.compiles
+    assert (counted.steps, counted.graphs) == (explained.steps, len(graphs))
+    assert counted.compile_seconds == pytest.approx(explained.spent.rank_seconds)
+    parts = (explained.lost, explained.warm_up, explained.by_design)
+    told = sum(part.rank_seconds for part in parts)
+    assert explained.unseen or told == pytest.approx(explained.spent.rank_seconds)
 
 
 def check_groups(explained: RunExplanation) -> None:
@@ -46,7 +69,8 @@ def check_groups(explained: RunExplanation) -> None:
 
 
 def check_verdict(verdict: Verdict, *, is_problem: bool) -> None:
-    """The rules for the three lines."""
+    """The rules for the three lines, and for places within notes."""
+    assert not re.search(r"\bat (near|line|the step|backward)\b", words(verdict.message))
     for name, message in verdict.lines:
         own = "".join(part for part in message.parts if isinstance(part, str))
         assert JARGON.findall(own) == [], own

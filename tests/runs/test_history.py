@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from real_modules import FIXTURES
+
 from xlagraph.run.reader import Run, read_run
 from xlagraph.run.records import FORMAT_VERSION, Frame, GraphRecord, ProcessRecord, SyncRecord
 from xlagraph.run.writer import RunWriter
@@ -69,6 +71,16 @@ def test_setting_up_layer_by_layer_is_not_training(tmp_path):
     run = write_run(tmp_path, setting_up + TRAINING)
     assert history_of(run).first_step == 5
     assert problems(run) == 0
+
+
+def test_a_line_that_sets_up_is_no_kind_of_step():
+    """Wrapping layer by layer compiles at lines of its own, before the training begins."""
+    explained = explain_run(read_run(FIXTURES / "runs" / "demo_fixed"))
+    assert [node.step < explained.first_step for node in explained.graphs] == [True] * 3 + [
+        False
+    ] * 2
+    assert not any(node.by_design or node.part for node in explained.graphs[:3])
+    assert str(explained.verdict).startswith("Stable after warm-up: 5 compiles")
 
 
 def test_a_sync_behind_the_loop_does_not_make_it_warm_up(tmp_path):

@@ -23,6 +23,7 @@ from xlagraph.capture.places.lines import are_on, is_decided
 from xlagraph.capture.places.sources import Place, SourceReader, places_in
 from xlagraph.capture.steps.events import CompiledGraph, Repeat, SyncEvent
 from xlagraph.capture.xla_dump.dump import Dump
+from xlagraph.figures import count, duration
 from xlagraph.run.codec import again
 from xlagraph.run.journal import new_cells
 from xlagraph.run.records import (
@@ -220,8 +221,9 @@ class Session:
                 totals.steps = max(self._steps.values(), default=0)
                 shown = self.folder if self._spool is None else self._spool.place
                 say(
-                    f"{totals.steps} steps, {totals.compiles} compiles, "
-                    f"{totals.seconds:.1f} s compiling{self._lines}; see: xlagraph explain {shown}"
+                    f"{count(totals.steps, 'step')}, {count(totals.compiles, 'compile')}, "
+                    f"{duration(totals.seconds)} compiling{self._lines}; "
+                    f"see: xlagraph explain {shown}"
                 )
 
 

@@ -57,6 +57,15 @@ class Place:
         return say(named, "line not known") if self.unknown else named
 
     @property
+    def within(self) -> Message:
+        """The same within a sentence: `` at train.py:7``; empty where no place is known."""
+        if self.line and self.is_near:
+            return say(" ", self.in_short)
+        if self.line:
+            return say(" in the " if self.line.backward_of else " at ", self.in_short)
+        return say(" in the step that ends at ", self.step_ends) if self.step_ends else EMPTY
+
+    @property
     def message(self) -> Message:
         """The same, and why there is no line."""
         if self.line and self.is_near:

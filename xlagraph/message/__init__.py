@@ -1,5 +1,6 @@
 """What is said to a user: messages of typed parts, put into words where they are shown."""
 
+from xlagraph.figures import count, duration, rank_time
 from xlagraph.message.parts import (
     EMPTY,
     A,
@@ -20,7 +21,6 @@ from xlagraph.message.parts import (
     without_stop,
 )
 from xlagraph.message.render import PLAIN, PlainWording, Wording, spans, words
-from xlagraph.message.words import count, duration, rank_time
 
 __all__ = [
     "EMPTY",

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.message.words import capitalized, count, uncapitalized
+from xlagraph.figures import capitalized, count, uncapitalized
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.figures import count
 from xlagraph.message import EMPTY, GraphName, join, say
-from xlagraph.message.words import count
 from xlagraph.ranks.alike import alike
 from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason

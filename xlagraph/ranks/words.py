@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.collectives.program import Branch, Collective
+from xlagraph.figures import count, duration, ranges, rank_time
 from xlagraph.message import EMPTY, GraphName, join, say
-from xlagraph.message.words import count, duration, ranges, rank_time
 from xlagraph.ranks.model import Outcome
 
 if TYPE_CHECKING:

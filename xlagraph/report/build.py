@@ -18,7 +18,6 @@ from xlagraph.report.shown_pairs import ShownPairs
 from xlagraph.report.timeline import timeline
 from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import ShownPair, advice, compared, excerpt
-from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -178,7 +177,7 @@ def _command(run: Run, names: Names) -> str:
 
 def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
     processes = explained.run.processes
-    warm_up = together([g.spent for g in explained.groups if g.expected])
+    by_design = explained.by_design
     ranks = rank_time(explained.spent.rank_seconds)
     last = explained.steps - 1
     return (
@@ -187,7 +186,8 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(f"{explained.compiles:,}", "compiles"),
         Fact(duration(explained.spent.wall_seconds), _compiling(explained)),
         *((Fact(ranks, "of all ranks"),) if len(processes) > 1 else ()),
-        Fact(duration(warm_up.wall_seconds), "of it warm-up"),
+        Fact(duration(explained.warm_up.wall_seconds), "of it warm-up"),
+        *((Fact(duration(by_design.wall_seconds), "of it by design"),) if by_design.spans else ()),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),
         Fact(*_last_compile(explained)),
     )

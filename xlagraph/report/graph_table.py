@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.figures import ranges
 from xlagraph.message import duration, say, spans
-from xlagraph.message.words import ranges
 from xlagraph.report.model import Bar, Insight
 from xlagraph.report.run_model import CompileRow, GraphRow, GraphSection
 from xlagraph.report.timeline import site_of
 from xlagraph.report.wording import source_line
-from xlagraph.runs.spent import Spent
+from xlagraph.runs.spent import Spent, span_of, spans_of
 from xlagraph.runs.taken import values_taken
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xlagraph.report.names import Names
     from xlagraph.run.records import SyncRecord
     from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
+    from xlagraph.runs.spent import Span
 
 COLOURS = 10
 """Colours of the graphs; letters tell apart what shares one."""
@@ -44,7 +45,8 @@ def graph_sections(
         rows = tuple(_graph_row(explained.graphs[k], k, letters, names, pairs) for k in mine)
         if rows:
             title = spans(group.in_short.sentence, names)
-            sections.append(GraphSection(f"cause-{number + 1}", title, group.expected, rows))
+            label = "by design" if group.is_by_design else "warm-up" if group.expected else ""
+            sections.append(GraphSection(f"cause-{number + 1}", title, label, rows))
     return tuple(sections)
 
 
@@ -97,21 +99,23 @@ def insight(group: CauseGroup, nodes: Sequence[GraphNode], names: Names) -> Insi
 def compile_rows(explained: RunExplanation, names: Names) -> tuple[CompileRow, ...]:
     """Compiles by step and graph, all ranks together."""
     positions = {node.digest: k for k, node in enumerate(explained.graphs)}
-    found: dict[tuple[int, int], list[SyncRecord]] = {}
+    found: dict[tuple[int, int], list[tuple[SyncRecord, Span]]] = {}
     for process in explained.run.processes:
         for sync in process.syncs:
             if sync.outcome == "compile":
-                place = positions.get(sync.graphs[-1], -1) if sync.graphs else -1
-                found.setdefault((sync.step, place), []).append(sync)
+                spans = spans_of(sync) or [span_of(sync)]
+                for digest, span in zip(sync.graphs or ("",), spans, strict=True):
+                    place = positions.get(digest, -1)
+                    found.setdefault((sync.step, place), []).append((sync, span))
     return tuple(
         CompileRow(
             step=step,
             letter=explained.graphs[place].letter if place >= 0 else "?",
             colour=colour_of(place) if place >= 0 else -1,
-            ranks=ranges([sync.rank for sync in syncs]),
-            compiles=len(syncs),
-            seconds=duration(Spent.of(syncs).wall_seconds),
-            site=site_of(syncs[0], names),
+            ranks=ranges({sync.rank for sync, _ in compiles}),
+            compiles=len(compiles),
+            seconds=duration(Spent(tuple(span for _, span in compiles)).wall_seconds),
+            site=site_of(compiles[0][0], names),
         )
-        for (step, place), syncs in sorted(found.items())
+        for (step, place), compiles in sorted(found.items())
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlagraph.figures import ranges
 from xlagraph.message import EMPTY, count, say, spans
-from xlagraph.message.words import ranges
 from xlagraph.ranks.alike import alike
 from xlagraph.ranks.model import Outcome
 from xlagraph.ranks.words import (

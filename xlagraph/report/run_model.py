@@ -65,7 +65,8 @@ class GraphSection:
     anchor: str
     """Of the cause's card."""
     title: Spans
-    expected: bool
+    expected: str
+    """``warm-up`` or ``by design``; empty for a problem."""
     rows: tuple[GraphRow, ...]
 
 
@@ -104,7 +105,10 @@ class RankRow:
     label: str
     columns: Ints
     outcomes: str
-    """A character a sync: ``c``ompile, ``w``arm-up compile, ``h``it, ``e``mpty, ``u``nknown."""
+    """A character a sync.
+
+    ``c``ompile, ``w``arm-up compile, one by ``d``esign, ``h``it, ``e``mpty, ``u``nknown.
+    """
     graphs: Ints
     """Position of the graph in the letters, -1 where it is not known."""
     milliseconds: Ints

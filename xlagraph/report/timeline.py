@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.message.words import ranges
+from xlagraph.figures import ranges
 from xlagraph.report.run_model import RankRow, Timeline
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.model import RunExplanation
 
 _OUTCOMES = {"compile": "c", "hit": "h", "empty": "e"}
-WARM_UP = "w"
+WARM_UP, BY_DESIGN = "w", "d"
 
 
 def timeline(explained: RunExplanation, names: Names) -> Timeline:
@@ -32,8 +32,8 @@ def timeline(explained: RunExplanation, names: Names) -> Timeline:
         first[step] = len(steps)
         steps += [step] * width[step]
     positions = {node.digest: k for k, node in enumerate(explained.graphs)}
-    warm = _warm_up(explained)
-    rows = [_row(process, first, positions, warm, names) for process in processes]
+    expected = _expected(explained)
+    rows = [_row(process, first, positions, expected, names) for process in processes]
     return Timeline(
         steps=tuple(steps),
         ranks=tuple(merged(rows, _ranks(processes))),
@@ -81,11 +81,15 @@ def _ranks(processes: Sequence[Process]) -> list[tuple[int, int]]:
     return found
 
 
-def _warm_up(explained: RunExplanation) -> dict[str, bool]:
-    """Graphs that belong to warm-up; False where only their first compile does."""
-    problems = {d for group in explained.groups if not group.expected for d in group.graphs}
-    expected = {d for group in explained.groups if group.expected for d in group.graphs}
-    return {digest: digest not in problems for digest in expected}
+def _expected(explained: RunExplanation) -> dict[str, tuple[str, bool]]:
+    """Graphs whose compiles are no problem: as what, and whether all of them or the first alone."""
+    problems = {d for group in explained.problems for d in group.graphs}
+    return {
+        digest: (BY_DESIGN if group.is_by_design else WARM_UP, digest not in problems)
+        for group in explained.groups
+        if group.expected
+        for digest in group.graphs
+    }
 
 
 def by_step(syncs: Iterable[SyncRecord]) -> dict[int, list[SyncRecord]]:
@@ -100,7 +104,7 @@ def _row(
     process: Process,
     first: Mapping[int, int],
     positions: Mapping[str, int],
-    warm: Mapping[str, bool],
+    expected: Mapping[str, tuple[str, bool]],
     names: Names,
 ) -> RankRow:
     columns, outcomes, graphs, milliseconds, sites = [], [], [], [], []
@@ -113,8 +117,9 @@ def _row(
             if outcome == "c":
                 seconds = sync.compile_seconds
                 sites.append(site_of(sync, names))
-                if digest in warm and (warm[digest] or digest not in compiled):
-                    outcome = WARM_UP
+                usual, always = expected.get(digest, (outcome, False))
+                if always or digest not in compiled:
+                    outcome = usual
                 compiled.add(digest)
             columns.append(first[step] + k)
             outcomes.append(outcome)

@@ -19,6 +19,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import where
 from xlagraph.facts.bucket_tensors import bucket_tensors
+from xlagraph.facts.bucket_words import extents, filled, moves, side_evidence
 from xlagraph.facts.buckets import (
     MAX_STEPS,
     bucket_rows,
@@ -37,8 +38,7 @@ from xlagraph.facts.unfinished import (
     unfinished_in_short,
     unfinished_short_fix,
 )
-from xlagraph.message import EMPTY, A, B, Message, count, grouped, join, say
-from xlagraph.tensors import Tensor
+from xlagraph.message import EMPTY, A, B, Message, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,8 +161,8 @@ def find_by_tensor(case: Case) -> list[Finding]:
 
 def _other_tensors(rows_a: Rows, rows_b: Rows) -> tuple[Rows, Rows] | None:
     """The buckets of both modules, if they take other tensors."""
-    kinds = [[(row.opcode, row.shapes, row.carried) for row in rows] for rows in (rows_a, rows_b)]
-    return (rows_a, rows_b) if kinds[0] != kinds[1] else None
+    is_other = list(map(filled, rows_a)) != list(map(filled, rows_b))
+    return (rows_a, rows_b) if is_other else None
 
 
 def _buckets_of(case: Case) -> tuple[Rows, Rows, Identities, Identities]:
@@ -274,9 +274,7 @@ class _Told:
                 f"{opcode} buckets ",
                 what,
                 ": ",
-                _extent(case.a, rows_a),
-                "; ",
-                _extent(case.b, rows_b),
+                extents(rows_a, rows_b),
             ),
             fix=unfinished_fix(case) if is_carried else EMPTY,
             short=unfinished_in_short(case) if is_carried else EMPTY,
@@ -284,9 +282,9 @@ class _Told:
             effect=unfinished_effect(case) if is_carried else EMPTY,
             evidence=(
                 *(unfinished_evidence(case) if is_carried else ()),
-                *_side_evidence(case.a, rows_a, pending_a),
-                *_side_evidence(case.b, rows_b, pending_b),
-                *_moves(rows_a, rows_b),
+                *side_evidence(case.a, rows_a, pending_a),
+                *side_evidence(case.b, rows_b, pending_b),
+                *moves(rows_a, rows_b),
             ),
         )
 
@@ -408,16 +406,6 @@ def _carried(rows: Rows) -> Counter[str]:
     return Counter(shape for shape, carried in pairs if carried)
 
 
-def _extent(view: SideView, rows: Rows) -> Message:
-    tensors = sum(len(row.tensors) for row in rows)
-    if not tensors:
-        return say(view.side, " reduces no bucket")
-    old = sum(sum(row.carried) for row in rows)
-    left = f", {old} of them left over from an earlier step" if old else ""
-    number = f"{count(tensors, 'tensor')} in {count(len(rows), 'bucket')}"
-    return say(view.side, f" reduces {number}{left}")
-
-
 def _pending(one: SideView, other: SideView, rows: Rows) -> list[Message]:
     """Outputs of one side that the other side puts into a bucket in the same step."""
     names: dict[int, Member] = {
@@ -435,58 +423,6 @@ def _pending(one: SideView, other: SideView, rows: Rows) -> list[Message]:
             shape = bare_shape(one.module, value)
             found.append(say(one.context.outputs.get(k) or name, f" ({shape})"))
     return found
-
-
-def _side_evidence(view: SideView, rows: Rows, pending: list[Message]) -> list[Evidence]:
-    found = []
-    for k, row in enumerate(rows, 1):
-        old = [t for t, c in zip(row.tensors, row.carried, strict=True) if c]
-        new = [t for t, c in zip(row.tensors, row.carried, strict=True) if not c]
-        parts = [say(f"{len(old)} from an earlier step (", grouped(old), ")")] if old else []
-        parts += [say(f"{len(new)} from this step (", grouped(new), ")")] if new else []
-        number = count(len(row.tensors), "tensor")
-        found.append(
-            Evidence(
-                say(
-                    view.side, f", bucket {k}: {row.opcode} of {number}, ", join(parts, 2, " and ")
-                ),
-                *view.ab((row.instruction,), ()),
-                sources=where(view.module, [row.instruction]),
-            )
-        )
-    if pending:
-        number = count(len(pending), "gradient")
-        left = f" leaves {number} unreduced as outputs for a later step: "
-        found.append(Evidence(say(view.side, left, grouped(pending))))
-    waiting = view.context.waiting
-    if waiting:
-        number = count(len(waiting), "reduce-scatter callback")
-        found.append(
-            Evidence(say(view.side, f": {number} waited as the step ended: ", grouped(waiting)))
-        )
-    return found
-
-
-def _moves(rows_a: Rows, rows_b: Rows) -> list[Evidence]:
-    """Tensors known by name that sit in another bucket than before."""
-    places_a, places_b = _places(rows_a), _places(rows_b)
-    moved = [
-        say(name, f": bucket {places_a[name]} -> {places_b[name]}")
-        for name in places_a
-        if name in places_b and places_a[name] != places_b[name]
-    ]
-    return [Evidence(say("moved between buckets: ", join(moved)))] if moved else []
-
-
-def _places(rows: Rows) -> dict[Member, int]:
-    """The bucket of each tensor whose name is unique, buckets counted from 1."""
-    names = Counter(name for row in rows for name in row.tensors)
-    return {
-        name: k
-        for k, row in enumerate(rows, 1)
-        for name in row.tensors
-        if names[name] == 1 and isinstance(name, Tensor)
-    }
 
 
 RULE = Rule(

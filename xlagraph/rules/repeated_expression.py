@@ -11,10 +11,12 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import where
 from xlagraph.facts.expressions import merge_both
 from xlagraph.facts.repeats import repeats
-from xlagraph.message import count, say
+from xlagraph.message import A, B, count, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
+    from xlagraph.facts.repeats import Repeats
+    from xlagraph.message import Message
 
 REPEATED_EXPRESSION = Kind(
     id="repeated-expression",
@@ -59,13 +61,10 @@ def find(case: Case) -> list[Finding]:
     return [
         Finding(
             kind=REPEATED_EXPRESSION,
-            title=say(
-                f"{count(number, 'instruction')} {'stands' if number == 1 else 'stand'} more "
-                "often in one module than in the other; the value is the same"
-            ),
+            title=_title(found, number),
             evidence=(
                 Evidence(
-                    say("equal expressions that one side computes once and the other twice"),
+                    say("equal expressions that one graph computes once and the other again"),
                     tuple(sorted(found.copies_a)),
                     tuple(sorted(found.copies_b)),
                     lines,
@@ -78,6 +77,14 @@ def find(case: Case) -> list[Finding]:
             incidental=True,
         )
     ]
+
+
+def _title(found: Repeats, number: int) -> Message:
+    values = count(number, "value")
+    if bool(found.copies_a) == bool(found.copies_b):
+        return say(A, " and ", B, f" compute {values} differently often")
+    more, less = (A, B) if found.copies_a else (B, A)
+    return say(more, f" computes {values} more often than ", less)
 
 
 RULE = Rule(

@@ -140,7 +140,8 @@ def _node(
     graph = graphs[number]
     cost = history.turns.costs[graph.record.digest]
     begins_sort = design.begins_sort(number)
-    has_line = comparison.number is None and has_own_line(graph, history)
+    is_training = graph.step > history.first_step
+    has_line = comparison.number is None and is_training and has_own_line(graph, history)
     by_design = begins_sort or has_line
     part = design.label(number)
     call_site = own_frame(graph.sync.call_site) if graph.sync else None

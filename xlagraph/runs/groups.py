@@ -112,7 +112,9 @@ def introduced(groups: Sequence[CauseGroup], nodes: Sequence[GraphNode]) -> tupl
     steps = {node.letter: node.step for node in nodes}
     found = []
     for group in groups:
-        title = _introduced(group.title, steps) if group.cause else group.title
+        title = (
+            group.title if group.expected and not group.cause else _introduced(group.title, steps)
+        )
         cause = replace(group.cause, title=title) if group.cause else None
         found.append(replace(group, title=title, cause=cause))
     return tuple(found)
@@ -316,8 +318,10 @@ def _title(
 ) -> Message:
     """What is said of graphs that no cause explains."""
     if kind is BY_DESIGN:
-        parts = join((say(GraphName(one.letter), ": ", one.part) for one in members), 8)
-        return say("graphs of their own by design, in turn with those before (", parts, ")")
+        parts = join((say(GraphName(one.letter), " (", one.part, ")") for one in members), 8)
+        if len(members) == 1:
+            return say("a kind of step with a graph of its own, by design: ", parts)
+        return say("kinds of step with graphs of their own, by design: ", parts)
     if kind is FIRST_GRAPH:
         if not line:
             return say("first graphs: setting up, and the first step of the program")

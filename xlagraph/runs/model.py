@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import EMPTY, say, words
 from xlagraph.run.records import EXCEPTION
+from xlagraph.runs.kinds import BY_DESIGN
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.spent import together
 
@@ -105,6 +106,11 @@ class CauseGroup:
     """Of graphs that differ in something else, which follows from this: what, and why."""
 
     @property
+    def is_by_design(self) -> bool:
+        """Expected, and no warm-up: steps of several sorts, or a change made on purpose."""
+        return self.expected and (self.kind is BY_DESIGN or self.meant is not Meant.NOT)
+
+    @property
     def in_short(self) -> Message:
         """What happened in at most ten words, without a full stop."""
         return self.cause.in_short if self.cause else say(self.kind.short or self.kind.title)
@@ -189,6 +195,17 @@ class RunExplanation:
     def lost(self) -> Spent:
         """What the compiles beyond warm-up took."""
         return together([group.spent for group in self.problems])
+
+    @property
+    def warm_up(self) -> Spent:
+        """What warm-up took."""
+        groups = (group for group in self.groups if group.expected and not group.is_by_design)
+        return together(group.spent for group in groups)
+
+    @property
+    def by_design(self) -> Spent:
+        """What graphs took that the program has on purpose."""
+        return together(group.spent for group in self.groups if group.is_by_design)
 
     @property
     def has_problem(self) -> bool:

@@ -98,7 +98,7 @@ def _by_design(
     groups: Sequence[CauseGroup], parts: Sequence[Message], stable: int, steps: int
 ) -> Message:
     return say(
-        f"{count(len(parts), 'graph')} by design (",
+        f"{count(len(parts), 'kind')} of step by design (",
         join(parts, 6),
         f"); stable since step {stable + 1}: {_spent(groups)}, none in the "
         f"{count(steps - 1 - stable, 'step')} since.",
@@ -131,9 +131,10 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
             when = say("In turn since ", begin)
         else:
             when = say("In a fixed order since ", begin)
-        where = say(" at ", group.place.in_short) if group.place.in_short else say()
         cost = f"; {count(group.compiles, 'compile')}, {group.spent}. If not on purpose: "
-        yield say(when, ": ", group.in_short.clause, where, cost, group.fix_in_short.clause)
+        yield say(
+            when, ": ", group.in_short.clause, group.place.within, cost, group.fix_in_short.clause
+        )
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:

@@ -52,7 +52,8 @@ def print_verdict(console: Console, verdict: Verdict, place: Place = NOWHERE) ->
 def print_advice(console: Console, what: Message, place: Place, fix: Message, shown: Shown) -> None:
     """Prints What, Where and Fix of one cause in full; `what` ends without a full stop."""
     console.print(labelled("What", say(what.sentence, "."), INDENT, LABEL))
-    console.print(labelled("Where", place.message, INDENT, LABEL))
+    if place.message:
+        console.print(labelled("Where", place.message, INDENT, LABEL))
     _print_source(console, place, INDENT + LABEL + 1)
     for frame in place.stack if shown.stack else ():
         console.print(labelled("", say(frame), INDENT, LABEL))

@@ -19,6 +19,7 @@ from xlagraph.ranks.words import (
 )
 from xlagraph.terminal.advice import INDENT, Shown, print_verdict
 from xlagraph.terminal.places import where_json
+from xlagraph.terminal.reasons import evidence_json, reason_json
 from xlagraph.terminal.style import labelled, paragraph
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _divergence_json(one: Divergence, digests: Mapping[str, str]) -> Json:
         "usual": [digests[letter] for letter in one.usual],
         "text": words(divergence_words(one)),
         "causes": [
-            {"kind": cause.kind.id, "title": words(cause.title), "proved": cause.proved}
+            {**reason_json(cause), "evidence": [evidence_json(line) for line in cause.evidence]}
             for cause in (explanation.causes if explanation else ())
         ],
         "call_site": str(one.line or ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -82,14 +83,14 @@ def _training(explained: RunExplanation) -> str:
 
 def print_next(console: Console, explained: RunExplanation, neighbours: Neighbours) -> None:
     """Prints the commands that show more, each on a line of its own to be copied."""
-    path, last = explained.run.name, next(iter(explained.problems), None)
+    path, last = quote(explained.run.name), next(iter(explained.problems), None)
     commands = [f"xlagraph report {path} -o report.html"]
     if last and last.shown:
         nodes = {node.digest: node for node in explained.graphs}
         node = nodes[last.shown]
         commands.append(f"xlagraph diff {path}:{nodes[node.nearest].letter} {path}:{node.letter}")
     if neighbours.before and explained.has_problem:
-        commands.append(f"xlagraph compare {neighbours.before} {path}")
+        commands.append(f"xlagraph compare {quote(neighbours.before)} {path}")
     if last and last.place.command and not last.place.line:
         commands.insert(0, words(last.place.command))
     console.print()
@@ -103,7 +104,7 @@ def _print_group(
     letters = {node.digest: node.letter for node in explained.graphs}
     proved = "proved" if group.proved else "not proved"
     is_short = group.expected and not group.meant
-    kind = "warm-up" if is_short else group.kind.id
+    kind = "warm-up" if is_short and not group.is_by_design else group.kind.id
     if group.meant:
         kind = f"{group.meant}: {kind}"
     graphs = join((letters[d] for d in group.graphs), 8)

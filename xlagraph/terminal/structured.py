@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say, words
-from xlagraph.terminal.places import line_json, where_json
 from xlagraph.terminal.ranks import ranks_json
+from xlagraph.terminal.reasons import evidence_json, reason_json
 
 if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
-    from xlagraph.cause.model import BucketRow, Cause, Evidence, Explanation
+    from xlagraph.cause.model import BucketRow, Cause, Explanation
     from xlagraph.cause.verdict import Verdict
     from xlagraph.graph import Module
     from xlagraph.ranks.explain import RanksExplanation
@@ -74,19 +74,13 @@ def verdict_json(verdict: Verdict) -> Json:
 def cause_json(cause: Cause, whole: Explanation | Outcome) -> Json:
     """One cause of an explanation; instructions by name."""
     return {
-        "kind": cause.kind.id,
-        "what": words(cause.title),
-        "where": where_json(cause.place),
-        "fix": words(cause.fix),
-        "in_short": {"what": words(cause.in_short), "fix": words(cause.fix_in_short)},
-        "effect": words(cause.effect),
+        **reason_json(cause),
         "share": cause.share,
-        "proved": cause.proved,
         "proof": words(cause.proof),
         "expected": cause.expected,
         "evidence": [
             {
-                **_evidence(evidence),
+                **evidence_json(evidence),
                 "a": [whole.instruction("a", i)[0] for i in evidence.a],
                 "b": [whole.instruction("b", i)[0] for i in evidence.b],
             }
@@ -94,14 +88,6 @@ def cause_json(cause: Cause, whole: Explanation | Outcome) -> Json:
         ],
         "a": [whole.instruction("a", i)[0] for i in sorted(cause.a)],
         "b": [whole.instruction("b", i)[0] for i in sorted(cause.b)],
-    }
-
-
-def _evidence(evidence: Evidence) -> Json:
-    return {
-        "text": words(evidence.text),
-        "sources": [str(line) for line in evidence.sources],
-        "places": [line_json(line) for line in evidence.sources],
     }
 
 
@@ -180,13 +166,8 @@ def spent_json(spent: Spent) -> Json:
 def group_json(group: CauseGroup) -> Json:
     """One reason of a run's compiles."""
     return {
-        "kind": group.kind.id,
-        "what": words(group.title),
-        "where": where_json(group.place),
-        "fix": words(group.fix),
-        "in_short": {"what": words(group.in_short), "fix": words(group.fix_in_short)},
-        "effect": words(group.effect),
-        "evidence": [_evidence(one) for one in group.cause.evidence] if group.cause else [],
+        **reason_json(group),
+        "evidence": [evidence_json(one) for one in group.cause.evidence] if group.cause else [],
         "further": [words(cause.title) for cause in group.further],
         "follows": [words(one) for one in group.follows],
         "graphs": list(group.graphs),
@@ -194,7 +175,6 @@ def group_json(group: CauseGroup) -> Json:
         **spent_json(group.spent),
         "expected": group.expected,
         "meant": str(group.meant),
-        "proved": group.proved,
     }
 
 

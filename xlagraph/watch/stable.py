@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xlagraph.capture.steps.events import Repeat, SyncEvent
+from xlagraph.figures import count, duration
 from xlagraph.run.records import BucketState
 
 
@@ -100,13 +101,12 @@ class StableWatch:
         `is_warm_up`: the explanation calls all of them warm-up.
         """
         seconds = sum(one[2] for one in self.late)
-        compiles = f"{len(self.late)} {'compile' if len(self.late) == 1 else 'compiles'}"
         lines = [
-            f"{self.count} graphs ran after step {self.after_step}, {self.max_graphs} allowed; "
-            f"{compiles} after that step took {seconds:.1f} s"
+            f"{count(self.count, 'graph')} ran after step {self.after_step}, {self.max_graphs} "
+            f"allowed; {count(len(self.late), 'compile')} after that step took {duration(seconds)}"
             + (":" if self.late else ": the steps change between graphs compiled before it.")
         ]
-        lines += [f"  step {step}, {site}: {took:.2f} s" for step, site, took in self.late[:5]]
+        lines += [f"  step {step}, {site}: {duration(took)}" for step, site, took in self.late[:5]]
         if len(self.late) > 5:
             lines.append(f"  and {len(self.late) - 5} more")
         if is_warm_up and self.late:

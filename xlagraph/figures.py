@@ -14,14 +14,18 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for reading: ``12 ms``, ``0.25 s``, ``4.1 s``, ``2 min 40 s``, ``1.5 h``."""
-    if seconds >= 3600:
+    """Seconds for reading: ``12 ms``, ``0.25 s``, ``4.1 s``, ``2 min 40 s``, ``1.5 h``.
+
+    What rounding brings to the next form is said in that.
+    """
+    if seconds >= 3599.5:
         return f"{seconds / 3600:.1f} h"
-    if seconds >= 60:
-        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-    if seconds >= 1:
+    if seconds >= 59.95:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s"
+    if seconds >= 0.995:
         return f"{seconds:.1f} s"
-    if seconds >= 0.1:
+    if seconds >= 0.0995:
         return f"{seconds:.2f} s"
     return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
 
@@ -31,7 +35,7 @@ def rank_time(seconds: float) -> str:
     units = ((3600, "hour"), (60, "minute"), (1, "second"))
     size, noun = next((unit for unit in units if seconds >= unit[0]), units[-1])
     number = seconds / size
-    return f"{number:.1f} rank-{noun}s" if number < 10 else f"{number:,.0f} rank-{noun}s"
+    return f"{number:.1f} rank-{noun}s" if number < 9.95 else f"{number:,.0f} rank-{noun}s"
 
 
 def uncapitalized(text: str) -> str:
