@@ -69,6 +69,8 @@ class GraphNode:
     """How the change comes that makes it, if that is made on purpose and so is no problem."""
     another_part: bool
     """The first at its place, and later than the first step of the training."""
+    is_small: bool = False
+    """No problem only because it is small beside the steps, and no such graph is new any more."""
 
     @property
     def hits_text(self) -> str:
