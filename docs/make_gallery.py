@@ -13,14 +13,19 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from click.testing import CliRunner
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from xlagraph.runs.model import RunExplanation
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "benchmarks")]
 GALLERY = ROOT / "docs" / "gallery"
-MAX_LINES = 24
+MAX_LINES, WIDTH = 28, 92
 
 
 def between(path: Path, mark: str, text: str) -> None:
@@ -32,12 +37,16 @@ def between(path: Path, mark: str, text: str) -> None:
     path.write_text(pattern.sub(lambda found: found[1] + text + found[2], page))
 
 
-def verdict(run: Path) -> str:
-    """What ``xlagraph explain`` says of a run, up to its second cause."""
-    from xlagraph.cli.app import cli
+def verdict(explained: RunExplanation) -> str:
+    """What ``xlagraph explain`` says of a run alone: first of all, and of its costliest cause."""
+    from xlagraph.terminal.run import print_run
 
-    result = CliRunner(env={"COLUMNS": "92"}).invoke(cli, ["explain", str(run)])
-    lines = re.split(r"\n2\. ", result.output)[0].rstrip().splitlines()
+    screen = Console(file=StringIO(), width=WIDTH, markup=False, highlight=False, emoji=False)
+    print_run(screen, explained)
+    assert isinstance(screen.file, StringIO)
+    head, *parts = re.split(r"\n(?=\d+\. )", screen.file.getvalue())
+    cause = next(part for part in parts if not re.match(r"\d+\. warm-up", part))
+    lines = [line.rstrip() for line in f"{head}\n{cause}".rstrip().splitlines()]
     packages = re.compile(r"[^\s\[]*/site-packages/")
     return "\n".join(packages.sub("", line) for line in lines[:MAX_LINES])
 
@@ -72,7 +81,7 @@ def main() -> None:
                     f"Program: [{path.name}](../../examples/gallery/{path.name}). Compiles: "
                     f"{before.compiles} in {before.steps} steps, {lost(before)} of them beyond "
                     f"warm-up; mended, {after.compiles} and {lost(after)}.\n\n"
-                    f"```text\n{verdict(run)}\n```\n\n"
+                    f"```text\n{verdict(before)}\n```\n\n"
                     f"![The report on this run](images/{page.stem}.png)\n"
                 )
                 between(page, "run", text)

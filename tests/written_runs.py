@@ -15,7 +15,7 @@ from xlagraph.run.writer import RunWriter
 from xlagraph.runs.explain import explain_run
 
 
-def write(folder, *plans, notes=()):
+def write(folder, *plans, notes=(), tensors=None):
     """A run: for each rank the syncs, each a line of the program and a module, or None: a hit."""
     for rank, plan in enumerate(plans):
         process = ProcessRecord(FORMAT_VERSION, rank, len(plans), "h", 10 + rank, 1.0, (), 1, ())
@@ -46,6 +46,7 @@ def write(folder, *plans, notes=()):
             )
             writer.write(sync)
             if is_new:
-                writer.write(GraphRecord(digest, index, "m", 1, (), (), ()))
+                known_tensors = (tensors or {}).get(module, ((), ()))
+                writer.write(GraphRecord(digest, index, "m", 1, (), *known_tensors))
         writer.close()
     return explain_run(read_run(folder))

@@ -1,6 +1,6 @@
 """transformers' BART: LayerDrop leaves layers out in Python, so that each choice is a graph.
 
-Kind: added-input
+Kind: skipped-block
 Needs: transformers
 Page: layerdrop
 """

@@ -1,6 +1,6 @@
 """torch's RAdam: a Python branch on the step decides whether to divide by the second moment.
 
-Kind: extra-subgraph
+Kind: optimizer-option
 Needs: torch
 Page: radam-rectified
 """

@@ -86,6 +86,8 @@ def test_compare_says_what_went_and_ends_with_one_if_it_is_worse(folder: Path) -
     assert (found["kind"], found["worse"], found["common_graphs"]) == ("compare", True, 3)
     assert [group["kind"] for group in found["came"]] == ["bucket-carry"]
     assert found["verdict"]["fix"].startswith("Empty the bucket")
+    costliest = "Costliest now: buckets keep gradients until the next step."
+    assert found["verdict"]["notes"] == [costliest]
     same = xlagraph("compare", "xlagraph-run", "xlagraph-run", cwd=folder)
     assert same.returncode == 0
     assert same.stdout.startswith("What  No better: was 3 compiles beyond warm-up, now 3.")

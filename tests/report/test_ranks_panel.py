@@ -113,7 +113,7 @@ def test_a_run_of_one_rank_has_no_such_section():
 
 def test_sixty_four_ranks_are_as_many_rows_as_they_are_kinds():
     page = report(wide("order", 64))
-    assert page.ranks.head == "64 ranks, by RANK"
+    assert page.ranks.head == "64 ranks, numbered by RANK"
     assert [row.ranks for row in page.ranks.rows] == ["7", "0-6, 8-63"]
     assert len(render(page)) < 300_000
 
@@ -143,7 +143,7 @@ def test_redacted_nothing_of_the_program_is_left():
 def test_the_section_as_it_is_seen(browser: Browser, width: int) -> None:
     browser.resize(width)
     browser.open(cycle())
-    assert browser.text("#h-ranks") == "8 ranks, by RANK"
+    assert browser.text("#h-ranks") == "8 ranks, numbered by RANK"
     assert len(browser.texts(".boxes li")) == 4
     assert len(browser.texts(".arrows path.arrow")) == 4
     boxes = browser.run(

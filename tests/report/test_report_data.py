@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from golden import check
 from real_modules import FIXTURES
 from report_inputs import explained, small_pair, wide_run
@@ -82,6 +83,18 @@ def test_what_is_by_design_is_no_warm_up() -> None:
     assert (row["outcomes"].count("d"), row["outcomes"].count("w")) == (1, 2)
     assert "Expected: warm-up, and what is by design" in render(report)
     assert "what is by design" not in render(run_report(explained("fixed")))
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("flag_branch", 0), ("momentum_late", 2), ("two_causes", 2)]
+)
+def test_cards_are_problems_where_the_run_says_so(name: str, number: int) -> None:
+    """Not as in a comparison alone: state may come too late, a piece may be computed on purpose."""
+    run = explain_run(read_run(FIXTURES / "pairs" / name))
+    report = run_report(run, ReportOptions(max_bytes=1_000_000))
+    assert report.pairs
+    assert len(report.causes) == len(run.problems) == number
+    assert len(report.warm_up) == len(run.groups) - number
 
 
 def test_what_does_not_fit_is_said() -> None:

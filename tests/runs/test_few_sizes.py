@@ -31,7 +31,7 @@ def test_length_buckets_are_told_and_no_alarm(tmp_path):
     assert str(run.verdict).startswith("Stable: 3 compiles, 1.5 s, the last in step 2; ")
     (note,) = run.verdict.notes
     assert str(note) == (
-        "In turn since steps 1, 2: an input comes in 3 sizes (s32[8], s32[12], s32[32]) at the "
+        "In turn since steps 1, 2: an input comes in 3 sizes (s32[8], s32[12], s32[32]) in the "
         "step that ends at train.py:20 in main(); 2 compiles, 1.0 s. If not on purpose: pad every "
         "batch to the largest size."
     )

@@ -33,6 +33,7 @@ NORMAL = {
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
     "length_buckets": "Stable: 4 compiles,",
+    "evaluation_gathers": "3 kinds of step by design (training, evaluation, ",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -119,7 +120,17 @@ def test_a_program_that_an_exception_ended_is_not_stable(tmp_path):
     assert run.has_problem
 
 
+def test_what_comes_of_a_history_that_grows_is_one_cause(tmp_path):
+    run, status = explained("problem/history_grows.py", tmp_path)
+    assert status == 0
+    (problem,) = [group for group in run.groups if not group.expected]
+    assert (problem.kind.id, problem.further) == ("growing-graph", ())
+    assert "each step takes in 2 tensors more (2 x f32[21]) than the one" in str(problem.title)
+    assert str(problem.title).endswith("; kept by LBFGS as old_dirs, old_stps, ro")
+    assert (problem.place.line.line, problem.compiles) == (22, 22)
+
+
 def test_every_program_is_tried():
     there = {f"{path.parent.name}/{path.stem}" for path in PROGRAMS.glob("*/*.py")}
     tried = {f"normal/{name}" for name in NORMAL} | {f"problem/{name}" for name in PROBLEMS}
-    assert there - tried == {"problem/failed"}
+    assert there - tried == {"problem/failed", "problem/history_grows"}

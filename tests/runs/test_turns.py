@@ -136,7 +136,7 @@ def test_the_second_of_two_steps_is_warm_up(tmp_path):
     explained = write(tmp_path, [(20, looped(6)), (30, looped(1))] * 4)
     assert not explained.has_problem
     titles = [str(group.title) for group in explained.groups]
-    assert any("(B: step at train.py:30 in main())" in title for title in titles)
+    assert any("B (step at train.py:30 in main())" in title for title in titles)
 
 
 def test_a_sync_that_cuts_a_step_is_no_part_of_its_own(tmp_path):

@@ -111,7 +111,7 @@ def ranks_panel(found: RanksExplanation, letters: Sequence[str], names: Names) -
     boxes, arrows, left = _picture(found, names)
     job = found.job
     of = f" of {job.world}" if len(job.ranks) < job.world else ""
-    by = f", by {', '.join(map(visible, job.sources))}" if job.sources else ""
+    by = f", numbered by {', '.join(map(visible, job.sources))}" if job.sources else ""
     return RanksPanel(
         head=f"{len(job.ranks)}{of} ranks{by}",
         matching=f"{matching_words(found.matching)}.",

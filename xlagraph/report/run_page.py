@@ -96,6 +96,7 @@ def _cause_card(
     )
     return replace(
         card,
+        expected=group.expected,
         insight=insight(group, list(nodes.values()), view.names),
         also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
         follows=tuple(map(view.said, group.follows)),

@@ -58,7 +58,7 @@ for step, (x, y) in enumerate(loader):
 
 _RADAM = re.compile(r"(^|/)optim/radam\.py$")
 RADAM_SHORT = say("RAdam takes its other formula")
-RADAM_SHORT_FIX = say("None needed for one compile; capturable=True decides on the device.")
+RADAM_SHORT_FIX = say("Set capturable=True; or accept one compile.")
 RADAM_FIX = say(
     "RAdam rectifies its steps only once it has made enough of them (from the sixth on with the "
     "usual betas), and Python decides that by their number: one compile is its price. With "

@@ -33,6 +33,10 @@ MOST = 0.5
 """An evaluation reads so much of what a training step reads at least."""
 
 
+PHASES = 3
+"""So often a graph is seen to begin a phase, if it always does."""
+
+
 class Part(str, Enum):
     """What a step is to a training."""
 
@@ -55,6 +59,16 @@ class Sort:
     """The parameters that an update gives new values."""
     place: object = None
     """Where an evaluation runs."""
+
+
+class Phase(str, Enum):
+    """What a step is to the phases of a program whose parts run in turn."""
+
+    __str__ = str.__str__
+
+    BEGIN = "at the start of each phase"
+    """The first of a phase: it takes in what the part before has left."""
+    REST = "after the start of each phase"
 
 
 class PlaceTurns(NamedTuple):
@@ -119,6 +133,11 @@ class Design:
         """The sort of a graph, None where it cannot be told."""
         return self._sorts[number]
 
+    def is_update(self, number: int) -> bool:
+        """Whether the steps of a graph update parameters of the training."""
+        sort = self._sorts[number]
+        return sort is not None and sort.part is Part.UPDATE
+
     def like(self, number: int) -> int | None:
         """The last earlier graph of the same sort in the same process, if there is one."""
         return self._like.get(number)
@@ -157,6 +176,29 @@ class Design:
     def begins_sort(self, number: int) -> bool:
         """Whether a graph is the first of a sort that has its place in the program's order."""
         return number in self._first
+
+    def place_in_phase(self, other: int, number: int) -> Phase | None:
+        """What a graph is to the phases of a program whose parts run in turn; None if nothing.
+
+        In a cycle over several places one graph begins each phase at its place, and others follow
+        there. `other` is what the graph is a variant of.
+        """
+        if not self.is_in_cycle(number):
+            return None
+        begins = [self._begins_phases(one) for one in (other, number)]
+        if begins[1] == {True}:
+            return Phase.BEGIN
+        return Phase.REST if begins == [{True}, {False}] else None
+
+    def _begins_phases(self, number: int) -> set[bool]:
+        """Whether a step at another place came before it, of each step that is known to run it."""
+        digest, turns = self._graphs[number].record.digest, self._turns_of(number)
+        found = [
+            k == 0 or turns[k - 1].site != turn.site
+            for k, turn in enumerate(turns)
+            if turn.graph == digest
+        ]
+        return set(found) if len(found) >= PHASES else set()
 
     def brings_state(self, other: int, number: int) -> bool:
         """Whether a graph takes in what `other` does and optimizer state that this has made."""
@@ -249,11 +291,22 @@ class Design:
         return graph.step in self._cut[graph.process.file]
 
     def _is_always_completed(self, number: int) -> bool:
-        """Whether one graph runs behind it each time, and behind nothing else: the step's rest."""
-        behind = [self._graphs[k].record.digest for k in self._behind(number)]
+        """Whether one graph runs behind it each time, and behind nothing else: the step's rest.
+
+        That updates something or gives gradients; what gathers the results of an evaluation, in a
+        sync of its own, does neither.
+        """
+        behind = self._behind(number)
         graph = self._graphs[number]
-        before = [self._before[graph.process.file, digest] for digest in behind]
-        return before == [{graph.record.digest}]
+        before = [self._before[graph.process.file, self._graphs[k].record.digest] for k in behind]
+        return before == [{graph.record.digest}] and any(map(self._trains, behind))
+
+    def _trains(self, number: int) -> bool:
+        """Whether it updates something, or gives back what has the shape of a trained weight."""
+        traits = self._traits[number]
+        if traits.trained or traits.others_updated:
+            return True
+        return any(traits.gives & shapes for shapes in self._trainings)
 
     def _behind(self, number: int) -> set[int]:
         """The graphs known to have run in the step after it, in its process."""

@@ -6,6 +6,7 @@ processes where there is enough to do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,18 @@ from xlagraph.runs.alternation import alternating
 from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort
 from xlagraph.runs.context import own_frame
-from xlagraph.runs.design import Design
+from xlagraph.runs.design import Design, Phase
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
-from xlagraph.runs.meant import Meant, how_meant, settles
+from xlagraph.runs.lists import longer_lists
+from xlagraph.runs.meant import Meant, how_meant, reorders_outputs, settles, takes_what_is_left
 from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.places import begins_reading, begins_something, has_own_line, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
+from xlagraph.runs.small import small_graphs
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.tasks import modules
 from xlagraph.runs.verdict import run_verdict, stable_after
@@ -68,15 +71,20 @@ def _explanation(
     run: Run, pairs: Pairs, comparisons: Sequence[Comparison], design: Design, history: History
 ) -> RunExplanation:
     nodes: list[GraphNode] = []
+    small = small_graphs(pairs.graphs, design, history.steps)
     for k, comparison in enumerate(comparisons):
         meant = how_meant(k, pairs.graphs, comparisons, design, history)
-        nodes.append(_node(k, pairs.graphs, comparison, nodes, design, history, meant))
+        node = _node(k, pairs.graphs, comparison, nodes, design, history, meant)
+        if k in small and not node.warm_up:
+            node = replace(node, warm_up=True, is_small=True)
+        nodes.append(node)
     syncs = [s for p in run.processes for s in p.syncs]
     skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)
     told = {digest for group in blocks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
-    groups = group_nodes(others, history.turns, began_late=history.began_late)
+    lists = longer_lists(pairs.graphs, history.turns)
+    groups = group_nodes(others, history.turns, lists, began_late=history.began_late)
     groups = tuple(sorted((*blocks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)
@@ -142,11 +150,13 @@ def _node(
     begins_sort = design.begins_sort(number)
     is_training = graph.step > history.first_step
     has_line = comparison.number is None and is_training and has_own_line(graph, history)
-    by_design = begins_sort or has_line
-    part = design.label(number)
+    phase = _phase(number, comparison, design)
+    by_design = begins_sort or has_line or phase is not None
     call_site = own_frame(graph.sync.call_site) if graph.sync else None
-    if call_site and has_line and not begins_sort:
-        part = say("step at ", call_site)
+    here = say("step at ", call_site) if call_site else say()
+    part = here if has_line and not begins_sort else design.label(number)
+    if phase is not None:
+        part = say(part or here, f" {phase}")
     warm_up = by_design or _is_warm_up(number, graphs, comparison, nodes, design, history)
     return GraphNode(
         digest=graph.record.digest,
@@ -172,6 +182,17 @@ def _node(
         meant=Meant.NOT if warm_up else meant,
         another_part=graph.step > history.first_step and is_first(graph, history),
     )
+
+
+def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
+    """The place of a graph in the phases of a program, if it is another one for that.
+
+    What the part before has computed comes in ready-made there, such as gathered weights.
+    """
+    outcome, other = comparison.outcome, comparison.number
+    if outcome is None or other is None or not takes_what_is_left(outcome):
+        return None
+    return design.place_in_phase(other, number)
 
 
 def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
@@ -209,7 +230,9 @@ def _is_warm_up(
         return True
     expected = bool(explanation.causes) and all(cause.expected for cause in explanation.causes)
     if design.follows_first(comparison.number, number):
-        return expected or design.brings_state(comparison.number, number)
+        came_again = history.turns.costs[graph.record.digest].hits > 0
+        is_settled = came_again and reorders_outputs(explanation)
+        return expected or is_settled or design.brings_state(comparison.number, number)
     return expected and (graph.step <= other.step + 1 or is_second(graph, history))
 
 

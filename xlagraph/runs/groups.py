@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -33,6 +34,7 @@ from xlagraph.runs.kinds import (
     UNEXPLAINED,
     UNLIKE_GRAPH,
 )
+from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
 from xlagraph.runs.spent import together
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from xlagraph.message import Message, Part, SourceLine
     from xlagraph.run.reader import Run
+    from xlagraph.runs.lists import LongerList
     from xlagraph.runs.turns import Turns
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
@@ -55,11 +58,16 @@ LATE_FIRST = say(
 
 
 def group_nodes(
-    nodes: Sequence[GraphNode], turns: Turns, *, began_late: bool
+    nodes: Sequence[GraphNode],
+    turns: Turns,
+    lists: Sequence[LongerList] = (),
+    *,
+    began_late: bool,
 ) -> tuple[CauseGroup, ...]:
     """One group for each reason: kind and source line of a module's main cause.
 
     `turns`: what ran at each place of the program.
+    `lists`: what grows there, if it is not seen from its single graphs.
     `began_late`: the process had compiled before the capture began.
     """
     over_run: dict[str, Reason] = {}
@@ -72,6 +80,8 @@ def group_nodes(
     over_run |= _entailed(nodes)
     over_run |= _of_sizes(nodes)
     over_run |= _rests(nodes)
+    for longer in lists:
+        over_run |= _listed(longer, nodes, over_run)
     grouped: dict[Reason, list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault(over_run.get(node.digest) or _reason(node), []).append(node)
@@ -93,6 +103,23 @@ def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Rea
         for digest, cause in causes.items()
         if main_line(cause) == line and (cause.kind.may_grow or cause.kind.is_piece)
     }
+
+
+def _listed(
+    longer: LongerList, nodes: Sequence[GraphNode], known: Mapping[str, Reason]
+) -> dict[str, Reason]:
+    """Digest to reason of the graphs of a list that grows.
+
+    None where more is known of steps that have one graph each.
+    """
+    members = [node for node in nodes if node.digest in longer.graphs and not node.warm_up]
+    if not longer.is_cut and any(node.digest in known for node in members):
+        return {}
+    causes = (n.explanation.causes[0] for n in members if n.explanation and n.explanation.causes)
+    lines = Counter(line for line in map(main_line, causes) if line and not line.is_library)
+    common = lines.most_common(1)
+    reason = GROWING_GRAPH, common[0][0] if common else None, AsList(longer)
+    return {node.digest: reason for node in members}
 
 
 def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...]:
@@ -196,12 +223,10 @@ def _reason(node: GraphNode) -> Reason:
     explanation = node.explanation
     if node.by_design:
         return BY_DESIGN, None, None
+    if node.is_small:
+        return FIRST_GRAPH, None, _as_small
     if explanation is None:
-        if node.warm_up:
-            return FIRST_GRAPH, node.call_site if node.another_part else None, None
-        if node.sync_kind == "value":
-            return EARLY_EXECUTION, node.call_site, _as_reads
-        return UNLIKE_GRAPH, node.call_site, None
+        return _reason_of_first(node)
     if not explanation.causes:
         if node.warm_up and not explanation.same:
             return FIRST_GRAPH, None, None
@@ -217,9 +242,18 @@ def _reason(node: GraphNode) -> Reason:
     return cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None
 
 
+def _reason_of_first(node: GraphNode) -> Reason:
+    """Why a graph compiled that was compared with none."""
+    if node.warm_up:
+        return FIRST_GRAPH, node.call_site if node.another_part else None, None
+    if node.sync_kind == "value":
+        return EARLY_EXECUTION, node.call_site, _as_reads
+    return UNLIKE_GRAPH, node.call_site, None
+
+
 def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell = reason
-    main = _representative(kind, members)
+    main = _representative(kind, members, line if isinstance(retell, AsList) else None)
     explanation = main.explanation
     causes = explanation.causes if explanation else ()
     cause = _main_cause(main, kind) if causes else None
@@ -233,7 +267,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, members),
         cause=cause,
-        further=_further(kind, members) if cause else (),
+        further=_further(kind, members) if cause and not isinstance(retell, AsList) else (),
         follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
@@ -268,11 +302,17 @@ def _main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     return next((one for one in causes if one.kind is kind), causes[0])
 
 
-def _representative(kind: Kind, members: Sequence[GraphNode]) -> GraphNode:
-    """The first whose explanation is proved: what compiled longest changes from run to run."""
+def _representative(
+    kind: Kind, members: Sequence[GraphNode], line: SourceLine | None = None
+) -> GraphNode:
+    """The first whose explanation is proved: what compiled longest changes from run to run.
+
+    `line`: that of its main cause, if there is one that has it.
+    """
     explained = [node for node in members if node.explanation and node.explanation.causes]
     own = [node for node in explained if _main_cause(node, kind).kind is kind]
-    candidates = own or explained or members
+    there = [node for node in explained if line and main_line(_main_cause(node, kind)) == line]
+    candidates = own or there or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
 
@@ -322,6 +362,12 @@ def _title(
         if len(members) == 1:
             return say("a kind of step with a graph of its own, by design: ", parts)
         return say("kinds of step with graphs of their own, by design: ", parts)
+    if main.is_small:
+        most = max(node.instructions for node in members)
+        return say(
+            f"small graphs beside the steps, of at most {count(most, 'instruction')}: none was new "
+            "in the second half of the run"
+        )
     if kind is FIRST_GRAPH:
         if not line:
             return say("first graphs: setting up, and the first step of the program")
@@ -341,6 +387,11 @@ def _title(
     if main.explanation:
         return without_stop(main.explanation.verdict.what)
     return say("where others had run", place, ", a graph ran that is like none captured before it")
+
+
+def _as_small(cause: Cause, _: Sequence[GraphNode]) -> Cause:
+    """Small graphs are told apart from the first graphs of the steps."""
+    return cause
 
 
 def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:

@@ -29,16 +29,16 @@ FIRST_GRAPH = Kind(
 )
 BY_DESIGN = Kind(
     id="by-design",
-    title="Steps of several sorts, each with a graph of its own",
+    title="Steps of several kinds, each with a graph of its own",
     section=Section.RUN,
-    meaning="A training may consist of several sorts of step: micro-batches whose gradients are "
+    meaning="A training may consist of several kinds of step: micro-batches whose gradients are "
     "kept, others that add to them, the update behind them; an evaluation that updates nothing; "
     "updates of different parameters in turn (two heads, a generator and a discriminator); what "
     "has a sync at a line of its own (an average over models, a report) and leaves the other steps "
-    "as they were. Each sort has a graph, compiled once and hit from then on. What a graph "
+    "as they were. Each kind has a graph, compiled once and hit from then on. What a graph "
     "updates, which gradients it takes in and in which order the graphs follow each other tell the "
-    "sorts apart. An update "
-    "of more or fewer of the same parameters is no sort of its own (newly-updated), nor is what "
+    "kinds apart. An update "
+    "of more or fewer of the same parameters is no kind of its own (newly-updated), nor is what "
     "updates nothing now and then, in no order.",
     before="",
     after="",
@@ -46,7 +46,7 @@ BY_DESIGN = Kind(
     fix="None needed.",
     proof=_NOT_UNDONE,
     examples=("accumulated_adam", "two_heads", "evaluation_phase"),
-    short="Steps of several sorts, each with its own graph",
+    short="Steps of several kinds, each with its own graph",
     is_cause=False,
 )
 GROWING_GRAPH = Kind(

@@ -12,6 +12,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Section
+from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.output_order import OUTPUT_ORDER
+from xlagraph.rules.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
 from xlagraph.runs.few_sizes import is_one_of_few_sizes
 
@@ -85,6 +88,20 @@ def settles(outcome: Outcome, period: int) -> bool:
     return not changes_values(outcome) and all(
         _comes_along(cause) or cause.kind is SHARED_SCALAR for cause in outcome.causes
     )
+
+
+def reorders_outputs(outcome: Outcome) -> bool:
+    """Whether a graph gives back the same in another order, and state beside it, and no more."""
+    return outcome.proved and all(
+        cause.expected or cause.kind is OUTPUT_ORDER for cause in outcome.causes
+    )
+
+
+def takes_what_is_left(outcome: Outcome) -> bool:
+    """Whether values that one graph computes come into the other ready-made; no number differs."""
+    causes = outcome.causes
+    left = [one for one in causes if one.kind is EARLY_EXECUTION or one.short == FORM_SHORT]
+    return bool(left) and all(one in left or one.kind.section not in BY_VALUE for one in causes)
 
 
 def changes_values(outcome: Outcome) -> bool:

@@ -69,6 +69,8 @@ class GraphNode:
     """How the change comes that makes it, if that is made on purpose and so is no problem."""
     another_part: bool
     """The first at its place, and later than the first step of the training."""
+    is_small: bool = False
+    """No problem only because it is small beside the steps, and no such graph is new any more."""
 
     @property
     def hits_text(self) -> str:
@@ -131,9 +133,10 @@ class CauseGroup:
         return self.cause.fix_in_short if self.cause else say(self.kind.short_fix or self.kind.fix)
 
 
-def by_cost(group: CauseGroup) -> tuple[bool, float, str]:
-    """Sorts problems before warm-up, then by seconds."""
-    return (group.expected, -group.spent.wall_seconds, words(group.title))
+def by_cost(group: CauseGroup) -> tuple[bool, bool, float, str]:
+    """Sorts problems before what is by design, that before warm-up, and then by seconds."""
+    is_warm_up = group.expected and not group.is_by_design
+    return (group.expected, is_warm_up, -group.spent.wall_seconds, words(group.title))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +147,7 @@ class RunExplanation:
     verdict: Verdict
     graphs: tuple[GraphNode, ...]
     groups: tuple[CauseGroup, ...]
-    """Problems first, by seconds; warm-up behind them."""
+    """Problems first, by seconds; behind them what is by design, and then warm-up."""
     steps: int
     compiles: int
     """Modules that were compiled: a sync may compile several."""

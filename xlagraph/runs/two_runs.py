@@ -48,8 +48,8 @@ class Comparison:
         what = "Worse" if self.is_worse else "Better" if new < old else "No better"
         said = say(f"{what}: ", was_and_now(self.old, self.new), ".")
         verdict = self.new.verdict
-        first = next(iter((*self.came, *(now for _, now in self.still))), None)
-        notes = [say("Left: ", first.in_short.clause, ".")] if first else []
+        worst = next(iter(self.new.problems), None)
+        notes = [say("Costliest now: ", worst.in_short.clause, ".")] if worst else []
         return Verdict(said, verdict.where, verdict.fix, tuple(notes))
 
 

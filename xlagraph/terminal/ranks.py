@@ -55,7 +55,7 @@ def print_ranks(console: Console, found: RanksExplanation, shown: Shown) -> None
 
 def _head(found: RanksExplanation) -> str:
     job = found.job
-    named = f" (by {', '.join(job.sources)})" if job.sources else ""
+    named = f" (numbered by {', '.join(job.sources)})" if job.sources else ""
     ran = len(job.ranks)
     some = f" of {job.world}" if ran < job.world else ""
     kinds = "".join(f", {kind}" for kind in found.kinds)

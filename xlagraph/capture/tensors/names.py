@@ -164,9 +164,11 @@ def _state_tensors(optimizer: Any, names: dict[int, Tensor]) -> Iterator[tuple[A
         if not isinstance(state, dict):
             continue
         owner = names.get(id(parameter), _UNNAMED)
+        own = replace(owner, role=Role.STATE, optimizer=optimizer_class)
         for key, value in state.items():
             if isinstance(value, tensor_type):
-                yield (
-                    value,
-                    replace(owner, role=Role.STATE, optimizer=optimizer_class, key=str(key)),
-                )
+                yield value, replace(own, key=str(key))
+            elif isinstance(value, (list, tuple)):  # a history, as L-BFGS has
+                for place, one in enumerate(value):
+                    if isinstance(one, tensor_type):
+                        yield one, replace(own, key=f"{key}[{place}]")

@@ -1,0 +1,111 @@
+"""Parts of a program in turn: what one leaves, the first step of the next takes in."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from written_runs import write
+
+from xlagraph.run.records import ParameterTensor
+from xlagraph.runs.small import small_graphs
+from xlagraph.tensors import Role, Tensor
+
+HEAD = """HloModule step
+
+ENTRY %main (p: f32[{size}], q: f32[8]) -> (f32[8], f32[8]) {{
+  %p = f32[{size}]{{0}} parameter(0)
+  %q = f32[8]{{0}} parameter(1)
+"""
+WHOLE = """  %s = f32[4]{0} sine(f32[4]{0} %p)
+  %g = f32[8]{0} concatenate(f32[4]{0} %s, f32[4]{0} %p), dimensions={0}
+"""
+REST = """  %a = f32[8]{0} multiply(f32[8]{0} %g, f32[8]{0} %q)
+  %b = f32[8]{0} cosine(f32[8]{0} %a)
+  %c = f32[8]{0} add(f32[8]{0} %b, f32[8]{0} %q)
+  %d = f32[8]{0} tanh(f32[8]{0} %c)
+  ROOT %t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} %c, f32[8]{0} %d)
+}
+"""
+STEP = HEAD.format(size=4) + WHOLE + REST
+FIRST = HEAD.format(size=8) + REST.replace("%g", "%p")
+"""What the part before has computed comes in as it is needed."""
+OTHER = """HloModule other
+
+ENTRY %main (p: s32[4]) -> s32[4] {
+  %p = s32[4]{0} parameter(0)
+  %n = s32[4]{0} negate(s32[4]{0} %p)
+  ROOT %a = s32[4]{0} abs(s32[4]{0} %n)
+}
+"""
+
+
+def problems(folder, steps):
+    return [group for group in write(folder, steps).groups if not group.expected]
+
+
+def phases(line):
+    """Three steps, then one at a line: behind it what that has left comes in ready-made."""
+    other = line, OTHER
+    return [*[(20, STEP)] * 3, other, *([(20, FIRST), (20, STEP), (20, STEP), other] * 4)]
+
+
+def test_the_first_step_of_each_phase_may_have_a_graph_of_its_own(tmp_path):
+    run = write(tmp_path, phases(30))
+    assert not run.has_problem
+    (by_design,) = [group for group in run.groups if group.kind.id == "by-design"]
+    assert str(by_design.title) == (
+        "a kind of step with a graph of its own, by design: C (step at train.py:20 in main() at "
+        "the start of each phase)"
+    )
+
+
+def test_where_all_run_at_one_place_there_are_no_phases(tmp_path):
+    assert problems(tmp_path, phases(20))
+
+
+def test_a_first_step_that_does_not_always_come_first_is_a_problem(tmp_path):
+    steps = phases(30)
+    steps[6:7] = [(20, FIRST)]
+    assert problems(tmp_path, steps)
+
+
+UPDATE = """HloModule update
+
+ENTRY %main (w: f32[8], x: f32[8]) -> (f32[8], f32[8]) {{
+  %w = f32[8]{{0}} parameter(0)
+  %x = f32[8]{{0}} parameter(1)
+  %g = f32[8]{{0}} multiply(f32[8]{{0}} %w, f32[8]{{0}} %x)
+  %new = f32[8]{{0}} subtract(f32[8]{{0}} %w, f32[8]{{0}} %g)
+  %loss = f32[8]{{0}} cosine(f32[8]{{0}} %g)
+  ROOT %t = (f32[8]{{0}}, f32[8]{{0}}) tuple({outputs})
+}}
+"""
+WEIGHT = Tensor("", "weight", Role.PARAMETER)
+ORDERS = {
+    UPDATE.format(outputs="%loss, %new"): (None, WEIGHT),
+    UPDATE.format(outputs="%new, %loss"): (WEIGHT, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("order", "compiles"), [((0, 1, 1, 1, 1), 0), ((0, 1, 0, 1, 0), 1)], ids=["once", "in turn"]
+)
+def test_outputs_that_find_their_order_in_the_second_step_are_no_problem(tmp_path, order, compiles):
+    texts = list(ORDERS)
+    tensors = {text: ((ParameterTensor(0, WEIGHT),), outputs) for text, outputs in ORDERS.items()}
+    run = write(tmp_path, [(20, texts[k]) for k in order], tensors=tensors)
+    found = [group for group in run.groups if not group.expected]
+    assert sum(group.compiles for group in found) == compiles
+    assert {group.kind.id for group in found} <= {"output-order"}
+
+
+@pytest.mark.parametrize(("step", "small"), [(3, {0, 2}), (30, set())], ids=["early", "late"])
+def test_small_graphs_are_no_problem_where_no_new_one_comes(step, small):
+    sizes = {0: 8, 1: 2_000, 2: 20, 3: 21}
+    graphs = [
+        SimpleNamespace(step=step * (k == 2), sketch=SimpleNamespace(instructions=size))
+        for k, size in sizes.items()
+    ]
+    design = SimpleNamespace(is_update=lambda number: number == 1)
+    assert small_graphs(graphs, design, 40) == small
