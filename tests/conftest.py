@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch_programs
+from hypothesis import HealthCheck, settings
 
+# How fast examples come depends on what else the machine does.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 VARIABLES = ("XLAGRAPH", "XLA_", "PYTEST")
 """What a program does not inherit from the test suite."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo_helpers import assert_equal_graphs, shape_of_graph, xla_shape_of_graph
 from hlo_strategies import DIALECTS, Dialect, broken_modules, computations, modules, write
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xlagraph.errors import InputError
@@ -12,9 +12,6 @@ from xlagraph.graph import Module
 from xlagraph.hlo import read_module
 from xlagraph.hlo.printer import SHORT, print_module
 from xlagraph.hlo.verify import verify
-
-settings.register_profile("reader", deadline=None, max_examples=100)
-settings.load_profile("reader")
 
 
 @given(modules())
