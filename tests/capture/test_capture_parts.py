@@ -179,6 +179,7 @@ class SlowSink:
     def __init__(self):
         self.cells = new_cells()
         self.starts = []
+        self.looks = []
         self.is_interrupted = False
 
     def repeater(self, _event):
@@ -198,7 +199,11 @@ def steady():
     counts = dict.fromkeys((COMPILES, HITS, TENSORS_MADE), 0)
     counters = Counters(SimpleNamespace(_xla_counter_value=counts.get, _xla_metric_data=None))
     steps = SteadySteps(
-        counters, SiteReader(), SimpleNamespace(alive=False), Guard(lambda *_: None)
+        counters,
+        SiteReader(),
+        SimpleNamespace(alive=False),
+        Guard(lambda *_: None),
+        lambda: sink.looks.append(len(sink.starts)),
     )
     sink = SlowSink()
 
@@ -243,6 +248,7 @@ def test_each_step_is_told_once_while_another_thread_tells(steady):
     assert len(sink.starts) == 5000
     assert sink.starts == sorted(sink.starts)
     assert not any(sink.cells[FIRST:])
+    assert sink.looks, "the disk is looked at now and then"
 
 
 @pytest.mark.parametrize("waiting", [3, 100, STEPS - 1])

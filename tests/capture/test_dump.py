@@ -406,8 +406,9 @@ def test_forked_children_end_as_others_do(run_program, tmp_path):
 
 LOST = """
 import xlagraph.capture.process as process, shutil
-private = process.the_hub().evidence.dump.private
-shutil.rmtree(private.path)
+dump = process.the_hub().evidence.dump
+dump.next_look = float("inf")  # it happens just before a compile
+shutil.rmtree(dump.private.path)
 """
 
 
@@ -437,6 +438,39 @@ def test_a_dump_that_cannot_be_written_is_given_another_place(run_program, tmp_p
         line for line in done.stderr.splitlines() if "dump.cc" in line or " XLA data " in line
     ]
     assert 0 < len(errors) < 30
+
+
+FILLS = """
+import os, torch, torch_xla
+import xlagraph.capture.process as process, xlagraph.capture.xla_dump.private as private
+
+def step(*sizes):
+    made = [torch.ones(size, device="xla") * 3 for size in sizes]
+    torch_xla.sync()
+
+for _ in range(8):
+    step(4)
+hub = process.the_hub()
+dump = hub.evidence.dump
+free, full, first = private._free, os.environ["TMPDIR"], dump.private.path
+private._free = lambda path: 0 if str(path).startswith(full) else free(path)
+dump.next_look = 0.0
+"""
+FILLED = {
+    "a step of another kind": "step(4, 4)",
+    "a stable step": "step(4)\nhub._parts.steady.drain()\nassert not first.exists()\nstep(5)",
+}
+
+
+@pytest.mark.torch_xla
+@pytest.mark.parametrize("what", FILLED)
+def test_a_disk_that_fills_up_between_two_compiles_is_left(run_program, tmp_path, what):
+    (tmp_path / "tmp").mkdir()
+    program = f"{FILLS}{FILLED[what]}\nassert not first.exists()\nprint(dump.private.path)"
+    done = run_program(program, XLAGRAPH="1", TMPDIR=str(tmp_path / "tmp"))
+    check_graphs(tmp_path / "xlagraph-run", 2)
+    assert "XLA data" not in done.stderr
+    assert not Path(done.stdout.split()[-1]).is_relative_to(tmp_path)
 
 
 @pytest.mark.parametrize("has_room", [True, False])

@@ -59,15 +59,20 @@ except BaseException:
 )
 
 
+def told(run):
+    """The exceptions that a run tells of."""
+    processes = read_run(run).processes
+    return [note.detail for p in processes for note in p.notes if note.what == EXCEPTION]
+
+
 def failures(code, folder, **variables):
-    """The exceptions that the run of a program tells of."""
+    """The exceptions that the run of a program tells of, in an interpreter that ends by itself."""
     program = folder / "program.py"
     program.write_text(code)
     env = {name: value for name, value in os.environ.items() if not name.startswith("XLAGRAPH")}
     env |= {"PJRT_DEVICE": "CPU", **variables}
     subprocess.run([sys.executable, program], env=env, cwd=folder, check=False, timeout=300)
-    processes = read_run(folder / "run").processes
-    return [note.detail for p in processes for note in p.notes if note.what == EXCEPTION]
+    return told(folder / "run")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -85,8 +90,9 @@ def test_what_ends_a_program(name, tmp_path):
         ("raise SystemExit(3)", ["SystemExit: 3"]),
     ],
 )
-def test_what_ends_a_block(end, wanted, tmp_path):
-    assert failures(BLOCK.format(end=end), tmp_path) == wanted
+def test_what_ends_a_block(end, wanted, run_program, tmp_path):
+    run_program(BLOCK.format(end=end))
+    assert told(tmp_path / "run") == wanted
 
 
 def test_a_spawned_child_is_asked_as_its_interpreter_exits(monkeypatch):

@@ -143,9 +143,9 @@ writer.os.write = write
 
 
 def test_bound_on_bytes(run_program, tmp_path):
-    run_program(LOOP.replace("20", "200"), "sys.exit(0)", XLAGRAPH="1", XLAGRAPH_MAX_BYTES="12K")
+    run_program(LOOP.replace("20", "200"), "sys.exit(0)", XLAGRAPH="1", XLAGRAPH_MAX_BYTES="18K")
     folder = tmp_path / "xlagraph-run"
-    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 16_000
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 22_000
     (process,) = read_run(folder).processes
     assert {"limit", "dropped"} <= {note.what for note in process.notes}
     assert len([sync for sync in process.syncs if sync.outcome == "compile"]) >= 5

@@ -192,3 +192,8 @@ def test_nothing_hangs_over_a_narrow_screen(browser: Browser, name: str) -> None
     browser.resize(390)
     show(browser, real_page(name))
     assert browser.run("return document.documentElement.scrollWidth") <= 390
+    cut = browser.run(
+        "return [...document.querySelectorAll('.lanes li')]"
+        ".filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)"
+    )
+    assert [name for name in cut if name.startswith("stream")] == []

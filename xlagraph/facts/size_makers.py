@@ -38,9 +38,10 @@ class SizeMaker:
 
 TOPK = SizeMaker(
     "k of topk",
-    "k is part of the graph: take the largest k that occurs in every step, and mask what is not "
-    "wanted (arange(k_max) < k, with k a tensor on the device).",
-    "Take the largest k in every step, and mask the rest.",
+    "k is part of the graph: use one fixed k_max in all steps, the largest that can occur (it may "
+    "be larger than those seen here), and mask what is not wanted: arange(k_max) < k, with k a "
+    "tensor on the device. int(k) or k.item() reads it, and ends the graph there as well.",
+    "Use one fixed k, the largest possible, and mask the rest.",
 )
 ONE_HOT = SizeMaker(
     "number of classes of one_hot",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
@@ -12,7 +12,7 @@ from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.sizes import INDEX_OPCODES
-from xlagraph.message import A, B, count, say
+from xlagraph.message import EMPTY, A, B, Message, count, say
 from xlagraph.rules.sharding import SHARDING
 from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX
 
@@ -46,6 +46,24 @@ BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
 """What a Python index decides of an instruction."""
 AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "start_index_map"})
 """What the dimension decides along which is indexed."""
+
+
+class _Words(NamedTuple):
+    fix: Message = EMPTY
+    short: Message = EMPTY
+    short_fix: Message = EMPTY
+
+
+_WRITTEN = _Words(
+    say(
+        "Write with index_copy_ (or scatter_), at positions that are a tensor on the device: "
+        "buffer.index_copy_(dim, positions, values). What they are counted from must be a tensor "
+        "too: data that comes with the batch, or a buffer that is added to on the device."
+    ),
+    say("Values are written at another Python index"),
+    say("Write with index_copy_, at positions that are a tensor."),
+)
+"""Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
@@ -71,11 +89,15 @@ def _finding(
     keys = sorted(differing_keys(*first))
     kind = next((OF_KEY[key] for key in keys if key in OF_KEY), None)
     number = count(len(pairs), opcode)
+    is_written = opcode == "pad" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
+    words = _Words()
     if kind:
         title = say(f"{kind.id.replace('-', ' ')} of {number} differs: ", changes)
     elif opcode in INDEX_OPCODES and BOUNDS.issuperset(keys):
         kind = PYTHON_INDEX
-        title = say(f"a Python index is baked into {number}: ", changes)
+        what = "the Python index where values are written" if is_written else "a Python index"
+        words = _WRITTEN if is_written else words
+        title = say(f"{what} is baked into {number}: ", changes)
     else:
         kind = ATTRIBUTE
         along = AXES.intersection(keys) and opcode in INDEX_OPCODES
@@ -96,6 +118,9 @@ def _finding(
             Evidence(changes, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),
         ),
         proof=say(A, f"'s {opcode} was given ", B, "'s attributes"),
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
         a=frozenset(p for p, _ in pairs),
         b=frozenset(q for _, q in pairs),
         undo=undo,

@@ -121,6 +121,7 @@ for x, y in loader:
         "slice_size",
         "topk_size",
         "resized_images",
+        "written_slots",
     ),
     short="A slice has another bound, a Python number",
     short_fix="Index with a tensor on the device.",

@@ -34,6 +34,15 @@ class Evidence:
         self._analyses: list[Analysis] = []
         """Both read from the dump and not yet taken."""
 
+    def keep_room(self) -> None:
+        """See to it that XLA can dump what is compiled next.
+
+        Raises:
+            OSError: there is no room for temporary files.
+        """
+        if self.dump is not None:
+            self.dump.keep_room()
+
     def can_afford(self) -> bool:
         """Whether a search of the heap is worth it beside the time spent compiling."""
         return self.live.budget.allows(self._seconds)

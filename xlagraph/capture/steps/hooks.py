@@ -103,6 +103,7 @@ class Hooks:
         dump = self._evidence.dump
         if dump is not None and dump.is_new:
             self.guard.run("dump", dump.begin)
+        self.guard.run("disk", self._evidence.keep_room)
         call = Call(kind, entry, caller)
         try:
             with flight.lock:

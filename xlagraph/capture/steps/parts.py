@@ -33,7 +33,7 @@ class Parts:
         """Those for torch_xla's extension module ``xlac``."""
         counters, sites, names, dispatch = Counters(xlac), SiteReader(), TensorNames(), Dispatch()
         buckets = Buckets(names, sites, dispatch.guard, dispatch.flush)
-        steady = SteadySteps(counters, sites, buckets, dispatch.guard)
-        dispatch.drain = steady.drain
         evidence = Evidence(xlac, dump, names, counters.now())
+        steady = SteadySteps(counters, sites, buckets, dispatch.guard, evidence.keep_room)
+        dispatch.drain = steady.drain
         return cls(counters, Flight(), sites, buckets, steady, evidence, dispatch)

@@ -79,12 +79,17 @@ class SteadySteps:
 
     __slots__ = (
         "_at", "_buckets", "_cells", "_counters", "_depth", "_due", "_guard",
-        "_known", "_left", "_lock", "_numbers", "_own_cells", "_patience", "_sites",
-        "_tellers", "_thread", "is_stepping", "lost", "open",
+        "_known", "_left", "_lock", "_now_and_then", "_numbers", "_own_cells", "_patience",
+        "_sites", "_tellers", "_thread", "is_stepping", "lost", "open",
     )  # fmt: skip
 
     def __init__(
-        self, counters: Counters, sites: SiteReader, buckets: Buckets, guard: Guard
+        self,
+        counters: Counters,
+        sites: SiteReader,
+        buckets: Buckets,
+        guard: Guard,
+        now_and_then: Callable[[], None],
     ) -> None:
         self.open = False
         """Whether steps may go the short way."""
@@ -96,6 +101,8 @@ class SteadySteps:
         self._sites = sites
         self._buckets = buckets
         self._guard = guard
+        self._now_and_then = now_and_then
+        """What is due while steps go the short way, every half minute at least."""
         self._known: dict[Footprint, _Known] = {}
         self._tellers: dict[int, Sequence[tuple[str, Repeat]]] = {}
         """By number: the names of sinks, and how each is told."""
@@ -185,6 +192,7 @@ class SteadySteps:
         self._left -= (first - FIRST) // PER_STEP
         if self._left <= 0:
             self._known.clear()
+        self._guard.run("disk", self._now_and_then)
 
     def _tell(self, numbers: list[int]) -> None:
         first = 0

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _FLAG = re.compile(r"(?:^|\s)--?(xla_dump_\w+)(?:=(\S*))?")
 _FORMS = ("text", "proto", "dot", "html")
 _NO = ("false", "0")
 _ANALYSIS = "analysis.txt"
+_LOOK_SECONDS = 1.0
+"""A look at the disk's free space costs 25 us between a step's operations."""
 _SET_SINCE = (
     "the program has set XLA_FLAGS after it imported torch_xla, and so switched off the dump that "
     "graphs are read from; set it before, and every graph is stored"
@@ -47,6 +50,8 @@ class Dump:
     is_new: bool = True
     """Nothing has been compiled since the process began, or was forked."""
     is_parents: bool = False
+    next_look: float = 0.0
+    """When to see again whether the disk is full; of the monotonic clock."""
 
     @property
     def gives_modules(self) -> bool:
@@ -68,6 +73,17 @@ class Dump:
         if self.variables.restore("XLA_FLAGS") and os.environ.get("XLA_FLAGS") != self.flags:
             self.modules = NoModules(_SET_SINCE)
         self.is_new = False
+
+    def keep_room(self) -> None:
+        """Something may be compiled: leave a disk that has filled up meanwhile.
+
+        Raises:
+            OSError: the folder cannot be read, or a new one cannot be made.
+        """
+        now = time.monotonic()
+        if now >= self.next_look:
+            self.next_look = now + _LOOK_SECONDS
+            self.modules.keep_room()
 
     def end(self) -> None:
         """Something was compiled: torch_xla has read its variables, too."""

@@ -46,6 +46,13 @@ class Modules(Protocol):
     def why_none(self) -> str:
         """Why a compile has left none here, as far as can be told; mends what can be mended."""
 
+    def keep_room(self) -> None:
+        """Between compiles: have XLA write where there is room.
+
+        Raises:
+            OSError: the folder cannot be read, or a new one cannot be made.
+        """
+
 
 class NoModules:
     """XLA's dump is the user's, and goes where it cannot be read."""
@@ -60,6 +67,9 @@ class NoModules:
     def why_none(self) -> str:
         """The user's setting."""
         return self._why
+
+    def keep_room(self) -> None:
+        """Nothing: where it is written is the user's choice."""
 
 
 class TheirModules:
@@ -85,6 +95,9 @@ class TheirModules:
         """What in ``XLA_FLAGS`` keeps XLA from writing, or capture from reading."""
         return self._what_leaves_out
 
+    def keep_room(self) -> None:
+        """Nothing: where it is written is the user's choice."""
+
 
 class PrivateModules:
     """A folder that is emptied after each compile."""
@@ -108,11 +121,15 @@ class PrivateModules:
             if entry.name not in kept and _XLAS.match(entry.name):
                 Path(entry.path).unlink(missing_ok=True)
         self._gave_any = self._gave_any or bool(found)
-        if found and not kept and not self._private.is_usable():
-            # XLA prints a line for each of its files that it cannot write: leave before that.
+        if found and not kept:
             with suppress(OSError):  # there is no room anywhere
-                self._private.move()
+                self._private.leave_full_disk()
         return found
+
+    def keep_room(self) -> None:
+        """Leave a disk that others have filled: XLA prints a line for each file that fails."""
+        if not any(_entries(self._private.modules)):  # else another thread compiles into it
+            self._private.leave_full_disk()
 
     def why_none(self) -> str:
         """A full disk or a deleted folder; then XLA is given another one."""

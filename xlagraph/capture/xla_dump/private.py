@@ -56,6 +56,15 @@ class PrivateFolder:
             return os.fstat(self._descriptor).st_nlink > 0 and _free(self.path) >= MIN_FREE
         return False
 
+    def leave_full_disk(self) -> None:
+        """Take a new folder if there is no more room in this one, and there is elsewhere.
+
+        Raises:
+            OSError: the new folder cannot be made.
+        """
+        if not self.is_usable() and any(_free(one) >= MIN_FREE for one in self._parents):
+            self.move()
+
     def move(self, *, keep: bool = False) -> None:
         """Take a new folder, on another disk if this one is full; XLA's path leads there now.
 
