@@ -275,6 +275,55 @@ ENTRY main {
 """  # noqa: E501
 
 
+SEGMENTS = """HloModule segments
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+most {
+  d = f32[] parameter(0)
+  e = f32[] parameter(1)
+  ROOT f = f32[] maximum(d, e)
+}
+
+ENTRY main {
+  i = s32[3,1] parameter(0)
+  u = f32[3] parameter(1)
+  zero = f32[] constant(0)
+  zeros = f32[8] broadcast(zero), dimensions={}
+  low = f32[] constant(-inf)
+  lows = f32[8] broadcast(low), dimensions={}
+  one = f32[8] scatter(zeros, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+  wave = f32[8] sine(one)
+  two = f32[8] scatter(zeros, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+  ROOT sum = f32[8] subtract(wave, two)
+}
+"""  # noqa: E501
+
+
+def test_a_scatter_of_another_operation_starts_from_another_number():
+    first, found, last = SEGMENTS.partition("  two = ")
+    other = first + found + last.replace("zeros", "lows").replace("to_apply=add", "to_apply=most")
+    for pair, title, start in (
+        ((SEGMENTS, other), "add became maximum in 1 scatter", "what it starts from: 0 -> -inf"),
+        ((other, SEGMENTS), "maximum became add in 1 scatter", "what it starts from: -inf -> 0"),
+    ):
+        explanation = explained(*pair)
+        assert kinds(explanation) == ["other-reduction"]
+        (cause,) = explanation.causes
+        assert str(cause.title) == title
+        assert str(cause.evidence[1].text) == start
+
+
+def test_another_start_of_the_same_scatter_is_told():
+    first, found, last = SEGMENTS.partition("  two = ")
+    explanation = explained(SEGMENTS, first + found + last.replace("zeros", "lows"))
+    assert kinds(explanation) == ["constant-value"]
+
+
 def test_a_scatter_that_applies_what_another_one_applies():
     other = SCATTERS.replace("to_apply=write", "to_apply=least")
     for pair, title in (

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 WITH_START = frozenset({"reduce", "reduce-window"})
 """Reductions whose second operand is the value that they start from."""
+START = {"reduce": 1, "reduce-window": 1, "scatter": 0}
+"""The operand that a reduction of one array starts from; a scatter combines into an array."""
+OF_ONE_ARRAY = 3
+"""The operands of a scatter into one array."""
 REDUCTIONS = WITH_START | {"all-reduce", "all-reduce-start", "reduce-scatter", "scatter"}
 AROUND = frozenset({"parameter", "convert"})
 """What stands in a combiner beside the operation that combines."""
@@ -96,10 +100,26 @@ def find(case: Case) -> list[Finding]:
 def _start(case: Case, x: int, y: int) -> tuple[int, int] | None:
     """What two reductions start from, if it is made of constants."""
     a, b = case.diff.a, case.diff.b
-    if a.opcodes[x] not in WITH_START:
+    place = START.get(a.opcodes[x])
+    if place is None:
         return None
-    p, q = a.operands[x][1], b.operands[y][1]
+    if a.opcodes[x] == "scatter" and not (_is_filled(a, x) and _is_filled(b, y)):
+        return None
+    p, q = a.operands[x][place], b.operands[y][place]
     return (p, q) if case.a.matched.closed[p] and case.b.matched.closed[q] else None
+
+
+def _is_filled(module: Module, i: int) -> bool:
+    """Whether a scatter combines into one array, which holds one number everywhere."""
+    operands = module.operands[i]
+    if len(operands) != OF_ONE_ARRAY or module.opcodes[operands[0]] != "broadcast":
+        return False
+    return module.opcodes[_number(module, operands[0])] == "constant"
+
+
+def _number(module: Module, i: int) -> int:
+    """What a value is spread from."""
+    return module.operands[i][0] if module.opcodes[i] == "broadcast" else i
 
 
 def _combined_by(view: SideView, i: int) -> str:
@@ -134,7 +154,9 @@ def _finding(
             for editor, i in ((edit.a, x), (edit.b, y)):
                 editor.callees[i] = ()
                 if start:
-                    editor.set_operands(i, editor.operands[i][:1])
+                    is_scatter = editor.opcodes[i] == "scatter"
+                    rest = editor.operands[i][1:] if is_scatter else editor.operands[i][:1]
+                    editor.set_operands(i, rest)
 
     return Finding(
         kind=OTHER_REDUCTION,
@@ -166,7 +188,7 @@ def _starts_told(case: Case, starts: Iterable[tuple[int, int]]) -> tuple[Evidenc
     a, b = case.diff.a, case.diff.b
     changed = [
         (p, q)
-        for p, q in starts
+        for p, q in ((_number(a, x), _number(b, y)) for x, y in starts)
         if p in a.payloads and q in b.payloads and a.payloads[p] != b.payloads[q]
     ]
     values = dict.fromkeys((a.payloads[p], b.payloads[q]) for p, q in changed)
@@ -188,8 +210,14 @@ def _accounted(view: SideView, reductions: Sequence[int], starts: Iterable[int])
         for k in range(module.computations[c].start, module.computations[c].stop)
         if c not in elsewhere or view.partners[k] < 0
     )
-    own = (p for p in starts if all(module.opcodes[u] in WITH_START for u in module.users[p]))
-    return frozenset((*reductions, *inside, *own))
+    own = [
+        p
+        for p in starts
+        if theirs.issuperset(module.users[p])
+        or all(module.opcodes[u] in WITH_START for u in module.users[p])
+    ]
+    numbers = (n for p in own if list(module.users[n := _number(module, p)]) == [p])
+    return frozenset((*reductions, *inside, *own, *numbers))
 
 
 RULE = Rule(

@@ -200,6 +200,7 @@ class AsList:
             fix=LIST_FIX,
             short=say("A list of tensors grows with every step"),
             short_fix=LIST_SHORT,
+            place=replace(cause.place, tensors=()),  # those of one graph's own cause
         )
 
 
