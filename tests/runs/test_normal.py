@@ -30,6 +30,7 @@ NORMAL = {
     "own_sync_line": "2 kinds of step by design (training, step at ",
     "truncated_window": "2 kinds of step by design (evaluation, training); stable",
     "penalty_every_third": "Stable: 2 compiles,",
+    "average_later": "3 kinds of step by design (update of 4 tensors, ",
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
     "length_buckets": "Stable: 4 compiles,",

@@ -27,7 +27,7 @@ def test_ranks_that_compile_at_once_wait_once():
     one = Spent(((100.0, 160.0),))
     many = together([Spent(((100.0 + k / 100, 160.0 + k / 100),)) for k in range(64)])
     assert str(one) == "1 min 0 s"
-    assert str(many) == "1 min 0 s of wall time, 1.1 rank-hours"
+    assert str(many) == "1 min 1 s of wall time, 1.1 rank-hours"
     assert str(together([one, Spent(((200.0, 201.0),))])) == "1 min 1 s"
     assert str(Spent()) == "0 s"
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.message import join, say
+from xlagraph.message import count, join, say
 from xlagraph.runs.cycle import cycle_of
 from xlagraph.runs.order import comes_again, comes_in_phases, followers, step_turns
 from xlagraph.runs.traits import input_names, names_from, traits_of
@@ -237,6 +237,8 @@ class Design:
             return say(sort.part.value)
         if len(self._updates) > 1:
             own = sorted((w for w in sort.trained if self._updated[w] == 1), key=str)
+            if not own:  # others update them, too
+                return say("update of ", count(len(sort.trained), "tensor"))
             names = Counter(tensor for tensor, _ in self._updated)
             shown = (say(t, f" ({shape})") if names[t] > 1 else say(t) for t, shape in own)
             return say("update of ", join(shown, 1))
