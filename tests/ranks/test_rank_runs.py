@@ -102,8 +102,11 @@ def test_a_rank_with_a_step_less_is_waited_for():
     assert found.place.line == last.line
     told = [str(message) for _, message in found.verdict.lines]
     assert told[0] == ("The job hangs in step 6: rank 7 ended after step 5; ranks 0-6 wait for it.")
-    assert "rank 7's last step ends here; ranks 0-6 wait at examples/ranks.py:49" in told[1]
-    assert told[2].startswith("Give rank 7 as many steps")
+    assert (
+        "rank 7 ran no further step after this line; ranks 0-6 wait at examples/ranks.py:49"
+        in told[1]
+    )
+    assert told[2].startswith("Give rank 7 as many batches")
 
 
 def test_ranks_that_end_in_different_steps_and_one_that_goes_on_without_collectives():
@@ -112,7 +115,7 @@ def test_ranks_that_end_in_different_steps_and_one_that_goes_on_without_collecti
     two = (LastStep((5, 6), 3, at), LastStep((7,), 5, at))
     verdict = ranks_verdict(found.matching, found.stops, two, ())
     assert "ranks 5-7 ended after steps 3, 5; ranks 0-6 wait for them" in str(verdict.what)
-    assert "the last step of ranks 5-6 ends here" in str(verdict.where)
+    assert "ranks 5-6 ran no further step after this line" in str(verdict.where)
     later = (LastStep((7,), 9, at),)
     verdict = ranks_verdict(found.matching, found.stops, later, ())
     assert "rank 7 has no more collectives to run" in str(verdict.what)

@@ -161,7 +161,9 @@ def _ended(stops: Sequence[Stop], ended: Sequence[LastStep]) -> tuple[str, Messa
         what = f"{rank_words(gone)} {has} no more collectives to run; {wait}"
         return what, say(COLLECTIVE_HANG.short_fix)
     what = f"{rank_words(gone)} ended after {step_words(sorted(steps))}; {wait}"
-    return what, say(f"Give {rank_words(gone)} as many steps (and batches) as the others have.")
+    return what, say(
+        f"Give {rank_words(gone)} as many batches as the others (equal shards, drop_last)."
+    )
 
 
 def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
@@ -169,13 +171,11 @@ def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
     first = next((one for one in ended if one.line), None)
     if first is None or first.line is None:
         return _places(stops)
-    whose = f"{rank_words(first.ranks)}'s last step"
-    if len(first.ranks) > 1:
-        whose = f"the last step of {rank_words(first.ranks)}"
+    ended_here = f"{rank_words(first.ranks)} ran no further step after this line"
     stop = stops[0]
     wait = "waits" if len(stop.wait.ranks) == 1 else "wait"
     return say(
-        first.line, f": {whose} ends here; {rank_words(stop.wait.ranks)} {wait} at ", _place(stop)
+        first.line, f": {ended_here}; {rank_words(stop.wait.ranks)} {wait} at ", _place(stop)
     )
 
 
