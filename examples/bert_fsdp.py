@@ -40,8 +40,8 @@ def build() -> FSDP:
     bert = BertForMaskedLM(config)
     head = bert.cls.predictions
     head.decoder.weight = torch.nn.Parameter(head.decoder.weight.clone())  # FSDP ties no weights
-    if os.environ.get("FIX"):
-        head.bias.requires_grad_(False)
+    if os.environ.get("FIX"):  # the decoder keeps the one that is trained
+        head.bias = torch.nn.Parameter(head.bias.detach().clone(), requires_grad=False)
     layers = bert.bert.encoder.layer
     for i, layer in enumerate(layers):
         layer.attention = FSDP(layer.attention.to("xla"), **SHARDED)

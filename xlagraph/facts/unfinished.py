@@ -46,8 +46,8 @@ def unfinished_fix(case: Case) -> Message:
             join(tensors),
             f" {_FREEZE} before FSDP wraps the model",
             *((" at ", made) if (made := _made(case)) else ()),
-            f", unless {it} should be trained: then use {it} in the loss, or tie {it} again to "
-            f"what is used there. Or {_NO_BUCKETS}.",
+            f"; where a used parameter is tied to {it}, give that a tensor of its own first. If "
+            f"{it} should be trained, use {it} in the loss. Or {_NO_BUCKETS}.",
         )
     if any(one.hooks_left < 0 for one in found):
         return say(
