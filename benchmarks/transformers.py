@@ -27,7 +27,8 @@ Graph = dict[str, Any]
 def explain(run: Path) -> tuple[float, list[Graph]]:
     """Processor seconds of one explanation, and its graphs."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "xlagraph", "explain", "--json", str(run)]
+    command = [sys.executable, "-m", "xlagraph", "explain", "--json"]
+    command += ["--no-cache", "-j", "1", str(run)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, check=False, capture_output=True, env=env)
     assert not done.stderr, done.stderr.decode()
