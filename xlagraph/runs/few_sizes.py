@@ -58,9 +58,9 @@ def is_one_of_few_sizes(
     """
     turns, seen = design.turns_of_sort(number)
     here = [graph for graph in seen if graph is not None]
-    if number not in here:
+    if len(here) > MOST + 1 or number not in here:
         return False
-    begin = max(map(turns.index, here)) + 1
+    begin = turns.index(here[-1]) + 1  # in order of appearance
     again = Counter(graph for graph in turns[begin:] if graph is not None)
     sizes = [graph for graph in here if graph in again or graph != turns[0]]
     return (

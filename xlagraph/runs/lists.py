@@ -93,11 +93,7 @@ def _chains(members: Sequence[CapturedGraph], turns: Turns) -> Iterator[list[Cap
 
 def _begins(before: CapturedGraph, now: CapturedGraph) -> bool:
     """Whether one takes in all that the other does, and more."""
-    inputs = [
-        Counter(_arrays(shape for _, shape in graph.sketch.interface.inputs))
-        for graph in (before, now)
-    ]
-    return inputs[0] < inputs[1]
+    return _inputs(before) < _inputs(now)
 
 
 def _is_even(chain: Sequence[CapturedGraph]) -> bool:
@@ -111,12 +107,18 @@ def _more(before: CapturedGraph, now: CapturedGraph) -> Counter[str]:
 
     Nor where it gives back as much more: parameters that are trained as well.
     """
-    old, new = before.sketch.interface, now.sketch.interface
-    inputs = [Counter(_arrays(shape for _, shape in one.inputs)) for one in (old, new)]
-    outputs = [Counter(_arrays(shape for shape, _ in one.outputs)) for one in (old, new)]
-    more = inputs[1] - inputs[0]
-    is_other = inputs[0] - inputs[1] or more & (outputs[1] - outputs[0])
+    old, new = _inputs(before), _inputs(now)
+    more = new - old
+    is_other = old - new or more & (_outputs(now) - _outputs(before))
     return Counter() if is_other else more
+
+
+def _inputs(graph: CapturedGraph) -> Counter[str]:
+    return Counter(_arrays(shape for _, shape in graph.sketch.interface.inputs))
+
+
+def _outputs(graph: CapturedGraph) -> Counter[str]:
+    return Counter(_arrays(shape for shape, _ in graph.sketch.interface.outputs))
 
 
 def _arrays(shapes: Iterable[str]) -> Iterator[str]:
