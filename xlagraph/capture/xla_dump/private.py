@@ -62,7 +62,7 @@ class PrivateFolder:
         Raises:
             OSError: the new folder cannot be made.
         """
-        if not self.is_usable() and any(_free(one) >= MIN_FREE for one in self._parents):
+        if not self.is_usable() and self._roomy():
             self.move()
 
     def move(self, *, keep: bool = False) -> None:
@@ -98,10 +98,13 @@ class PrivateFolder:
         """Delete it with all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
+    def _roomy(self) -> list[Path]:
+        """The folders for temporary files on whose disks there is room."""
+        return [one for one in self._parents if _free(one) >= MIN_FREE]
+
     def _make(self) -> tuple[Path, int]:
         """A new folder where there is room, locked, and its descriptor."""
-        roomy = [one for one in self._parents if _free(one) >= MIN_FREE]
-        parent = (roomy or self._parents)[0]
+        parent = (self._roomy() or self._parents)[0]
         _delete_left_over(parent)
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         (path / _ASIDE).mkdir()
