@@ -356,7 +356,8 @@ env = {name: value for name, value in os.environ.items() if not name.startswith(
 assert "dump" not in os.environ.get("XLA_FLAGS", ""), os.environ["XLA_FLAGS"]
 assert "PT_XLA_DEBUG_FILE" not in os.environ
 for one, python in (env, "%"), (None, "%"), (None, "env -u XLAGRAPH %"), (None, "% -S"):
-    command = [*python.replace("%", sys.executable).split(), "-c", "import sys; sys.path = " + repr(sys.path) + child]
+    command = python.replace("%", sys.executable).split()
+    command += ["-c", "import sys; sys.path = " + repr(sys.path) + child]
     print(len(subprocess.run(command, env=one, capture_output=True, check=True).stderr))
 """
 
