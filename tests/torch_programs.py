@@ -110,7 +110,7 @@ def _fork(program, arguments, env, cwd, streams, *, whole_end=False):
         "whole_end": whole_end,
     }
     client = socket.socket(socket.AF_UNIX)
-    client.connect(_server(env.get("PYTHONHASHSEED", "")))
+    client.connect(_server(env.get("PYTHONHASHSEED", "0")))
     data = json.dumps(request).encode() + b"\n"
     sent = socket.send_fds(client, [data], streams)
     client.sendall(data[sent:])
@@ -136,8 +136,7 @@ def _start_server(seed):
     }
     # Threads, those of torch 2.6 for the compiler's workers too, would end in forks.
     threads = ("OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
-    env |= {"PYTHONUNBUFFERED": "1", **dict.fromkeys(threads, "1")}
-    env |= {"PYTHONHASHSEED": seed} if seed else {}
+    env |= {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": seed, **dict.fromkeys(threads, "1")}
     server = subprocess.Popen(
         [sys.executable, program, str(path)],
         env=env,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.model import RunExplanation
 
 maker = script("benchmarks/make_large_run.py")
-GRAPHS, STEPS, RANKS = 40, 300, 20
+GRAPHS, STEPS, RANKS = 28, 300, 20
 FOLDERS: list[TemporaryDirectory[str]] = []
 """Kept until the tests end: modules are read as the page is made."""
 
