@@ -40,7 +40,8 @@ def pytest_collection_modifyitems(items):
 def environment():
     """The variables that programs have."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
-    return env | {"PJRT_DEVICE": "CPU", "PYTHONUNBUFFERED": "1"}
+    fast = "--xla_backend_optimization_level=0"  # most of a program's time goes into compiling
+    return env | {"PJRT_DEVICE": "CPU", "PYTHONUNBUFFERED": "1", "XLA_FLAGS": fast}
 
 
 @pytest.fixture(scope="session")
