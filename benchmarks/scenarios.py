@@ -23,7 +23,7 @@ from pathlib import Path
 from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.kinds import SKIPPED_BLOCK
+from xlagraph.runs.kinds import CHANGING_UPDATES, SKIPPED_BLOCK
 from xlagraph.runs.model import CauseGroup, RunExplanation
 from xlagraph.runs.outcome import Outcome
 
@@ -74,16 +74,7 @@ def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None
     for rank in range(truth.ranks):
         subprocess.run(
             [python, str(truth.path)],
-            env={
-                **os.environ,
-                "XLAGRAPH": "2" if lines else "watch",
-                "XLAGRAPH_DIR": str(folder),
-                "XLAGRAPH_JOB": truth.path.stem,  # one job, although its ranks run in turn
-                "XLAGRAPH_SUMMARY": "0",
-                "PJRT_DEVICE": "CPU",
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "RANK": str(rank),
-            },
+            env=os.environ | variables(truth, folder, rank, lines=lines),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -92,13 +83,27 @@ def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None
         )
 
 
+def variables(truth: Truth, folder: Path, rank: int, *, lines: bool) -> dict[str, str]:
+    """The variables that one rank of a captured program has."""
+    return {
+        "XLAGRAPH": "2" if lines else "watch",
+        "XLAGRAPH_DIR": str(folder),
+        "XLAGRAPH_JOB": truth.path.stem,  # one job, although its ranks run in turn
+        "XLAGRAPH_SUMMARY": "0",
+        "PJRT_DEVICE": "CPU",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "RANK": str(rank),
+    }
+
+
 def judge(truth: Truth, explained: RunExplanation) -> Row:
     """Compares what was reported with what is true.
 
-    Which blocks a graph leaves out stands in the records, and nothing is undone for it.
+    What a graph leaves out, or updates, stands in the records, and nothing is undone for it.
     """
     problems = [group for group in explained.groups if _is_told(group)]
-    bad = {d for group in problems if group.kind is not SKIPPED_BLOCK for d in group.graphs}
+    told = (SKIPPED_BLOCK, CHANGING_UPDATES)
+    bad = {d for group in problems if group.kind not in told for d in group.graphs}
     explanations = [n.explanation for n in explained.graphs if n.digest in bad and n.explanation]
     kinds = list(dict.fromkeys([g.kind.id for g in problems] + _further_kinds(explanations)))
     line = _line(truth, explained) if truth.kinds else ""

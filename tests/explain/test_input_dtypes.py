@@ -29,6 +29,26 @@ WIDER = CONVERTED.replace("s64[4,3] parameter", "s64[3,4] parameter").replace(
 )
 
 
+def table(kinds: str, places: str, lines: str = "7777") -> str:
+    """Columns of a batch, shifted by numbers and joined: ``s`` integers, ``f`` floats.
+
+    `places`: which column stands where; `lines`: where each is made.
+    """
+    text = "HloModule step\n\nENTRY main {\n"
+    for k, (kind, line) in enumerate(zip(kinds, lines, strict=True)):
+        made = f'metadata={{op_type="xla__device_data" source_file="t.py" source_line={line}}}'
+        type_ = {"s": "s64", "f": "f32"}[kind]
+        text += f"  c{k} = {type_}[4] parameter({k}), {made}\n  m{k} = f32[] parameter({4 + k})\n"
+        if kind == "s":
+            text += f"  x{k} = f32[4] convert(c{k})\n"
+        text += f"  b{k} = f32[4] broadcast(m{k}), dimensions={{}}\n"
+        text += f"  d{k} = f32[4] subtract({'x' if kind == 's' else 'c'}{k}, b{k})\n"
+        text += f"  r{k} = f32[1,4] reshape(d{k})\n"
+    joined = ", ".join(f"r{k}" for k in places)
+    text += f"  j = f32[4,4] concatenate({joined}), dimensions={{0}}\n"
+    return text + "  ROOT t = f32[4,4] tanh(j)\n}\n"
+
+
 def causes(first: str, second: str, **contexts: Context) -> list[str]:
     explanation = explain_modules(read_module(first, "a"), read_module(second, "b"), **contexts)
     return [f"{cause.kind} {cause.title!s}" for cause in explanation.causes if cause.proved]
@@ -55,3 +75,32 @@ def test_two_tensors_by_name_are_two_inputs():
     second = Context(parameters={0: Tensor("", "ranks")})
     found = causes(PLAIN, CONVERTED, context_a=first, context_b=second)
     assert not any(cause.startswith("dtype") for cause in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("ssff", "sfsf"), ("sfff", "ffsf"), ("fsss", "ssfs")]
+)
+def test_inputs_that_take_each_others_dtypes_are_not_values_in_another_order(before, after):
+    (cause,) = causes(table(before, "0123"), table(after, "0123"))
+    assert cause.startswith("dtype 2 inputs have another dtype (")
+    assert "; B converts" in cause
+    assert cause.endswith("at t.py:7")
+
+
+def test_inputs_made_at_other_lines_stand_in_another_order():
+    lines = "1234"
+    (cause,) = causes(table("sfff", "0123", lines), table("sfff", "2103", lines))
+    assert cause.startswith("reordered-operands concatenate takes the same values")
+
+
+def test_inputs_with_names_of_their_own_stand_in_another_order():
+    named = Context(parameters={k: Tensor("", name) for k, name in enumerate("abcd")})
+    found = causes(table("sfff", "0123"), table("sfff", "2103"), context_a=named, context_b=named)
+    assert found[0].startswith("reordered-operands concatenate takes the same values")
+
+
+def test_what_else_would_make_the_same_graphs_is_said():
+    first, second = table("sfff", "0123"), table("ffsf", "0123")
+    explanation = explain_modules(read_module(first, "a"), read_module(second, "b"))
+    said = [str(one.text) for cause in explanation.causes for one in cause.evidence]
+    assert any("in another order" in one and "same two graphs" in one for one in said)

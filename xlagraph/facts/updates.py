@@ -208,12 +208,12 @@ def _plain(module: Module, value: int, left: Mapping[int, int]) -> int:
         if module.opcodes[value] != "multiply":
             return value
         x, y = module.operands[value]
-        if not (_is_one(module, x) or _is_one(module, y)):
+        if not (is_one(module, x) or is_one(module, y)):
             return value
-        value = y if _is_one(module, x) else x
+        value = y if is_one(module, x) else x
 
 
-def _is_one(module: Module, value: int) -> bool:
+def is_one(module: Module, value: int) -> bool:
     """Whether a value is a constant 1, spread or converted."""
     while module.opcodes[value] in ("broadcast", "convert", "reshape"):
         (value,) = module.operands[value]

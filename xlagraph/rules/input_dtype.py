@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.message import Message, SourceLine
 
 FIX = say(
     "Give the tensor one dtype where it is made: torch.tensor, numpy and pandas take it from the "
@@ -27,6 +28,7 @@ FIX = say(
     "Write torch.tensor(rows, dtype=torch.float32), or convert on the host before it is sent."
 )
 SHORT = say("An input has another dtype in some steps")
+SHORT_MANY = say("Inputs have another dtype in some steps")
 SHORT_FIX = say("Give the tensor one dtype where it is made.")
 
 
@@ -36,7 +38,7 @@ def find(case: Case) -> list[Finding]:
     for plain, typed in case.both_ways:
         inputs = _inputs(case, plain, typed)
         if inputs:
-            found.append(_finding(plain, typed, inputs))
+            found.append(finding_of(Converted(plain, typed, inputs)))
     return found
 
 
@@ -56,7 +58,7 @@ def _inputs(case: Case, plain: SideView, typed: SideView) -> dict[int, int]:
             is_input(module, source)
             and max(plain.partners[one], typed.partners[source], typed.partners[cast]) < 0
             and _dimensions(plain, one) == _dimensions(typed, source)
-            and not _are_two(plain, one, typed, source)
+            and not are_two(plain, one, typed, source)
         ):
             found.setdefault(source, set()).add(one)
     return {
@@ -75,75 +77,110 @@ def _dimensions(view: SideView, i: int) -> str:
     return bare_shape(view.module, i).partition("[")[2]
 
 
-def _are_two(plain: SideView, one: int, typed: SideView, source: int) -> bool:
+def are_two(plain: SideView, one: int, typed: SideView, source: int) -> bool:
     """Whether the capture tells that they are two tensors."""
     first, second = plain.input_tensor(one), typed.input_tensor(source)
     return first is not None and second is not None and first != second
 
 
-def _finding(plain: SideView, typed: SideView, inputs: Mapping[int, int]) -> Finding:
-    module = typed.module
-    casts = {user for source in inputs for user in module.users[source]}
-    lines = where(module, inputs) or where(plain.module, inputs.values()) or where(module, casts)
-    own = frozenset(inputs.values())
-    claimed_a, claimed_b = plain.ab(own, frozenset({*inputs, *casts}))
-    types = dict.fromkeys(
-        plain.ab(_type(plain, one), _type(typed, source)) for source, one in inputs.items()
-    )
-    changes = join(Change(old, new) for old, new in types)
+class Converted(NamedTuple):
+    """Inputs that one side converts, and the other takes in as the type that they get."""
+
+    plain: SideView
+    typed: SideView
+    inputs: Mapping[int, int]
+    """The converted inputs of `typed` to those that `plain` has instead."""
+
+    @property
+    def casts(self) -> set[int]:
+        """The conversions."""
+        return {user for source in self.inputs for user in self.typed.module.users[source]}
+
+    @property
+    def lines(self) -> tuple[SourceLine, ...]:
+        """Where the inputs are made, else where they are converted."""
+        module = self.typed.module
+        own = where(module, self.inputs) or where(self.plain.module, self.inputs.values())
+        return own or where(module, self.casts)
+
+    @property
+    def claimed(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The instructions of A and of B that are accounted for."""
+        own = frozenset({*self.inputs, *self.casts})
+        return self.plain.ab(frozenset(self.inputs.values()), own)
+
+    @property
+    def types(self) -> list[tuple[str, str]]:
+        """The types in A and in B, each pair once."""
+        pairs = ((_type(self.plain, p), _type(self.typed, q)) for q, p in self.inputs.items())
+        return list(dict.fromkeys(self.plain.ab(*pair) for pair in pairs))
+
+    @property
+    def words(self) -> Message:
+        """Which inputs one side converts, and what the other one takes in."""
+        return say(
+            self.typed.side,
+            " converts ",
+            join(parameter_name(self.typed, source) for source in self.inputs),
+            ", where ",
+            self.plain.side,
+            " takes in ",
+            join(parameter_name(self.plain, one) for one in self.inputs.values()),
+        )
+
+    @property
+    def evidence(self) -> Evidence:
+        """That both sides do the same with them."""
+        is_one = len(self.inputs) == 1
+        text = say(
+            self.plain.side,
+            f" uses {'it' if is_one else 'them'} as ",
+            self.typed.side,
+            f" uses what it converts; {'both have' if is_one else 'they have'} the same dimensions",
+        )
+        a, b = self.claimed
+        return Evidence(text, tuple(sorted(a)), tuple(sorted(b)), self.lines)
+
+    @property
+    def proof(self) -> Message:
+        """What undoing does."""
+        given = say("the inputs of ", self.typed.side, " were given the types of those of ")
+        return say(given, self.plain.side, ", and the conversions left out")
+
+    def undo(self, edit: Editors) -> None:
+        """Gives the inputs the types that they are converted to."""
+        for source, one in self.inputs.items():
+            edit[self.typed.side].shapes[source] = edit[self.plain.side].shapes[one]
+        edit[self.typed.side].bypass(self.casts)
+
+
+def finding_of(*groups: Converted, more: tuple[Evidence, ...] = ()) -> Finding:
+    """One finding for inputs that are converted on one side, or some here and some there."""
+    types = list(dict.fromkeys(pair for group in groups for pair in group.types))
     by_value = any(old.startswith(("f", "bf")) != new.startswith(("f", "bf")) for old, new in types)
-    names = join(parameter_name(typed, source) for source in inputs)
-    is_one = len(inputs) == 1
+    number = sum(len(group.inputs) for group in groups)
 
     def undo(edit: Editors) -> None:
-        for source, one in inputs.items():
-            edit[typed.side].shapes[source] = edit[plain.side].shapes[one]
-        edit[typed.side].bypass(casts)
+        for group in groups:
+            group.undo(edit)
 
     return Finding(
         kind=DTYPE,
         title=say(
-            "an input has" if is_one else f"{count(len(inputs), 'input')} have",
+            "an input has" if number == 1 else f"{count(number, 'input')} have",
             " another dtype (",
-            changes,
+            join(Change(old, new) for old, new in types),
             "): ",
-            typed.side,
-            " converts ",
-            names,
-            ", where ",
-            plain.side,
-            " takes in ",
-            join(parameter_name(plain, one) for one in inputs.values()),
-            at(lines),
+            join((group.words for group in groups), len(groups), "; "),
+            at(groups[0].lines),
         ),
-        evidence=(
-            Evidence(
-                say(
-                    plain.side,
-                    " uses ",
-                    "it" if is_one else "them",
-                    " as ",
-                    typed.side,
-                    f" uses what it converts; {'both have' if is_one else 'they have'} the same "
-                    "dimensions",
-                ),
-                tuple(sorted(claimed_a)),
-                tuple(sorted(claimed_b)),
-                lines,
-            ),
-        ),
+        evidence=(*(group.evidence for group in groups), *more),
         fix=FIX if by_value else say(),
-        short=SHORT,
+        short=SHORT if number == 1 else SHORT_MANY,
         short_fix=SHORT_FIX if by_value else say(),
-        proof=say(
-            "the inputs of ",
-            typed.side,
-            " were given the types of those of ",
-            plain.side,
-            ", and the conversions left out",
-        ),
-        a=claimed_a,
-        b=claimed_b,
+        proof=join((group.proof for group in groups), len(groups), "; "),
+        a=frozenset[int]().union(*(group.claimed[0] for group in groups)),
+        b=frozenset[int]().union(*(group.claimed[1] for group in groups)),
         undo=undo,
     )
 

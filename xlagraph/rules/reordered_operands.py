@@ -66,7 +66,7 @@ def find(case: Case) -> list[Finding]:
     """Pairs whose operands are each other's partners, at other places; branches likewise."""
     found = []
     for x, y in case.changed_alone("operands"):
-        order = _order_of_operands(case, x, y)
+        order = order_of_operands(case, x, y)
         if order:
             found.append(_operands_finding(case, x, y, order))
     return found + [
@@ -76,7 +76,7 @@ def find(case: Case) -> list[Finding]:
     ]
 
 
-def _order_of_operands(case: Case, x: int, y: int) -> tuple[int, ...]:
+def order_of_operands(case: Case, x: int, y: int) -> tuple[int, ...]:
     """A's operands in B's order; empty where they are not the same values."""
     mine, theirs = case.diff.a.operands[x], case.diff.b.operands[y]
     order = tuple(case.b.partners[q] for q in theirs)

@@ -1,4 +1,4 @@
-"""Blocks of a model that some steps leave out: LayerDrop, stochastic depth, an expert by turns.
+"""Blocks of a model, or their updates, that some steps leave out: LayerDrop, an adapter by turns.
 
 Each graph trains another subset of the same parameters, and subsets come and go. What else differs
 between such graphs (which state there is, which numbers are equal, how many gradients are joined)
@@ -16,21 +16,25 @@ from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
-from xlagraph.runs.kinds import SKIPPED_BLOCK
+from xlagraph.rules.optimizer_state import NEWLY_UPDATED
+from xlagraph.runs.kinds import CHANGING_UPDATES, SKIPPED_BLOCK
 from xlagraph.runs.model import CauseGroup
 from xlagraph.runs.spent import together
 from xlagraph.tensors import Role, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from xlagraph.message import SourceLine
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.message import Message, SourceLine
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
 
     Names = frozenset[Tensor]
 
 SHOWN = 4
+MANY = 3
+"""Choices of what is updated from which on they come of the data: two take turns by design."""
 
 
 class Weights(NamedTuple):
@@ -45,8 +49,10 @@ class Skipped(NamedTuple):
 
     digests: frozenset[str]
     """Those that differ in it from what they were compared with, or in what comes of it."""
-    blocks: tuple[str, ...]
-    """Paths of the modules that some of them leave out."""
+    kind: Kind
+    """Blocks that some of them leave out, or updates of what all of them take in."""
+    paths: tuple[str, ...]
+    """Of the modules, or parameters, that some of them leave out."""
 
 
 def skipped_blocks(
@@ -93,25 +99,40 @@ def _at_one_place(
 ) -> Skipped | None:
     digests = {node.digest for node in nodes}
     turns = {(weights[x], weights[y]) for x in digests for y in followed.get(x, ()) if y in digests}
-    gone = frozenset[Tensor]().union(*(x.trained - y.read for x, y in turns if x is not y))
-    come = frozenset[Tensor]().union(*(y.trained - x.read for x, y in turns if x is not y))
-    changing = gone & come
-    if not changing:
+    pairs = [(x, y) for x, y in turns if x is not y]
+    blocks = _all(x.trained - y.read for x, y in pairs) & _all(y.trained - x.read for x, y in pairs)
+    if blocks:
+        reads = list(dict.fromkeys(weights[digest].read for digest in sorted(digests)))
+        left_out = _left_out(nodes, SKIPPED_BLOCK, lambda one: weights[one].read)
+        return Skipped(left_out, SKIPPED_BLOCK, _modules(blocks, reads)) if left_out else None
+    gone = _all((x.trained & y.read) - y.trained for x, y in pairs)
+    updates = gone & _all((y.trained & x.read) - x.trained for x, y in pairs)
+    if not updates or len({weights[digest].trained for digest in digests}) < MANY:
         return None
-    members = [
-        node
+    left_out = _left_out(nodes, CHANGING_UPDATES, lambda one: weights[one].trained)
+    paths = tuple(sorted(tensor.path for tensor in updates))
+    return Skipped(left_out, CHANGING_UPDATES, paths) if left_out else None
+
+
+def _all(sets: Iterable[Names]) -> Names:
+    return frozenset[Tensor]().union(*sets)
+
+
+def _left_out(
+    nodes: Sequence[GraphNode], kind: Kind, choice: Callable[[str], Names]
+) -> frozenset[str]:
+    """The graphs of another choice than what they were compared with, or of what comes of it."""
+    return frozenset(
+        node.digest
         for node in nodes
         if node.explanation
         and node.explanation.causes
         and not (node.warm_up or node.begins_reading or node.meant)
         and (
-            weights[node.digest].read != weights[node.nearest].read
-            or node.explanation.causes[0].kind.id in SKIPPED_BLOCK.entails
+            choice(node.digest) != choice(node.nearest)
+            or node.explanation.causes[0].kind.id in kind.entails
         )
-    ]
-    reads = list(dict.fromkeys(weights[digest].read for digest in sorted(digests)))
-    modules = _modules(changing, reads)
-    return Skipped(frozenset(n.digest for n in members), modules) if members else None
+    )
 
 
 def _modules(changing: Names, reads: Sequence[Names]) -> tuple[str, ...]:
@@ -159,16 +180,13 @@ def block_groups(skipped: Iterable[Skipped], nodes: Sequence[GraphNode]) -> tupl
 
 
 def _group(skipped: Skipped, members: Sequence[GraphNode]) -> CauseGroup:
-    place = _place(members)
-    caller = _caller(place)
-    blocks = join((Tensor("", path) for path in skipped.blocks), SHOWN)
-    number = len(skipped.blocks)
+    is_block = skipped.kind is SKIPPED_BLOCK
+    place = _place(members, ADDED_INPUT if is_block else NEWLY_UPDATED)
+    caller = _caller(place) if is_block else None
     return CauseGroup(
-        kind=SKIPPED_BLOCK,
+        kind=skipped.kind,
         title=say(
-            f"{count(number, 'block')} of the model (",
-            blocks,
-            f") {'takes' if number == 1 else 'take'} part in some steps only",
+            _what(skipped),
             at((place.line,) if place.line else ()),
             *((", called at ", caller) if caller else ()),
             f": {count(len(members), 'graph')} of another choice of them than the graphs before",
@@ -184,6 +202,18 @@ def _group(skipped: Skipped, members: Sequence[GraphNode]) -> CauseGroup:
     )
 
 
+def _what(skipped: Skipped) -> Message:
+    paths = join((Tensor("", path) for path in skipped.paths), SHOWN)
+    number = len(skipped.paths)
+    if skipped.kind is SKIPPED_BLOCK:
+        verb = "takes" if number == 1 else "take"
+        blocks = count(number, "block")
+        return say(f"{blocks} of the model (", paths, f") {verb} part in some steps only")
+    verb = "is" if number == 1 else "are"
+    parameters = count(number, "parameter")
+    return say(f"{parameters} (", paths, f") {verb} updated in some steps and only read in others")
+
+
 def _caller(place: Place) -> SourceLine | None:
     """The line of the program, in another function, from which the block's own line was called."""
     own = [frame for frame in place.stack if not frame.is_library]
@@ -192,8 +222,11 @@ def _caller(place: Place) -> SourceLine | None:
     return next((frame for frame in after if not frame.function.startswith("<")), None)
 
 
-def _place(members: Sequence[GraphNode]) -> Place:
-    """Where a block is called, as far as an explanation cites what is computed with it."""
+def _place(members: Sequence[GraphNode], kind: Kind) -> Place:
+    """Where a cause of this kind stands that one of the graphs has; else where they end."""
     causes = (c for node in members for c in (node.explanation.causes if node.explanation else ()))
-    found = (cause.place for cause in causes if cause.kind is ADDED_INPUT and cause.place.line)
-    return replace(next(found, Place(members[0].call_site)), tensors=())
+    cause = next((one for one in causes if one.kind is kind and one.place.line), None)
+    if cause is None:
+        return Place(members[0].call_site)
+    is_near = cause.place.is_near and cause.lines  # a line of the forward pass updates nothing
+    return Place(cause.lines[0]) if is_near else replace(cause.place, tensors=())

@@ -122,6 +122,50 @@ for step, (x, y) in enumerate(loader):
     short="Some steps leave blocks of the model out",
     short_fix="Run every block; multiply its branch by 0 or 1.",
 )
+CHANGING_UPDATES = Kind(
+    id="changing-updates",
+    title="Another set of parameters is updated in many steps",
+    section=Section.RUN,
+    meaning="All graphs take in the same parameters, and each updates another part of them: an "
+    "optimizer passes over parameters whose gradient is None, which the program decides by the "
+    "batch (adapters of tenants, experts, tasks without data), so each choice is a graph of its "
+    "own. Which state there is, how many gradients are alive, and which step counts are equal and "
+    "so one parameter of the graph, differ as a consequence.",
+    before="""\
+adapters = nn.ParameterList([nn.Parameter(torch.ones(4)) for _ in range(3)]).to("xla")
+optimizer = torch.optim.SGD(adapters, lr=0.05)
+absent = [(2,), (0,), (), (1,), (0, 2), (1,), (2,), (0, 1), (0,)]  # what the batches leave out
+for (x, y), without in zip(loader, absent):
+    loss_fn(model(x) * sum(adapters), y).backward()
+    for k in without:
+        adapters[k].grad = None
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    after="""\
+adapters = nn.ParameterList([nn.Parameter(torch.ones(4)) for _ in range(3)]).to("xla")
+optimizer = torch.optim.SGD(adapters, lr=0.05)
+absent = [(2,), (0,), (), (1,), (0, 2), (1,), (2,), (0, 1), (0,)]
+for (x, y), without in zip(loader, absent):
+    present = torch.tensor([float(k not in without) for k in range(3)]).to("xla")
+    loss_fn(model(x) * sum(adapters), y).backward()
+    for adapter, factor in zip(adapters, present.unbind()):
+        adapter.grad.mul_(factor)
+    optimizer.step()
+    optimizer.zero_grad()
+    torch_xla.sync()
+""",
+    evidence="The parameters that each graph takes in and updates, by name.",
+    fix="Let every step update all of them: multiply the gradients of those that shall stay by 0, "
+    "taken in as a tensor, in place of setting them to None. Where weight decay or momentum would "
+    "move them all the same, select the new value or the old one with torch.where.",
+    proof=_NOT_UNDONE,
+    examples=("adapters_in_turn",),
+    entails=("optimizer-state", "shared-scalar"),
+    short="Each step updates another set of parameters",
+    short_fix="Update all in every step; multiply their gradients by 0 or 1.",
+)
 SAME_GRAPH = Kind(
     id="same-graph",
     title="The same computation was compiled again, under another cache key",
@@ -214,6 +258,7 @@ KINDS = (
     BY_DESIGN,
     GROWING_GRAPH,
     SKIPPED_BLOCK,
+    CHANGING_UPDATES,
     SAME_GRAPH,
     UNPRINTED_VALUES,
     UNLIKE_GRAPH,

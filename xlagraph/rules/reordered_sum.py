@@ -1,0 +1,130 @@
+"""A sum that takes the same terms in another order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, where
+from xlagraph.facts.terms import ANY_ORDER, reordered_sums
+from xlagraph.message import A, B, HloName, count, join, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+    from xlagraph.facts.terms import Sum
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+REORDERED_SUM = Kind(
+    id="reordered-sum",
+    title="A sum takes the same terms in another order",
+    section=Section.PIECES,
+    meaning="The terms of a sum (of a product, a maximum) are the same, and are added in another "
+    "order: losses of several tasks in the order of a dict that the data fill, of a set, of what "
+    "came first. The gradients of shared weights, which autograd adds in the reverse order, and "
+    "the order in which tensors come into being change with it. The result differs by rounding at "
+    "most, and the graph is another one: of n terms there are up to n! orders.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    out = model(x)
+    losses = [loss_fn(out, y), 0.1 * out.abs().mean(), 0.2 * out.square().mean()]
+    update(sum(losses if step % 2 else losses[::-1]))
+""",
+    after="""\
+for x, y in loader:
+    out = model(x)
+    update(sum([loss_fn(out, y), 0.1 * out.abs().mean(), 0.2 * out.square().mean()]))
+""",
+    evidence="The sums with their terms on both sides.",
+    fix="Go over the terms in one order in every step: a fixed list, or sorted(names), in place of "
+    "a set or of a dict that is filled in the order of the data.",
+    proof="On both sides each such sum is taken for one operation with its terms in one order.",
+    examples=("terms_reordered",),
+    consequences=("output-order",),
+    short="A sum takes its terms in another order",
+    short_fix="Go over the terms in one order in every step.",
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """All sums together: that of the losses, and those of the gradients that follow."""
+    opcodes = case.diff.a.opcodes
+    if not any(opcodes[x] in ANY_ORDER for x, _, _ in case.open_changes()):
+        return []
+    pairs = [
+        (one, other)
+        for one, other in reordered_sums(case)
+        if not (case.a.claimed & one.inner.keys() or case.b.claimed & other.inner.keys())
+    ]
+    return [_finding(case, pairs)] if pairs else []
+
+
+def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    inner_a = frozenset(i for one, _ in pairs for i in one.inner)
+    inner_b = frozenset(i for _, other in pairs for i in other.inner)
+    lines = where(b, inner_b) or where(a, inner_a)
+    what = _what({a.opcodes[one.root] for one, _ in pairs})
+    is_one = len(pairs) == 1
+
+    def undo(edit: Editors) -> None:
+        for one, other in pairs:
+            one.join(edit.a)
+            other.join(edit.b)
+
+    return Finding(
+        kind=REORDERED_SUM,
+        title=say(
+            f"a {what} takes" if is_one else f"{count(len(pairs), what)} take",
+            " the same terms in another order",
+            at(lines),
+        ),
+        evidence=(
+            Evidence(_terms(case, *pairs[0]), tuple(inner_a)[:50], tuple(inner_b)[:50], lines),
+        ),
+        proof=say(
+            f"the {what} was" if is_one else f"the {what}s were",
+            " taken for one operation of its" if is_one else " each taken for one operation of its",
+            " terms in one order, in ", A, " and in ", B,
+        ),
+        a=inner_a,
+        b=inner_b,
+        undo=undo,
+    )  # fmt: skip
+
+
+def _what(opcodes: set[str]) -> str:
+    names = {"add": "sum", "multiply": "product"}
+    return names.get(next(iter(opcodes)), "chain") if len(opcodes) == 1 else "chain"
+
+
+def _terms(case: Case, one: Sum, other: Sum) -> Message:
+    """The terms in A's order and in B's, by their names in A."""
+    a = case.diff.a
+    terms = one.terms(a.operands)
+    place = {theirs: own for own, theirs in zip(one.order, other.order, strict=True)}
+    again = [terms[place[k]] for k in range(len(terms))]
+    return say(
+        f"{a.opcodes[one.root]} of ", _listed(a, terms), " in ", A, ", of ",
+        _listed(a, again), " in ", B,
+    )  # fmt: skip
+
+
+def _listed(module: Module, terms: Sequence[int]) -> Message:
+    return say("(", join((HloName(module.names[i], module.opcodes[i]) for i in terms), 9), ")")
+
+
+RULE = Rule(
+    name="reordered-sum",
+    kinds=(REORDERED_SUM,),
+    find=find,
+    after=("exchanged-dtypes",),
+    before=("reordered-operands",),
+    rematches=True,
+)
