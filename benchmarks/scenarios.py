@@ -74,22 +74,26 @@ def run_program(truth: Truth, folder: Path, python: str, *, lines: bool) -> None
     for rank in range(truth.ranks):
         subprocess.run(
             [python, str(truth.path)],
-            env={
-                **os.environ,
-                "XLAGRAPH": "2" if lines else "watch",
-                "XLAGRAPH_DIR": str(folder),
-                "XLAGRAPH_JOB": truth.path.stem,  # one job, although its ranks run in turn
-                "XLAGRAPH_SUMMARY": "0",
-                "PJRT_DEVICE": "CPU",
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "RANK": str(rank),
-            },
+            env=os.environ | variables(truth, folder, rank, lines=lines),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             check=True,
             timeout=TIMEOUT,
         )
+
+
+def variables(truth: Truth, folder: Path, rank: int, *, lines: bool) -> dict[str, str]:
+    """The variables that one rank of a captured program has."""
+    return {
+        "XLAGRAPH": "2" if lines else "watch",
+        "XLAGRAPH_DIR": str(folder),
+        "XLAGRAPH_JOB": truth.path.stem,  # one job, although its ranks run in turn
+        "XLAGRAPH_SUMMARY": "0",
+        "PJRT_DEVICE": "CPU",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "RANK": str(rank),
+    }
 
 
 def judge(truth: Truth, explained: RunExplanation) -> Row:

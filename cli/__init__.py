@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -10,6 +15,7 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Runs the command; Ctrl-C at any moment, imports included, is one line."""
+    sys.unraisablehook = _interrupt_again
     try:
         from xlagraph.cli.app import run
 
@@ -17,3 +23,12 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("xlagraph: interrupted\n")
         sys.exit(INTERRUPTED)
+
+
+def _interrupt_again(ignored: UnraisableHookArgs) -> None:
+    """Ctrl-C within a callback, where Python drops it, counts a moment later: imports have them."""
+    if ignored.exc_type is KeyboardInterrupt and hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+    else:
+        sys.__unraisablehook__(ignored)

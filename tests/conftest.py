@@ -40,7 +40,8 @@ def pytest_collection_modifyitems(items):
 def environment():
     """The variables that programs have."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
-    return env | {"PJRT_DEVICE": "CPU", "PYTHONUNBUFFERED": "1"}
+    fast = "--xla_backend_optimization_level=0"  # most of a program's time goes into compiling
+    return env | {"PJRT_DEVICE": "CPU", "PYTHONUNBUFFERED": "1", "XLA_FLAGS": fast}
 
 
 @pytest.fixture(scope="session")
@@ -54,13 +55,13 @@ def run_in(environment, has_server):
     """``run_in(folder, program, *arguments, **variables)``: the finished process.
 
     The program is a path, code, or ``-m`` and a module's name. ``fresh``: it is to have an
-    interpreter of its own in any case.
+    interpreter of its own in any case. ``whole_end``: its interpreter ends by itself, as any does.
     """
 
-    def run(folder, program, *arguments, fresh=False, **variables):
+    def run(folder, program, *arguments, fresh=False, whole_end=False, **variables):
         env = environment | variables
         if has_server and not fresh:
-            return torch_programs.run(program, *arguments, env=env, cwd=folder)
+            return torch_programs.run(program, *arguments, env=env, cwd=folder, whole_end=whole_end)
         return subprocess.run(
             [*_command(program), *arguments],
             env=env,
@@ -78,8 +79,8 @@ def run_in(environment, has_server):
 def run_program(tmp_path, run_in):
     """The same in the test's own folder; the program must succeed unless not ``check``."""
 
-    def run(program, *arguments, check=True, fresh=False, **variables):
-        done = run_in(tmp_path, program, *arguments, fresh=fresh, **variables)
+    def run(program, *arguments, check=True, **options):
+        done = run_in(tmp_path, program, *arguments, **options)
         if check:
             assert done.returncode == 0, done.stderr[-3000:]
         return done

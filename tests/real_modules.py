@@ -1,8 +1,8 @@
-"""Real modules for tests and benchmarks: the committed captures, dumps and pairs."""
+"""Real modules and runs for tests and benchmarks: the committed captures, dumps and pairs."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,19 @@ from xlagraph.run.reader import read_run
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
+    from xlagraph.runs.model import RunExplanation
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures"
 RUNS = FIXTURES / "runs"
+
+
+@cache
+def explained_run(folder: Path) -> RunExplanation:
+    """The explanation of a committed run, worked out once for all tests of a process."""
+    from xlagraph.runs.explain import explain_run
+
+    return explain_run(read_run(folder))
 
 
 @lru_cache

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from real_modules import RUNS, graph
+from real_modules import RUNS, explained_run, graph
 
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
@@ -48,10 +48,9 @@ ENTRY main {
 """  # noqa: E501 - as XLA prints it
 
 
-@lru_cache
 def explained(name: str) -> RunExplanation:
     """A committed run, explained."""
-    return explain_run(read_run(RUNS / name))
+    return explained_run(RUNS / name)
 
 
 @lru_cache

@@ -81,19 +81,22 @@ def start(program, *arguments, env, cwd):
     return Program(client, pid, streams)
 
 
-def run(program, *arguments, env, cwd, timeout=TIMEOUT_SECONDS):
-    """Run a program to its end; what ``subprocess.run`` gives."""
+def run(program, *arguments, env, cwd, timeout=TIMEOUT_SECONDS, whole_end=False):
+    """Run a program to its end; what ``subprocess.run`` gives.
+
+    ``whole_end``: its interpreter takes all modules apart at the end, as any does.
+    """
     with ExitStack() as stack:
         nothing = stack.enter_context(Path(os.devnull).open())
         written = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)]
         streams = [one.fileno() for one in (nothing, *written)]
-        client, pid = _fork(program, arguments, env, cwd, streams)
+        client, pid = _fork(program, arguments, env, cwd, streams, whole_end=whole_end)
         code = Program(client, pid, (None, None, None)).wait(timeout)
         texts = [os.pread(one.fileno(), one.seek(0, os.SEEK_END), 0).decode() for one in written]
     return subprocess.CompletedProcess([str(program), *arguments], code, *texts)
 
 
-def _fork(program, arguments, env, cwd, streams):
+def _fork(program, arguments, env, cwd, streams, *, whole_end=False):
     """Have the server run a program; the connection, and its pid."""
     is_module = program == "-m"
     request = {
@@ -104,9 +107,10 @@ def _fork(program, arguments, env, cwd, streams):
         "env": env,
         "cwd": str(cwd),
         "start": _START_LINE,
+        "whole_end": whole_end,
     }
     client = socket.socket(socket.AF_UNIX)
-    client.connect(_server(env.get("PYTHONHASHSEED", "")))
+    client.connect(_server(env.get("PYTHONHASHSEED", "0")))
     data = json.dumps(request).encode() + b"\n"
     sent = socket.send_fds(client, [data], streams)
     client.sendall(data[sent:])
@@ -132,8 +136,7 @@ def _start_server(seed):
     }
     # Threads, those of torch 2.6 for the compiler's workers too, would end in forks.
     threads = ("OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
-    env |= {"PYTHONUNBUFFERED": "1", **dict.fromkeys(threads, "1")}
-    env |= {"PYTHONHASHSEED": seed} if seed else {}
+    env |= {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": seed, **dict.fromkeys(threads, "1")}
     server = subprocess.Popen(
         [sys.executable, program, str(path)],
         env=env,

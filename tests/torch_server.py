@@ -46,6 +46,8 @@ class Request(TypedDict):
     cwd: str
     start: str
     """What the interpreter runs first: the line of the package's .pth file."""
+    whole_end: bool
+    """The interpreter ends by itself, and is not stopped after the exit functions."""
 
 
 def needed():
@@ -201,7 +203,11 @@ def finish(error):
 
 if __name__ == "__main__":
     preload()
-    code, variables = prepare(serve(sys.argv[1]))
+    request = serve(sys.argv[1])
+    code, variables = prepare(request)
+    if request["whole_end"]:
+        exec(code, variables)
+        sys.exit()
     try:
         exec(code, variables)
     except BaseException as error:  # noqa: BLE001 - as the interpreter does

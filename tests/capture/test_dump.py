@@ -355,10 +355,10 @@ child = STEPS
 env = {name: value for name, value in os.environ.items() if not name.startswith("XLAGRAPH")}
 assert "dump" not in os.environ.get("XLA_FLAGS", ""), os.environ["XLA_FLAGS"]
 assert "PT_XLA_DEBUG_FILE" not in os.environ
-for one in (env, None):
-    for python in (sys.executable, "env -u XLAGRAPH " + sys.executable, sys.executable + " -S"):
-        command = [*python.split(), "-c", "import sys; sys.path = " + repr(sys.path) + child]
-        print(len(subprocess.run(command, env=one, capture_output=True, check=True).stderr))
+for one, python in (env, "%"), (None, "%"), (None, "env -u XLAGRAPH %"), (None, "% -S"):
+    command = python.replace("%", sys.executable).split()
+    command += ["-c", "import sys; sys.path = " + repr(sys.path) + child]
+    print(len(subprocess.run(command, env=one, capture_output=True, check=True).stderr))
 """
 
 

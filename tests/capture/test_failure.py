@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
 import sys
 
 import pytest
@@ -65,20 +63,14 @@ def told(run):
     return [note.detail for p in processes for note in p.notes if note.what == EXCEPTION]
 
 
-def failures(code, folder, **variables):
-    """The exceptions that the run of a program tells of, in an interpreter that ends by itself."""
-    program = folder / "program.py"
-    program.write_text(code)
-    env = {name: value for name, value in os.environ.items() if not name.startswith("XLAGRAPH")}
-    env |= {"PJRT_DEVICE": "CPU", **variables}
-    subprocess.run([sys.executable, program], env=env, cwd=folder, check=False, timeout=300)
-    return told(folder / "run")
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_what_ends_a_program(name, tmp_path):
+def test_what_ends_a_program(name, run_program, tmp_path):
     code, wanted = CASES[name]
-    assert failures(code, tmp_path, XLAGRAPH="1", XLAGRAPH_DIR=str(tmp_path / "run")) == wanted
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    variables = {"XLAGRAPH": "1", "XLAGRAPH_DIR": str(tmp_path / "run")}
+    run_program(program, check=False, whole_end=True, **variables)
+    assert told(tmp_path / "run") == wanted
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_killed_at_random_moments(start_program, tmp_path):
     ],
 )
 def test_every_way_to_end(run_program, tmp_path, ending, code):
-    done = run_program(LOOP, ending, check=False, fresh=True, XLAGRAPH="1")
+    done = run_program(LOOP, ending, check=False, whole_end=True, XLAGRAPH="1")
     assert done.returncode == code
     (process,) = read_run(tmp_path / "xlagraph-run").processes
     assert len([sync for sync in process.syncs if sync.kind == "step"]) == 21

@@ -162,8 +162,8 @@ live.LiveReader.read = bad
 @pytest.mark.parametrize("name", BAD_STREAMS)
 def test_a_bad_standard_error_hurts_nothing(run_program, tmp_path, name):
     program = f"import os, sys\n{BAD_STREAMS[name]}\n{FAILING_HOOK}{STEPS}"
-    fresh = "full disk" in name  # the interpreter's last flush counts too
-    off, on = (run_program(program, check=False, fresh=fresh, XLAGRAPH=one) for one in "01")
+    whole_end = "full disk" in name  # the interpreter's last flush counts too
+    off, on = (run_program(program, check=False, whole_end=whole_end, XLAGRAPH=n) for n in "01")
     assert on.stdout == off.stdout == "trained\n"
     assert on.returncode == off.returncode
     assert recorded(tmp_path / "xlagraph-run") == 6

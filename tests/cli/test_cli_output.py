@@ -296,3 +296,24 @@ def test_ctrl_c_is_one_line_at_any_moment(moment: float) -> None:
     _, said = process.communicate(timeout=60)
     assert said.strip() == "xlagraph: interrupted"  # click begins a new line behind ^C
     assert process.returncode == 130
+
+
+def test_ctrl_c_within_a_callback_is_not_lost() -> None:
+    """Python drops what is raised there; the locks of imports go by such callbacks."""
+    code = """if True:
+        import signal, time, weakref
+        from xlagraph.cli import app, main
+        class Lock: pass
+        def run():
+            lock = Lock()
+            gone = weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGINT))
+            del lock
+            time.sleep(60)
+        app.run = run
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == "xlagraph: interrupted\n"
+    assert done.returncode == 130

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command import run_xlagraph
 from golden import check
+from real_modules import explained_run
 from repository import ROOT
 
 from xlagraph.ranks.alike import alike
@@ -33,7 +34,7 @@ CODE = re.compile(r" +>? +\d+  ")
 
 
 def explained(name):
-    found = explain_ranks(explain_run(read_run(RUNS / name)))
+    found = explain_ranks(explained_run(RUNS / name))
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from real_modules import FIXTURES
+from real_modules import FIXTURES, explained_run
 from repository import script
 from selenium.webdriver.common.keys import Keys
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.model import RunExplanation
 
 maker = script("benchmarks/make_large_run.py")
-GRAPHS, STEPS, RANKS = 40, 300, 20
+GRAPHS, STEPS, RANKS = 28, 300, 20
 FOLDERS: list[TemporaryDirectory[str]] = []
 """Kept until the tests end: modules are read as the page is made."""
 
@@ -87,13 +87,13 @@ def test_a_cause_of_many_graphs_says_which_sizes_there_were() -> None:
     ],
 )
 def test_numbers_that_a_program_changes(name: str, said: str) -> None:
-    run = explain_run(read_run(FIXTURES / "pairs" / name))
+    run = explained_run(FIXTURES / "pairs" / name)
     found = [values_taken(group, run.graphs) for group in run.groups]
     assert [str(taken.message) for taken in found if taken] == [said]
 
 
 def test_what_differs_once_has_no_values() -> None:
-    run = explain_run(read_run(FIXTURES / "pairs" / "last_batch"))
+    run = explained_run(FIXTURES / "pairs" / "last_batch")
     assert not any(values_taken(group, run.graphs) for group in run.groups)
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from real_modules import FIXTURES
+from real_modules import FIXTURES, explained_run
 from report_inputs import explained, small_pair
 from selenium.webdriver.common.keys import Keys
 
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 from xlagraph.report.build import pair_report, run_report
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 
 if TYPE_CHECKING:
     from report_browser import Browser
@@ -29,7 +27,7 @@ def _carry(browser: Browser, address: str = "#/") -> None:
 
 
 def _growing(browser: Browser, address: str = "#/") -> None:
-    browser.open(run_report(explain_run(read_run(GROWING))), address)
+    browser.open(run_report(explained_run(GROWING)), address)
 
 
 def _search(browser: Browser, words: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import axe_core_python
 import pytest
+from real_modules import explained_run
 from repository import ROOT
 
 from xlagraph.collectives.groups import Grid, Numbering
@@ -68,7 +69,7 @@ def cycle():
     plans = [Plan(k, (Executed(0, digest),), ended=True) for k, digest in enumerate(order)]
     matching = match(plans, programs, 4)
     stops = tuple(Stop(wait, "A", Stand(("f32[4]",), (), ())) for wait in matching.waits)
-    explained = explain_run(read_run(RUNS / "log"))
+    explained = explained_run(RUNS / "log")
     found = replace(explain_ranks(explained), matching=matching, stops=stops, divergences=())
     return run_report(explained, None, found)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from golden import check
-from real_modules import FIXTURES
+from real_modules import FIXTURES, explained_run
 from report_inputs import explained, small_pair, wide_run
 
 from xlagraph.figures import duration, ranges
@@ -19,8 +19,6 @@ from xlagraph.report.pack import pack, unpack
 from xlagraph.report.render import render
 from xlagraph.report.run_model import RankRow
 from xlagraph.report.timeline import merged
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -69,7 +67,7 @@ def test_a_stable_run_has_lost_nothing() -> None:
 
 
 def test_what_is_by_design_is_no_warm_up() -> None:
-    run = explain_run(read_run(FIXTURES / "pairs" / "evaluation_phase"))
+    run = explained_run(FIXTURES / "pairs" / "evaluation_phase")
     report = run_report(run, ReportOptions(max_bytes=0))
     facts = {fact.label: fact.value for fact in report.facts}
     assert facts["of it by design"] == duration(run.by_design.wall_seconds)
@@ -90,7 +88,7 @@ def test_what_is_by_design_is_no_warm_up() -> None:
 )
 def test_cards_are_problems_where_the_run_says_so(name: str, number: int) -> None:
     """Not as in a comparison alone: state may come too late, a piece may be computed on purpose."""
-    run = explain_run(read_run(FIXTURES / "pairs" / name))
+    run = explained_run(FIXTURES / "pairs" / name)
     report = run_report(run, ReportOptions(max_bytes=1_000_000))
     assert report.pairs
     assert len(report.causes) == len(run.problems) == number

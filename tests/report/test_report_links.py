@@ -7,15 +7,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pytest
-from real_modules import FIXTURES, RUNS
+from real_modules import FIXTURES, RUNS, explained_run
 from report_inputs import explained, small_pair
 
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.links import Links
 from xlagraph.report.origins import origins
 from xlagraph.report.pack import unpack
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 from xlagraph.runs.steady import comparisons
 
 if TYPE_CHECKING:
@@ -24,15 +22,15 @@ if TYPE_CHECKING:
     from report_browser import Browser
 
     from xlagraph.cause.model import Explanation
-    from xlagraph.runs.model import RunExplanation
 
 FOLDERS = sorted((*RUNS.iterdir(), *(FIXTURES / "pairs").iterdir()), key=lambda path: path.name)
 
 LANDINGS = """
-const [addresses, done] = arguments, found = [];
+const [addresses, done] = arguments, found = [], { port1, port2 } = new MessageChannel();
+const turn = () => new Promise((next) => { port1.onmessage = next; port2.postMessage(null); });
 for (const address of addresses) {
   location.hash = address;
-  while (document.body.dataset.ready !== address) await new Promise(requestAnimationFrame);
+  while (document.body.dataset.ready !== address) await turn();  // no frame is drawn for it
   const row = document.querySelector('.row[aria-selected=true]');
   const goal = row ?? document.querySelector('.panel .hit');
   found.push([address, goal ? goal.className : '', document.getElementById('lost').hidden]);
@@ -42,13 +40,8 @@ done(found);
 
 
 @lru_cache
-def _explained(folder: Path) -> RunExplanation:
-    return explain_run(read_run(folder))
-
-
-@lru_cache
 def _explanations(folder: Path) -> dict[str, Explanation]:
-    return {one.after.letter: one.explain()[0] for one in comparisons(_explained(folder))}
+    return {one.after.letter: one.explain()[0] for one in comparisons(explained_run(folder))}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
@@ -76,7 +69,7 @@ def test_every_goal_is_cited_and_differs(folder: Path) -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_the_group_of_a_run_links_into_the_pair_that_its_evidence_is_of(folder: Path) -> None:
     explanations = _explanations(folder)
-    report = run_report(_explained(folder))
+    report = run_report(explained_run(folder))
     for card in (*report.causes, *report.warm_up):
         addresses = [address for line in card.evidence for _, address in line.links]
         for pair, side, number in re.findall(r"#/pair/(\w+)/i/([ab])(\d+)", " ".join(addresses)):
@@ -87,7 +80,7 @@ def test_the_group_of_a_run_links_into_the_pair_that_its_evidence_is_of(folder: 
 
 
 def test_a_growing_graph_is_shown_by_the_graph_that_its_evidence_is_of() -> None:
-    growing = _explained(FIXTURES / "pairs" / "leak_running_loss")
+    growing = explained_run(FIXTURES / "pairs" / "leak_running_loss")
     (group,) = [one for one in growing.groups if one.kind.id == "growing-graph"]
     shown = next(node for node in growing.graphs if node.digest == group.shown)
     assert group.cause is not None
@@ -100,7 +93,7 @@ def test_a_growing_graph_is_shown_by_the_graph_that_its_evidence_is_of() -> None
 def test_every_link_of_every_run_lands_on_a_difference(browser: Browser) -> None:
     followed = 0
     for folder in FOLDERS:
-        report = run_report(_explained(folder))
+        report = run_report(explained_run(folder))
         browser.open(report)
         pairs = [unpack(text) for name, text in report.blobs.items() if name.startswith("pair-")]
         listed = browser.run("return [...document.querySelectorAll('.cite, .go')].map(a => a.hash)")

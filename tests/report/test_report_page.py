@@ -6,14 +6,12 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from real_modules import RUNS
+from real_modules import RUNS, explained_run
 from report_inputs import BIDI, explained, hostile_pair, hostile_run, small_pair
 
 from xlagraph.message import duration
 from xlagraph.report.build import pair_report, run_report
 from xlagraph.report.render import render
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 
 
 class _Page(HTMLParser):
@@ -63,7 +61,7 @@ def test_the_same_input_gives_the_same_page() -> None:
 
 
 def test_what_else_differs_stands_with_the_main_cause() -> None:
-    run = explain_run(read_run(RUNS.parent / "pairs" / "extra_sync"))
+    run = explained_run(RUNS.parent / "pairs" / "extra_sync")
     (group,) = [one for one in run.groups if one.further]
     text = re.sub(r"<[^<>]*>", "", render(run_report(run)))
     for cause in group.further:

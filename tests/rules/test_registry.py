@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from real_modules import explained_run
 from wording import JARGON
 
 import xlagraph.rules
@@ -20,8 +21,6 @@ from xlagraph.explain.registry import rules
 from xlagraph.inputs import is_run, open_module
 from xlagraph.message import SourceLine
 from xlagraph.ranks.explain import explain_ranks
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 from xlagraph.streams.analyze import analyze
 from xlagraph.streams.kinds import KINDS as STREAM_KINDS
 from xlagraph.streams.log import Log
@@ -134,12 +133,12 @@ def explanations_of(example: str) -> list[tuple[str, bool]]:
         return [(str(one.kind), bool(one.proof and one.proof.proved)) for one in found]
     ranks = str(FIXTURES / "ranks" / example)
     if is_run(ranks):
-        compared = explain_ranks(explain_run(read_run(ranks)))
+        compared = explain_ranks(explained_run(Path(ranks)))
         return [(kind.id, compared.is_certain) for kind in compared.kinds] if compared else []
     for folder in ("pairs", "runs"):
         path = str(FIXTURES / folder / example)
         if is_run(path):
-            explained = explain_run(read_run(path))
+            explained = explained_run(Path(path))
             found = [(group.kind.id, group.proved) for group in explained.groups]
             causes = [
                 (cause.kind.id, cause.proved)

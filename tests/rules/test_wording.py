@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from real_modules import explained_run
 from wording import JARGON
 
 from xlagraph.cause.verdict import Verdict
@@ -14,9 +15,7 @@ from xlagraph.ranks.explain import explain_ranks
 from xlagraph.report.graph_table import compile_rows, graph_sections
 from xlagraph.report.model import ReportOptions
 from xlagraph.report.vocabulary import names_for
-from xlagraph.run.reader import read_run
 from xlagraph.run.stats import count_run
-from xlagraph.runs.explain import explain_run
 from xlagraph.runs.model import RunExplanation
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -27,8 +26,7 @@ MAX_FIX, MAX_WHAT = 12, 20
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.parent.name}-{run.name}")
 def test_a_run_is_told_of_in_short_and_plainly(run: Path) -> None:
-    read = read_run(run)
-    explained = explain_run(read)
+    explained = explained_run(run)
     ranks = explain_ranks(explained)
     check_groups(explained)
     check_figures(explained)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from real_modules import FIXTURES, RUNS
+from real_modules import FIXTURES, RUNS, explained_run
 
 from xlagraph.canon.labels import Level
 from xlagraph.cause.model import Context, Explanation
@@ -168,7 +168,7 @@ def test_a_place_puts_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_pair_is_compared_again_but_not_explained_again(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = explain_run(read_run(FIXTURES / name))
+    run = explained_run(FIXTURES / name)
     nodes = {node.digest: node for node in run.graphs}
     pairs = [(nodes[node.nearest], node) for node in run.graphs if node.nearest]
     numbers = {node.digest: k for k, node in enumerate(run.graphs)}

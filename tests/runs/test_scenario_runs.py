@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from real_modules import explained_run
 from repository import ROOT, script
-
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 
 PAIRS = ROOT / "fixtures" / "pairs"
 
@@ -18,7 +16,7 @@ NAMES = sorted(folder.name for folder in PAIRS.iterdir())
 @pytest.mark.parametrize("name", NAMES)
 def test_names_the_true_cause(name):
     truth = scenarios.read_truth(scenarios.PROGRAMS / f"{name}.py")
-    row = scenarios.judge(truth, explain_run(read_run(PAIRS / name)))
+    row = scenarios.judge(truth, explained_run(PAIRS / name))
     assert row.reported == row.truth or set(row.reported.split(" + ")) == set(truth.kinds)
     assert row.right, row
 
@@ -30,13 +28,13 @@ def test_every_program_has_a_capture():
 
 @pytest.mark.parametrize(("run", "kinds"), [("carry", {"bucket-carry"}), ("fixed", set())])
 def test_buckets(run, kinds):
-    explained = explain_run(read_run(ROOT / "fixtures" / "runs" / run))
+    explained = explained_run(ROOT / "fixtures" / "runs" / run)
     assert {group.kind.id for group in explained.groups if not group.expected} == kinds
     assert all(group.proved for group in explained.groups if not group.expected)
 
 
 def test_growth_is_one_cause_for_all_its_graphs():
-    explained = explain_run(read_run(PAIRS / "leak_running_loss"))
+    explained = explained_run(PAIRS / "leak_running_loss")
     (problem,) = [group for group in explained.groups if not group.expected]
     assert problem.compiles == 7
     assert "grows with every step" in str(problem.title)
@@ -44,27 +42,27 @@ def test_growth_is_one_cause_for_all_its_graphs():
 
 
 def test_graphs_that_take_turns_are_recognized():
-    assert len(explain_run(read_run(PAIRS / "autocast_toggle")).alternating) == 2
-    assert explain_run(read_run(PAIRS / "stable")).alternating == ()
+    assert len(explained_run(PAIRS / "autocast_toggle").alternating) == 2
+    assert explained_run(PAIRS / "stable").alternating == ()
 
 
 def test_state_of_the_first_step_is_warm_up_and_late_state_is_not():
-    first = explain_run(read_run(PAIRS / "momentum_first_step"))
+    first = explained_run(PAIRS / "momentum_first_step")
     assert {g.kind.id for g in first.groups} == {"first-graph", "optimizer-state"}
     assert all(group.expected for group in first.groups)
-    late = explain_run(read_run(PAIRS / "momentum_late"))
+    late = explained_run(PAIRS / "momentum_late")
     assert {g.kind.id for g in late.groups if not g.expected} == {"optimizer-state"}
 
 
 def test_ranks_that_differ_are_compared_with_each_other():
-    explained = explain_run(read_run(PAIRS / "two_ranks"))
+    explained = explained_run(PAIRS / "two_ranks")
     other = next(node for node in explained.graphs if node.rank == 1)
     assert other.why_nearest == "rank 0 ran it in the same step"
     assert not other.warm_up
 
 
 def test_several_causes_have_their_shares():
-    explained = explain_run(read_run(PAIRS / "two_causes"))
+    explained = explained_run(PAIRS / "two_causes")
     both = [
         n.explanation for n in explained.graphs if n.explanation and len(n.explanation.causes) > 1
     ]
@@ -74,7 +72,7 @@ def test_several_causes_have_their_shares():
 
 
 def test_a_value_read_in_the_middle_is_told_with_its_call_site():
-    explained = explain_run(read_run(PAIRS / "print_tensor"))
+    explained = explained_run(PAIRS / "print_tensor")
     (problem,) = [group for group in explained.groups if not group.expected]
     assert problem.kind.id == "early-execution"
     assert "print_tensor.py:" in str(problem.title)
@@ -83,7 +81,7 @@ def test_a_value_read_in_the_middle_is_told_with_its_call_site():
 @pytest.mark.parametrize("name", NAMES)
 def test_sentences_call_the_graphs_by_their_letters(name):
     """No placeholder of a detector is left: those are not printable."""
-    explained = explain_run(read_run(PAIRS / name))
+    explained = explained_run(PAIRS / name)
     for node in explained.graphs:
         for cause in node.explanation.causes if node.explanation else ():
             text = "\n".join(

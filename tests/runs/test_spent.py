@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real_modules import FIXTURES, explained_run
 
 from xlagraph.message import rank_time
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 from xlagraph.runs.spent import Spent, together
 from xlagraph.terminal.structured import run_json
 
@@ -48,7 +47,7 @@ def test_rank_time_in_words(seconds, said):
 @pytest.mark.parametrize("name", ["transformers/bert_stock", "runs/carry", "pairs/two_ranks"])
 def test_headline_causes_and_graphs_agree(name):
     """One truth: what is lost is what the causes took, and the graphs share it out."""
-    explained = explain_run(read_run(f"fixtures/{name}"))
+    explained = explained_run(FIXTURES / name)
     said = run_json(explained)
     groups = [group for group in said["groups"] if not group["expected"]]
     assert said["lost"]["rank_seconds"] == pytest.approx(
@@ -62,7 +61,7 @@ def test_headline_causes_and_graphs_agree(name):
 
 def test_graphs_that_come_of_carried_buckets_have_its_cause():
     """The steps of an FSDP program go round in three graphs, for one reason."""
-    explained = explain_run(read_run("fixtures/transformers/bert_stock"))
+    explained = explained_run(FIXTURES / "transformers" / "bert_stock")
     (problem,) = explained.problems
     letters = {node.digest: node.letter for node in explained.graphs}
     assert set(explained.alternating) <= {letters[digest] for digest in problem.graphs}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from real_modules import explained_run
 
 from xlagraph.message import words
-from xlagraph.run.reader import read_run
-from xlagraph.runs.explain import explain_run
 
 if TYPE_CHECKING:
     from xlagraph.runs.model import RunExplanation
@@ -23,10 +21,9 @@ STATE = {"optimizer-state", "newly-updated", "early-execution"}
 """What comes into being in the steps after the first."""
 
 
-@cache
 def explained(name: str) -> RunExplanation:
     """The explanation of a committed run."""
-    return explain_run(read_run(str(FOLDER / name)))
+    return explained_run(FOLDER / name)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -6,14 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from real_modules import explained_run
 from written_runs import write
 
 from xlagraph.cause.model import Cause
 from xlagraph.message import EMPTY, say
 from xlagraph.rules.dtype import DTYPE
-from xlagraph.run.reader import read_run
 from xlagraph.run.records import PERSISTENT_CACHE
-from xlagraph.runs.explain import explain_run
 from xlagraph.runs.kinds import UNEXPLAINED
 from xlagraph.runs.model import CauseGroup
 from xlagraph.runs.spent import Spent
@@ -202,7 +201,7 @@ def test_a_verdict_counts_what_else_differs(tmp_path):
 
 
 def test_what_else_differs_in_a_graph_is_not_lost():
-    explained = explain_run(read_run(PAIRS / "extra_sync"))
+    explained = explained_run(PAIRS / "extra_sync")
     further = {group.graphs: [c.kind.id for c in group.further] for group in explained.groups}
     assert further[explained.graphs[2].digest,] == ["live-tensor"]
 
