@@ -44,6 +44,46 @@ def test_hits_that_nobody_named_do_not_speak_against_it(tmp_path):
     assert not write(tmp_path, steps).has_problem
 
 
+def late(size, *, named):
+    """Two sizes in turn, and in step 10 a third; behind it hits that have a name, or have none."""
+    steps = [(20, step((12, 32)[k % 2])) for k in range(10)] + [(20, step(size))]
+    hits = [(20, step((12, 32, size)[k % 3]) if named else None) for k in range(16)]
+    return [*steps, *hits]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "without names"])
+def test_a_size_that_comes_late_is_no_alarm_where_none_is_new_for_long(tmp_path, named):
+    run = write(tmp_path, late(8, named=named))
+    assert not run.has_problem
+    (note,) = run.verdict.notes
+    assert str(note).startswith(
+        "In turn since steps 1, 10: an input comes in 3 sizes (s32[8], s32[12], s32[32]) in "
+    )
+    (group,) = [group for group in run.groups if group.meant]
+    known = "each of which ran again" if named else "and no size was new after them"
+    assert str(group.title).endswith(f", in turn: 2 more graphs, {known}")
+
+
+def test_a_late_size_is_a_problem_while_another_may_come(tmp_path):
+    """Ten steps more would have brought two new sizes at the pace of the first: no more is seen."""
+    assert write(tmp_path, late(8, named=True)[:21]).has_problem
+
+
+def test_sizes_that_only_go_up_have_to_be_known_to_come_back(tmp_path):
+    """Each length is hit for a while before the next one, as of something that grows."""
+    growing = [size for size, times in ((8, 2), (11, 4), (17, 9)) for _ in range(times)]
+    steps = [(20, step(size)) for size in growing] + [(20, None)] * 40
+    (problem, *_) = write(tmp_path / "up", steps).problems
+    assert (problem.kind.id, problem.compiles) == ("input-shape", 2)
+    back = [(20, step(size)) for size in (17, 8, 11) * 3]
+    assert not write(tmp_path / "back", [*steps[:15], *back, *steps[15:]]).has_problem
+
+
+def test_buckets_may_be_equally_far_apart(tmp_path):
+    sizes = [8, 16, 24, *(draw.choice((8, 16, 24)) for _ in range(20))]
+    assert not explained(tmp_path, sizes).has_problem
+
+
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -55,6 +95,7 @@ def test_hits_that_nobody_named_do_not_speak_against_it(tmp_path):
         [8] * 3 + [16] * 30,
         [2, 3, 5, 8, 13, 21, 34, 55, 89] * 5,
         [4, 5, 6, 7] * 8,
+        [4, 4, 4, 5, 5, 5, 6, 6, 6] * 4,
         [8, 12, 32] * 2,
     ],
     ids=[
@@ -66,6 +107,7 @@ def test_hits_that_nobody_named_do_not_speak_against_it(tmp_path):
         "doubled for good",
         "many",
         "counts up",
+        "counts up slowly",
         "a short run",
     ],
 )

@@ -1,12 +1,14 @@
-"""Sizes of inputs that are few, came early and come again: what bucketing makes on purpose.
+"""Sizes of inputs that are few and come again: what bucketing makes on purpose.
 
 The advice against sizes that change is to have few of them; a program that follows it compiles once
 for each. What its steps show tells it from one whose sizes are an accident:
 
-* its graphs differ in sizes of inputs, proved (state that the first step makes may come along);
-* there are few, and each is known to have run again after the last of them had compiled;
-* nothing compiled at their place after the first quarter of the steps there;
-* none of them is the rule, as full batches are between odd ones;
+* its graphs differ in sizes of inputs, proved, and in sizes that Python computed from them (state
+  that the first step makes may come along);
+* there are few, and each has run again after the last of them had compiled; where it is not known
+  which graph a hit ran, each may have, but the sizes must not go up from each new one to the next;
+* no new one came any more, although at the pace until then several more would have;
+* none of them is known to be the rule, as full batches are between odd ones;
 * they do not count up, as a sequence that gets one more each time does, request after request.
 """
 
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
-from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.sketch import without_layout
 
 if TYPE_CHECKING:
@@ -37,13 +39,18 @@ if TYPE_CHECKING:
 
 MOST = 8
 """So many sizes are few."""
-AFTER = 3
-"""Steps without a compile for each one up to the last compile."""
+PACE = 3
+"""So many new sizes would have come since the last one at the pace at which they came until then:
+that none did is no accident (with a chance of 5 % at one pace throughout)."""
+AGAIN = 3
+"""So many steps for each size since the last one was new."""
 RULE = 2 / 3
 """A size with this part of the steps is the rule, and the others are exceptions: of three batches
 the last one is odd."""
 ROW = 3
 """So many sizes, each as much larger than the one before, count up."""
+SIZES = frozenset({INPUT_SHAPE, PYTHON_SIZE})
+"""An input's size, and beside it those that Python computes from it."""
 
 
 def is_one_of_few_sizes(
@@ -62,16 +69,47 @@ def is_one_of_few_sizes(
         return False
     begin = turns.index(here[-1]) + 1  # in order of appearance
     again = Counter(graph for graph in turns[begin:] if graph is not None)
-    sizes = [graph for graph in here if graph in again or graph != turns[0]]
+    unnamed = len(turns) - begin - again.total()
+    sizes = [graph for graph in here if graph in again or graph != turns[0] or unnamed]
+    if not 1 < len(sizes) <= MOST:
+        return False
+    lengths = dict(zip(sizes, _lengths([graphs[graph] for graph in sizes]), strict=True))
+    ran = [lengths.get(graph) if graph is not None else None for graph in turns]
     return (
-        1 < len(sizes) <= MOST
-        and len(turns) - begin >= AFTER * begin
-        and all(graph in again for graph in sizes)
-        and max(again.values()) < RULE * again.total()
+        _settled(len(sizes), begin, len(turns) - begin)
+        and _come_again(sizes, again, unnamed, ran)
+        and not _has_rule(turns[begin:])
         and _brings_size(comparisons[number], here)
         and all(_changes_sizes_only(comparisons[graph], here) for graph in here[1:])
-        and not _count_up([graphs[graph] for graph in sizes])
+        and not _count_up(list(lengths.values()), ran)
     )
+
+
+def _settled(number: int, until: int, since: int) -> bool:
+    """Whether no size is new any more: so many came in the first steps, none in those since."""
+    return since >= AGAIN * number and (number - 1) * since >= PACE * (until - 1)
+
+
+def _come_again(
+    sizes: Sequence[int], again: Counter[int], unnamed: int, ran: Sequence[int | None]
+) -> bool:
+    """Whether each size has run again, or may have in one of the hits that have no name.
+
+    What only ever got longer grows. `ran`: the length of each step, None where it is not known.
+    """
+    missing = [size for size in sizes if size not in again]
+    if not missing:
+        return True
+    known = [length for length in ran if length is not None]
+    goes_back = any(later < earlier for earlier, later in pairwise(known))
+    return len(sizes) >= ROW and goes_back and unnamed >= AGAIN * len(missing)
+
+
+def _has_rule(since: Sequence[int | None]) -> bool:
+    """Whether most steps have one size, of those up to the last one that is known."""
+    known = [graph for graph in since if graph is not None]
+    last = max((k for k, graph in enumerate(since) if graph is not None), default=-1)
+    return max(Counter(known).values(), default=-1) >= RULE * (last + 1)
 
 
 def _brings_size(comparison: Comparison, here: Sequence[int]) -> bool:
@@ -87,20 +125,31 @@ def _changes_sizes_only(comparison: Comparison, here: Sequence[int]) -> bool:
         outcome is not None
         and outcome.proved
         and comparison.number in here
-        and all(cause.kind is INPUT_SHAPE or cause.expected for cause in outcome.causes)
+        and all(cause.kind in SIZES or cause.expected for cause in outcome.causes)
     )
 
 
-def _count_up(graphs: Sequence[CapturedGraph]) -> bool:
-    """Whether what differs among their inputs is as much longer from each graph to the next."""
+def _count_up(lengths: Sequence[int], ran: Sequence[int | None]) -> bool:
+    """Whether each is as much longer than the one before, and steps go up so, or begin again.
+
+    Sizes of buckets may be equally far apart, and may even come first in this order.
+    """
+    steps = {later - earlier for earlier, later in pairwise(lengths)}
+    if len(lengths) < ROW or len(steps) != 1:
+        return False
+    allowed = {0, *steps}
+    known = ((x, y) for x, y in pairwise(ran) if x is not None and y is not None)
+    return all(y - x in allowed or y == lengths[0] for x, y in known)
+
+
+def _lengths(graphs: Sequence[CapturedGraph]) -> list[int]:
+    """What differs among their inputs, in sizes added up."""
     inputs = [
         Counter(without_layout(shape) for _, shape in graph.sketch.interface.inputs)
         for graph in graphs
     ]
     alike = reduce(and_, inputs)
-    lengths = [sum(map(_length, (own - alike).elements())) for own in inputs]
-    steps = {later - earlier for earlier, later in pairwise(lengths)}
-    return len(lengths) >= ROW and len(steps) == 1
+    return [sum(map(_length, (own - alike).elements())) for own in inputs]
 
 
 def _length(shape: str) -> int:
@@ -116,14 +165,15 @@ def as_few_sizes(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     shapes = sorted(inputs, key=lambda shape: (_length(shape), shape))
     number = f"{len(shapes)} sizes" if len(shapes) > 1 else "several sizes"
     listed = say(" (", join(shapes, MOST), ")") if len(shapes) > 1 else say()
-    graphs = count(len(members), "more graph")
+    ran_again = all(node.hits for node in members)
+    since = "each of which ran again" if ran_again else "and no size was new after them"
     return replace(
         cause,
         title=say(
             f"an input comes in {number}",
             listed,
             at(cause.lines),
-            f", in turn from the first steps on: {graphs}, each of which ran again",
+            f", in turn: {count(len(members), 'more graph')}, {since}",
         ),
         fix=say(
             "None needed if the sizes are a choice, such as length buckets: each compiles once. "
