@@ -89,3 +89,35 @@ def test_an_input_that_is_padded_before_its_only_use_did_not_run_early():
     first, second = (alone(text).replace("tuple(r, t)", "tuple(r, c)") for text in (PUT, WHOLE))
     first = first.replace("(f32[5], f32[3]) tuple", "(f32[5], f32[5]) tuple")
     assert said(first, second) == "An input comes in another form in some steps"
+
+
+PLACES = """HloModule places
+
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  i = s32[4,1] parameter(1)
+  u = f32[4] parameter(2)
+  zero = f32[] constant(0)
+  one = f32[] constant(1)
+  slots = f32[SIZE] broadcast(zero), dimensions={}, metadata={op_type="a" source_file="t.py" source_line=3}
+  filled = f32[SIZE] scatter(slots, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, metadata={op_type="b" source_file="t.py" source_line=3}
+  ones = f32[SIZE] broadcast(one), dimensions={}, metadata={op_type="c" source_file="t.py" source_line=9}
+  more = f32[SIZE] add(filled, ones), metadata={op_type="d" source_file="t.py" source_line=9}
+  twos = f32[SIZE] broadcast(one), dimensions={}, metadata={op_type="c" source_file="t.py" source_line=9}
+  ROOT most = f32[SIZE] multiply(more, twos), metadata={op_type="d" source_file="t.py" source_line=9}
+}
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+"""  # noqa: E501
+
+
+def test_a_constant_that_fits_what_it_is_added_to_makes_no_size():
+    first, second = PLACES.replace("SIZE", "6"), PLACES.replace("SIZE", "5")
+    explanation = explain_modules(read_module(first, "a"), read_module(second, "b"))
+    (cause,) = explanation.causes
+    assert cause.proved
+    assert str(cause.place.in_short) == "t.py:3"

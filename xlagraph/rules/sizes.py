@@ -292,7 +292,7 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
         for x, y in found.pairs.items()
         if x not in first
         and _is_own_origin(case, x, y, sizes, is_start=x in starts)
-        and not _fits_another(case, x, found)
+        and not _fits_another(case, x, found.pairs)
     }
     if not others:
         return [Origins(kind, first, found.pairs, sizes)]
@@ -320,14 +320,12 @@ def _is_own_origin(case: Case, x: int, y: int, sizes: Sizes, *, is_start: bool) 
     return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(_sizes(case, {x: y})))
 
 
-def _fits_another(case: Case, x: int, found: Propagation) -> bool:
+def _fits_another(case: Case, x: int, pairs: Mapping[int, int]) -> bool:
     """Whether a value made of constants only has the size of what it is computed with."""
     a, b, closed = case.diff.a, case.diff.b, case.diff.match.a.closed
-    changed = changed_sizes(a.shapes[x], b.shapes[found.pairs[x]])
+    changed = changed_sizes(a.shapes[x], b.shapes[pairs[x]])
     return bool(closed[x]) and any(
-        o in found.pairs
-        and not closed[o]
-        and changed_sizes(a.shapes[o], b.shapes[found.pairs[o]]) == changed
+        o in pairs and not closed[o] and changed_sizes(a.shapes[o], b.shapes[pairs[o]]) == changed
         for user in a.users[x]
         for o in a.operands[user]
     )
@@ -379,9 +377,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
     changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
-    in_b = [y for y in origins.starts.values() if b.opcodes[y] == "slice"] or list(
-        origins.starts.values()
-    )
+    in_b = _leading(case, origins)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     new = join(short_shape(b, origins.starts[x]) for x in starts)
     became = say(" became ", new, f" ({changed})" if changed else "")
@@ -442,6 +438,13 @@ def _finding(case: Case, origins: Origins) -> Finding:
         b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *_of(lists, B)),
         undo=undo,
     )
+
+
+def _leading(case: Case, origins: Origins) -> list[int]:
+    """The origins in B that are told: slices, else those that do not merely fit another value."""
+    slices = [y for y in origins.starts.values() if case.diff.b.opcodes[y] == "slice"]
+    first = [y for x, y in origins.starts.items() if not _fits_another(case, x, origins.members)]
+    return slices or first or list(origins.starts.values())
 
 
 def _of(lists: Iterable[LongerList], side: Side) -> list[frozenset[int]]:
