@@ -121,3 +121,37 @@ def test_a_constant_that_fits_what_it_is_added_to_makes_no_size():
     (cause,) = explanation.causes
     assert cause.proved
     assert str(cause.place.in_short) == "t.py:3"
+
+
+def sorted_list(number: int) -> str:
+    """Values of several steps, joined and sorted with their places, as torch.sort does."""
+    size = 4 * number
+    lines = [f"  p{k} = f32[4] parameter({k})" for k in range(number)]
+    joined = ", ".join(f"p{k}" for k in range(number))
+    body = "\n".join(lines)
+    return f"""HloModule report
+
+ENTRY main {{
+{body}
+  all = f32[{size}] concatenate({joined}), dimensions={{0}}
+  places = s32[{size}] iota(), iota_dimension=0
+  both = (f32[{size}], s32[{size}]) sort(all, places), dimensions={{0}}, to_apply=less
+  ordered = f32[{size}] get-tuple-element(both), index=0
+  middle = f32[1] slice(ordered), slice={{[2:3]}}
+  ROOT picked = f32[] reshape(middle)
+}}
+
+less {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}}
+"""
+
+
+def test_a_list_that_is_joined_and_sorted_is_no_topk():
+    text = "another number of tensors joined in some steps"
+    assert said(sorted_list(3), sorted_list(5)) == text
+    assert said(sorted_list(5), sorted_list(3)) == text

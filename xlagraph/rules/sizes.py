@@ -283,6 +283,8 @@ def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]
 def _origins(case: Case, found: Propagation) -> list[Origins]:
     """A propagation by its origins: those of the first kind, then those that do not follow."""
     starts = {x: y for x, y in found.origins if _may_start(case, x, y)}
+    made = {x: y for x, y in starts.items() if not _fits_another(case, x, found.pairs)}
+    starts = made or starts
     kinds = {x: _kind(case, x) for x in starts}
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
@@ -377,7 +379,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
     changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
-    in_b = _leading(case, origins)
+    in_b = [y for y in origins.starts.values() if b.opcodes[y] == "slice"] or list(
+        origins.starts.values()
+    )
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     new = join(short_shape(b, origins.starts[x]) for x in starts)
     became = say(" became ", new, f" ({changed})" if changed else "")
@@ -438,13 +442,6 @@ def _finding(case: Case, origins: Origins) -> Finding:
         b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *_of(lists, B)),
         undo=undo,
     )
-
-
-def _leading(case: Case, origins: Origins) -> list[int]:
-    """The origins in B that are told: slices, else those that do not merely fit another value."""
-    slices = [y for y in origins.starts.values() if case.diff.b.opcodes[y] == "slice"]
-    first = [y for x, y in origins.starts.items() if not _fits_another(case, x, origins.members)]
-    return slices or first or list(origins.starts.values())
 
 
 def _of(lists: Iterable[LongerList], side: Side) -> list[frozenset[int]]:
