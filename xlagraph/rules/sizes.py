@@ -283,6 +283,8 @@ def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]
 def _origins(case: Case, found: Propagation) -> list[Origins]:
     """A propagation by its origins: those of the first kind, then those that do not follow."""
     starts = {x: y for x, y in found.origins if _may_start(case, x, y)}
+    made = {x: y for x, y in starts.items() if not _fits_another(case, x, found.pairs)}
+    starts = made or starts
     kinds = {x: _kind(case, x) for x in starts}
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
@@ -292,7 +294,7 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
         for x, y in found.pairs.items()
         if x not in first
         and _is_own_origin(case, x, y, sizes, is_start=x in starts)
-        and not _fits_another(case, x, found)
+        and not _fits_another(case, x, found.pairs)
     }
     if not others:
         return [Origins(kind, first, found.pairs, sizes)]
@@ -320,14 +322,12 @@ def _is_own_origin(case: Case, x: int, y: int, sizes: Sizes, *, is_start: bool) 
     return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(_sizes(case, {x: y})))
 
 
-def _fits_another(case: Case, x: int, found: Propagation) -> bool:
+def _fits_another(case: Case, x: int, pairs: Mapping[int, int]) -> bool:
     """Whether a value made of constants only has the size of what it is computed with."""
     a, b, closed = case.diff.a, case.diff.b, case.diff.match.a.closed
-    changed = changed_sizes(a.shapes[x], b.shapes[found.pairs[x]])
+    changed = changed_sizes(a.shapes[x], b.shapes[pairs[x]])
     return bool(closed[x]) and any(
-        o in found.pairs
-        and not closed[o]
-        and changed_sizes(a.shapes[o], b.shapes[found.pairs[o]]) == changed
+        o in pairs and not closed[o] and changed_sizes(a.shapes[o], b.shapes[pairs[o]]) == changed
         for user in a.users[x]
         for o in a.operands[user]
     )
