@@ -51,15 +51,15 @@ def reduced(value: torch.Tensor) -> torch.Tensor:
 
 def lower(step: int, model: torch.nn.Module, loss: torch.Tensor) -> None:
     """Writes the module of the step as a job of all ranks would run it."""
-    named = list(model.named_parameters())
-    if MODE == "order" and RANK == LAST and step >= ODD_FROM:
-        named.reverse()
+    turn = -1 if MODE == "order" and RANK == LAST and step >= ODD_FROM else 1
+    named = list(model.named_parameters())[::turn]
     means = {name: reduced(parameter.grad) for name, parameter in named}
     outputs = [p.detach() - 0.1 * means[name] for name, p in model.named_parameters()]
     if MODE == "extra" and RANK == 0 and step >= ODD_FROM:
         outputs.append(reduced(loss.detach()))
-    text = torch_xla._XLAC._get_xla_tensors_hlo(outputs)
-    Path(LOWERED, f"{RANK}-{step}.hlo").write_text(text)
+    Path(LOWERED, f"{RANK}-{step}.hlo").write_text(torch_xla._XLAC._get_xla_tensors_hlo(outputs))
+    proto = torch_xla._XLAC._get_xla_tensors_hlo_proto(outputs)
+    Path(LOWERED, f"{RANK}-{step}.pb").write_bytes(proto)
 
 
 def main() -> None:

@@ -123,3 +123,43 @@ def test_an_asked_for_layout_beside_another_cause():
     )
     found = causes(text.format("{1,0}", 2), text.format("{0,1}", 3))
     assert sorted(kind for kind, _ in found) == ["constant-value", "layout"]
+
+
+def chained(first: int, second: int) -> str:
+    """Two buckets of two tensors, reduced one after the other; a token orders them."""
+    text = """HloModule m
+s {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  token = f32[] parameter(0)
+  x1 = f32[8,4] parameter(1)
+  y1 = f32[8] parameter(2)
+  x2 = f32[6,3] parameter(3)
+  y2 = f32[6] parameter(4)
+  u1 = f32[8,4] reverse(x1), dimensions={0}
+  v1 = f32[8] reverse(y1), dimensions={0}
+  u2 = f32[6,3] reverse(x2), dimensions={0}
+  v2 = f32[6] reverse(y2), dimensions={0}
+"""
+    sizes = {1: ("8,4", "8"), 2: ("6,3", "6")}
+    token = "token"
+    for k in (first, second):
+        one, other = sizes[k]
+        shape = f"(f32[{one}], f32[{other}], f32[])"
+        text += f"  c{k} = {shape} all-reduce(u{k}, v{k}, {token}), to_apply=s\n"
+        for index, (name, part) in enumerate((("r", one), ("q", other), ("t", ""))):
+            text += f"  {name}{k} = f32[{part}] get-tuple-element(c{k}), index={index}\n"
+        text += f"  n{k} = f32[{one}] subtract(x{k}, r{k})\n"
+        text += f"  m{k} = f32[{other}] subtract(y{k}, q{k})\n"
+        token = f"t{k}"
+    shape = "(f32[8,4], f32[8], f32[6,3], f32[6])"
+    return text + f"  ROOT t = {shape} tuple(n1, m1, n2, m2)\n}}\n"
+
+
+def test_chained_buckets_in_another_order_hold_no_other_tensors():
+    ((kind, title),) = causes(chained(1, 2), chained(2, 1))
+    assert kind == "effect-order"
+    assert title == "2 all-reduces of the same tensors come in another order"

@@ -385,3 +385,31 @@ def test_what_nobody_knows_is_unexplained():
     assert explanation.proved or explanation.unexplained_share > 0
     if not explanation.proved:
         assert not str(explanation.verdict).startswith("An input")
+
+
+GATED = """HloModule gated
+
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  h = f32[4] parameter(1)
+  first = f32[4,4] slice(x), slice={[0:4], [0:4]}
+  z = f32[4,4] logistic(first)
+  second = f32[4,4] slice(x), slice={[0:4], [4:8]}
+  r = f32[4,4] logistic(second)
+  wide = f32[4,4] broadcast(h), dimensions={0}
+  part = f32[4,4] multiply(GATE, wide)
+  whole = f32[4,4] multiply(z, part)
+  ROOT o = f32[4,4] tanh(whole)
+}
+"""
+
+
+def test_an_operand_that_only_one_side_computes_is_told():
+    a, b = (read_module(GATED.replace("GATE", gate), gate) for gate in "rz")
+    for one, other, more, less in ((a, b, "A", "B"), (b, a, "B", "A")):
+        explanation = explain_modules(one, other)
+        (cause,) = explanation.causes
+        assert cause.proved
+        assert "takes r" in str(cause.title)
+        assert f"in {more} and z" in str(cause.title)
+        assert str(cause.title).endswith(f", which both sides compute, in {less}")

@@ -89,3 +89,69 @@ def test_an_input_that_is_padded_before_its_only_use_did_not_run_early():
     first, second = (alone(text).replace("tuple(r, t)", "tuple(r, c)") for text in (PUT, WHOLE))
     first = first.replace("(f32[5], f32[3]) tuple", "(f32[5], f32[5]) tuple")
     assert said(first, second) == "An input comes in another form in some steps"
+
+
+PLACES = """HloModule places
+
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  i = s32[4,1] parameter(1)
+  u = f32[4] parameter(2)
+  zero = f32[] constant(0)
+  one = f32[] constant(1)
+  slots = f32[SIZE] broadcast(zero), dimensions={}, metadata={op_type="a" source_file="t.py" source_line=3}
+  filled = f32[SIZE] scatter(slots, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum, metadata={op_type="b" source_file="t.py" source_line=3}
+  ones = f32[SIZE] broadcast(one), dimensions={}, metadata={op_type="c" source_file="t.py" source_line=9}
+  more = f32[SIZE] add(filled, ones), metadata={op_type="d" source_file="t.py" source_line=9}
+  twos = f32[SIZE] broadcast(one), dimensions={}, metadata={op_type="c" source_file="t.py" source_line=9}
+  ROOT most = f32[SIZE] multiply(more, twos), metadata={op_type="d" source_file="t.py" source_line=9}
+}
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+"""  # noqa: E501
+
+
+def test_a_constant_that_fits_what_it_is_added_to_makes_no_size():
+    first, second = PLACES.replace("SIZE", "6"), PLACES.replace("SIZE", "5")
+    explanation = explain_modules(read_module(first, "a"), read_module(second, "b"))
+    (cause,) = explanation.causes
+    assert cause.proved
+    assert str(cause.place.in_short) == "t.py:3"
+
+
+def sorted_list(number: int) -> str:
+    """Values of several steps, joined and sorted with their places, as torch.sort does."""
+    size = 4 * number
+    lines = [f"  p{k} = f32[4] parameter({k})" for k in range(number)]
+    joined = ", ".join(f"p{k}" for k in range(number))
+    body = "\n".join(lines)
+    return f"""HloModule report
+
+ENTRY main {{
+{body}
+  all = f32[{size}] concatenate({joined}), dimensions={{0}}
+  places = s32[{size}] iota(), iota_dimension=0
+  both = (f32[{size}], s32[{size}]) sort(all, places), dimensions={{0}}, to_apply=less
+  ordered = f32[{size}] get-tuple-element(both), index=0
+  middle = f32[1] slice(ordered), slice={{[2:3]}}
+  ROOT picked = f32[] reshape(middle)
+}}
+
+less {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}}
+"""
+
+
+def test_a_list_that_is_joined_and_sorted_is_no_topk():
+    text = "another number of tensors joined in some steps"
+    assert said(sorted_list(3), sorted_list(5)) == text
+    assert said(sorted_list(5), sorted_list(3)) == text

@@ -100,25 +100,56 @@ def test_a_rank_with_a_step_less_is_waited_for():
     assert (one.difference.ranks, one.ran, one.difference.steps) == ((7,), (), (6,))
     (last,) = found.ended
     assert (last.ranks, last.step, last.line.line) == ((7,), 5, 85)
-    assert found.place.line == last.line
+    assert found.place.line == last.loop == last.line._replace(line=71)
     told = [str(message) for _, message in found.verdict.lines]
     assert told[0] == ("The job hangs in step 6: rank 7 ended after step 5; ranks 0-6 wait for it.")
-    assert (
-        "rank 7 ran no further step after this line; ranks 0-6 wait at examples/ranks.py:49"
-        in told[1]
+    assert told[1] == (
+        "examples/ranks.py:71 in main(): the loop that rank 7 left; ranks 0-6 wait at "
+        "examples/ranks.py:49 in reduced(), called at examples/ranks.py:56 in lower()"
     )
-    assert told[2].startswith("Give rank 7 as many batches")
+    assert told[2] == (
+        "At line 71 give all ranks the same number of steps: "
+        'n = xm.mesh_reduce("n", STEPS - (MODE == "fewer" and RANK == LAST), min); '
+        "for step in range(n):"
+    )
+    program = (RUNS.parents[1] / "examples" / "ranks.py").read_text().splitlines()
+    assert program[70].startswith("    for step in range(")
+    assert "reduced(parameter.grad)" in program[55]
+
+
+def test_where_no_loop_was_recorded_the_end_of_the_step_is_named(tmp_path):
+    """Runs that were recorded before loops were."""
+    run = tmp_path / "run"
+    shutil.copytree(RUNS / "fewer", run)
+    for file in run.glob("records-*.jsonl"):
+        file.write_text(re.sub(r',"line":\d+,"loop":\d+', "", file.read_text()))
+    found = explain_ranks(explain_run(read_run(run)))
+    assert found.place.line.line == 85
+    assert "rank 7 ran no further step after this line; ranks 0-6 wait" in str(found.verdict.where)
+    assert str(found.verdict.fix).startswith("Give rank 7 as many batches")
+
+
+def test_callers_tell_ranks_apart_that_stand_in_one_function():
+    where = str(explained("extra").verdict.where)
+    assert where == (
+        "examples/ranks.py:59 in lower() (rank 0); examples/ranks.py:56 in lower() (ranks 1-7)"
+    )
+    assert explained("extra").place.line.line == 59
+    assert str(explained("order").verdict.where) == (
+        "examples/ranks.py:56 in lower(), through examples/ranks.py:49 in reduced(): "
+        "both sides stand here"
+    )
 
 
 def test_ranks_that_end_in_different_steps_and_one_that_goes_on_without_collectives():
     found = explained("fewer")
     at = found.ended[0].line
     two = (LastStep((5, 6), 3, at), LastStep((7,), 5, at))
-    verdict = ranks_verdict(found.matching, found.stops, two, ())
+    verdict = ranks_verdict(found.matching, found.stops, two, (), {})
     assert "ranks 5-7 ended after steps 3, 5; ranks 0-6 wait for them" in str(verdict.what)
     assert "ranks 5-6 ran no further step after this line" in str(verdict.where)
     later = (LastStep((7,), 9, at),)
-    verdict = ranks_verdict(found.matching, found.stops, later, ())
+    verdict = ranks_verdict(found.matching, found.stops, later, (), {})
     assert "rank 7 has no more collectives to run" in str(verdict.what)
     assert str(verdict.fix) == COLLECTIVE_HANG.short_fix
 
@@ -148,7 +179,7 @@ def test_what_is_printed(name, monkeypatch):
 def test_what_hangs_is_said_first():
     done = run_xlagraph("explain", "fixtures/ranks/order", COLUMNS="80")
     assert done.stdout.startswith("What  The job hangs or fails in step 4: all-reduce of 2.bias")
-    assert ">    49      return torch_xla._XLAC._xla_all_reduce(" in done.stdout
+    assert ">    56      means = {name: reduced(parameter.grad)" in done.stdout
 
 
 def test_json():
@@ -220,7 +251,7 @@ def test_many_differences_of_one_rank_are_one_row_and_one_sentence():
     assert str(alike_words(row)) == (
         "rank 7 ran other graphs than ranks 0-6 in 20 steps from 0 to 38: B, C, D, E for C, D, E, B"
     )
-    verdict = ranks_verdict(found.matching, found.stops, found.ended, many)
+    verdict = ranks_verdict(found.matching, found.stops, found.ended, many, {})
     said = "Rank 7 ran other graphs than ranks 0-6 in 20 steps from 0 to 38."
     assert str(verdict.what) == said
     assert verdict.notes == ()

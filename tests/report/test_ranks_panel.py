@@ -79,7 +79,7 @@ def test_what_hangs_comes_first():
     assert plain(page.verdict.what).startswith(
         "The job hangs or fails in step 4: all-reduce of 2.bias"
     )
-    assert [number for number, _, is_it in page.source if is_it] == [49]
+    assert [number for number, _, is_it in page.source if is_it] == [56]
     assert plain(page.verdict.notes[-1]).startswith("Also seen, not the mismatch: ")
     assert page.aside == "Also seen, not the mismatch"
     assert not page.stable
@@ -91,12 +91,12 @@ def test_what_hangs_comes_first():
 
 def test_where_a_rank_ended_comes_before_where_the_others_wait():
     page = report(read_run(RUNS / "fewer"))
-    assert [number for number, _, is_it in page.source if is_it] == [85]
+    assert [number for number, _, is_it in page.source if is_it] == [71]
     ended = page.ranks.boxes[-1]
     assert (ended.ranks, ended.place, ended.site) == (
         "rank 7",
         "last step 5",
-        "examples/ranks.py:85",
+        "examples/ranks.py:71",
     )
     text = render(page)
     assert "Also seen, not the hang</h2>" in text

@@ -10,7 +10,7 @@ from real_modules import explained_run
 from wording import JARGON
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.message import GraphName, Side, words
+from xlagraph.message import Code, GraphName, Message, Side, words
 from xlagraph.ranks.explain import explain_ranks
 from xlagraph.report.graph_table import compile_rows, graph_sections
 from xlagraph.report.model import ReportOptions
@@ -21,7 +21,7 @@ from xlagraph.runs.model import RunExplanation
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 RUNS = sorted({file.parent for file in FIXTURES.rglob("records-*.jsonl")})
 MAX_FIX, MAX_WHAT = 12, 20
-"""Words of a fix, and of a first line: compiles, time and cause."""
+"""Words of a fix besides what is to be typed; of a first line: compiles, time and cause."""
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.parent.name}-{run.name}")
@@ -75,7 +75,8 @@ def check_verdict(verdict: Verdict, *, is_problem: bool) -> None:
         letters = [part for part in message.parts if isinstance(part, (GraphName, Side))]
         assert letters == [], words(message)
         if is_problem and name != "Where":
-            said = words(message)
+            prose = tuple(part for part in message.parts if not isinstance(part, Code))
+            said = words(Message(prose))
             most = MAX_WHAT if name == "What" else MAX_FIX
             assert length(re.sub(r" of wall time, [\d.]+ \S+", "", said)) <= most, said
 

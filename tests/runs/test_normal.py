@@ -53,6 +53,7 @@ PROBLEMS = {
     "sizes_in_turn": 2,
     "checkpoint_reads": 5,
     "part_of_a_table": 3,
+    "solver_reads": 10,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -66,6 +67,7 @@ MEANT = {
 REASONS = {
     "checkpoint_reads": "early-execution at checkpoint_reads.py:15",
     "part_of_a_table": "input-shape at part_of_a_table.py:12",
+    "solver_reads": "extra-subgraph at solver_reads.py:20",
 }
 """Graphs of one reason, whatever else differs in some of them as its consequence."""
 

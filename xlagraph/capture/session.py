@@ -106,6 +106,9 @@ class Session:
             writer.write(_sync_record(event, index, step, tensors))
             for source in self._sources.new(_places(event, tensors)):
                 writer.write(source)
+            if event.ends_step:
+                for source in self._sources.loops((one.file, one.line) for one in event.call_site):
+                    writer.write(source)
             for graph in event.compiled:
                 # Equal text can compile twice, under two keys: each has its record.
                 writer.store_graph(graph.text, graph.proto)

@@ -43,6 +43,22 @@ class Bypass:
         """What it computes: ``rng-bit-generator, select and 35 more instructions``."""
         return opcodes_in_words(self.more.module, self.piece, self.less.module)
 
+    @property
+    def other_values(self) -> Mapping[Edge, int]:
+        """The uses, if each takes another value of the same operation: what was picked differs.
+
+        Empty where the piece treats what the other side uses further, and so is on the way.
+        """
+        module = self.more.module
+        below = {o for i in self.piece for o in module.operands[i]}
+        picked = all(
+            edge.place != OUTPUT
+            and module.opcodes[edge.value(self.more)] == module.opcodes[value]
+            and value not in below
+            for edge, value in self.uses.items()
+        )
+        return self.uses if picked else {}
+
     def undo(self, edit: Editors) -> None:
         """Connects the values directly in the module that has the piece."""
         editor = edit[self.more.side]
@@ -88,18 +104,21 @@ def bypass_finding(
     *further: Evidence,
     fix: Message | None = None,
     lines: tuple[SourceLine, ...] | None = None,
+    stands: Message | None = None,
 ) -> Finding:
     """The finding that a piece stands in one module alone.
 
     `lines`: where it is from, if that is not the lines of its instructions.
+    `stands`: in place of what, if it does not stand between two values.
     """
     more, less, piece = found.more, found.less, set(found.piece)
     users_a = {edge.x for edge in found.uses if edge.place != OUTPUT}
     users_b = {edge.y for edge in found.uses if edge.place != OUTPUT}
     piece_a, piece_b = more.ab(piece, set[int]())
     cited_a, cited_b = (piece, users_b) if more.is_a else (users_a, piece)
-    stands = Evidence(
-        say(
+    between = Evidence(
+        stands
+        or say(
             more.side,
             f" puts {count(computed(more.module, piece), 'instruction')}",
             operations(more.module, piece),
@@ -114,7 +133,7 @@ def bypass_finding(
     return Finding(
         kind=kind,
         title=title,
-        evidence=(stands, *further),
+        evidence=(between, *further),
         proof=say(f"the {count(len(piece), 'extra instruction')} of ", more.side, " were bypassed"),
         fix=fix or say(),
         a=frozenset(piece_a | users_a),

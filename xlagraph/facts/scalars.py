@@ -1,4 +1,4 @@
-"""Numbers that come in as parameters."""
+"""Numbers that come in as parameters, or are constants."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def is_scalar_input(module: Module, i: int) -> bool:
     entry = module.entry_computation
     is_inside = entry.start <= i < entry.stop
     return is_inside and is_input(module, i) and module.shapes[i].endswith("[]")
+
+
+def number_of(module: Module, value: int) -> int | None:
+    """The number that a value spreads or converts: an input, or a constant; else None."""
+    while module.opcodes[value] in ("broadcast", "reshape", "convert"):
+        (value,) = module.operands[value]
+    is_constant = module.opcodes[value] == "constant" and module.shapes[value].endswith("[]")
+    return value if is_constant or is_scalar_input(module, value) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
+from xlagraph.facts.wrapped import attribute_path, wrapped_name
 from xlagraph.message import EMPTY, Code, Message, count, join, say
 from xlagraph.tensors import Tensor
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 ROOT = "root"
 """What a capture calls the FSDP module that nothing contains."""
+_WHOLE = "model"
+"""What the model is called where the program's own name for it is not known."""
 _FREEZE = "(requires_grad=False)"
 _NO_BUCKETS = "set reduce_scatter_bucket_size_mb=0"
 
@@ -42,12 +45,14 @@ def unfinished_fix(case: Case) -> Message:
     if tensors:
         it = "it" if len(tensors) == 1 else "them"
         return say(
-            "Freeze ",
-            join(tensors),
-            f" {_FREEZE} before FSDP wraps the model",
+            "Put a frozen copy in its place before FSDP wraps the model",
             *((" at ", made) if (made := _made(case)) else ()),
-            f"; where a used parameter is tied to {it}, give that a tensor of its own first. If "
-            f"{it} should be trained, use {it} in the loss. Or {_NO_BUCKETS}.",
+            ": ",
+            _frozen(case),
+            "" if _model(case) else f" ({_WHOLE}: as it is before FSDP)",
+            f". What is tied to {it} is trained as before. If ",
+            join(tensors),
+            f" should be trained, use {it} in the loss. Or {_NO_BUCKETS}.",
         )
     if any(one.hooks_left < 0 for one in found):
         return say(
@@ -79,10 +84,9 @@ def unfinished_short_fix(case: Case) -> Message:
     """`unfinished_fix` in a dozen words."""
     tensors = missing_gradients(case)
     if tensors:
-        it = "it" if len(tensors) == 1 else "them"
         made = _made(case)
-        before = f"line {made.line}" if made else "FSDP wraps the model"
-        return say(f"Freeze {it} {_FREEZE} before {before}, or use {it}.")
+        before = f"Above line {made.line}" if made else "Before FSDP wraps the model"
+        return say(f"{before} put a frozen copy in its place: ", _frozen(case))
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
@@ -101,6 +105,30 @@ def unfinished_effect(case: Case) -> Message:
         "Not only time is lost: gradients that wait miss their own optimizer.step(), and are added "
         "to those of a later step."
     )
+
+
+def _frozen(case: Case) -> Message:
+    """What to write so that a copy without gradient stands in the place of each parameter.
+
+    A copy, for the parameter may be tied to one that is trained.
+    """
+    first, *more = missing_gradients(case)
+    owner = attribute_path(_model(case) or _WHOLE, first.owner)
+    name = first.name
+    copy = f"m.{name} = torch.nn.Parameter(m.{name}.data.clone(), requires_grad=False)"
+    left = f" (and so {len(more)} more)" if more else ""
+    return say(Code(f"m = {owner}"), "; ", Code(copy), left)
+
+
+def _model(case: Case) -> str:
+    """What the program calls the module that the root FSDP module wraps; empty if not known."""
+    found = [one for one in _all(case) if one.missing]
+    made = _made(case)
+    if made is None or any(one.module != ROOT for one in found):
+        return ""
+    programs = (view.context.program.get(made.file, {}) for view in (case.a, case.b))
+    names = (wrapped_name(lines, made.line) for lines in programs)
+    return next(filter(None, names), "")
 
 
 def _made(case: Case) -> SourceLine | None:

@@ -154,7 +154,7 @@ def explain_ranks(explained: RunExplanation, means: Means | None = None) -> Rank
         divergences = library.divergences(rest)
     finally:
         modules.clear()
-    ended = last_steps(job, matching)
+    ended = last_steps(explained.run, job, matching)
     line = verdict_line(matching, stops, ended, divergences)
     around = explained.run.source(line.file, line.line) if line else None
     return RanksExplanation(
@@ -165,7 +165,7 @@ def explain_ranks(explained: RunExplanation, means: Means | None = None) -> Rank
         divergences=divergences,
         own_numbers=numbers,
         cost=job_cost(job),
-        verdict=ranks_verdict(matching, stops, ended, divergences),
+        verdict=ranks_verdict(matching, stops, ended, divergences, dict(around or ())),
         place=Place(line, source=around or ()),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
-from xlagraph.cause.sources import where
+from xlagraph.cause.sources import stack, where
 from xlagraph.facts.buckets import value_reach
 from xlagraph.message import SourceLine
 from xlagraph.ranks.index import Differing, differing
@@ -38,6 +38,8 @@ class Stand:
     tensors: tuple[Tensor, ...]
     """What it is for, as far as that is known."""
     lines: tuple[SourceLine, ...]
+    callers: tuple[SourceLine, ...] = ()
+    """Of the first line's function those of the program that called it, innermost first."""
 
 
 class DifferingTask(NamedTuple):
@@ -72,8 +74,15 @@ def stand(task: StandTask) -> bytes:
         shapes=tuple(bare_shape(module, one) for one in sent),
         tensors=_tensors(module, task.side.context, i, len(sent)),
         lines=where(module, [i]),
+        callers=_callers(stack(module, i)),
     )
     return kept(task.side.graph, task.key, found, len(module))
+
+
+def _callers(frames: tuple[SourceLine, ...]) -> tuple[SourceLine, ...]:
+    """The program's own frames around the innermost one, without those of comprehensions."""
+    own = [one for one in frames if not one.is_library]
+    return tuple(one for one in own[1:] if one.function == "<module>" or one.function[:1] != "<")
 
 
 def compare_ranks(task: DifferingTask) -> bytes:

@@ -8,6 +8,7 @@ from xlagraph.cause.verdict import Verdict
 from xlagraph.figures import count
 from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.ranks.alike import alike
+from xlagraph.ranks.batches import as_many_turns
 from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
 from xlagraph.ranks.model import Outcome, Reason
 from xlagraph.ranks.words import (
@@ -20,7 +21,7 @@ from xlagraph.ranks.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.message import Message, SourceLine
     from xlagraph.ranks.ended import LastStep
@@ -37,10 +38,14 @@ def ranks_verdict(
     stops: Sequence[Stop],
     ended: Sequence[LastStep],
     divergences: Sequence[Divergence],
+    around: Mapping[int, str],
 ) -> Verdict | None:
-    """The three lines for what is wrong between ranks; None where nothing is."""
+    """The three lines for what is wrong between ranks; None where nothing is.
+
+    `around`: the texts of `verdict_line` and of the lines around it, by number.
+    """
     if matching.outcome in STOPS:
-        return _stopped(matching, stops, ended, divergences)
+        return _stopped(matching, stops, ended, divergences, around)
     if not divergences:
         return None
     whole, *more = alike(divergences, by_cause=False)
@@ -64,8 +69,10 @@ def verdict_line(
 ) -> SourceLine | None:
     """The line that the verdict names first; None where it names none."""
     if matching.outcome in STOPS:
-        stood = next(iter(_odd(stops).stand.lines), None)
-        return next((one.line for one in ended if one.line), stood)
+        odd = _odd(stops)
+        rest = [stop for stop in stops if stop.wait.is_root and stop is not odd]
+        stood = _telling([odd, *rest][:2], odd)
+        return next((one.place for one in ended if one.place), stood)
     if not divergences:
         return None
     first = divergences[0]
@@ -84,6 +91,7 @@ def _stopped(
     stops: Sequence[Stop],
     ended: Sequence[LastStep],
     divergences: Sequence[Divergence],
+    around: Mapping[int, str],
 ) -> Verdict:
     odd = _odd(stops)
     others = [stop for stop in stops if stop.wait.is_root and stop is not odd]
@@ -102,7 +110,7 @@ def _stopped(
     may = "hangs" if matching.certain else "may hang"
     head = f"The job {may} in step {odd.wait.step}: "
     if ended:
-        told, fix = _ended([odd, *others], ended)
+        told, fix = _ended([odd, *others], ended, around)
         return Verdict(say(head, told, "."), _end_places(shown, ended), fix, notes)
     what = say(head, join(map(_waits, shown), 2, "; "), ".")
     kind = COLLECTIVE_HANG if matching.reason is Reason.ENDED else COLLECTIVE_MISMATCH
@@ -149,7 +157,9 @@ def _why_words(one: Divergence) -> Message:
     return say(f"Why the graph of {rank_words(one.difference.ranks)} differs: ", cause, ".")
 
 
-def _ended(stops: Sequence[Stop], ended: Sequence[LastStep]) -> tuple[str, Message]:
+def _ended(
+    stops: Sequence[Stop], ended: Sequence[LastStep], around: Mapping[int, str]
+) -> tuple[str, Message]:
     """That ranks have nothing more to run for which others wait, and what to change."""
     gone = [rank for one in ended for rank in one.ranks]
     waiting = {rank for stop in stops for rank in stop.wait.ranks}
@@ -161,6 +171,10 @@ def _ended(stops: Sequence[Stop], ended: Sequence[LastStep]) -> tuple[str, Messa
         what = f"{rank_words(gone)} {has} no more collectives to run; {wait}"
         return what, say(COLLECTIVE_HANG.short_fix)
     what = f"{rank_words(gone)} ended after {step_words(sorted(steps))}; {wait}"
+    loop = next((one.loop for one in ended if one.place), None)
+    typed = as_many_turns(around, loop.line) if loop else EMPTY
+    if loop and typed:
+        return what, say(f"At line {loop.line} give all ranks the same number of steps: ", typed)
     return what, say(
         f"Give {rank_words(gone)} as many batches as the others (equal shards, drop_last)."
     )
@@ -168,14 +182,17 @@ def _ended(stops: Sequence[Stop], ended: Sequence[LastStep]) -> tuple[str, Messa
 
 def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
     """Where ranks ended, and where those stand that wait for them."""
-    first = next((one for one in ended if one.line), None)
-    if first is None or first.line is None:
+    first = next((one for one in ended if one.place), None)
+    if first is None or first.place is None:
         return _places(stops)
-    ended_here = f"{rank_words(first.ranks)} ran no further step after this line"
+    mine = rank_words(first.ranks)
+    ended_here = f"{mine} ran no further step after this line"
+    if first.loop:
+        ended_here = f"the loop that {mine} left"
     stop = stops[0]
     wait = "waits" if len(stop.wait.ranks) == 1 else "wait"
     return say(
-        first.line, f": {ended_here}; {rank_words(stop.wait.ranks)} {wait} at ", _place(stop)
+        first.place, f": {ended_here}; {rank_words(stop.wait.ranks)} {wait} at ", _place(stop)
     )
 
 
@@ -192,19 +209,47 @@ def _collectives(stops: Sequence[Stop]) -> Message:
 
 
 def _places(stops: Sequence[Stop]) -> Message:
-    """Where each side stands."""
-    places = [_place(stop) for stop in stops]
-    if len(set(places)) == 1:
-        return say(places[0], ": both sides stand here" if len(places) > 1 else EMPTY)
+    """Where each side stands; of a function that several places call, those that called it."""
+    standing = [_telling(stops, stop) for stop in stops]
+    if len({str(line) for line in standing}) == 1:
+        here = ": both sides stand here" if len(stops) > 1 else ""
+        return say(_through(stops[0]) if here else _place(stops[0]), here)
     each = (
-        say(place, f" ({rank_words(stop.wait.ranks)})")
-        for place, stop in zip(places, stops, strict=True)
+        say(line or _place(stop), f" ({rank_words(stop.wait.ranks)})")
+        for line, stop in zip(standing, stops, strict=True)
     )
-    return join(each, len(places), "; ")
+    return join(each, len(stops), "; ")
+
+
+def _telling(stops: Sequence[Stop], stop: Stop) -> SourceLine | None:
+    """The line of a side that tells it from the others, the innermost such one.
+
+    Where all sides stand at one line, which the same line called, that one.
+    """
+    lines = _frames(stop)
+    others = {str(line) for one in stops if one is not stop for line in _frames(one)}
+    own = next((line for line in lines if str(line) not in others), None)
+    return own or next(iter(lines[1:]), None) or next(iter(lines), None)
+
+
+def _through(stop: Stop) -> Message:
+    """Where a function with a collective was called, and its line."""
+    callers = stop.stand.callers[:1]
+    if not (callers and stop.stand.lines):
+        return _place(stop)
+    return say(callers[0], ", through ", stop.stand.lines[0])
+
+
+def _frames(stop: Stop) -> tuple[SourceLine, ...]:
+    return (*stop.stand.lines[:1], *stop.stand.callers)
 
 
 def _place(stop: Stop) -> Message:
-    return say(stop.stand.lines[0]) if stop.stand.lines else say("graph ", GraphName(stop.letter))
+    """The line of a collective, with where its function was called."""
+    if not stop.stand.lines:
+        return say("graph ", GraphName(stop.letter))
+    callers = stop.stand.callers[:1]
+    return say(stop.stand.lines[0], *(say(", called at ", one) for one in callers))
 
 
 def _divergent_place(one: Divergence) -> Message:

@@ -181,7 +181,7 @@ def _picture(
     owners = [set(stop.wait.ranks) for stop in stops]
     for one in found.ended:
         done = spans(say("nothing more to run"), names)
-        place, site = f"last step {one.step}", source_line(one.line, names)
+        place, site = f"last step {one.step}", source_line(one.place, names)
         boxes.append(Box(rank_words(one.ranks), place, done, site, is_odd=True))
         owners.append(set(one.ranks))
     arrows = []

@@ -39,6 +39,7 @@ from xlagraph.facts.unfinished import (
     unfinished_short_fix,
 )
 from xlagraph.message import EMPTY, A, B, Message, count, join, say
+from xlagraph.rules.effect_order import EFFECT_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -266,6 +267,8 @@ class _Told:
         pending_b = _pending(case.b, case.a, rows_a)
         is_carried = bool(pending_a or pending_b) or _carried(rows_a) != _carried(rows_b)
         opcode = (rows_b or rows_a)[0].opcode
+        if not is_carried and _in_turn(case, rows_a, rows_b):
+            return cls._of_order(case, opcode, rows_a, rows_b)
         what = _carry(case) if is_carried else say("are composed differently")
         return cls(
             kind=BUCKET_CARRY if is_carried else BUCKET_COMPOSITION,
@@ -286,6 +289,16 @@ class _Told:
                 *side_evidence(case.b, rows_b, pending_b),
                 *moves(rows_a, rows_b),
             ),
+        )
+
+    @classmethod
+    def _of_order(cls, case: Case, opcode: str, rows_a: Rows, rows_b: Rows) -> _Told:
+        number = f"{len(rows_a)} {opcode}s"
+        return cls(
+            kind=EFFECT_ORDER,
+            opcode=opcode,
+            title=say(f"{number} of the same tensors come in another order"),
+            evidence=(*side_evidence(case.a, rows_a, []), *side_evidence(case.b, rows_b, [])),
         )
 
     def with_lone(self, rows_a: Rows, rows_b: Rows, *, alone: Side) -> _Told:
@@ -398,6 +411,23 @@ def _carry(case: Case) -> Message:
         return say("carry tensors over the step")
     get = "gets" if len(tensors) == 1 else "get"
     return say("carry tensors over the step, as ", join(tensors, 1), f" {get} no gradient")
+
+
+def _in_turn(case: Case, rows_a: Rows, rows_b: Rows) -> bool:
+    """Whether both sides have the same buckets, one after the other in another order.
+
+    Numbers in them, such as the token that chains collectives, tell nothing.
+    """
+    found = []
+    for view, rows in ((case.a, rows_a), (case.b, rows_b)):
+        ids = [
+            [one for one in _identities(view, row) if not str(one[1]).endswith("[]")]
+            for row in rows
+        ]
+        if any(one[-1] == -1 for row in ids for one in row):
+            return False
+        found.append(Counter(frozenset(row) for row in ids))
+    return len(rows_a) > 1 and found[0] == found[1]
 
 
 def _carried(rows: Rows) -> Counter[str]:

@@ -48,6 +48,7 @@ def step(x):
     "process (no iteration over a set).",
     proof="A's instructions are taken to act in B's order.",
     examples=("logs_turned",),
+    consequences=("effect-order",),
     short="Collectives or callbacks come in another order",
     short_fix="Keep collectives and callbacks in one order in every step.",
 )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
-from xlagraph.message import say
+from xlagraph.message import HloName, join, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.finding import Finding
+    from xlagraph.facts.pieces import Edge
+    from xlagraph.message import Message
 
+MAX_SHOWN = 3
+"""More uses that take another value are no slip of one name."""
 BRANCH_FIX = (
     "Control flow in Python took another branch here: this is computed in some steps and not in "
     "others. Do the same work in every step: select with torch.where, or multiply the term by a "
@@ -70,7 +77,27 @@ def find(case: Case) -> list[Finding]:
 def _finding(found: Bypass) -> Finding:
     more, less = found.more.side, found.less.side
     title = say(more, " computes ", found.words, " that ", less, " does not", at(found.lines))
-    return bypass_finding(found, EXTRA_SUBGRAPH, title)
+    others = found.other_values
+    if not 0 < len(others) <= MAX_SHOWN:
+        return bypass_finding(found, EXTRA_SUBGRAPH, title)
+    taken = join(starmap(partial(_taken, found), others.items()), MAX_SHOWN, "; ")
+    return bypass_finding(found, EXTRA_SUBGRAPH, say(title, ": ", taken), stands=taken)
+
+
+def _taken(found: Bypass, edge: Edge, value: int) -> Message:
+    """What an operation takes on both sides, by the names of the side that computes more."""
+    module, own, user = found.more.module, edge.value(found.more), edge.user(found.more)
+    return say(
+        HloName(module.names[user], module.opcodes[user]),
+        " takes ",
+        HloName(module.names[own], module.opcodes[own]),
+        f" ({short_shape(module, own)}) in ",
+        found.more.side,
+        " and ",
+        HloName(module.names[value], module.opcodes[value]),
+        ", which both sides compute, in ",
+        found.less.side,
+    )
 
 
 RULE = Rule(

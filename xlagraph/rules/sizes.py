@@ -21,6 +21,7 @@ from xlagraph.facts.fills import fills
 from xlagraph.facts.joined import LongerList, longer_lists
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
+from xlagraph.facts.senders import asked_at
 from xlagraph.facts.size_makers import LISTED, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
@@ -283,6 +284,8 @@ def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]
 def _origins(case: Case, found: Propagation) -> list[Origins]:
     """A propagation by its origins: those of the first kind, then those that do not follow."""
     starts = {x: y for x, y in found.origins if _may_start(case, x, y)}
+    made = {x: y for x, y in starts.items() if not _fits_another(case, x, found.pairs)}
+    starts = made or starts
     kinds = {x: _kind(case, x) for x in starts}
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
@@ -292,7 +295,7 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
         for x, y in found.pairs.items()
         if x not in first
         and _is_own_origin(case, x, y, sizes, is_start=x in starts)
-        and not _fits_another(case, x, found)
+        and not _fits_another(case, x, found.pairs)
     }
     if not others:
         return [Origins(kind, first, found.pairs, sizes)]
@@ -320,14 +323,12 @@ def _is_own_origin(case: Case, x: int, y: int, sizes: Sizes, *, is_start: bool) 
     return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(_sizes(case, {x: y})))
 
 
-def _fits_another(case: Case, x: int, found: Propagation) -> bool:
+def _fits_another(case: Case, x: int, pairs: Mapping[int, int]) -> bool:
     """Whether a value made of constants only has the size of what it is computed with."""
     a, b, closed = case.diff.a, case.diff.b, case.diff.match.a.closed
-    changed = changed_sizes(a.shapes[x], b.shapes[found.pairs[x]])
+    changed = changed_sizes(a.shapes[x], b.shapes[pairs[x]])
     return bool(closed[x]) and any(
-        o in found.pairs
-        and not closed[o]
-        and changed_sizes(a.shapes[o], b.shapes[found.pairs[o]]) == changed
+        o in pairs and not closed[o] and changed_sizes(a.shapes[o], b.shapes[pairs[o]]) == changed
         for user in a.users[x]
         for o in a.operands[user]
     )
@@ -383,6 +384,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
         origins.starts.values()
     )
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
+    asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE else None
+    sent = say("; what is asked for there is sent", at(lines)) if asked else say()
+    lines = (asked, *lines) if asked else lines
     new = join(short_shape(b, origins.starts[x]) for x in starts)
     became = say(" became ", new, f" ({changed})" if changed else "")
 
@@ -417,7 +421,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         title=say(title, became, at(lines), taken if assumed else say()),
         evidence=(
             Evidence(
-                say("origin: ", names, became),
+                say("origin: ", names, became, sent),
                 tuple(starts),
                 tuple(origins.starts[x] for x in starts),
                 lines,

@@ -198,6 +198,15 @@ class Run:
         near = range(line - AROUND, line + AROUND + 1)
         return tuple((number, found[number]) for number in near if number in found)
 
+    def loop(self, file: str, line: int) -> int:
+        """The line with which the loop around a line begins at which a step ended.
+
+        0 where there is none in its function, or it was not stored (see `source`). Linear in the
+        lines that were stored.
+        """
+        stored = (one for process in self.processes for one in process.sources)
+        return next((one.loop for one in stored if (one.file, one.line) == (file, line)), 0)
+
     def unfinished(self) -> tuple[Path, ...]:
         """Module texts that XLA had begun to compile when their process was killed.
 

@@ -234,6 +234,10 @@ class SourceRecord:
     """Number of the first of the lines, from 1."""
     lines: tuple[str, ...]
     """Without their ends, and cut where they are very long."""
+    line: int = 0
+    """The one at which a step ended, where it stands in a loop of its function; else 0."""
+    loop: int = 0
+    """The line that the innermost such loop begins with."""
 
 
 EARLIER_COMPILES = "earlier compiles"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
+from xlagraph.cause.verdict import Place
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
@@ -40,6 +41,12 @@ LOOP_FIX = say(
     "one of a few (pad the list and mask what is not used, round the number of turns up)."
 )
 
+READING_FIX = say(
+    "A Python loop reads a value in each turn, which cuts the graph there, and most likely ends by "
+    "it: give it a fixed number of turns and read nothing in it (torch.where keeps what has "
+    "converged as it is), or read only once in so many turns, so that few lengths are left."
+)
+
 
 def main_line(cause: Cause) -> SourceLine | None:
     """The first source line that a cause cites."""
@@ -54,12 +61,14 @@ def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[SourceLine | None,
     earlier length comes again, nothing was kept. What grows need not be the largest difference.
     """
     known = {node.digest: node for node in nodes}
+    looped = _read_in_loops(nodes)
     chains: dict[tuple[SourceLine | None, str], list[GraphNode]] = {}
     for node, line in _growing_lines(nodes):
         before = known.get(node.nearest)
         if before is None or before.instructions >= node.instructions:
             continue
-        is_next = (before.digest, node.digest) in turns.in_a_row
+        is_turn = node.step == before.step and node.call_site in looped
+        is_next = (before.digest, node.digest) in turns.in_a_row and not is_turn
         earlier = chains.pop((line, before.digest), []) if is_next else []
         chains[line, node.digest] = [*earlier, node]
     found: defaultdict[SourceLine | None, list[GraphNode]] = defaultdict(list)
@@ -72,6 +81,15 @@ def growing(nodes: Sequence[GraphNode], turns: Turns) -> dict[SourceLine | None,
         if is_next and chain[-1].instructions < node.instructions:
             chain.append(node)  # compared with an earlier one, which it is like in all else
     return found
+
+
+def _read_in_loops(nodes: Sequence[GraphNode]) -> set[SourceLine | None]:
+    """Lines that read values several times in more than one step: turns of a loop, begun anew."""
+    steps: defaultdict[SourceLine | None, list[int]] = defaultdict(list)
+    for node in nodes:
+        if node.sync_kind == "value":
+            steps[node.call_site].append(node.step)
+    return {line for line, found in steps.items() if len(set(found)) > 1}
 
 
 def _growing_lines(nodes: Sequence[GraphNode]) -> Iterator[tuple[GraphNode, SourceLine | None]]:
@@ -181,7 +199,9 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
 def as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     """The cause of a single step, said as the other length of a loop that the sizes speak of."""
     sizes = join((str(size) for size in sorted({node.instructions for node in members})), 6)
-    return replace(
+    reads = Counter(n.call_site for n in members if n.sync_kind == "value" and n.call_site)
+    read = next((line for line, _ in reads.most_common(1)), None)
+    told = replace(
         cause,
         kind=EXTRA_SUBGRAPH,
         title=say(
@@ -194,4 +214,14 @@ def as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:
         fix=LOOP_FIX,
         short=say("A loop or a list has another length"),
         short_fix=say("Give the loop or list one length, or one of a few."),
+    )
+    if read is None:
+        return told
+    return replace(
+        told,
+        title=say(told.title, "; in each turn a value is read", at((read,))),
+        fix=READING_FIX,
+        short=say("A loop that reads a value has another length"),
+        short_fix=say("Give the loop a fixed length, and read nothing in it."),
+        place=Place(read),
     )

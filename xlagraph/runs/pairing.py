@@ -57,7 +57,7 @@ class Pairing:
     def _chosen(self, graph: CapturedGraph, histogram: Histogram) -> Compared:
         place = _place(graph)
         last = self._last_at.get(place) if place else None
-        number, why = self._compared_with(graph, histogram, is_new_place=last is None)
+        number, why = self._compared_with(graph, histogram, last)
         if number is not None:
             return Compared(number, why)
         if last is not None:  # however unlike: another type or size is everywhere
@@ -79,15 +79,15 @@ class Pairing:
         self._all.add(histogram)
 
     def _compared_with(
-        self, graph: CapturedGraph, histogram: Histogram, *, is_new_place: bool
+        self, graph: CapturedGraph, histogram: Histogram, last: int | None
     ) -> tuple[int | None, str]:
         number = self._of_another_rank(graph)
         if number is not None:
             rank = self._graphs[number].process.record.rank
             return number, f"rank {rank} ran it in the same step"
-        if is_new_place and is_another_part(graph, self._history):
+        if last is None and is_another_part(graph, self._history):
             return None, ""
-        if self._was_read_in_turn(graph):
+        if self._was_read_in_turn(graph) and not self._continues(last, histogram):
             within = self._steps.container(histogram)
             if within is not None:
                 return self._step_numbers[within], "it contains what was read"
@@ -113,6 +113,16 @@ class Pairing:
                 if other < rank and other in ranks:
                     found.append(number)
         return min(found, default=None)
+
+    def _continues(self, last: int | None, histogram: Histogram) -> bool:
+        """Whether a graph computes all that the last one at its place did, and more: a loop's turn.
+
+        Values read one after the other at one line, as weights are, share no more than a part.
+        """
+        if last is None:
+            return False
+        earlier = self._graphs[last].sketch.histogram()
+        return earlier <= histogram and earlier.total() < histogram.total()
 
     def _was_read_in_turn(self, graph: CapturedGraph) -> bool:
         """Whether values were read one after the other: parts of a step, no variants."""

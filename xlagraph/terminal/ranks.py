@@ -104,7 +104,12 @@ def ranks_json(found: RanksExplanation, letters: Mapping[str, str]) -> Json:
             "doubts": [doubt.name.lower().replace("_", "-") for doubt in matching.doubts],
             "waits": [_stop_json(stop) for stop in found.stops],
             "ended": [
-                {"ranks": list(one.ranks), "step": one.step, "source": str(one.line or "")}
+                {
+                    "ranks": list(one.ranks),
+                    "step": one.step,
+                    "source": str(one.line or ""),
+                    "loop": str(one.loop or ""),
+                }
                 for one in found.ended
             ],
         },
@@ -155,6 +160,7 @@ def _stop_json(stop: Stop) -> Json:
         "shapes": list(stop.stand.shapes),
         "tensors": [words(say(tensor)) for tensor in stop.stand.tensors],
         "sources": [str(line) for line in stop.stand.lines],
+        "callers": [str(line) for line in stop.stand.callers],
     }
 
 

@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from xlagraph.message import Message, say, words
+from xlagraph.message import Message, say, spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Evidence
 
+_HELD = "\ue000"
+"""Stands for a space at which no line is broken, until it is printed; for private use in Unicode,
+so that no text has it that passed `printable`."""
 UNWRAPPED = 100_000
 """Columns when the output is a file or a pipe and COLUMNS is not set: a paragraph is a line."""
 
@@ -54,7 +57,7 @@ class _Trimmed:
 
 
 def _trimmed(line: Iterable[Segment]) -> list[Segment]:
-    kept = list(line)
+    kept = [Segment(s.text.replace(_HELD, " "), s.style, s.control) for s in line]
     while kept and not kept[-1].control and not kept[-1].text.strip(" "):
         kept.pop()
     if kept:
@@ -93,7 +96,11 @@ def fitted(text: str, width: int) -> str:
 
 
 def _plain(text: Message | str) -> str:
-    return printable(text if isinstance(text, str) else words(text))
+    """The words; those of code stay on one line if they fit on one."""
+    if isinstance(text, str):
+        return printable(text)
+    parts = ((kind, printable(said)) for kind, said in spans(text))
+    return "".join(said.replace(" ", _HELD) if kind == "code" else said for kind, said in parts)
 
 
 def printable(text: str) -> str:

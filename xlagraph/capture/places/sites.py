@@ -22,7 +22,7 @@ _MAX_WALK = 200
 _MAX_INNER = 12
 _PACKAGES = ("/torch/", "/torch_xla/", "/xlagraph/capture/", "/_pytest/", "/pluggy/")
 _STANDARD = sysconfig.get_path("stdlib")
-_INSTALLED = ("/site-packages/", "/dist-packages/")
+INSTALLED = ("/site-packages/", "/dist-packages/")
 _NOT_THE_USER = ("<frozen ", "<eval_with_key>")
 
 # (file suffix, function) of torch_xla's ways into a sync, outermost wins; "" is any function.
@@ -61,7 +61,7 @@ def is_inner(file: str) -> bool:
         return True
     if file.endswith("/typing_extensions.py"):
         return True  # wraps deprecated functions, mark_step among them
-    return file.startswith(_STANDARD) and not any(part in file for part in _INSTALLED)
+    return file.startswith(_STANDARD) and not any(part in file for part in INSTALLED)
 
 
 class SiteReader:

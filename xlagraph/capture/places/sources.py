@@ -11,7 +11,8 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from xlagraph.capture.places.sites import is_inner
+from xlagraph.capture.places.loops import loops_around
+from xlagraph.capture.places.sites import INSTALLED, is_inner
 from xlagraph.errors import BytesError
 from xlagraph.run.files import open_regular
 from xlagraph.run.records import AROUND, SourceRecord
@@ -39,6 +40,7 @@ class SourceReader:
         self._folder = _working_folder()
         """For files of relative names: the program may go elsewhere later."""
         self._known: set[Place] = set()
+        self._looked: set[Place] = set()
         self._files: dict[str, list[str]] = {}
 
     def new(self, places: Iterable[Place]) -> Iterator[SourceRecord]:
@@ -50,6 +52,18 @@ class SourceReader:
             lines = self._lines(file)[max(line - 1 - AROUND, 0) : max(line + AROUND, 0)]
             if lines and line > 0:
                 yield SourceRecord(file, max(line - AROUND, 1), tuple(lines))
+
+    def loops(self, places: Iterable[Place]) -> Iterator[SourceRecord]:
+        """The same for the loops around lines of the program; those of libraries are left out."""
+        for file, line in sorted(set(places) - self._looked):
+            if len(self._looked) >= MAX_LINES:
+                return
+            self._looked.add((file, line))
+            is_installed = any(folder in file for folder in INSTALLED)
+            loop = 0 if is_installed else loops_around(self._lines(file), [line]).get(line, 0)
+            if loop:
+                near = self._lines(file)[max(loop - 1 - AROUND, 0) : loop + AROUND]
+                yield SourceRecord(file, max(loop - AROUND, 1), tuple(near), line, loop)
 
     def _lines(self, file: str) -> list[str]:
         if file not in self._files:
