@@ -21,6 +21,7 @@ from xlagraph.facts.fills import fills
 from xlagraph.facts.joined import LongerList, longer_lists
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
+from xlagraph.facts.senders import asked_at
 from xlagraph.facts.size_makers import LISTED, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
@@ -383,6 +384,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
         origins.starts.values()
     )
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
+    asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE else None
+    sent = say("; what is asked for there is sent", at(lines)) if asked else say()
+    lines = (asked, *lines) if asked else lines
     new = join(short_shape(b, origins.starts[x]) for x in starts)
     became = say(" became ", new, f" ({changed})" if changed else "")
 
@@ -417,7 +421,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         title=say(title, became, at(lines), taken if assumed else say()),
         evidence=(
             Evidence(
-                say("origin: ", names, became),
+                say("origin: ", names, became, sent),
                 tuple(starts),
                 tuple(origins.starts[x] for x in starts),
                 lines,

@@ -1,0 +1,59 @@
+"""Inputs that a helper sends are told where the step's own function asks for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.cause.model import Context
+from xlagraph.explain import explain_modules
+from xlagraph.hlo import read_module
+from xlagraph.message import SourceLine
+
+TABLES = """FileNames
+1 "train.py"
+
+FunctionNames
+1 "train"
+2 "to_device"
+3 "main"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=30 end_line=30 column=0 end_column=0}
+2 {file_name_id=1 function_name_id=2 line=7 end_line=7 column=0 end_column=0}
+3 {file_name_id=1 function_name_id=1 line=31 end_line=31 column=0 end_column=0}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+3 {file_location_id=3 parent_frame_id=1}
+"""
+MODULE = """HloModule step
+
+TABLES
+ENTRY main {
+  x = f32[SIZE] parameter(0), metadata={op_type="xla__device_data" stack_frame_id=2}
+  y = f32[4] parameter(1), metadata={op_type="xla__device_data" stack_frame_id=OTHER}
+  a = f32[SIZE] tanh(x)
+  b = f32[4] sine(y)
+  ROOT r = (f32[SIZE], f32[4]) tuple(a, b)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "function", "where"),
+    [
+        ("2", "train", "train.py:30 in train()"),
+        ("3", "train", "train.py:7 in to_device()"),
+        ("2", "elsewhere", "train.py:7 in to_device()"),
+        ("2", "to_device", "train.py:7 in to_device()"),
+    ],
+    ids=["sends-both", "sends-one", "not-called-by-the-step", "the-step-itself"],
+)
+def test_where_an_input_is_asked_for(other, function, where):
+    text = MODULE.replace("TABLES", TABLES).replace("OTHER", other)
+    a, b = (read_module(text.replace("SIZE", size), size) for size in ("8", "6"))
+    context = Context(call_site=SourceLine("train.py", 40, function))
+    (cause,) = explain_modules(a, b, context, context).causes
+    assert (str(cause.kind), cause.proved) == ("input-shape", True)
+    assert str(cause.place.in_short) == where
