@@ -124,7 +124,7 @@ for x, y in loader:
         "resized_images",
         "written_slots",
     ),
-    short="The bounds of a slice change, as Python numbers",
+    short="Python numbers that bound a slice change",
     short_fix="Send the index to the device as a tensor.",
 )
 PYTHON_SIZE = Kind(
