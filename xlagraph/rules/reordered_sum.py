@@ -62,7 +62,8 @@ def find(case: Case) -> list[Finding]:
         for one, other in reordered_sums(case)
         if not (case.a.claimed & one.inner.keys() or case.b.claimed & other.inner.keys())
     ]
-    return [_finding(case, pairs)] if pairs else []
+    is_swap = len(pairs) == 1 and len(pairs[0][0].order) == 2  # two operands, told as such
+    return [_finding(case, pairs)] if pairs and not is_swap else []
 
 
 def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
