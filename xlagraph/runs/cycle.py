@@ -32,6 +32,8 @@ class Cycle:
     again: frozenset[str]
     """Graphs that may have run after the second turn."""
     turns: Sequence[Turn]
+    end: int = 0
+    """How many steps it accounts for."""
 
     def counterpart(self, graph: str) -> str | None:
         """What the first turn ran in place of a graph that every turn from the second on runs."""
@@ -39,6 +41,13 @@ class Cycle:
         if graph in self.again and self.period <= first < 2 * self.period:
             return self.turns[first - self.period].graph
         return None
+
+    def successor(self, graph: str) -> str | None:
+        """What the second turn ran in place of a graph that only the first one had."""
+        first = self.firsts.get(graph, self.period)
+        if graph in self.again or first >= self.period:
+            return None
+        return self.turns[first + self.period].graph
 
     def has(self, graph: str) -> bool:
         """Whether every turn from the second on runs a graph."""
@@ -60,7 +69,7 @@ def cycle_of(turns: Sequence[Turn]) -> Cycle:
             firsts.setdefault(turn.graph, k)
     later = turns[2 * period : ends[period]] if period else ()
     again = frozenset(graph for turn in later for graph in turn.graphs)
-    return Cycle(period, firsts, again, turns)
+    return Cycle(period, firsts, again, turns, ends.get(period, 0))
 
 
 def _end(turns: Sequence[Turn], period: int) -> int:

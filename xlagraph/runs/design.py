@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.message import count, join, say
 from xlagraph.runs.cycle import cycle_of
 from xlagraph.runs.order import comes_again, comes_in_phases, followers, step_turns
+from xlagraph.runs.settled import stages_of
 from xlagraph.runs.traits import input_names, names_from, traits_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.order import Turn
+    from xlagraph.runs.settled import Stage
     from xlagraph.runs.traits import Names, Traits, Weight
     from xlagraph.tensors import Tensor
 
@@ -106,6 +108,7 @@ class Design:
             for file, turns in self._turns.items()
         }
         self._at: dict[tuple[object, ...], PlaceTurns] = {}
+        self._stages: dict[tuple[object, ...], tuple[list[Turn], list[Stage]]] = {}
         self._cut = {
             file: {s.step for s in syncs if s.kind == "value" and s.outcome == "compile"}
             for file, syncs in {g.process.file: g.process.syncs for g in graphs}.items()
@@ -148,6 +151,12 @@ class Design:
         found = self._cycles[graph.process.file].counterpart(graph.record.digest)
         return self._numbers.get(found or "")
 
+    def counterpart_in_stage(self, number: int) -> int | None:
+        """The same of a stage of its place, whatever runs at others."""
+        stage = self._stage(number)
+        found = stage.cycle.counterpart(self._graphs[number].record.digest) if stage else None
+        return self._numbers.get(found or "")
+
     def period(self, number: int) -> int:
         """The steps of the cycle in which its process goes round; 0 if it does not."""
         return self._cycles[self._graphs[number].process.file].period
@@ -172,6 +181,29 @@ class Design:
                     found.append(self._numbers.get(turn.graph or ""))
             self._at[key] = PlaceTurns(tuple(found), tuple(dict.fromkeys(found)))
         return self._at[key]
+
+    def settles(self, number: int) -> bool:
+        """Whether a stage of its place settled with a graph, which cuts no step."""
+        return self._stage(number) is not None and not self._is_cut(number)
+
+    def successor(self, number: int) -> int | None:
+        """What took the place of a graph that ran only in the first turn of its stage."""
+        stage = self._stage(number)
+        found = stage.cycle.successor(self._graphs[number].record.digest) if stage else None
+        return self._numbers.get(found or "")
+
+    def _stage(self, number: int) -> Stage | None:
+        """The stage that settled with a graph."""
+        graph = self._graphs[number]
+        site = graph.sync.call_site if graph.sync else ()
+        key = graph.process.file, site
+        if key not in self._stages:
+            here = [turn for turn in self._turns_of(number) if turn.site == site]
+            self._stages[key] = here, stages_of(here)
+        turns, stages = self._stages[key]
+        digest = graph.record.digest
+        first = next((k for k, turn in enumerate(turns) if turn.graph == digest), None)
+        return next((one for one in stages if first is not None and one.has(first)), None)
 
     def begins_sort(self, number: int) -> bool:
         """Whether a graph is the first of a sort that has its place in the program's order."""

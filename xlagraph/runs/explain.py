@@ -229,6 +229,8 @@ def _is_warm_up(
     if is_second_turn and settles(explanation, design.period(number)):
         return True
     expected = bool(explanation.causes) and all(cause.expected for cause in explanation.causes)
+    if expected and design.counterpart_in_stage(number) == comparison.number:
+        return True
     if design.follows_first(comparison.number, number):
         came_again = history.turns.costs[graph.record.digest].hits > 0
         is_settled = came_again and reorders_outputs(explanation)

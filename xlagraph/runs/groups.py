@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
@@ -40,7 +39,7 @@ from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xlagraph.message import Message, Part, SourceLine
     from xlagraph.run.reader import Run
@@ -48,13 +47,22 @@ if TYPE_CHECKING:
     from xlagraph.runs.turns import Turns
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
-    Reason = tuple[Kind, SourceLine | None, Retell | None]
-    """A kind, its source line, and how a single step's cause is said for the run."""
 
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "
     "warm-up, or a problem that began earlier"
 )
+
+
+class Reason(NamedTuple):
+    """What graphs of one group have in common."""
+
+    kind: Kind
+    line: SourceLine | None = None
+    retell: Retell | None = None
+    """How a single step's cause is said for the run."""
+    how: str = ""
+    """Tells groups of one kind apart that have no cause: ``small``, ``settled``."""
 
 
 def group_nodes(
@@ -72,9 +80,9 @@ def group_nodes(
     """
     over_run: dict[str, Reason] = {}
     for digest, line in uneven_loops(nodes).items():
-        over_run[digest] = (EXTRA_SUBGRAPH, line, as_loop)
+        over_run[digest] = Reason(EXTRA_SUBGRAPH, line, as_loop)
     for digest, line in growing_inputs(nodes, turns).items():
-        over_run[digest] = (GROWING_INPUT, line, None)
+        over_run[digest] = Reason(GROWING_INPUT, line)
     for line, grown in growing(nodes, turns).items():
         over_run |= _grown(line, grown)
     over_run |= _entailed(nodes)
@@ -99,7 +107,7 @@ def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Rea
 
     causes = {n.digest: n.explanation.causes[0] for n in grown if n.explanation}
     return {
-        digest: (GROWING_GRAPH, line, retell)
+        digest: Reason(GROWING_GRAPH, line, retell)
         for digest, cause in causes.items()
         if main_line(cause) == line and (cause.kind.may_grow or cause.kind.is_piece)
     }
@@ -118,7 +126,7 @@ def _listed(
     causes = (n.explanation.causes[0] for n in members if n.explanation and n.explanation.causes)
     lines = Counter(line for line in map(main_line, causes) if line and not line.is_library)
     common = lines.most_common(1)
-    reason = GROWING_GRAPH, common[0][0] if common else None, AsList(longer)
+    reason = Reason(GROWING_GRAPH, common[0][0] if common else None, AsList(longer))
     return {node.digest: reason for node in members}
 
 
@@ -174,7 +182,7 @@ def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         if not node.warm_up and node.explanation and node.explanation.causes
     }
     return {
-        node.digest: (kind, None, None)
+        node.digest: Reason(kind)
         for kind in set(first.values())
         for node in nodes
         if node.waits and node.digest in first and first[node.digest].id in kind.entails
@@ -193,7 +201,7 @@ def _of_sizes(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         main_line(found[0]) for found in causes.values() if found and found[0].kind is INPUT_SHAPE
     }
     return {
-        node.digest: (INPUT_SHAPE, main_line(cause), None)
+        node.digest: Reason(INPUT_SHAPE, main_line(cause))
         for node, found in causes.items()
         for cause in found[1:]
         if found[0].kind.is_piece and cause.kind is INPUT_SHAPE and main_line(cause) in lines
@@ -206,7 +214,7 @@ def _rests(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
     for node in nodes:
         if node.sync_kind == "value" and not node.warm_up:
             reason = _reason(node)
-            if reason[0] is EARLY_EXECUTION:
+            if reason.kind is EARLY_EXECUTION:
                 reads[node.rank, node.step] = reason
     sizes = {node.digest: node.instructions for node in nodes}
     return {
@@ -222,43 +230,47 @@ def _rests(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
 def _reason(node: GraphNode) -> Reason:
     explanation = node.explanation
     if node.by_design:
-        return BY_DESIGN, None, None
+        return Reason(BY_DESIGN)
     if node.is_small:
-        return FIRST_GRAPH, None, _as_small
+        return Reason(FIRST_GRAPH, how="small")
+    if node.meant is Meant.SETTLED:
+        return Reason(UNEXPLAINED, how=Meant.SETTLED)
     if explanation is None:
         return _reason_of_first(node)
     if not explanation.causes:
         if node.warm_up and not explanation.same:
-            return FIRST_GRAPH, None, None
-        return SAME_GRAPH if explanation.same else UNEXPLAINED, None, None
+            return Reason(FIRST_GRAPH)
+        return Reason(SAME_GRAPH if explanation.same else UNEXPLAINED)
     cause = _main_cause(node)
     if node.warm_up and not node.meant and not cause.expected:
-        return FIRST_GRAPH, None, None
+        return Reason(FIRST_GRAPH)
     if node.begins_reading and cause.kind is not EARLY_EXECUTION:
-        return EARLY_EXECUTION, node.call_site, _as_reads
+        return Reason(EARLY_EXECUTION, node.call_site, _as_reads)
     line = None if cause.kind.anywhere else main_line(cause)
     if node.meant is Meant.SIZES:
-        return cause.kind, line, as_few_sizes
-    return cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None
+        return Reason(cause.kind, line, as_few_sizes)
+    return Reason(cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None)
 
 
 def _reason_of_first(node: GraphNode) -> Reason:
     """Why a graph compiled that was compared with none."""
     if node.warm_up:
-        return FIRST_GRAPH, node.call_site if node.another_part else None, None
+        return Reason(FIRST_GRAPH, node.call_site if node.another_part else None)
     if node.sync_kind == "value":
-        return EARLY_EXECUTION, node.call_site, _as_reads
-    return UNLIKE_GRAPH, node.call_site, None
+        return Reason(EARLY_EXECUTION, node.call_site, _as_reads)
+    return Reason(UNLIKE_GRAPH, node.call_site)
 
 
 def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
-    kind, line, retell = reason
+    kind, line, retell, how = reason
     main = _representative(kind, members, line if isinstance(retell, AsList) else None)
     explanation = main.explanation
     causes = explanation.causes if explanation else ()
     cause = _main_cause(main, kind) if causes else None
-    if kind in (FIRST_GRAPH, BY_DESIGN) or (
-        kind is EARLY_EXECUTION and cause and cause.kind is not kind
+    if (
+        kind in (FIRST_GRAPH, BY_DESIGN)
+        or how
+        or (kind is EARLY_EXECUTION and cause and cause.kind is not kind)
     ):
         cause = None
     elif cause and retell:
@@ -297,7 +309,7 @@ def _main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     causes = node.explanation.causes if node.explanation else ()
     if node.meant is Meant.SIZES:
         kind = INPUT_SHAPE
-    elif node.meant:
+    elif node.meant and node.meant is not Meant.SETTLED:
         return next(one for one in causes if one.kind.may_be_meant and not one.expected)
     return next((one for one in causes if one.kind is kind), causes[0])
 
@@ -368,6 +380,13 @@ def _title(
             f"small graphs beside the steps, of at most {count(most, 'instruction')}: none was new "
             "in the second half of the run"
         )
+    if main.meant is Meant.SETTLED:
+        whose = "their places" if len(members) > 1 else "its place"
+        return say(
+            f"{count(len(members), 'graph') if len(members) > 1 else 'a graph'} with which a part "
+            f"of the program settled; what makes {'them' if len(members) > 1 else 'it'} differ "
+            f"from those before is not proved, and none was new at {whose} since"
+        )
     if kind is FIRST_GRAPH:
         if not line:
             return say("first graphs: setting up, and the first step of the program")
@@ -387,11 +406,6 @@ def _title(
     if main.explanation:
         return without_stop(main.explanation.verdict.what)
     return say("where others had run", place, ", a graph ran that is like none captured before it")
-
-
-def _as_small(cause: Cause, _: Sequence[GraphNode]) -> Cause:
-    """Small graphs are told apart from the first graphs of the steps."""
-    return cause
 
 
 def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:

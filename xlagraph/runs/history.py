@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAIN = 0.25
 """A call site is a training step's if its steps hold this part of the work that the one with
 the most work does: one sync after the loop, or setting up layer by layer, is not."""
+LITTLE = 0.25
+"""A site's first sync is no step if it held less than this part of the work of the second."""
 WHOLE = 0.5
 """A site's first sync ends a step if it held this part of the work of the largest; where a loop
 begins with the sync (as loaders do), nothing or little was pending the first time."""
@@ -103,7 +105,9 @@ def history_of(run: Run) -> History:
         },
         own_lines={process.file: frozenset(_own_lines(process)) for process in run.processes},
         steps=last + 1,
-        first_step=min((steps[0].step for all_ in training.values() for steps in all_), default=0),
+        first_step=min(
+            (_first_of(steps).step for all_ in training.values() for steps in all_), default=0
+        ),
         began_late=any(n.what == EARLIER_COMPILES for p in run.processes for n in p.notes),
     )
 
@@ -140,6 +144,12 @@ def _own_lines(process: Process) -> Iterator[int]:
 def _size(sync: SyncRecord) -> int:
     """The IR nodes of what a sync ran; 1 where they were not counted."""
     return max(sync.fingerprint, default=1)
+
+
+def _first_of(steps: Sequence[SyncRecord]) -> SyncRecord:
+    """The first step of a site: a loop that begins with its sync had next to nothing to do then."""
+    first, *others = steps[:2]
+    return others[0] if others and _size(first) < LITTLE * _size(others[0]) else first
 
 
 def _is_whole(steps: Sequence[SyncRecord]) -> bool:

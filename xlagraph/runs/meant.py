@@ -32,6 +32,8 @@ LASTING = 3
 """A phase lasts so many steps at least."""
 FEW = 3
 """More changes than these at one place are no phases."""
+MOST = 0.5
+"""This share of a difference is most of it."""
 MANY = 16
 """Graphs at one place that are too many for a few phases, with what settles in each."""
 BESIDE = frozenset({Section.LIVE, Section.HEADER})
@@ -52,6 +54,8 @@ class Meant(str, Enum):
     """Again and again in a fixed order, all graphs having run in the first steps."""
     SIZES = "sizes"
     """One size of an input among few, each of which comes again."""
+    SETTLED = "settled"
+    """With it a phase of the program settled; why it is another graph is not known."""
 
 
 def how_meant(
@@ -68,13 +72,32 @@ def how_meant(
         return Meant.NOT
     if is_one_of_few_sizes(number, graphs, comparisons, design):
         return Meant.SIZES
-    if not _is_on_purpose(outcome):
-        return Meant.NOT
-    if design.is_in_cycle(number) and _is_early(graphs[number], history):
+    is_on_purpose = _is_on_purpose(outcome)
+    if is_on_purpose and design.is_in_cycle(number) and _is_early(graphs[number], history):
         return Meant.RHYTHM
-    if outcome.proved and _is_phase(number, comparisons, design):
+    if is_on_purpose and outcome.proved and _is_phase(number, comparisons, design):
         return Meant.PHASE
+    if not history.began_late and _has_settled(number, graphs, comparisons, design):
+        return Meant.SETTLED
     return Meant.NOT
+
+
+def _has_settled(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    design: Design,
+) -> bool:
+    """Whether a part of the program settled with a graph, and it is not known what makes it.
+
+    Of one that ran only in the first turn also of the one that took its place.
+    """
+    sync, outcome = graphs[number].sync, comparisons[number].outcome
+    if sync is None or not sync.ends_step or outcome is None or _is_of_values(outcome):
+        return False
+    asked = (k for k in (number, design.successor(number)) if k is not None)
+    is_unsure = any(_is_unsure(k, graphs, comparisons) for k in asked)
+    return is_unsure and design.settles(number)
 
 
 def settles(outcome: Outcome, period: int) -> bool:
@@ -111,6 +134,28 @@ def changes_values(outcome: Outcome) -> bool:
         cause.kind.section in BY_VALUE and not (brings_state and cause.kind is SHARED_SCALAR)
         for cause in outcome.causes
     )
+
+
+def _is_unsure(
+    number: int, graphs: Sequence[CapturedGraph], comparisons: Sequence[Comparison]
+) -> bool:
+    """Whether it is not known why a graph is another one.
+
+    A proof says why if it compares all that one of the two gives back. A part of a step that a
+    value needed says nothing about a step in which none was read.
+    """
+    outcome, other = comparisons[number].outcome, comparisons[number].number
+    if outcome is None or other is None or outcome.same or _is_of_values(outcome):
+        return False
+    is_whole = outcome.proved and not (outcome.scope.a and outcome.scope.b)
+    sync = graphs[other].sync
+    return not is_whole or (sync is not None and sync.kind == "value")
+
+
+def _is_of_values(outcome: Outcome) -> bool:
+    """Whether sizes, numbers or types make most of a difference: that needs no proof."""
+    values = (c for c in outcome.causes if c.kind.section in BY_VALUE and c.short != FORM_SHORT)
+    return sum(one.share for one in values) >= MOST
 
 
 def _comes_along(cause: Cause) -> bool:

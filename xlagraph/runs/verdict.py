@@ -125,6 +125,16 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
         if group.meant is Meant.NOT:
             continue
         begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
+        if group.meant is Meant.SETTLED:
+            many = len(group.graphs) > 1
+            yield say(
+                "Settled since ",
+                begin,
+                f": {count(group.compiles, 'compile')}, {group.spent}, of "
+                f"{'graphs' if many else 'a graph'} that only ran again since; what makes "
+                f"{'them' if many else 'it'} differ from those before is not proved.",
+            )
+            continue
         if group.meant is Meant.PHASE:
             when = say("Changed in ", begin, " and stayed so")
         elif group.meant is Meant.SIZES:
