@@ -30,14 +30,6 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
 
 
-def rank_time(seconds: float) -> str:
-    """Seconds summed over ranks: ``141 rank-hours``, ``12 rank-minutes``, ``9 rank-seconds``."""
-    units = ((3600, "hour"), (60, "minute"), (1, "second"))
-    size, noun = next((unit for unit in units if seconds >= unit[0]), units[-1])
-    number = seconds / size
-    return f"{number:.1f} rank-{noun}s" if number < 9.95 else f"{number:,.0f} rank-{noun}s"
-
-
 def uncapitalized(text: str) -> str:
     """The text with a small first letter, unless its first word is an abbreviation."""
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]

@@ -77,7 +77,7 @@ function causesPanel(pair) {
     h("p", { class: "proof" },
       h("span", { class: "code" }, cause.kind), cause.share && !cause.proved ? `accounts for ${percent(cause.share)} of the instructions that differ` : "",
       cause.proved
-        ? h("span", { class: "proved" }, cause.compared.length ? "✓ checked for " : "✓ checked", said(cause.compared), `: without ${pair.causes.length > 1 ? "these differences" : "this difference"} the two graphs are identical`)
+        ? h("span", { class: "proved" }, cause.compared.length ? "✓ checked for " : "✓ checked", said(cause.compared), `: without ${pair.causes.length > 1 ? "these differences" : "this difference"} ${cause.compared.length ? "these" : "the two graphs"} are identical`)
         : h("span", { class: "unproved" }, "not proved"),
       cause.expected ? "expected: warm-up" : "",
       h("a", { href: `${address(pair, "i")}?cause=${k + 1}` }, "Show its instructions")),

@@ -179,6 +179,6 @@ def test_the_causes_of_a_pair_say_of_which_outputs_they_are_proved(browser: Brow
     browser.open(run_report(explained("demo")), "#/pair/E/causes")
     browser.until(lambda: browser.texts("#c1 .proved"))
     assert browser.text("#c1 .proved") == (
-        "✓ checked for 100 of D's 113 and E's 122 outputs: without these differences the two "
-        "graphs are identical"
+        "✓ checked for 100 of D's 113 and E's 122 outputs: without these differences these "
+        "are identical"
     )

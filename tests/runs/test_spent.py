@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_modules import FIXTURES, explained_run
 
-from xlagraph.message import rank_time
 from xlagraph.runs.spent import Spent, together
 from xlagraph.terminal.structured import run_json
 
@@ -26,7 +25,7 @@ def test_ranks_that_compile_at_once_wait_once():
     one = Spent(((100.0, 160.0),))
     many = together([Spent(((100.0 + k / 100, 160.0 + k / 100),)) for k in range(64)])
     assert str(one) == "1 min 0 s"
-    assert str(many) == "1 min 1 s of wall time, 1.1 rank-hours"
+    assert str(many) == "1 min 1 s of wall time (1.1 h over all ranks)"
     assert str(together([one, Spent(((200.0, 201.0),))])) == "1 min 1 s"
     assert str(Spent()) == "0 s"
 
@@ -34,14 +33,6 @@ def test_ranks_that_compile_at_once_wait_once():
 def test_compiles_without_a_time_are_not_said_to_take_none():
     assert str(Spent(((100.0, 100.0),))) == "time not recorded"
     assert str(together([Spent(((100.0, 100.0),)), Spent(((101.0, 103.0),))])) == "2.0 s"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.0, "0.0 rank-seconds"), (90.0, "1.5 rank-minutes"), (507_600.0, "141 rank-hours")],
-)
-def test_rank_time_in_words(seconds, said):
-    assert rank_time(seconds) == said
 
 
 @pytest.mark.parametrize("name", ["transformers/bert_stock", "runs/carry", "pairs/two_ranks"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
@@ -58,10 +59,34 @@ def attribute_changes(first: Attributes, second: Attributes) -> Message:
     """What differs between the attributes of two instructions: ``dimensions: {0} -> {1}``."""
     old, new = dict(first.items), dict(second.items)
     keys = differing_keys(first, second)
-    shown = (
-        say(f"{key}: ", Change(old.get(key, "none"), new.get(key, "none"))) for key in sorted(keys)
-    )
+    shown = (_change(key, old.get(key, "none"), new.get(key, "none")) for key in sorted(keys))
     return join(shown, len(keys), "; ")
+
+
+_PADDED = re.compile(r"(-?\d+)_(-?\d+)(?:_(\d+))?")
+"""One dimension of a padding in HLO text: ``low_high``, or ``low_high_interior``."""
+
+
+def _change(key: str, old: str, new: str) -> Message:
+    """An attribute's two values; those of a padding in words."""
+    if key == "padding":
+        before, after = ([_PADDED.fullmatch(one) for one in text.split("x")] for text in (old, new))
+        pairs = [(k, p, q) for k, (p, q) in enumerate(zip(before, after, strict=False)) if p and q]
+        if len(before) == len(after) == len(pairs):
+            said = (
+                f"{_padded(p)} -> {_padded(q)} in dimension {k}"
+                for k, p, q in pairs
+                if _padded(p) != _padded(q)
+            )
+            return say("padding: ", join(said, 4))
+    return say(f"{key}: ", Change(old, new))
+
+
+def _padded(one: re.Match[str]) -> str:
+    """``2 before and 12 after``."""
+    low, high, within = one.groups()
+    spread = f", {within} between elements" if within and within != "0" else ""
+    return f"{low} before and {high} after{spread}"
 
 
 def differing_keys(first: Attributes, second: Attributes) -> set[str]:

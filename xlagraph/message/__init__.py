@@ -1,6 +1,6 @@
 """What is said to a user: messages of typed parts, put into words where they are shown."""
 
-from xlagraph.figures import count, duration, rank_time
+from xlagraph.figures import count, duration
 from xlagraph.message.parts import (
     EMPTY,
     A,
@@ -43,7 +43,6 @@ __all__ = [
     "duration",
     "grouped",
     "join",
-    "rank_time",
     "say",
     "spans",
     "without_stop",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.collectives.program import Branch, Collective
-from xlagraph.figures import count, duration, ranges, rank_time
+from xlagraph.figures import count, duration, ranges
 from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.ranks.model import Outcome
 
@@ -179,7 +179,8 @@ def matching_words(matching: Matching) -> str:
 def cost_words(cost: JobCost) -> list[Message]:
     """What compiling cost the job, and then who compiled late, long or alone."""
     how = "" if cost.by_clock else ", each step by its slowest rank"
-    spent = f"{duration(cost.seconds)}{how} ({rank_time(cost.spent)})"
+    wall, ranks = duration(cost.seconds), duration(cost.spent)
+    spent = f"{wall} of wall time{how}" + (f" ({ranks} over all ranks)" if ranks != wall else "")
     said = [say(f"Compiling kept the job for {spent}.")]
     said += _straggler_words(cost.stragglers)
     said += [

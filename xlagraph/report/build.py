@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
-from xlagraph.message import duration, rank_time, say
+from xlagraph.message import duration, say
 from xlagraph.report.model import ROWS_SHOWN, Fact, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
@@ -121,7 +121,7 @@ def run_report(
         subtitle=_command(explained.run, names),
         verdict=advice(replace(verdict, notes=(*verdict.notes, *notes)), names),
         comparison=compared(comparison, names) if comparison else None,
-        lost_seconds=lost if lost or not is_first else None,
+        lost_seconds=None if explained.lost.is_unknown or (is_first and not lost) else lost,
         lost_matters=lost >= MUCH,
         aside=ranks.aside if ranks else "",
         source=excerpt(ranks.place, names) if ranks and is_first else (),
@@ -178,14 +178,14 @@ def _command(run: Run, names: Names) -> str:
 def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
     processes = explained.run.processes
     by_design = explained.by_design
-    ranks = rank_time(explained.spent.rank_seconds)
+    wall, ranks = map(duration, (explained.spent.wall_seconds, explained.spent.rank_seconds))
     last = explained.steps - 1
     return (
         Fact(f"{explained.steps:,}", f"steps, 0 to {last:,}" if last > 0 else "step"),
         Fact(f"{len(processes):,}", "rank" if len(processes) == 1 else "ranks"),
         Fact(f"{explained.compiles:,}", "compiles"),
-        Fact(duration(explained.spent.wall_seconds), _compiling(explained)),
-        *((Fact(ranks, "of all ranks"),) if len(processes) > 1 else ()),
+        Fact(wall, _compiling(explained)),
+        *((Fact(ranks, "compiling, over all ranks"),) if ranks != wall else ()),
         Fact(duration(explained.warm_up.wall_seconds), "of it warm-up"),
         *((Fact(duration(by_design.wall_seconds), "of it by design"),) if by_design.spans else ()),
         Fact(f"{len(explained.graphs):,}", "distinct graphs"),

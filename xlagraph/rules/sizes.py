@@ -91,7 +91,7 @@ for x, y in loader:
 )
 PYTHON_INDEX = Kind(
     id="python-index",
-    title="A Python number is a bound of a slice",
+    title="A Python number (an index, a bound, k of topk) is part of the graph",
     section=Section.VALUES,
     meaning="Indexing with a Python number bakes the bounds into the graph: a slice, a pad, a "
     "gather, an iota. Another number is another graph; a slice of another length also changes "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.message import duration, rank_time
+from xlagraph.message import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,13 +60,13 @@ class Spent:
         return cls(tuple(span_of(sync) for sync in syncs if sync.outcome == "compile"))
 
     def __str__(self) -> str:
-        """``6.7 s``; of many ranks ``2.2 h of wall time, 141 rank-hours``."""
+        """``6.7 s``; of many ranks ``2.2 h of wall time (141.0 h over all ranks)``."""
         wall, ranks = self.wall_seconds, self.rank_seconds
         if self.is_unknown:
             return "time not recorded"
         if ranks <= wall * APART:
             return duration(wall)
-        return f"{duration(wall)} of wall time, {rank_time(ranks)}"
+        return f"{duration(wall)} of wall time ({duration(ranks)} over all ranks)"
 
 
 def together(many: Iterable[Spent]) -> Spent:

@@ -151,7 +151,8 @@ def _what(problems: Sequence[CauseGroup]) -> Message:
     """How much was lost, and the costliest cause."""
     first = problems[0]
     spent = together([group.spent for group in problems])
-    lost = extra_compiles(problems) + (f" lost {spent}" if spent.wall_seconds else "")
+    lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
+    lost = extra_compiles(problems) + lost
     suspected = "; suspected" if first.cause and not first.proved else ""
     return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
 
