@@ -40,7 +40,8 @@ TOPK = SizeMaker(
     "k of topk",
     "The k of topk is part of the graph: use one fixed k_max in all steps, the largest that can "
     "occur (it may be larger than those seen here), and mask what is not wanted: "
-    "arange(k_max) < k, with k a tensor on the device. int(k) or k.item() reads it, and ends the graph there as well.",
+    "arange(k_max) < k, with k a tensor on the device. int(k) or k.item() reads it, and ends the "
+    "graph there as well.",
     "Use one fixed k, the largest possible, and mask the rest.",
 )
 ONE_HOT = SizeMaker(
