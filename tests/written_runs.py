@@ -16,25 +16,29 @@ from xlagraph.runs.explain import explain_run
 
 
 def write(folder, *plans, notes=(), tensors=None):
-    """A run: for each rank the syncs, each a line of the program and a module, or None: a hit."""
+    """A run: for each rank the syncs, each a line of the program and a module, or None: a hit.
+
+    A third part, ``value``, makes one a read within a step.
+    """
     for rank, plan in enumerate(plans):
         process = ProcessRecord(FORMAT_VERSION, rank, len(plans), "h", 10 + rank, 1.0, (), 1, ())
         writer = RunWriter(folder, process, 1 << 30)
         known = set()
         for note in notes:
             writer.write(NoteRecord(0, note, ""))
-        for index, (line, module) in enumerate(plan):
+        step = 0
+        for index, (line, module, *kind) in enumerate(plan):
             digest = writer.store_graph(module.encode()) if module else ""
             is_new = bool(digest) and digest not in known
             known.add(digest)
             sync = SyncRecord(
                 index=index,
-                step=index,
+                step=step,
                 rank=rank,
                 time=100.0 + index + rank / 8,
                 seconds=0.01,
-                kind="step",
-                entry="sync",
+                kind=kind[0] if kind else "step",
+                entry="item" if kind else "sync",
                 outcome="compile" if is_new else "hit",
                 compile_seconds=0.5 if is_new else 0.0,
                 graphs=(digest,) if digest else (),
@@ -45,6 +49,7 @@ def write(folder, *plans, notes=(), tensors=None):
                 buckets=(),
             )
             writer.write(sync)
+            step += sync.ends_step
             if is_new:
                 known_tensors = (tensors or {}).get(module, ((), ()))
                 writer.write(GraphRecord(digest, index, "m", 1, (), *known_tensors))

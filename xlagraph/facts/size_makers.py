@@ -40,9 +40,10 @@ class SizeMaker:
 
 TOPK = SizeMaker(
     "k of topk",
-    "k is part of the graph: use one fixed k_max in all steps, the largest that can occur (it may "
-    "be larger than those seen here), and mask what is not wanted: arange(k_max) < k, with k a "
-    "tensor on the device. int(k) or k.item() reads it, and ends the graph there as well.",
+    "The k of topk is part of the graph: use one fixed k_max in all steps, the largest that can "
+    "occur (it may be larger than those seen here), and mask what is not wanted: "
+    "arange(k_max) < k, with k a tensor on the device. int(k) or k.item() reads it, and ends the "
+    "graph there as well.",
     say(
         "Take one k_max, k as a tensor, and mask: ",
         Code("v = torch.topk(x, k_max).values"),

@@ -61,18 +61,22 @@ class Sum:
 
 
 def reordered_sums(case: Case) -> list[tuple[Sum, Sum]]:
-    """Sums of A and of B that have the same terms and take them in another order."""
+    """Sums of A and of B that have the same terms and take them in another order.
+
+    Of equal sums, any of A may be any of B: where two of them differ in order, all are given.
+    """
     interner = Interner()
     sums_a, sums_b = (_Sums(view, interner).found() for view in (case.a, case.b))
-    by_number: dict[int, list[Sum]] = {}
-    for one in sums_b:
-        by_number.setdefault(one.number, []).append(one)
-    pairs = []
-    for one in sums_a:
-        others = by_number.get(one.number)
-        if others:
-            pairs.append((one, others.pop(0)))
-    return [(one, other) for one, other in pairs if one.shape != other.shape]
+    by_number: dict[int, tuple[list[Sum], list[Sum]]] = {}
+    for side, sums in enumerate((sums_a, sums_b)):
+        for one in sums:
+            by_number.setdefault(one.number, ([], []))[side].append(one)
+    return [
+        pair
+        for mine, theirs in by_number.values()
+        if len({one.shape for one in (*mine, *theirs)}) > 1
+        for pair in zip(mine, theirs, strict=False)
+    ]
 
 
 class _Sums:
@@ -88,7 +92,7 @@ class _Sums:
         """For each instruction that is part of a larger sum the opcode of that."""
 
     def found(self) -> list[Sum]:
-        """The sums of three terms or more that are no part of a larger one."""
+        """The sums that are no part of a larger one."""
         for i in reversed(self.members):
             self._gather(i)
         found = []
@@ -101,8 +105,7 @@ class _Sums:
                 continue
             one = self._sum(i)
             self.numbers[i] = one.number
-            if len(one.order) > 2:
-                found.append(one)
+            found.append(one)
         return found
 
     def _places(self, i: int) -> tuple[int, ...]:

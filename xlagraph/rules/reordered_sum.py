@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import Editors, ModuleEditor
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.diff import diff_modules
 from xlagraph.facts.terms import ANY_ORDER, reordered_sums
 from xlagraph.message import A, B, HloName, count, join, say
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.case import Case
-    from xlagraph.cause.editor import Editors
     from xlagraph.facts.terms import Sum
     from xlagraph.graph import Module
     from xlagraph.message import Message
@@ -62,7 +63,19 @@ def find(case: Case) -> list[Finding]:
         for one, other in reordered_sums(case)
         if not (case.a.claimed & one.inner.keys() or case.b.claimed & other.inner.keys())
     ]
-    return [_finding(case, pairs)] if pairs else []
+    is_swap = len(pairs) == 1 and len(pairs[0][0].order) == 2  # two operands, told as such
+    if not pairs or is_swap:
+        return []
+    finding = _finding(case, pairs)
+    return [finding] if _brings_closer(case, finding) else []
+
+
+def _brings_closer(case: Case, finding: Finding) -> bool:
+    """Whether fewer instructions differ without it: small sums are alike in all sorts of graphs."""
+    edit = Editors(ModuleEditor(case.diff.a), ModuleEditor(case.diff.b))
+    finding.undo(edit)
+    after = diff_modules(edit.a.build(), edit.b.build(), known=case.diff.match.known)
+    return after.differing < case.diff.differing
 
 
 def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:

@@ -24,6 +24,7 @@ from xlagraph.runs.meant import Meant, how_meant, reorders_outputs, settles, tak
 from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
+from xlagraph.runs.pending import pending_work
 from xlagraph.runs.places import begins_reading, begins_something, has_own_line, is_first, is_second
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.small import small_graphs
@@ -71,12 +72,16 @@ def _explanation(
     run: Run, pairs: Pairs, comparisons: Sequence[Comparison], design: Design, history: History
 ) -> RunExplanation:
     nodes: list[GraphNode] = []
+    pending = pending_work(pairs.graphs, history.turns)
+    grown = frozenset[str]().union(*(work.graphs for work in pending))
     small = small_graphs(pairs.graphs, design, history.steps)
     for k, comparison in enumerate(comparisons):
         meant = how_meant(k, pairs.graphs, comparisons, design, history)
         node = _node(k, pairs.graphs, comparison, nodes, design, history, meant)
         if k in small and not node.warm_up:
             node = replace(node, warm_up=True, is_small=True)
+        if node.digest in grown:
+            node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
     syncs = [s for p in run.processes for s in p.syncs]
     skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
@@ -84,7 +89,7 @@ def _explanation(
     told = {digest for group in blocks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     lists = longer_lists(pairs.graphs, history.turns)
-    groups = group_nodes(others, history.turns, lists, began_late=history.began_late)
+    groups = group_nodes(others, history.turns, lists, pending, began_late=history.began_late)
     groups = tuple(sorted((*blocks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)

@@ -36,6 +36,7 @@ from xlagraph.runs.kinds import (
 from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
+from xlagraph.runs.pending import AsPending
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from xlagraph.message import Message, Part, SourceLine
     from xlagraph.run.reader import Run
     from xlagraph.runs.lists import LongerList
+    from xlagraph.runs.pending import PendingWork
     from xlagraph.runs.turns import Turns
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
@@ -69,13 +71,14 @@ def group_nodes(
     nodes: Sequence[GraphNode],
     turns: Turns,
     lists: Sequence[LongerList] = (),
+    pending: Sequence[PendingWork] = (),
     *,
     began_late: bool,
 ) -> tuple[CauseGroup, ...]:
     """One group for each reason: kind and source line of a module's main cause.
 
     `turns`: what ran at each place of the program.
-    `lists`: what grows there, if it is not seen from its single graphs.
+    `lists`, `pending`: what grows there, if it is not seen from its single graphs.
     `began_late`: the process had compiled before the capture began.
     """
     over_run: dict[str, Reason] = {}
@@ -90,6 +93,8 @@ def group_nodes(
     over_run |= _rests(nodes)
     for longer in lists:
         over_run |= _listed(longer, nodes, over_run)
+    for work in pending:
+        over_run |= dict.fromkeys(work.graphs, Reason(GROWING_GRAPH, work.line, AsPending(work)))
     grouped: dict[Reason, list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault(over_run.get(node.digest) or _reason(node), []).append(node)
@@ -264,6 +269,7 @@ def _reason_of_first(node: GraphNode) -> Reason:
 def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell, how = reason
     main = _representative(kind, members, line if isinstance(retell, AsList) else None)
+    is_over_run = isinstance(retell, (AsList, AsPending))
     explanation = main.explanation
     causes = explanation.causes if explanation else ()
     cause = _main_cause(main, kind) if causes else None
@@ -279,7 +285,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, members),
         cause=cause,
-        further=_further(kind, members) if cause and not isinstance(retell, AsList) else (),
+        further=_further(kind, members) if cause and not is_over_run else (),
         follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),

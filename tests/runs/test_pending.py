@@ -1,0 +1,53 @@
+"""Reads within a step, of which each computes more than the one before."""
+
+from __future__ import annotations
+
+from written_runs import write
+
+READ, END = 12, 20
+
+
+def graph(turns, *, read):
+    """What is pending after some turns of a loop: a running sum, and in a read the value too."""
+    lines = "".join(f"  %s{k + 1} = f32[4]{{0}} add(%s{k}, %x)\n" for k in range(turns))
+    value = f"  ROOT %v = f32[4]{{0}} tanh(%s{turns})\n" if read else ""
+    root = "" if read else f"  ROOT %c = f32[4]{{0}} copy(%s{turns})\n"
+    return (
+        "HloModule m\n\nENTRY %main (s: f32[4], x: f32[4]) -> f32[4] {\n"
+        "  %s0 = f32[4]{0} parameter(0)\n  %x = f32[4]{0} parameter(1)\n"
+        f"{lines}{value}{root}}}\n"
+    )
+
+
+def episode(length):
+    """Reads of one step, and its end."""
+    reads = [(READ, graph(k + 1, read=True), "value") for k in range(length)]
+    return [*reads, (END, graph(length, read=False))]
+
+
+def explained(folder, lengths):
+    return write(folder, [sync for length in lengths for sync in episode(length)])
+
+
+def test_work_that_stays_pending_between_reads_is_one_cause(tmp_path):
+    run = explained(tmp_path, (5, 3, 7, 4, 9, 6))
+    (problem,) = run.problems
+    assert problem.kind.id == "growing-graph"
+    assert problem.compiles == 8 + 5, "all reads but the smallest, and all ends but the first"
+    assert str(problem.title) == (
+        "values are read again and again before the step ends at train.py:12 in main(), and what "
+        "is pending grows from read to read, by 1 instruction each time: 13 graphs, one for each "
+        "number of reads; 5 of them are what was left as the step ended"
+    )
+    assert (problem.place.line.line, problem.further) == (READ, ())
+    assert str(run.verdict.fix) == "Call torch_xla.sync() in each turn of the loop that reads."
+
+
+def test_as_many_reads_in_every_step_compile_once(tmp_path):
+    assert not explained(tmp_path, (5,) * 6).has_problem
+
+
+def test_reads_that_are_computed_one_by_one_do_not_grow(tmp_path):
+    """A sync in each turn: what is read is all that is pending."""
+    turn = [(READ, graph(1, read=True), "value"), (END, graph(1, read=False))]
+    assert not write(tmp_path, turn * 12).has_problem

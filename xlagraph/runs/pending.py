@@ -1,0 +1,146 @@
+"""Work that stays pending while values are read: each read computes more than the one before.
+
+A value that Python reads is computed, and so is what it needs; all else that is pending stays so
+until the step ends. A loop that updates a tensor and reads another in every turn, without a sync,
+has a graph of its own for each number of turns, and so has what ends the step. Where that number
+is the same in every step these graphs compile once; where it changes they keep coming.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.sources import at
+from xlagraph.cause.verdict import Place
+from xlagraph.message import count, say
+from xlagraph.runs.context import own_frame
+from xlagraph.runs.kinds import GROWING_GRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.message import SourceLine
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.turns import Turns
+
+MANY = 3
+"""So many reads in a row, each as much larger than the one before, are growth."""
+PENDING_FIX = say(
+    "Call torch_xla.sync() in each turn of the loop that reads, before or behind the read: what is "
+    "pending is computed once then, and every turn has the same graph. Or keep on the host what "
+    "the loop updates."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingWork:
+    """Graphs of reads at one place, and of the ends of those steps."""
+
+    first: str
+    """Digest of the smallest: without growth it would be the only one."""
+    graphs: frozenset[str]
+    """Digests of the others."""
+    line: SourceLine | None
+    """Where the program reads."""
+    more: int
+    """Instructions that each turn adds."""
+
+
+def pending_work(graphs: Sequence[CapturedGraph], turns: Turns) -> list[PendingWork]:
+    """The places of a run whose reads grow within a step, and in later steps still do."""
+    places: defaultdict[tuple[object, ...], list[CapturedGraph]] = defaultdict(list)
+    for graph in graphs:
+        if graph.sync and graph.sync.kind == "value":
+            places[graph.process.file, graph.sync.entry, graph.sync.call_site].append(graph)
+    return [work for reads in places.values() for work in _pending_work(reads, graphs, turns)]
+
+
+def _pending_work(
+    reads: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph], turns: Turns
+) -> Iterator[PendingWork]:
+    ordered = sorted(reads, key=lambda graph: graph.sync.index if graph.sync else 0)
+    more = _growth(ordered, turns)
+    sync = ordered[0].sync
+    if not more or not sync:
+        return
+    first = min(ordered, key=_size)
+    alike = [graph for graph in ordered if (_size(graph) - _size(first)) % more == 0]
+    if len({graph.step for graph in alike}) == 1:
+        return
+    found = {graph.record.digest for graph in (*alike, *_ends(alike, graphs, more))}
+    digest = first.record.digest
+    yield PendingWork(digest, frozenset(found - {digest}), own_frame(sync.call_site), more)
+
+
+def _growth(reads: Sequence[CapturedGraph], turns: Turns) -> int:
+    """The instructions by which reads of one step grow, one after the other; 0 if they do not."""
+    steps = (
+        _size(after) - _size(before)
+        if before.step == after.step
+        and (before.record.digest, after.record.digest) in turns.in_a_row
+        else 0
+        for before, after in pairwise(reads)
+    )
+    runs = ((step, len(list(members))) for step, members in groupby(steps))
+    return next((step for step, length in runs if step > 0 and length >= MANY), 0)
+
+
+def _ends(
+    reads: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph], more: int
+) -> Iterator[CapturedGraph]:
+    """Graphs that ended steps with such reads, where these lie as far apart; but the first."""
+    process, sync = reads[0].process, reads[0].sync
+    site = sync.call_site if sync else ()
+    steps = {s.step for s in process.syncs if s.kind == "value" and s.call_site == site}
+    places: defaultdict[object, list[CapturedGraph]] = defaultdict(list)
+    for graph in graphs:
+        if graph.process is process and graph.sync and graph.sync.ends_step:
+            places[graph.sync.call_site].append(graph)
+    for members in places.values():
+        is_end = all(graph.step in steps for graph in members)
+        if is_end and len(members) >= MANY and len({_size(g) % more for g in members}) == 1:
+            yield from members[1:]
+
+
+def _size(graph: CapturedGraph) -> int:
+    return graph.sketch.instructions
+
+
+@dataclass(frozen=True, slots=True)
+class AsPending:
+    """Says the cause of a single graph as the work that stays pending over the run."""
+
+    work: PendingWork
+
+    def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
+        """The cause of one of these graphs, of all of them."""
+        where = at((self.work.line,) if self.work.line else ())
+        ends = sum(1 for node in members if node.sync_kind != "value")
+        rest = f"; {ends} of them are what was left as the step ended" if ends else ""
+        return replace(
+            cause,
+            kind=GROWING_GRAPH,
+            title=say(
+                "values are read again and again before the step ends",
+                where,
+                f", and what is pending grows from read to read, by "
+                f"{count(self.work.more, 'instruction')} each time: "
+                f"{count(len(members), 'graph')}, one for each number of reads{rest}",
+            ),
+            evidence=(
+                Evidence(
+                    say("from read to read the graph has the same instructions more"),
+                    sources=(self.work.line,) if self.work.line else (),
+                ),
+            ),
+            fix=PENDING_FIX,
+            short=say("What is pending grows from read to read"),
+            short_fix=say("Call torch_xla.sync() in each turn of the loop that reads."),
+            place=Place(self.work.line),
+        )
