@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = 900
 _SERVER = Path(__file__).with_name("torch_server.py")
 _START_LINE = (ROOT / "xlagraph_autostart.pth").read_text()
 _servers = {}
