@@ -25,8 +25,9 @@ def run_examples(run_program, programs, tmp_path, names, level):
         programs / "examples.py",
         NAMES=",".join(names),
         STEPS="5",
+        BLOCKS="1",
+        BUCKET="0.1",
         PYTHONHASHSEED="0",
-        XLA_FLAGS="--xla_backend_optimization_level=0",  # most of the time goes into compiling
         PT_XLA_DEBUG_LEVEL="1",
         PT_XLA_DEBUG_FILE=str(analysis),
         XLAGRAPH=level,

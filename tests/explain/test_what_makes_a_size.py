@@ -32,7 +32,7 @@ ENTRY main {{
 
 
 def test_parts_that_leave_nothing_out_are_a_split():
-    assert said(halves(3), halves(5)) == "another list of split sizes in some steps"
+    assert said(halves(3), halves(5)) == "the list of split sizes changes from step to step"
 
 
 def test_slices_that_overlap_are_no_split():
@@ -152,6 +152,6 @@ less {{
 
 
 def test_a_list_that_is_joined_and_sorted_is_no_topk():
-    text = "another number of tensors joined in some steps"
+    text = "the number of tensors joined changes from step to step"
     assert said(sorted_list(3), sorted_list(5)) == text
     assert said(sorted_list(5), sorted_list(3)) == text

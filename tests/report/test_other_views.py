@@ -157,7 +157,7 @@ def test_the_line_of_the_program_stands_beside_its_place(browser: Browser) -> No
         "its last but one"
     )
     browser.open(report)
-    (here,) = browser.texts(".card .excerpt .here")
+    (here,) = browser.texts(".hero .excerpt .here")
     text = dict(place.source)[place.line.line]
     assert here == f"{place.line.line:5}  {text}"
     browser.go("#/pair/B/causes")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -72,7 +70,7 @@ REASONS = {
 """Graphs of one reason, whatever else differs in some of them as its consequence."""
 
 
-def explained(program, folder, run=torch_programs.run):
+def explained(program, folder, **options):
     """The explanation of a program's run, and its exit status."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("XLAGRAPH")}
     env |= {
@@ -82,7 +80,7 @@ def explained(program, folder, run=torch_programs.run):
         "PJRT_DEVICE": "CPU",
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
     }
-    done = run(PROGRAMS / program, env=env, cwd=folder)
+    done = torch_programs.run(PROGRAMS / program, env=env, cwd=folder, **options)
     return explain_run(read_run(folder / "run")), done.returncode
 
 
@@ -111,10 +109,7 @@ def test_a_problem_is_never_taken_for_normal(name, tmp_path):
 
 
 def test_a_program_that_an_exception_ended_is_not_stable(tmp_path):
-    def start(program, **options):  # an interpreter of its own: how that ends matters here
-        return subprocess.run([sys.executable, program], check=False, **options)
-
-    run, status = explained("problem/failed.py", tmp_path, start)
+    run, status = explained("problem/failed.py", tmp_path, whole_end=True)
     assert status == 1
     assert str(run.verdict) == (
         f"No problem seen in 6 steps: 1 compile, {run.spent} of warm-up; but RuntimeError ended "

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.sources import where
 from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import Code, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.case import Case
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 MAX_STEPS = 24
 MAX_AXES = 4
@@ -28,44 +30,50 @@ class SizeMaker:
     what: str
     """What another size is, as the end of a sentence: ``k of topk``."""
     fix: str
-    short_fix: str
+    short_fix: Message
 
     @property
     def short(self) -> str:
         """What happened, in at most ten words."""
-        return f"another {self.what} in some steps"
+        return f"the {self.what} changes from step to step"
 
 
 TOPK = SizeMaker(
     "k of topk",
-    "k is part of the graph: use one fixed k_max in all steps, the largest that can occur (it may "
-    "be larger than those seen here), and mask what is not wanted: arange(k_max) < k, with k a "
-    "tensor on the device. int(k) or k.item() reads it, and ends the graph there as well.",
-    "Use one fixed k, the largest possible, and mask the rest.",
+    "The k of topk is part of the graph: use one fixed k_max in all steps, the largest that can "
+    "occur (it may be larger than those seen here), and mask what is not wanted: "
+    "arange(k_max) < k, with k a tensor on the device. int(k) or k.item() reads it, and ends the "
+    "graph there as well.",
+    say(
+        "Take one k_max, k as a tensor, and mask: ",
+        Code("v = torch.topk(x, k_max).values"),
+        "; ",
+        Code("v = v * (torch.arange(k_max, device=v.device) < k)"),
+    ),
 )
 ONE_HOT = SizeMaker(
     "number of classes of one_hot",
     "The number of classes is part of the graph: give the same, largest one in every step.",
-    "Give one_hot the same number of classes in every step.",
+    say("Give one_hot the same number of classes in every step."),
 )
 RESIZED = SizeMaker(
     "output size of interpolate",
     "The output size, or scale, is part of the graph: resize to one of a few sizes, each of which "
     "compiles once, or on the host before the tensor is sent.",
-    "Resize to one of a few sizes, or on the host.",
+    say("Resize to one of a few sizes, or on the host."),
 )
 PADDED = SizeMaker(
     "amount of padding",
     "The amount of padding is part of the graph: pad to one length in every step, or to one of a "
     "few; or pad on the host before the tensor is sent.",
-    "Pad to one length, or to one of a few.",
+    say("Pad to one length, or to one of a few."),
 )
 INDICES = SizeMaker(
     "number of indices",
     "The length of an index list is a shape of the graph, whether it is a Python list or a tensor "
     "from the host: pad it to one length (repeat an index, and give the copies the weight 0), or "
     "multiply by a mask over all rows instead of picking some.",
-    "Pad the index list to one length, or use a mask.",
+    say("Pad the index list to one length, or use a mask."),
 )
 MASKED = SizeMaker(
     "number of elements that a mask keeps",
@@ -73,34 +81,34 @@ MASKED = SizeMaker(
     "the graph (and is read from the device; each new number compiles): keep all elements, and let "
     "the mask count where their values are used (multiply losses, messages or weights by it, not "
     "indices; or choose with torch.where); divide sums by mask.sum().",
-    "Keep all elements, and apply the mask where they are used.",
+    say("Keep all elements, and apply the mask where they are used."),
 )
 UNIQUE = SizeMaker(
     "number of values of unique",
     "unique() has as many rows as there are different values, which is a shape of the graph (and "
     "is read from the device): call it on the host, or count with a one-hot or bincount of a fixed "
     "number of values.",
-    "Call unique on the host, or count over a fixed range.",
+    say("Call unique on the host, or count over a fixed range."),
 )
 BINCOUNT = SizeMaker(
     "number of bins of bincount",
     "bincount() has as many rows as the largest value says, which is a shape of the graph (and is "
     "read from the device): give it minlength, the number of classes, and take that many rows.",
-    "Give bincount a minlength that all values fit in.",
+    say("Give bincount a minlength that all values fit in."),
 )
 SPLIT = SizeMaker(
     "list of split sizes",
     "The sizes of the parts, and their number, are shapes of the graph: compute over the whole "
     "tensor at once, with a mask made from a tensor of part numbers (for attention a "
     "block-diagonal one), or pad every part to one size.",
-    "Compute over the whole tensor with a mask of its parts.",
+    say("Compute over the whole tensor with a mask of its parts."),
 )
 LISTED = SizeMaker(
     "number of tensors joined",
     "A Python list that is joined (torch.stack, torch.cat) has another length: join equally many "
     "in every step (pad the list, and mask), or keep a running value, or a tensor of fixed size "
     "that is written with index_copy_.",
-    "Join equally many tensors in every step, or keep a running value.",
+    say("Join equally many tensors in every step, or keep a running value."),
 )
 _BY_OPERATION = (
     ("topk", TOPK),

@@ -112,6 +112,11 @@ def run_report(
     cards = group_cards(explained, names, kept, pairs.cards)
     problems = tuple(card for card in cards if not card.expected)
     is_first = bool(ranks and ranks.verdict)
+    if ranks and is_first:
+        source = excerpt(ranks.place, names)
+    else:  # the lines stand above; the card of the first cause follows at once
+        source = problems[0].source if problems else ()
+        problems = tuple(replace(card, source=()) for card in problems[:1]) + problems[1:]
     lost = explained.lost.wall_seconds
     verdict = _first(explained.verdict, ranks)
     if data.compiles_cut:
@@ -124,7 +129,7 @@ def run_report(
         lost_seconds=None if explained.lost.is_unknown or (is_first and not lost) else lost,
         lost_matters=lost >= MUCH,
         aside=ranks.aside if ranks else "",
-        source=excerpt(ranks.place, names) if ranks and is_first else (),
+        source=source,
         stable=not (explained.has_problem or (ranks and ranks.has_problem)),
         facts=_run_facts(explained),
         causes=problems,

@@ -421,7 +421,7 @@ class Report:
     aside: str = ""
     """A heading for the causes, where they are not what is wrong first."""
     source: tuple[tuple[int, str, bool], ...] = ()
-    """The program's lines at the verdict's place where no card has them, as `CauseCard.source`."""
+    """The program's lines at the verdict's place, as `CauseCard.source`; its own card has none."""
 
     @property
     def letters_shown(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.sizes import INDEX_OPCODES
-from xlagraph.message import EMPTY, A, B, Message, count, say
+from xlagraph.message import EMPTY, A, B, Code, Message, count, say
 from xlagraph.rules.sharding import SHARDING
 from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX
 
@@ -64,6 +64,19 @@ _WRITTEN = _Words(
     say("Write with index_copy_, at positions that are a tensor."),
 )
 """Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
+_MOVED = _Words(
+    say(
+        "Send the places as data: ",
+        Code("t.index_select(dim, torch.arange(start, stop).to(t.device))"),
+        ". Made with arange(..., device=...) they would be baked in again. Or index on the host, "
+        "before the tensor is sent.",
+    ),
+    short_fix=say(
+        "Send the places as data: ",
+        Code("t.index_select(dim, torch.arange(start, stop).to(t.device))"),
+    ),
+)
+"""Of a slice as long as before at another place."""
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
@@ -96,7 +109,8 @@ def _finding(
     elif opcode in INDEX_OPCODES and BOUNDS.issuperset(keys):
         kind = PYTHON_INDEX
         what = "the Python index where values are written" if is_written else "a Python index"
-        words = _WRITTEN if is_written else words
+        is_moved = opcode == "slice" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
+        words = _WRITTEN if is_written else _MOVED if is_moved else words
         title = say(f"{what} is baked into {number}: ", changes)
     else:
         kind = ATTRIBUTE

@@ -124,8 +124,8 @@ for x, y in loader:
         "resized_images",
         "written_slots",
     ),
-    short="A slice has another bound, a Python number",
-    short_fix="Index with a tensor on the device.",
+    short="Python numbers that bound a slice change",
+    short_fix="Send the index to the device as a tensor.",
 )
 PYTHON_SIZE = Kind(
     id="python-size",
@@ -434,7 +434,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         ),
         fix=say(maker.fix) if maker else say() if grows else _fix(case, origins),
         short=say(maker.short) if maker else say(),
-        short_fix=say(maker.short_fix) if maker else say(),
+        short_fix=maker.short_fix if maker else say(),
         proof=say(
             B,
             "'s dimensions were put into ",

@@ -153,6 +153,8 @@ def _what(problems: Sequence[CauseGroup]) -> Message:
     spent = together([group.spent for group in problems])
     lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
     lost = extra_compiles(problems) + lost
+    if len(problems) > 1 and first.spent.wall_seconds:
+        lost += f", {first.spent} of it"
     suspected = "; suspected" if first.cause and not first.proved else ""
     return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
 
@@ -168,12 +170,14 @@ def lost_time(problems: Sequence[CauseGroup]) -> str:
 
 
 def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
-    """What the three lines leave out: further causes, and what is not sure."""
+    """What the three lines leave out: further causes, where they are, and which are not proved."""
     if len(problems) > 1:
         shown = (
             say(
                 group.in_short.clause,
-                f" ({count(group.compiles, 'compile')}, {group.spent})",
+                group.place.within,
+                f" ({count(group.compiles, 'compile')}, {group.spent}",
+                ")" if group.proved or not group.cause else ", not proved)",
             )
             for group in problems[1:]
         )
@@ -182,6 +186,3 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
     further = len(problems[0].further)
     if further:
         yield say(f"Beside it {count(further, 'further cause')} in the same graphs.")
-    unsure = sum(1 for group in problems if group.cause and not group.proved)
-    if unsure and len(problems) > 1:
-        yield say(f"Not sure: {unsure} of {len(problems)} causes.")
