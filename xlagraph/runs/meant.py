@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Section
+from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import FORM_SHORT
@@ -95,6 +96,8 @@ def _has_settled(
     sync, outcome = graphs[number].sync, comparisons[number].outcome
     if sync is None or not sync.ends_step or outcome is None or _is_of_values(outcome):
         return False
+    if any(cause.kind is BUCKET_CARRY for cause in outcome.causes):
+        return False  # what waits in a bucket is known from the capture's records
     asked = (k for k in (number, design.successor(number)) if k is not None)
     is_unsure = any(_is_unsure(k, graphs, comparisons) for k in asked)
     return is_unsure and design.settles(number)
