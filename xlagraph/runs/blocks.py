@@ -16,6 +16,7 @@ from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.optimizer_state import NEWLY_UPDATED
 from xlagraph.runs.kinds import CHANGING_UPDATES, SKIPPED_BLOCK
 from xlagraph.runs.model import CauseGroup
@@ -105,6 +106,8 @@ def _at_one_place(
         reads = list(dict.fromkeys(weights[digest].read for digest in sorted(digests)))
         left_out = _left_out(nodes, SKIPPED_BLOCK, lambda one: weights[one].read)
         return Skipped(left_out, SKIPPED_BLOCK, _modules(blocks, reads)) if left_out else None
+    if any(_waits(node) for node in nodes):  # what waits in a bucket is updated in a later step
+        return None
     gone = _all((x.trained & y.read) - y.trained for x, y in pairs)
     updates = gone & _all((y.trained & x.read) - x.trained for x, y in pairs)
     if not updates or len({weights[digest].trained for digest in digests}) < MANY:
@@ -112,6 +115,11 @@ def _at_one_place(
     left_out = _left_out(nodes, CHANGING_UPDATES, lambda one: weights[one].trained)
     paths = tuple(sorted(tensor.path for tensor in updates))
     return Skipped(left_out, CHANGING_UPDATES, paths) if left_out else None
+
+
+def _waits(node: GraphNode) -> bool:
+    causes = node.explanation.causes if node.explanation else ()
+    return any(cause.kind is BUCKET_CARRY for cause in causes)
 
 
 def _all(sets: Iterable[Names]) -> Names:
