@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import CHANNEL, Interner, label_instructions
 from xlagraph.canon.live import DRAWS, has_effect, roots
+from xlagraph.diff.known import identities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xlagraph.diff.known import KnownTensors
     from xlagraph.graph import Computation, Module
 
 
@@ -43,6 +45,26 @@ def same_pairs(
     """
     walk = _Walk(a, b, labels_a, labels_b)
     return Pairs(walk.to_b, dict(walk.known)) if walk.agrees() else None
+
+
+def same_named(a: Module, b: Module, known: tuple[KnownTensors, KnownTensors]) -> Pairs | None:
+    """The same, where inputs and outputs that both sides know by name keep their places."""
+    interner = Interner()
+    labels_a, labels_b = label_instructions(a, interner), label_instructions(b, interner)
+    return named_pairs(a, b, labels_a, labels_b, known, interner)
+
+
+def named_pairs(
+    a: Module,
+    b: Module,
+    labels_a: Sequence[int],
+    labels_b: Sequence[int],
+    known: tuple[KnownTensors, KnownTensors],
+    interner: Interner,
+) -> Pairs | None:
+    """`same_named` of modules that are labelled already, by this interner."""
+    named_a, named_b = identities(*known, interner)
+    return same_pairs(a, b, named_a.label(labels_a, interner), named_b.label(labels_b, interner))
 
 
 class _Walk:

@@ -13,8 +13,7 @@ from xlagraph.cause.editor import Editors, ModuleEditor
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.slices import live_work
 from xlagraph.diff import Slot, diff_modules
-from xlagraph.diff.known import identities
-from xlagraph.diff.same import same_pairs
+from xlagraph.diff.same import named_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,9 +160,7 @@ class ProofState:
             plain_b = relabelled(second.module, b, second.plain, interner)
         else:
             plain_a, plain_b = label_instructions(a, interner), label_instructions(b, interner)
-        named_a, named_b = identities(*known, interner)
-        labels_a, labels_b = named_a.label(plain_a, interner), named_b.label(plain_b, interner)
-        return same_pairs(a, b, labels_a, labels_b) is not None
+        return named_pairs(a, b, plain_a, plain_b, known, interner) is not None
 
     def _enough_left(self, a: Module) -> bool:
         """Whether the modules still compute something in common, as far as they ever did."""

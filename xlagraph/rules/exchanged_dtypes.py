@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import Interner, bare_shape, label_instructions
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import ModuleEditor
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.diff.known import identities
-from xlagraph.diff.same import same_pairs
+from xlagraph.diff.same import same_named
 from xlagraph.message import say
 from xlagraph.rules.input_dtype import Converted, are_two, finding_of
 from xlagraph.rules.reordered_operands import order_of_operands
@@ -77,10 +76,7 @@ def _converted(view: SideView) -> Casts:
 def _partners(case: Case, casts_a: Casts, casts_b: Casts) -> Mapping[int, int]:
     """A's inputs to B's, if both are one computation with these inputs converted beforehand."""
     a, b = _converted_before(case.diff.a, casts_a), _converted_before(case.diff.b, casts_b)
-    interner = Interner()
-    plain_a, plain_b = label_instructions(a, interner), label_instructions(b, interner)
-    named_a, named_b = identities(*case.diff.match.known, interner)
-    pairs = same_pairs(a, b, named_a.label(plain_a, interner), named_b.label(plain_b, interner))
+    pairs = same_named(a, b, case.diff.match.known)
     if pairs is None:
         return {}
     inputs = case.diff.a.entry_computation.parameters

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.canon.labels import Interner, bare_shape, label_instructions
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import Editors, ModuleEditor
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.diff.known import identities
-from xlagraph.diff.same import same_pairs
+from xlagraph.diff.same import same_named
 from xlagraph.facts.scalars import number_of
 from xlagraph.message import Quoted, count, join, say
 from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR
@@ -110,12 +109,7 @@ def _undo(uses: Sequence[Use], edit: Editors) -> None:
 def _explains_all(case: Case, uses: Sequence[Use]) -> bool:
     edit = Editors(ModuleEditor(case.diff.a), ModuleEditor(case.diff.b))
     _undo(uses, edit)
-    a, b = edit.a.build(), edit.b.build()
-    interner = Interner()
-    plain_a, plain_b = label_instructions(a, interner), label_instructions(b, interner)
-    named_a, named_b = identities(*case.diff.match.known, interner)
-    labels = named_a.label(plain_a, interner), named_b.label(plain_b, interner)
-    return same_pairs(a, b, *labels) is not None
+    return same_named(edit.a.build(), edit.b.build(), case.diff.match.known) is not None
 
 
 def _finding(case: Case, uses: Sequence[Use]) -> Finding:
