@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import textwrap
 from typing import TYPE_CHECKING
+
+from xlagraph.facts.written import called_name, statement_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WRAPPERS = ("FSDP", "FullyShardedDataParallel")
 """What names of the wrapping class end in."""
-MAX_LINES = 3
-"""Lines of one call that are read."""
 
 
 def wrapped_name(lines: Mapping[int, str], number: int) -> str:
@@ -22,24 +21,15 @@ def wrapped_name(lines: Mapping[int, str], number: int) -> str:
     is not told which of several is meant, or where the module is the result of another call;
     ``bert.to(device)`` is still ``bert``.
     """
-    for end in range(number + 1, number + 1 + MAX_LINES):
-        if end - 1 not in lines:
-            return ""
-        text = textwrap.dedent("\n".join(lines[k] for k in range(number, end)))
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue  # the call goes on
-        calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and _wraps(one)]
-        found = {_name_of(one.args[0]) for one in calls if one.args}
-        return found.pop() if len(found) == 1 else ""
-    return ""
+    _, statements = statement_at(lines, number)
+    nodes = (node for statement in statements for node in ast.walk(statement))
+    calls = [one for one in nodes if isinstance(one, ast.Call)]
+    found = {_name_of(one.args[0]) for one in calls if one.args and _wraps(one)}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _wraps(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    name = call.func.id if isinstance(call.func, ast.Name) else name
-    return name.endswith(WRAPPERS)
+    return called_name(call).endswith(WRAPPERS)
 
 
 def _name_of(node: ast.expr) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import textwrap
 from typing import TYPE_CHECKING
 
+from xlagraph.facts.written import called_name, statement_at
 from xlagraph.message import EMPTY, Code, say
 
 if TYPE_CHECKING:
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from xlagraph.message import Message
 
-MAX_LINES = 3
-"""Lines of a loop's head that are read."""
 MAX_WIDTH = 90
 """Characters of a line that is proposed; a longer one is not."""
 _UNSIZED = frozenset({"zip", "map", "filter", "iter", "cycle", "chain", "count", "islice"})
@@ -31,8 +29,9 @@ def as_many_turns(lines: Mapping[int, str], number: int) -> Message:
         lines: of the file, by number.
         number: where the loop begins.
     """
-    text, loop = _loop(lines, number)
-    if loop is None:
+    text, statements = statement_at(lines, number, " pass")
+    loop = statements[0] if len(statements) == 1 else None
+    if not isinstance(loop, ast.For):
         return EMPTY
     over = loop.iter
     inner = _argument(over, "enumerate")
@@ -52,20 +51,6 @@ def as_many_turns(lines: Mapping[int, str], number: int) -> Message:
     return say(Code(above), "; ", Code(head))
 
 
-def _loop(lines: Mapping[int, str], number: int) -> tuple[str, ast.For | None]:
-    for end in range(number + 1, number + 1 + MAX_LINES):
-        if end - 1 not in lines:
-            return "", None
-        text = textwrap.dedent("\n".join(lines[k] for k in range(number, end)))
-        for body in ("", " pass"):
-            try:
-                (found,) = ast.parse(text + body).body
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
-            return text, found if isinstance(found, ast.For) else None
-    return "", None
-
-
 def _as_written(text: str, node: ast.expr) -> str:
     """An expression in the program's own spelling, if that is on one line."""
     found = ast.get_source_segment(text, node) or ""
@@ -82,8 +67,5 @@ def _argument(node: ast.expr, function: str) -> ast.expr | None:
 def _has_length(node: ast.expr) -> bool:
     """Whether it may be asked for its length and gone through afterwards."""
     if isinstance(node, ast.Call):
-        function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else ""
-        name = function.id if isinstance(function, ast.Name) else name
-        return name not in _UNSIZED | {"range", "enumerate"}
+        return called_name(node) not in _UNSIZED | {"range", "enumerate"}
     return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
