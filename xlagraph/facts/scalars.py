@@ -17,9 +17,15 @@ def is_scalar_input(module: Module, i: int) -> bool:
     return is_inside and is_input(module, i) and module.shapes[i].endswith("[]")
 
 
-def number_of(module: Module, value: int) -> int | None:
-    """The number that a value spreads or converts: an input, or a constant; else None."""
+def unspread(module: Module, value: int) -> int:
+    """What a value spreads or converts; itself if it does not."""
     while module.opcodes[value] in ("broadcast", "reshape", "convert"):
         (value,) = module.operands[value]
+    return value
+
+
+def number_of(module: Module, value: int) -> int | None:
+    """The number that a value spreads or converts: an input, or a constant; else None."""
+    value = unspread(module, value)
     is_constant = module.opcodes[value] == "constant" and module.shapes[value].endswith("[]")
     return value if is_constant or is_scalar_input(module, value) else None

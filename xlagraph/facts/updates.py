@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.editor import is_input
 from xlagraph.facts.buckets import ELEMENTWISE
 from xlagraph.facts.pieces import OUTPUT, open_edges
+from xlagraph.facts.scalars import unspread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -215,6 +216,5 @@ def _plain(module: Module, value: int, left: Mapping[int, int]) -> int:
 
 def is_one(module: Module, value: int) -> bool:
     """Whether a value is a constant 1, spread or converted."""
-    while module.opcodes[value] in ("broadcast", "convert", "reshape"):
-        (value,) = module.operands[value]
+    value = unspread(module, value)
     return module.opcodes[value] == "constant" and module.payloads[value] == "1"

@@ -64,17 +64,17 @@ _WRITTEN = _Words(
     say("Write with index_copy_, at positions that are a tensor."),
 )
 """Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
+_AS_DATA = say(
+    "Send the places as data: ",
+    Code("t.index_select(dim, torch.arange(start, stop).to(t.device))"),
+)
 _MOVED = _Words(
     say(
-        "Send the places as data: ",
-        Code("t.index_select(dim, torch.arange(start, stop).to(t.device))"),
+        _AS_DATA,
         ". Made with arange(..., device=...) they would be baked in again. Or index on the host, "
         "before the tensor is sent.",
     ),
-    short_fix=say(
-        "Send the places as data: ",
-        Code("t.index_select(dim, torch.arange(start, stop).to(t.device))"),
-    ),
+    short_fix=_AS_DATA,
 )
 """Of a slice as long as before at another place."""
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}

@@ -108,7 +108,7 @@ class Design:
             for file, turns in self._turns.items()
         }
         self._at: dict[tuple[object, ...], PlaceTurns] = {}
-        self._stages: dict[tuple[object, ...], tuple[list[Turn], list[Stage]]] = {}
+        self._stages: dict[tuple[object, ...], tuple[dict[str | None, int], list[Stage]]] = {}
         self._cut = {
             file: {s.step for s in syncs if s.kind == "value" and s.outcome == "compile"}
             for file, syncs in {g.process.file: g.process.syncs for g in graphs}.items()
@@ -199,10 +199,12 @@ class Design:
         key = graph.process.file, site
         if key not in self._stages:
             here = [turn for turn in self._turns_of(number) if turn.site == site]
-            self._stages[key] = here, stages_of(here)
-        turns, stages = self._stages[key]
-        digest = graph.record.digest
-        first = next((k for k, turn in enumerate(turns) if turn.graph == digest), None)
+            firsts: dict[str | None, int] = {}
+            for k, turn in enumerate(here):
+                firsts.setdefault(turn.graph, k)
+            self._stages[key] = firsts, stages_of(here)
+        firsts, stages = self._stages[key]
+        first = firsts.get(graph.record.digest)
         return next((one for one in stages if first is not None and one.has(first)), None)
 
     def begins_sort(self, number: int) -> bool:

@@ -9,6 +9,8 @@ import re
 import time
 import tokenize
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from xlagraph.capture.places.loops import loops_around
@@ -49,21 +51,24 @@ class SourceReader:
             if len(self._known) >= MAX_LINES:
                 return
             self._known.add((file, line))
-            lines = self._lines(file)[max(line - 1 - AROUND, 0) : max(line + AROUND, 0)]
+            lines = self._near(file, line)
             if lines and line > 0:
-                yield SourceRecord(file, max(line - AROUND, 1), tuple(lines))
+                yield SourceRecord(file, max(line - AROUND, 1), lines)
 
     def loops(self, places: Iterable[Place]) -> Iterator[SourceRecord]:
         """The same for the loops around lines of the program; those of libraries are left out."""
-        for file, line in sorted(set(places) - self._looked):
-            if len(self._looked) >= MAX_LINES:
-                return
-            self._looked.add((file, line))
-            is_installed = any(folder in file for folder in INSTALLED)
-            loop = 0 if is_installed else loops_around(self._lines(file), [line]).get(line, 0)
-            if loop:
-                near = self._lines(file)[max(loop - 1 - AROUND, 0) : loop + AROUND]
-                yield SourceRecord(file, max(loop - AROUND, 1), tuple(near), line, loop)
+        found = sorted(set(places) - self._looked)[: MAX_LINES - len(self._looked)]
+        self._looked.update(found)
+        for file, of_file in groupby(found, key=itemgetter(0)):
+            if any(folder in file for folder in INSTALLED):
+                continue
+            loops = loops_around(self._lines(file), [line for _, line in of_file])
+            for line, loop in sorted(loops.items()):
+                near = self._near(file, loop)
+                yield SourceRecord(file, max(loop - AROUND, 1), near, line, loop)
+
+    def _near(self, file: str, line: int) -> tuple[str, ...]:
+        return tuple(self._lines(file)[max(line - 1 - AROUND, 0) : max(line + AROUND, 0)])
 
     def _lines(self, file: str) -> list[str]:
         if file not in self._files:
