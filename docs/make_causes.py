@@ -27,6 +27,7 @@ from xlagraph.terminal.advice import Shown
 from xlagraph.terminal.explanation import print_explanation
 from xlagraph.terminal.ranks import print_ranks
 from xlagraph.terminal.run import print_run
+from xlagraph.terminal.style import HELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,7 +162,8 @@ def verdict_of(example: str) -> tuple[str, str]:
 def printed(screen: Console) -> str:
     """What was printed, without spaces at the ends of lines."""
     assert isinstance(screen.file, StringIO)
-    return "\n".join(line.rstrip() for line in screen.file.getvalue().splitlines())
+    text = screen.file.getvalue().replace(HELD, " ")
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def main() -> None:

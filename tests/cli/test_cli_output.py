@@ -112,7 +112,7 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     run = json.loads(xlagraph("explain", "--json", "fixtures/runs/demo").stdout)
     group = run["groups"][0]
     assert group["fix"].startswith("Put a frozen copy in its place before FSDP wraps the model")
-    assert "m = bert.cls.predictions; m.bias = torch.nn.Parameter(m.bias.data" in group["fix"]
+    assert "m = bert.cls.predictions\nm.bias = torch.nn.Parameter(m.bias.data" in group["fix"]
     assert group["where"]["file"] == "examples/bert_fsdp.py"
     assert group["where"]["tensors"] == ["cls.predictions.bias"]
     assert "miss their own optimizer.step()" in group["effect"]

@@ -9,6 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from xlagraph.message import Listing, say
 from xlagraph.terminal.style import console, labelled, paragraph
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -38,3 +39,19 @@ def test_no_line_ends_with_a_space(terminal: bool, monkeypatch: pytest.MonkeyPat
     assert lines[-3] == ""
     assert lines[0].startswith("   nineteen")
     assert len(lines) > 10
+
+
+def test_statements_stand_below_one_another_and_steer_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    made = console()
+    made.file = file = io.StringIO()
+    typed = Listing(("if a is not b and not more than that:", "    c = '\x1b[2J'"))
+    made.print(labelled("Fix", say("Write:", typed, "Then run it."), 0, 5))
+    assert file.getvalue().split("\n") == [
+        "Fix   Write:",
+        "        if a is not b and not more than",
+        "      that:",
+        "            c = '\\x1b[2J'",
+        "      Then run it.",
+        "",
+    ]

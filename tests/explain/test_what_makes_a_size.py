@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.model import Context, Seen
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
@@ -155,3 +155,85 @@ def test_a_list_that_is_joined_and_sorted_is_no_topk():
     text = "the number of tensors joined changes from step to step"
     assert said(sorted_list(3), sorted_list(5)) == text
     assert said(sorted_list(5), sorted_list(3)) == text
+
+
+def picked(k: int, size: int = 192) -> str:
+    """The first k of a sorted value, with the line of the program that asks for them."""
+    line = 'metadata={op_type="aten__topk" source_file="t.py" source_line=8}'
+    return f"""HloModule picked
+
+above (p: f32[], q: f32[]) -> pred[] {{
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT g = pred[] compare(p, q), direction=GT
+}}
+
+ENTRY main {{
+  x = f32[{size}] parameter(0)
+  s = f32[{size}] sort(x), dimensions={{0}}, to_apply=above, {line}
+  ROOT k = f32[{k}] slice(s), slice={{[0:{k}]}}, {line}
+}}
+"""
+
+
+def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
+    lines = (
+        "def mine(mask, x):\n    k = 3 * int(mask.sum().item())\n    v, i = x.topk(k)\n    return v"
+    )
+    context = Context(program={"t.py": dict(enumerate(lines.split("\n"), 6))})
+    a, b = read_module(picked(18), "a"), read_module(picked(21), "b")
+    explanation = explain_modules(a, b, context, context)
+    verdict, (cause,) = explanation.verdict, explanation.causes
+    assert str(verdict.where) == "t.py:8, with line 7, which makes k"
+    assert [number for number, _ in cause.place.excerpt if cause.place.is_marked(number)] == [7, 8]
+    assert str(verdict.fix).split("\n") == [
+        "At lines 7 to 8 take one k_max, and mask:",
+        "k = 3 * mask.sum().long()",
+        "v, i = x.topk(k_max)",
+        "v = v * (torch.arange(k_max, device=v.device) < k)",
+    ]
+    assert [str(note) for note in verdict.notes] == [
+        "k_max: 21 was the most seen; it can be 192, the size of that dimension, at most."
+    ]
+    assert "which makes" not in str(cause.place.within)
+
+
+def test_a_topk_of_a_line_that_is_not_known_keeps_the_general_words():
+    a, b = read_module(picked(18), "a"), read_module(picked(21), "b")
+    verdict = explain_modules(a, b).verdict
+    assert "v = torch.topk(x, k_max).values\nv = v *" in str(verdict.fix)
+    assert "21 was the most seen" in str(verdict.notes[0])
+
+
+def test_what_holds_for_all_graphs_is_said_of_the_largest_k():
+    seen = Seen("k_max", 21, 192).joined(Seen("k_max", 9, 40))
+    assert str(seen.message).endswith("it can be 40, the size of that dimension, at most.")
+    seen = seen.joined(Seen("k_max", 9, 20))
+    assert "21 was the most seen, but some steps have only 20 to take from" in str(seen.message)
+
+
+def moved(start: int) -> str:
+    """Two rows at another place."""
+    line = 'metadata={source_file="t.py" source_line=8}'
+    return f"""HloModule moved
+
+ENTRY main {{
+  x = f32[8,4] parameter(0)
+  ROOT r = f32[2,4] slice(x), slice={{[{start}:{start + 2}], [0:4]}}, {line}
+}}
+"""
+
+
+def test_a_slice_is_written_with_the_names_of_the_program():
+    def fixed(line: str) -> list[str]:
+        context = Context(program={"t.py": {8: line}})
+        a, b = read_module(moved(2), "a"), read_module(moved(4), "b")
+        return str(explain_modules(a, b, context, context).verdict.fix).split("\n")
+
+    assert fixed("    y = table[row:row + 2]")[2:] == [
+        "places = torch.arange(row, row + 2).to(table.device)",
+        "y = table.index_select(0, places)",
+    ]
+    assert fixed("    y = table.narrow(0, row, 2)") == [
+        "Send the places as data: t.index_select(dim, torch.arange(start, stop).to(t.device))"
+    ]

@@ -12,6 +12,7 @@ from xlagraph.message import (
     Code,
     GraphName,
     HloName,
+    Listing,
     Message,
     Operation,
     Quoted,
@@ -71,6 +72,13 @@ def test_every_part_has_a_kind():
         ("quoted", "{0}"),
         ("quoted", "1 -> 2"),
     )
+
+
+def test_statements_to_type_stand_on_lines_of_their_own():
+    typed = Listing(("a = 1", "b = a"))
+    assert words(say("Write: ", typed, " Then run it.")) == "Write:\na = 1\nb = a\nThen run it."
+    assert words(say(typed)) == "a = 1\nb = a"
+    assert spans(say(typed)) == (("listing", "a = 1\nb = a"),)
 
 
 def test_long_texts_are_cut_where_they_differ():

@@ -33,7 +33,9 @@ from xlagraph.ranks.batches import as_many_turns
 def test_a_loop_over_the_fewest(head: str, above: str, loop: str | None) -> None:
     lines = dict(enumerate(head.splitlines(), 4))
     said = words(as_many_turns(lines, 4))
-    assert said.startswith(f'n = xm.mesh_reduce("n", {above}, min); for ' if above else "")
+    assert f'\nn = xm.mesh_reduce("n", {above}, min)\nfor ' in said or not above
+    assert said.startswith("import torch_xla.core.xla_model as xm\n") or not above
+    assert ("\nimport itertools\n" in said) == ("islice" in said)
     assert bool(said) == bool(above)
     assert loop is None or said.endswith(loop)
     assert words(as_many_turns(lines, 50)) == ""
@@ -50,7 +52,8 @@ def test_the_loops_run_as_often_on_every_rank() -> None:
             return min(batches.values())
 
     for head in ("for b in loader:", "for k, b in enumerate(loader):", "for k in range(size):"):
-        above, loop = words(as_many_turns({1: head}, 1)).split("; ")
+        known = {-1: "import itertools", 0: "import torch_xla.core.xla_model as xm", 1: head}
+        _, above, loop = words(as_many_turns(known, 1)).split("\n")
         turns = []
         for size in batches.values():
             names = {"xm": Xm, "loader": list(range(size)), "size": size, "turns": []}

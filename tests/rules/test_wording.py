@@ -10,7 +10,7 @@ from real_modules import explained_run
 from wording import JARGON
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.message import Code, GraphName, Message, Side, words
+from xlagraph.message import Code, GraphName, Listing, Message, Side, words
 from xlagraph.ranks.explain import explain_ranks
 from xlagraph.report.graph_table import compile_rows, graph_sections
 from xlagraph.report.model import ReportOptions
@@ -75,7 +75,7 @@ def check_verdict(verdict: Verdict, *, is_problem: bool) -> None:
         letters = [part for part in message.parts if isinstance(part, (GraphName, Side))]
         assert letters == [], words(message)
         if is_problem and name != "Where":
-            prose = tuple(part for part in message.parts if not isinstance(part, Code))
+            prose = tuple(part for part in message.parts if not isinstance(part, (Code, Listing)))
             said = words(Message(prose))
             most = MAX_WHAT if name == "What" else MAX_FIX
             assert length(re.sub(r" of wall time \([^)]*\)", "", said)) <= most, said

@@ -12,7 +12,7 @@ from xlagraph.cause.sources import where
 from xlagraph.message import A, B
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from xlagraph.cause.finding import Finding
     from xlagraph.diff import Diff, Slot
@@ -112,6 +112,11 @@ class Case:
     def both_ways(self) -> tuple[tuple[SideView, SideView], tuple[SideView, SideView]]:
         """Each side with the other one: A first, then B first."""
         return (self.a, self.b), (self.b, self.a)
+
+    def program(self, line: SourceLine) -> Mapping[int, str]:
+        """The lines that are known of this one's file, by number."""
+        mine, other = (view.context.program.get(line.file, {}) for view in (self.b, self.a))
+        return mine if line.line in mine else other
 
     def open_changes(self) -> list[tuple[int, int, tuple[str, ...]]]:
         """Changed pairs that no finding has claimed yet."""

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.editor import Editors
     from xlagraph.cause.kinds import Kind
-    from xlagraph.cause.model import Evidence
+    from xlagraph.cause.model import Evidence, Seen
+    from xlagraph.cause.verdict import Made
     from xlagraph.message import Message, SourceLine
 
 NONE: frozenset[int] = frozenset()
@@ -41,6 +42,10 @@ class Finding:
     """Where it has a `fix` of its own: the same in at most twelve words."""
     effect: Message = EMPTY
     """What it does to the training beside the time, where that is known: one sentence."""
+    made: Made | None = None
+    """Lines that are to be edited with the one it goes back to."""
+    seen: Seen | None = None
+    """How large the number was that Python computes, where a largest one is to be chosen."""
     a: frozenset[int] = NONE
     b: frozenset[int] = NONE
     """The instructions of A and of B that it accounts for.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.diff.known import KnownTensors
@@ -43,6 +43,34 @@ class Evidence:
     def named(self, a: str, b: str) -> Evidence:
         """The same with both modules called by name."""
         return replace(self, text=self.text.named(a, b))
+
+
+class Seen(NamedTuple):
+    """A number that Python computes: what is known for choosing one that is large enough."""
+
+    name: str
+    """What the number to choose is called."""
+    most: int
+    """The largest that was seen."""
+    room: int
+    """The smallest size of the dimension that it is a part of."""
+
+    @property
+    def message(self) -> Message:
+        """A sentence about the number to choose."""
+        if self.most > self.room:
+            return say(
+                f"{self.name}: {self.most:,} was the most seen, but some steps have only "
+                f"{self.room:,} to take from: pad those."
+            )
+        return say(
+            f"{self.name}: {self.most:,} was the most seen; it can be {self.room:,}, the size of "
+            "that dimension, at most."
+        )
+
+    def joined(self, other: Seen) -> Seen:
+        """Of two pairs of graphs what holds for both."""
+        return Seen(self.name, max(self.most, other.most), min(self.room, other.room))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +112,8 @@ class Cause:
     effect: Message = EMPTY
     """What it does to the training beside the time, where that is known: one sentence."""
     place: Place = NOWHERE
+    seen: Seen | None = None
+    """How large the number was that Python computes, where a largest one is to be chosen."""
 
     @property
     def in_short(self) -> Message:
@@ -238,12 +268,16 @@ class Context:
     program: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Lines of the program's files by number, as far as they were stored with the run."""
 
-    def around(self, line: SourceLine | None) -> tuple[tuple[int, str], ...]:
-        """A line of the program with those around it; empty where it was not stored."""
+    def around(self, line: SourceLine | None, first: int = 0) -> tuple[tuple[int, str], ...]:
+        """A line of the program with those around it; empty where it was not stored.
+
+        `first`: a line before it that is to be among them.
+        """
         texts = self.program.get(line.file, {}) if line else {}
         if line is None or line.line not in texts:
             return ()
-        near = range(line.line - AROUND, line.line + AROUND + 1)
+        begin = min(line.line - AROUND, first or line.line)
+        near = range(begin, line.line + AROUND + 1)
         return tuple((number, texts[number]) for number in near if number in texts)
 
     def names(self, module: Module) -> KnownTensors:

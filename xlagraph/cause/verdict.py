@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.message import EMPTY, Message, Operation, join, say
+from xlagraph.message import EMPTY, Code, Message, Operation, join, say
 
 if TYPE_CHECKING:
     from xlagraph.message import SourceLine
     from xlagraph.tensors import Tensor
+
+
+class Made(NamedTuple):
+    """Lines above one that make what it hands over, and are to be edited with it."""
+
+    name: str
+    """What the program calls it."""
+    lines: tuple[int, ...]
+
+    @property
+    def message(self) -> Message:
+        """``, with lines 106 and 107, which make count``."""
+        first, last = self.lines[0], self.lines[-1]
+        if first == last:
+            return say(f", with line {first}, which makes ", Code(self.name))
+        between = "and" if last == first + 1 else "to"
+        return say(f", with lines {first} {between} {last}, which make ", Code(self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +49,19 @@ class Place:
     """What differs stands in a library alone, and `line` is what is nearest to it in the graph."""
     step_ends: SourceLine | None = None
     """Where the step ends that shows it, if no line is known."""
+    made: Made | None = None
+    """The lines of the same file that are to be edited with `line`."""
 
     @property
     def excerpt(self) -> tuple[tuple[int, str], ...]:
         """`source` without blank lines at both ends."""
         told = [number for number, text in self.source if text.strip()]
         return tuple(one for one in self.source if told and told[0] <= one[0] <= told[-1])
+
+    def is_marked(self, number: int) -> bool:
+        """Whether this line of `source` is the one, or to be edited with it."""
+        is_here = self.line is not None and self.line.line == number
+        return is_here or (self.made is not None and number in self.made.lines)
 
     @property
     def in_short(self) -> Message:
@@ -48,7 +72,8 @@ class Place:
             before = say("near ") if self.is_near else EMPTY
             if operation:
                 before = say(before, "backward of ", Operation(operation), " at ")
-            return say(before, self.line, say(": ", tensors) if tensors else EMPTY)
+            made = self.made.message if self.made else EMPTY
+            return say(before, self.line, made, say(": ", tensors) if tensors else EMPTY)
         named = say(tensors, "; ") if tensors else EMPTY
         if self.command:
             return say(named, "line not captured; run: ", self.command)
@@ -62,7 +87,8 @@ class Place:
         if self.line and self.is_near:
             return say(" ", self.in_short)
         if self.line:
-            return say(" in the " if self.line.backward_of else " at ", self.in_short)
+            alone = replace(self, made=None).in_short
+            return say(" in the " if self.line.backward_of else " at ", alone)
         return say(" in the step that ends at ", self.step_ends) if self.step_ends else EMPTY
 
     @property

@@ -121,6 +121,7 @@ def _cause(
         short=finding.short,
         effect=finding.effect,
         short_fix=finding.short_fix or _if_short(finding.fix),
+        seen=finding.seen,
         place=replace(place_of(finding, evidence, diff, contexts), is_near=bool(near)),
     )
 

@@ -38,9 +38,11 @@ def place_of(
         unknown, command = _unknown(finding, diff, contexts)
         site = contexts[1].call_site
         return Place(tensors=tensors, unknown=unknown, command=command, step_ends=site)
-    around = (context.around(line.forward) for context in reversed(contexts))
+    above = min(finding.made.lines) if finding.made else line.line
+    around = (context.around(line.forward, above) for context in reversed(contexts))
     source = next(filter(None, around), ())
-    return Place(line, _stack(line, finding, diff, contexts), source, tensors)
+    stack = _stack(line, finding, diff, contexts)
+    return Place(line, stack, source, tensors, made=finding.made)
 
 
 def _tensors(message: Message) -> tuple[Tensor, ...]:

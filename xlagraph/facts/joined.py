@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.facts.pieces import piece_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -44,6 +44,11 @@ def longer_lists(case: Case, starts: Mapping[int, int]) -> list[LongerList]:
         longer = _longer(more, more.mine((x, y)), less, less.mine((x, y)), number)
         found += [longer] if longer else []
     return found
+
+
+def pieces(lists: Iterable[LongerList], side: Side) -> list[frozenset[int]]:
+    """What only the further tensors of one side's lists need."""
+    return [one.piece for one in lists if one.side is side]
 
 
 def _longer(

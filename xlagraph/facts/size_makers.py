@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.sources import where
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import Code, say
+from xlagraph.message import Listing, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.case import Case
+    from xlagraph.cause.model import Seen
+    from xlagraph.cause.verdict import Made
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
@@ -31,6 +33,10 @@ class SizeMaker:
     """What another size is, as the end of a sentence: ``k of topk``."""
     fix: str
     short_fix: Message
+    made: Made | None = None
+    """The lines that make the number, above the one that takes it."""
+    seen: Seen | None = None
+    """How large it was, where a largest one is to be chosen."""
 
     @property
     def short(self) -> str:
@@ -42,13 +48,16 @@ TOPK = SizeMaker(
     "k of topk",
     "The k of topk is part of the graph: use one fixed k_max in all steps, the largest that can "
     "occur (it may be larger than those seen here), and mask what is not wanted: "
-    "arange(k_max) < k, with k a tensor on the device. int(k) or k.item() reads it, and ends the "
-    "graph there as well.",
+    "arange(k_max) < k, with k a tensor on the device; divide averages by k. int(k) or k.item() "
+    "reads it, and ends the graph there as well.",
     say(
-        "Take one k_max, k as a tensor, and mask: ",
-        Code("v = torch.topk(x, k_max).values"),
-        "; ",
-        Code("v = v * (torch.arange(k_max, device=v.device) < k)"),
+        "Take one k_max, k as a tensor, and mask:",
+        Listing(
+            (
+                "v = torch.topk(x, k_max).values",
+                "v = v * (torch.arange(k_max, device=v.device) < k)",
+            )
+        ),
     ),
 )
 ONE_HOT = SizeMaker(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
 from xlagraph.facts.wrapped import attribute_path, wrapped_name
-from xlagraph.message import EMPTY, Code, Message, count, join, say
+from xlagraph.message import EMPTY, Code, Listing, Message, count, join, say
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ ROOT = "root"
 _WHOLE = "model"
 """What the model is called where the program's own name for it is not known."""
 _FREEZE = "(requires_grad=False)"
+_TIED = "# a copy: requires_grad_(False) would also freeze what is tied"
 _NO_BUCKETS = "set reduce_scatter_bucket_size_mb=0"
 
 
@@ -47,10 +48,10 @@ def unfinished_fix(case: Case) -> Message:
         return say(
             "Put a frozen copy in its place before FSDP wraps the model",
             *((" at ", made) if (made := _made(case)) else ()),
-            ": ",
-            _frozen(case),
             "" if _model(case) else f" ({_WHOLE}: as it is before FSDP)",
-            f". What is tied to {it} is trained as before. If ",
+            ":",
+            _frozen(case),
+            f"What is tied to {it} is trained as before. If ",
             join(tensors),
             f" should be trained, use {it} in the loss. Or {_NO_BUCKETS}.",
         )
@@ -86,7 +87,9 @@ def unfinished_short_fix(case: Case) -> Message:
     if tensors:
         made = _made(case)
         before = f"Above line {made.line}" if made else "Before FSDP wraps the model"
-        return say(f"{before} put a frozen copy in its place: ", _frozen(case))
+        more = len(tensors) - 1
+        rest = f", and of {more} more" if more else ""
+        return say(f"{before} put a frozen copy in its place{rest}:", _frozen(case))
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
@@ -112,12 +115,11 @@ def _frozen(case: Case) -> Message:
 
     A copy, for the parameter may be tied to one that is trained.
     """
-    first, *more = missing_gradients(case)
+    first, *_ = missing_gradients(case)
     owner = attribute_path(_model(case) or _WHOLE, first.owner)
     name = first.name
     copy = f"m.{name} = torch.nn.Parameter(m.{name}.data.clone(), requires_grad=False)"
-    left = f" (and so {len(more)} more)" if more else ""
-    return say(Code(f"m = {owner}"), "; ", Code(copy), left)
+    return say(Listing((_TIED, f"m = {owner}", copy)))
 
 
 def _model(case: Case) -> str:

@@ -133,6 +133,12 @@ class Code(NamedTuple):
     text: str
 
 
+class Listing(NamedTuple):
+    """Statements to type, a line each: they stand below the words before them."""
+
+    lines: tuple[str, ...]
+
+
 class Quoted(NamedTuple):
     """A text out of a module, such as a constant or an attribute's value."""
 
@@ -149,7 +155,19 @@ class Change(NamedTuple):
     """The word between them."""
 
 
-Part = str | Side | GraphName | Tensor | SourceLine | HloName | Operation | Code | Quoted | Change
+Part = (
+    str
+    | Side
+    | GraphName
+    | Tensor
+    | SourceLine
+    | HloName
+    | Operation
+    | Code
+    | Listing
+    | Quoted
+    | Change
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from xlagraph.message.parts import (
     Change,
     Code,
     GraphName,
     HloName,
+    Listing,
     Message,
     Operation,
     Part,
@@ -18,6 +19,9 @@ from xlagraph.message.parts import (
     short_path,
 )
 from xlagraph.tensors import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MODULE = "<module>"
 """What Python calls the code of a file outside of functions."""
@@ -93,7 +97,7 @@ PLAIN = PlainWording()
 
 
 Span = tuple[str, str]
-"""A kind (``text graph tensor source hlo code quoted``) and its words."""
+"""A kind (``text graph tensor source hlo code listing quoted``) and its words."""
 
 
 def spans(message: Message, wording: Wording = PLAIN) -> tuple[Span, ...]:
@@ -102,8 +106,21 @@ def spans(message: Message, wording: Wording = PLAIN) -> tuple[Span, ...]:
 
 
 def words(message: Message, wording: Wording = PLAIN) -> str:
-    """The message as one text without marks."""
-    return "".join(text for _, text in spans(message, wording))
+    """The message as one text without marks; a listing's lines are lines of it."""
+    return in_lines(spans(message, wording))
+
+
+def in_lines(pieces: Iterable[Span]) -> str:
+    """Spans as one text, in which listings stand on lines of their own."""
+    found = ""
+    was_listing = False
+    for kind, text in pieces:
+        is_listing = kind == "listing"
+        if found and (is_listing or was_listing):
+            found, text = found.rstrip(" ") + "\n", text if is_listing else text.lstrip(" ")
+        found += text
+        was_listing = is_listing
+    return found
 
 
 def _span(part: Part, wording: Wording) -> Span:
@@ -123,7 +140,9 @@ def _span(part: Part, wording: Wording) -> Span:
             return _name(part, wording)
 
 
-def _name(part: Tensor | SourceLine | HloName | Operation | Code, wording: Wording) -> Span:
+def _name(
+    part: Tensor | SourceLine | HloName | Operation | Code | Listing, wording: Wording
+) -> Span:
     match part:
         case Tensor():
             return "tensor", wording.tensor(part)
@@ -137,6 +156,8 @@ def _name(part: Tensor | SourceLine | HloName | Operation | Code, wording: Wordi
             return "hlo", wording.operation(part.name)
         case Code():
             return "code", wording.code(part.text)
+        case Listing():
+            return "listing", "\n".join(map(wording.code, part.lines))
 
 
 def _source_line(line: SourceLine, wording: Wording) -> str:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from xlagraph.facts.written import called_name, statement_at
-from xlagraph.message import EMPTY, Code, say
+from xlagraph.message import EMPTY, Listing, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 MAX_WIDTH = 90
 """Characters of a line that is proposed; a longer one is not."""
+_XM = "import torch_xla.core.xla_model as xm"
+_ITERTOOLS = "import itertools"
+_FEWEST = "# the fewest of all ranks: what others have beyond it is left out"
 _UNSIZED = frozenset({"zip", "map", "filter", "iter", "cycle", "chain", "count", "islice"})
 """Functions whose result has no length."""
 
@@ -48,7 +51,9 @@ def as_many_turns(lines: Mapping[int, str], number: int) -> Message:
     head = f"for {_as_written(text, loop.target)} in {through}:"
     if max(len(above), len(head)) > MAX_WIDTH:
         return EMPTY
-    return say(Code(above), "; ", Code(head))
+    needed = [_XM, *([_ITERTOOLS] if "itertools." in through else [])]
+    imports = [one for one in needed if one not in map(str.strip, lines.values())]
+    return say(Listing((*imports, _FEWEST, above, head)))
 
 
 def _as_written(text: str, node: ast.expr) -> str:

@@ -89,9 +89,9 @@ def compared(comparison: Comparison, names: Names) -> Compared:
 
 
 def excerpt(place: Place, names: Names) -> tuple[tuple[int, str, bool], ...]:
-    """The source lines of a place: number, text, whether it is the line itself."""
-    here = place.line.line if place.line else 0
-    return tuple((number, text, number == here) for number, text in names.excerpt(place.excerpt))
+    """The source lines of a place: number, text, whether it is the line, or one to edit with it."""
+    shown = names.excerpt(place.excerpt)
+    return tuple((number, text, place.is_marked(number)) for number, text in shown)
 
 
 def frames(place: Place, names: Names) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.sizes import INDEX_OPCODES
-from xlagraph.message import EMPTY, A, B, Code, Message, count, say
+from xlagraph.facts.typed_slices import typed_slice
+from xlagraph.facts.written import lines_in_words
+from xlagraph.message import EMPTY, A, B, Code, Listing, Message, count, say
 from xlagraph.rules.sharding import SHARDING
 from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX
 
@@ -77,8 +79,28 @@ _MOVED = _Words(
     short_fix=_AS_DATA,
 )
 """Of a slice as long as before at another place."""
+_NOT_MADE_THERE = "# .to() from the host: with device=... they are baked in again"
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
+
+
+def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> _Words:
+    """The same with the program's own statement; empty where that is not understood."""
+    line = next(iter(lines), None)
+    if line is None or line.is_library or line.called or line.backward_of:
+        return _Words()
+    typed = typed_slice(case.program(line), line.line, is_written=is_written)
+    if typed is None:
+        return _Words()
+    short = say(
+        f"At {lines_in_words(typed.first, typed.last)} send the places as data:",
+        Listing((_NOT_MADE_THERE, *typed.code)),
+    )
+    return _Words(
+        say(short, "Or index on the host, before the tensor is sent."),
+        _WRITTEN.short if is_written else EMPTY,
+        short,
+    )
 
 
 def find(case: Case) -> list[Finding]:
@@ -110,7 +132,9 @@ def _finding(
         kind = PYTHON_INDEX
         what = "the Python index where values are written" if is_written else "a Python index"
         is_moved = opcode == "slice" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
-        words = _WRITTEN if is_written else _MOVED if is_moved else words
+        if is_written or is_moved:
+            typed = _as_data(case, lines, is_written=is_written)
+            words = typed if typed.fix else _WRITTEN if is_written else _MOVED
         title = say(f"{what} is baked into {number}: ", changes)
     else:
         kind = ATTRIBUTE

@@ -18,11 +18,12 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.counts import counting_constants
 from xlagraph.facts.fills import fills
-from xlagraph.facts.joined import LongerList, longer_lists
+from xlagraph.facts.fixed_k import fixed_k
+from xlagraph.facts.joined import longer_lists, pieces
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.senders import asked_at
-from xlagraph.facts.size_makers import LISTED, size_maker
+from xlagraph.facts.size_makers import LISTED, TOPK, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.facts.propagation import Propagation
-    from xlagraph.message import Message, Side
+    from xlagraph.message import Message
 
 _PROOF = (
     "B's dimensions are put into A at the origin and where they spread to. Constants that are "
@@ -407,6 +408,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     maker = LISTED if lists else size_maker(case, origins.starts)
     maker = None if origins.options or grows else maker
+    if maker is TOPK:
+        maker = fixed_k(case, origins.starts, lines)
     if grows:
         title = say("a carried tensor grows by a concatenation: ", names)
     elif lists:
@@ -435,6 +438,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
         fix=say(maker.fix) if maker else say() if grows else _fix(case, origins),
         short=say(maker.short) if maker else say(),
         short_fix=maker.short_fix if maker else say(),
+        made=maker.made if maker else None,
+        seen=maker.seen if maker else None,
         proof=say(
             B,
             "'s dimensions were put into ",
@@ -442,14 +447,10 @@ def _finding(case: Case, origins: Origins) -> Finding:
             " at the origin and where they spread to",
             say("; that ", assumed, " follows from them is assumed") if assumed else say(),
         ),
-        a=frozenset(claimed).union((x for x, _ in filled.pairs), *_of(lists, A)),
-        b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *_of(lists, B)),
+        a=frozenset(claimed).union((x for x, _ in filled.pairs), *pieces(lists, A)),
+        b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *pieces(lists, B)),
         undo=undo,
     )
-
-
-def _of(lists: Iterable[LongerList], side: Side) -> list[frozenset[int]]:
-    return [one.piece for one in lists if one.side is side]
 
 
 def _named(case: Case, origins: Origins) -> tuple[Message, Message]:

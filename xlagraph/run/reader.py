@@ -181,7 +181,7 @@ class Run:
         """
         return self.graphs.read(digest)
 
-    def source(self, file: str, line: int) -> tuple[tuple[int, str], ...] | None:
+    def source(self, file: str, line: int, first: int = 0) -> tuple[tuple[int, str], ...] | None:
         """A line of the program and up to two before and after it, each with its number.
 
         None where it was not stored: a file of a library, one that had changed since the program
@@ -190,12 +190,13 @@ class Run:
         Args:
             file: as the frame calls it.
             line: from 1.
+            first: a line before it that is to be among them; 0 for none.
         """
         stored = (one for process in self.processes for one in process.sources if one.file == file)
         found = {n: text for one in stored for n, text in enumerate(one.lines, one.first)}
         if line not in found:
             return None
-        near = range(line - AROUND, line + AROUND + 1)
+        near = range(min(line - AROUND, first or line), line + AROUND + 1)
         return tuple((number, found[number]) for number in near if number in found)
 
     def loop(self, file: str, line: int) -> int:

@@ -22,6 +22,7 @@ from xlagraph.message import (
     Code,
     GraphName,
     HloName,
+    Listing,
     Message,
     Operation,
     Quoted,
@@ -30,7 +31,9 @@ from xlagraph.message import (
 )
 from xlagraph.tensors import Tensor
 
-_PARTS = (Side, GraphName, Tensor, SourceLine, HloName, Operation, Code, Quoted, Change)
+_PARTS = (
+    Side, GraphName, Tensor, SourceLine, HloName, Operation, Code, Listing, Quoted, Change,
+)  # fmt: skip
 _NAMES = {cls.__name__: cls for cls in (*_PARTS, Message, Kind, Place, Verdict)}
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import reduce
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.kinds import Kind
-from xlagraph.cause.model import Cause
+from xlagraph.cause.model import Cause, Seen
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import GraphName, count, join, say, without_stop
@@ -140,7 +141,9 @@ def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...
     found = []
     for group in groups:
         line, cause = group.place.line, group.cause
-        source = run.source(line.file, line.line) if line else None
+        made = group.place.made
+        above = made.lines[0] if made else 0
+        source = run.source(line.file, line.line, above) if line else None
         place = replace(group.place, source=source or ())
         cause = replace(cause, place=place) if cause else None
         found.append(replace(group, place=place, cause=cause))
@@ -281,6 +284,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         cause = None
     elif cause and retell:
         cause = retell(cause, members)
+    if cause and cause.seen:
+        cause = replace(cause, seen=_seen(cause, cause.seen, members))
     return CauseGroup(
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, members),
@@ -298,6 +303,18 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
     )
+
+
+def _seen(cause: Cause, seen: Seen, members: Sequence[GraphNode]) -> Seen:
+    """What is known over all graphs of the number that this cause wants one of."""
+    outcomes = (node.explanation for node in members if node.explanation)
+    alike = (
+        one.seen
+        for outcome in outcomes
+        for one in outcome.causes
+        if one.seen and main_line(one) == main_line(cause)
+    )
+    return reduce(Seen.joined, alike, seen)
 
 
 def _meant(members: Sequence[GraphNode]) -> Meant:

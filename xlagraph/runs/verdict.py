@@ -73,12 +73,16 @@ def run_verdict(
         what=_what(problems),
         where=first.place.in_short,
         fix=first.fix_in_short,
-        notes=(*_effect(first), *_others(problems), *_meant(warm_up), *map(say, notes)),
+        notes=(*_beside(first), *_others(problems), *_meant(warm_up), *map(say, notes)),
     )
 
 
-def _effect(first: CauseGroup) -> tuple[Message, ...]:
-    return (first.effect,) if first.effect else ()
+def _beside(first: CauseGroup) -> Iterator[Message]:
+    """What else to know of the first cause: what it does beside the time, and what to choose."""
+    if first.effect:
+        yield first.effect
+    if first.cause and first.cause.seen:
+        yield first.cause.seen.message
 
 
 def _spent(groups: Sequence[CauseGroup]) -> str:

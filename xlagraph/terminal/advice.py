@@ -62,11 +62,11 @@ def print_advice(console: Console, what: Message, place: Place, fix: Message, sh
 
 def _print_source(console: Console, place: Place, indent: int) -> None:
     """The line itself, with those around it."""
-    here = place.line.line if place.line else 0
     for number, text in place.excerpt:
-        mark = ">" if number == here else " "
+        is_marked = place.is_marked(number)
+        mark = ">" if is_marked else " "
         row = Text(" " * indent + printable(f"{mark} {number:>5}  {text}"))
-        row.stylize("" if number == here else "dim")
+        row.stylize("" if is_marked else "dim")
         console.print(row, soft_wrap=True)
 
 

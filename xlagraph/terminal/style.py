@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xlagraph.message import Message, say, spans
+from xlagraph.message.render import in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Evidence
 
-_HELD = "\ue000"
+HELD = "\ue000"
 """Stands for a space at which no line is broken, until it is printed; for private use in Unicode,
 so that no text has it that passed `printable`."""
+LISTING = 2
+"""Columns that statements to type are moved in by."""
 UNWRAPPED = 100_000
 """Columns when the output is a file or a pipe and COLUMNS is not set: a paragraph is a line."""
 
@@ -57,7 +60,7 @@ class _Trimmed:
 
 
 def _trimmed(line: Iterable[Segment]) -> list[Segment]:
-    kept = [Segment(s.text.replace(_HELD, " "), s.style, s.control) for s in line]
+    kept = [Segment(s.text.replace(HELD, " "), s.style, s.control) for s in line]
     while kept and not kept[-1].control and not kept[-1].text.strip(" "):
         kept.pop()
     if kept:
@@ -96,11 +99,27 @@ def fitted(text: str, width: int) -> str:
 
 
 def _plain(text: Message | str) -> str:
-    """The words; those of code stay on one line if they fit on one."""
+    """The words; those of code stay on one line if they fit on one, and listings are moved in."""
     if isinstance(text, str):
         return printable(text)
-    parts = ((kind, printable(said)) for kind, said in spans(text))
-    return "".join(said.replace(" ", _HELD) if kind == "code" else said for kind, said in parts)
+    return in_lines((kind, _SHOWN.get(kind, printable)(said)) for kind, said in spans(text))
+
+
+def _held(code: str) -> str:
+    return printable(code).replace(" ", HELD)
+
+
+def _listed(code: str) -> str:
+    """Each line moved in; one that is too long may be broken at its spaces."""
+    lines = (line.lstrip() for line in code.split("\n"))
+    margins = (len(line) - len(line.lstrip()) for line in code.split("\n"))
+    return "\n".join(
+        HELD * (LISTING + margin) + printable(line)
+        for margin, line in zip(margins, lines, strict=True)
+    )
+
+
+_SHOWN = {"code": _held, "listing": _listed}
 
 
 def printable(text: str) -> str:

@@ -1,0 +1,113 @@
+"""A slice at a Python index, written with places that are sent as data."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.facts.typed_slices import typed_slice
+
+
+def typed(text: str, *, is_written: bool = False) -> str:
+    lines = dict(enumerate(text.split("\n"), 5))
+    found = typed_slice(lines, 5, is_written=is_written)
+    return "\n".join(found.code) if found else ""
+
+
+READ = {
+    "y = x[i:i + 2]": """\
+places = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(0, places)""",
+    "y = x[:, i:i + 2] * 2": """\
+places = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(1, places) * 2""",
+    "y = x[..., i:i + 2]  # some": """\
+places = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(-1, places)""",
+    "y = x[0, :, i:i + 2]": """\
+places = torch.arange(i, i + 2).to(x.device)
+y = x[0, :, :].index_select(1, places)""",
+    "y = x[:2, i:i + 2]": """\
+places = torch.arange(i, i + 2).to(x.device)
+y = x[:2, :].index_select(1, places)""",
+    "y = x[:, i:i + 2, j:j + 3]": """\
+places_0 = torch.arange(i, i + 2).to(x.device)
+places_1 = torch.arange(j, j + 3).to(x.device)
+y = x.index_select(1, places_0).index_select(2, places_1)""",
+    "y = x[:, i]": """\
+places = torch.tensor([i]).to(x.device)
+y = x.index_select(1, places).squeeze(1)""",
+    "y = f(\n    x[i:i + 2],\n    1)": """\
+places = torch.arange(i, i + 2).to(x.device)
+y = f(
+    x.index_select(0, places),
+    1)""",
+    "return g(z)[i:i + 2]": """\
+places = torch.arange(i, i + 2).to("xla")
+return g(z).index_select(0, places)""",
+    "places = x[i:i + 2]": """\
+places_ = torch.arange(i, i + 2).to(x.device)
+places = x.index_select(0, places_)""",
+}
+WRITTEN = {
+    "x[:, i:i + 2] = v": """\
+places = torch.arange(i, i + 2).to(x.device)
+x[:, places] = v""",
+    "x[:, i] = v[0] + 1": """\
+places = torch.tensor([i]).to(x.device)
+x.index_copy_(1, places, (v[0] + 1).unsqueeze(1))""",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), READ.items())
+def test_read(text: str, expected: str):
+    assert typed(text) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), WRITTEN.items())
+def test_written(text: str, expected: str):
+    assert typed(text, is_written=True) == expected
+    assert typed(text) == ""  # the instruction reads: another one is meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y = x[0:2]",
+        "y = x[-n:]",  # its length changes
+        "y = x[i:j:2]",
+        "y = x[i, j]",  # which of them are numbers is not known
+        "y = x[rows, i:i + 2]",
+        "y = x[i:i + 2] + z[j:j + 2]",
+        "y = x.narrow(0, i, 2) + table[k]",
+        "x[i:i + 2].add_(1)",
+        "x[i:i + 2] += v",
+        "for y in x[i:i + 2]:",
+        "if a: y = x[i:i + 2]",
+        "y = x[f(i)]",
+        "y = x[i:i + 2]; z = 1",
+        "y = x[" + "i" * 90 + ":j]",  # too wide
+        "y = x[",
+        "",
+    ],
+)
+def test_what_is_not_understood(text: str):
+    assert typed(text) == ""
+
+
+@pytest.mark.parametrize(("text", "expected"), (READ | WRITTEN).items())
+def test_what_is_typed_computes_what_the_program_did(text: str, expected: str):
+    torch = pytest.importorskip("torch")
+
+    def ran(code: str):
+        x = torch.arange(4 * 5 * 6.0).reshape(4, 5, 6)
+        values = {"torch": torch, "x": x, "z": x, "i": 1, "j": 2}
+        values |= {"f": lambda y, _: y, "g": lambda y: y, "v": -torch.ones(4, 2, 6)}
+        values["v"] = values["v"] if "i + 2" in text else -torch.ones(1, 4, 6)
+        code = code.replace('"xla"', '"cpu"').replace("return ", "y = ")
+        exec(code, values)
+        return values["x"], values.get("y", values.get("places"))
+
+    (was_x, was), (x, now) = ran(text), ran(expected)
+    assert torch.equal(was_x, x)
+    if text in READ:
+        assert torch.equal(was, now)

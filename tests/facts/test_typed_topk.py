@@ -1,0 +1,95 @@
+"""A topk whose k changes, written with one k_max from the program's own statements."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.facts.typed_topk import typed_topk
+
+
+def typed(text: str):
+    """What is typed for the last line of a text; the file's other lines are not known."""
+    lines = dict(enumerate(text.strip("\n").split("\n"), 5))
+    return typed_topk(lines, max(lines))
+
+
+MINED = """
+    def mine(self, loss, positive):
+        count = self.ratio * int(positive.sum().item())
+        count = max(1, min(count, loss.numel()))
+        hard, _ = torch.topk(loss.flatten(), count)
+"""
+
+
+def test_what_makes_k_is_found_above_and_kept_on_the_device():
+    found = typed(MINED)
+    assert found is not None
+    assert (found.k, found.makers, found.first, found.last) == ("count", (6, 7), 6, 8)
+    assert found.code == (
+        "count = self.ratio * positive.sum().long()",
+        "count = count.clamp(max=loss.numel()).clamp(min=1)",
+        "hard, _ = torch.topk(loss.flatten(), k_max)",
+        "hard = hard * (torch.arange(k_max, device=hard.device) < count)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "makers", "code"),
+    [
+        ("n = mask.sum().cpu().item()\nv = x.topk(n).values", (5,), "n = mask.sum()"),
+        ("n = int(mask.sum())\nk = n // 2\nv, i = x.topk(k)", (5, 6), "n = mask.sum().long()"),
+        ("v, i = x.topk(int(mask.sum()))", (), "v, i = x.topk(k_max)"),
+        ("k = 1 + step % 3\nv, i = x.topk(k)", (5,), "v, i = x.topk(k_max)"),
+        ("k = n.item()\nout = use(x.topk(k))", (5,), ""),  # what holds the values is not known
+        ("k = n.item()\nv, i = x.topk(k, 0)", (5,), ""),  # not the last dimension
+        ("k = n.item()\n_, i = x.topk(k)", (5,), ""),
+        ("k = ids.tolist()[0]\nv, i = x.topk(k)", (5,), "v, i = x.topk(k_max)"),
+        ("if more:\n    k = n.item()\nv, i = x.topk(k)", (6,), ""),  # in a branch
+        ("k = int(table[n.item()])\nv, i = x.topk(k)", (5,), ""),
+        ("v, i = torch.topk(x, k=k_of(step))", (), "v, i = torch.topk(x, k=k_max)"),
+    ],
+)
+def test_forms(text: str, makers: tuple[int, ...], code: str):
+    found = typed(text)
+    assert found is not None
+    assert found.makers == makers
+    assert (found.code or ("",))[0] == code
+
+
+def test_a_number_of_python_is_sent():
+    found = typed("k = 1 + step % 3\nv, i = x.topk(k)")
+    assert found is not None
+    assert found.code[-1] == (
+        "v = v * (torch.arange(k_max, device=v.device) < torch.tensor([k]).to(v.device))"
+    )
+
+
+@pytest.mark.parametrize("text", ["v, i = x.topk(5)", "v = x.sort()", "x.topk(", "k)", "x.topk()"])
+def test_what_is_no_such_call(text: str):
+    assert typed(text) is None
+
+
+def test_another_function_and_lines_that_are_not_known_end_the_search():
+    found = typed("    k = n.item()\ndef more(k):\n    v, i = x.topk(k)")
+    assert found is not None
+    assert found.makers == ()
+    found = typed_topk({5: "k = n.item()", 7: "v, i = x.topk(k)"}, 7)
+    assert found is not None
+    assert found.makers == ()
+
+
+def test_what_is_typed_computes_what_the_program_did():
+    torch = pytest.importorskip("torch")
+    found = typed(MINED.replace("self.ratio", "ratio"))
+    assert found is not None
+    before = "\n".join(line.strip() for line in MINED.strip("\n").split("\n")[1:])
+    before = before.replace("self.ratio", "ratio")
+    for ratio, kept in ((1, 3), (3, 2), (3, 0), (3, 9)):
+        loss = torch.rand(9, generator=torch.Generator().manual_seed(kept))
+        values = {"torch": torch, "loss": loss, "positive": torch.arange(9) < kept}
+        values |= {"ratio": ratio, "k_max": 9}
+        was, now = dict(values), dict(values)
+        exec(before, was)
+        exec("\n".join(found.code), now)
+        assert torch.equal(was["hard"], now["hard"][: len(was["hard"])])
+        assert not now["hard"][len(was["hard"]) :].any()

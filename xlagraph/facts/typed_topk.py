@@ -1,0 +1,188 @@
+"""How a ``topk`` of the program is written with one k: its own statement, and those that make k."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlagraph.facts.on_device import Unknown, as_tensor, reads_device
+from xlagraph.facts.written import (
+    MAX_WIDTH,
+    Statement,
+    called_name,
+    indentation,
+    statement_at,
+    statements_over,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_ABOVE = 12
+"""Lines above the call that are looked at for what makes k."""
+MAX_MAKERS = 4
+_HEADS = ("def ", "async def ", "class ")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTopk:
+    """A call of topk whose k is not the same in all steps."""
+
+    k: str
+    """What the program hands over as k."""
+    first: int
+    """The first line to edit, and the last."""
+    last: int
+    makers: tuple[int, ...]
+    """The lines above the call that make k, ascending."""
+    code: tuple[str, ...]
+    """What to write in the place of all of them; empty where that is not understood."""
+
+
+def typed_topk(lines: Mapping[int, str], number: int) -> TypedTopk | None:
+    """The call on this line; None if there is none, or its k is a number that is written there."""
+    for statement in statements_over(lines, number):
+        calls = [one for one in ast.walk(statement.node) if isinstance(one, ast.Call)]
+        found = [(one, k) for one in calls if (k := _k_of(one)) is not None]
+        if len(found) == 1 and not isinstance(found[0][1], ast.Constant):
+            return _typed(lines, statement, *found[0])
+    return None
+
+
+def _k_of(call: ast.Call) -> ast.expr | None:
+    if called_name(call) != "topk":
+        return None
+    named = next((one.value for one in call.keywords if one.arg == "k"), None)
+    place = _place_of_k(call)
+    return named or (call.args[place] if len(call.args) > place else None)
+
+
+def _place_of_k(call: ast.Call) -> int:
+    """Among the arguments: those of ``torch.topk(x, k)``, or of ``x.topk(k)``."""
+    function = call.func
+    is_method = isinstance(function, ast.Attribute) and not (
+        isinstance(function.value, ast.Name) and function.value.id == "torch"
+    )
+    return 0 if is_method else 1
+
+
+def _typed(
+    lines: Mapping[int, str], statement: Statement, call: ast.Call, k: ast.expr
+) -> TypedTopk:
+    makers = [] if reads_device(k) else list(_makers(lines, statement, k))
+    makers.reverse()
+    numbers = tuple(n for one in makers for n in range(one.first, one.last + 1))
+    return TypedTopk(
+        statement.segment(k),
+        min((statement.first, *numbers)),
+        statement.last,
+        numbers,
+        _code(lines, statement, call, k, makers),
+    )
+
+
+def _makers(lines: Mapping[int, str], statement: Statement, k: ast.expr) -> Iterator[Statement]:
+    """The assignments above, nearest first, up to the one that reads k from the device.
+
+    Lines that were not stored end the search: what stands there may assign it as well.
+    """
+    wanted = _names(k)
+    column = indentation(lines[statement.first])
+    found, number = 0, statement.first - 1
+    while number in lines and statement.first - number <= MAX_ABOVE and found < MAX_MAKERS:
+        line = lines[number]
+        if line.lstrip().startswith(_HEADS) and indentation(line) < column:
+            return
+        text, body = statement_at(lines, number)
+        node = body[0] if len(body) == 1 else None
+        value = _assigned(node, wanted)
+        if node is not None and value is not None:
+            found += 1
+            yield Statement(number, number + text.count("\n"), text, node)
+            if reads_device(value):
+                return
+            wanted |= _names(value)
+        number -= 1
+
+
+def _assigned(node: ast.stmt | None, wanted: set[str]) -> ast.expr | None:
+    """The value that is assigned to one of these names."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        targets = [node.target]
+    names = {one.id for one in targets if isinstance(one, ast.Name)}
+    return node.value if names & wanted and hasattr(node, "value") else None  # type: ignore[union-attr]
+
+
+def _names(value: ast.expr) -> set[str]:
+    """Variables in an expression, without what is called and what attributes are asked of."""
+    nodes = list(ast.walk(value))
+    aside = {id(one.func) for one in nodes if isinstance(one, ast.Call)}
+    aside |= {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+    return {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in aside}
+
+
+def _code(
+    lines: Mapping[int, str],
+    statement: Statement,
+    call: ast.Call,
+    k: ast.expr,
+    makers: list[Statement],
+) -> tuple[str, ...]:
+    values = _values_name(statement.node, call)
+    has_options = len(call.args) > _place_of_k(call) + 1
+    if not values or has_options or any(one.arg not in ("k", "input") for one in call.keywords):
+        return ()  # of another dimension, say
+    column = indentation(lines[statement.first])
+    if any(indentation(lines[one.first]) != column for one in makers):
+        return ()  # in a branch
+    tensors: set[str] = set()
+    above: list[str] = []
+    try:
+        for one in makers:
+            above += _on_device(one, tensors)
+        number, is_tensor = as_tensor(k, tensors)
+    except Unknown:
+        return ()
+    wanted = ast.unparse(number)
+    if not is_tensor:
+        above, wanted = [], f"torch.tensor([{statement.segment(k)}]).to({values}.device)"
+    code = (
+        *above,
+        *statement.replaced([(k, "k_max")]),
+        f"{values} = {values} * (torch.arange(k_max, device={values}.device) < {wanted})",
+    )
+    return code if max(map(len, code)) <= MAX_WIDTH else ()
+
+
+def _on_device(maker: Statement, tensors: set[str]) -> Iterator[str]:
+    """An assignment that reads nothing from the device any more; its name is a tensor then."""
+    node = maker.node
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        raise Unknown
+    (target,) = node.targets
+    if not isinstance(target, ast.Name):
+        raise Unknown
+    value, is_tensor = as_tensor(node.value, tensors)
+    if is_tensor:
+        tensors.add(target.id)
+        yield f"{target.id} = {ast.unparse(value)}"
+    else:
+        yield maker.segment(node)
+
+
+def _values_name(node: ast.stmt, call: ast.Call) -> str:
+    """The variable that the values of topk are assigned to, alone; empty if there is none."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return ""
+    (target,) = node.targets
+    value = node.value
+    if value is call and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        target = target.elts[0]
+    elif not (isinstance(value, ast.Attribute) and value.value is call and value.attr == "values"):
+        return ""
+    is_name = isinstance(target, ast.Name) and not target.id.startswith("_")
+    return target.id if is_name and isinstance(target, ast.Name) else ""
