@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
-from xlagraph.figures import moment
-from xlagraph.message import EMPTY, Code, Message, say
+from xlagraph.message import EMPTY, Code, Message, moment, say
 from xlagraph.run.reader import read_run
 from xlagraph.run.recent import before_and_after
 from xlagraph.runs.explain import explain_run
