@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "Python "
+"""What keeps its capital letter within a sentence."""
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
