@@ -106,6 +106,15 @@ def test_durations(value: float, text: str) -> None:
     assert duration(value) == text
 
 
+def test_statements_of_a_fix_stand_below_one_another() -> None:
+    page = render(run_report(explained("demo")))
+    (first, *_) = re.findall(r'<span class="part listing">([^<]*)</span>', page)
+    lines = first.split("\n")
+    assert lines[1] == "m = bert.cls.predictions"
+    assert lines[2].startswith("m.bias = torch.nn.Parameter(")
+    assert re.search(r"\.part\.listing \{[^}]*white-space: pre;", page)
+
+
 def test_a_card_says_of_which_outputs_it_is_proved() -> None:
     report = run_report(explained("demo"))
     said = "".join(text for _, text in report.causes[0].compared)

@@ -81,7 +81,7 @@ def explained(program, folder, **options):
         "XLAGRAPH_DIR": str(folder / "run"),
         "XLAGRAPH_SUMMARY": "0",
         "PJRT_DEVICE": "CPU",
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "XLA_FLAGS": torch_programs.FAST,
     }
     done = torch_programs.run(PROGRAMS / program, env=env, cwd=folder, **options)
     return explain_run(read_run(folder / "run")), done.returncode
