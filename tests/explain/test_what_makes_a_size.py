@@ -193,7 +193,7 @@ def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
         "v = v * (torch.arange(k_max, device=v.device) < k)",
     ]
     assert [str(note) for note in verdict.notes] == [
-        "k_max: 21 was the most seen; it can be 192, the size of that dimension, at most."
+        "k_max = 192, the whole dimension, is always enough; the most seen was 21."
     ]
     assert "which makes" not in str(cause.place.within)
 
@@ -202,7 +202,7 @@ def test_a_topk_of_a_line_that_is_not_known_keeps_the_general_words():
     a, b = read_module(picked(18), "a"), read_module(picked(21), "b")
     verdict = explain_modules(a, b).verdict
     assert "v = torch.topk(x, k_max).values\nv = v *" in str(verdict.fix)
-    assert "21 was the most seen" in str(verdict.notes[0])
+    assert "the most seen was 21" in str(verdict.notes[0])
 
 
 def test_what_holds_for_all_graphs_is_said_of_the_largest_k():

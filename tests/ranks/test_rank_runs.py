@@ -108,7 +108,7 @@ def test_a_rank_with_a_step_less_is_waited_for():
         "examples/ranks.py:49 in reduced(), called at examples/ranks.py:56 in lower()"
     )
     assert told[2].split("\n") == [
-        "At line 71 give all ranks the same number of steps:",
+        "Replace line 71, with as many steps on all ranks:",
         "import torch_xla.core.xla_model as xm",
         "# the fewest of all ranks: what others have beyond it is left out",
         'n = xm.mesh_reduce("n", STEPS - (MODE == "fewer" and RANK == LAST), min)',

@@ -64,8 +64,8 @@ class Seen(NamedTuple):
                 f"{self.room:,} to take from: pad those."
             )
         return say(
-            f"{self.name}: {self.most:,} was the most seen; it can be {self.room:,}, the size of "
-            "that dimension, at most."
+            f"{self.name} = {self.room:,}, the whole dimension, is always enough; "
+            f"the most seen was {self.most:,}."
         )
 
     def joined(self, other: Seen) -> Seen:

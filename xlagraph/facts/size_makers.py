@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.sources import where
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import Listing, say
+from xlagraph.message import Code, Listing, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,8 +89,9 @@ MASKED = SizeMaker(
     "x[mask] and nonzero() have as many elements as the mask has true values, which is a shape of "
     "the graph (and is read from the device; each new number compiles): keep all elements, and let "
     "the mask count where their values are used (multiply losses, messages or weights by it, not "
-    "indices; or choose with torch.where); divide sums by mask.sum().",
-    say("Keep all elements, and apply the mask where they are used."),
+    "indices; or choose with torch.where, where what is left out can be infinite or NaN). Where an "
+    "average was taken, divide by mask.sum(); a sum stays a sum.",
+    say("Keep all elements: ", Code("torch.where(mask, x, 0)"), " in place of ", Code("x[mask]")),
 )
 UNIQUE = SizeMaker(
     "number of values of unique",

@@ -174,7 +174,7 @@ def _ended(
     loop = next((one.loop for one in ended if one.place), None)
     typed = as_many_turns(around, loop.line) if loop else EMPTY
     if loop and typed:
-        return what, say(f"At line {loop.line} give all ranks the same number of steps:", typed)
+        return what, say(f"Replace line {loop.line}, with as many steps on all ranks:", typed)
     return what, say(
         f"Give {rank_words(gone)} as many batches as the others (equal shards, drop_last)."
     )

@@ -68,7 +68,7 @@ _WRITTEN = _Words(
 """Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
 _AS_DATA = say(
     "Send the places as data: ",
-    Code("t.index_select(dim, torch.arange(start, stop).to(t.device))"),
+    Code("x.index_select(dim, torch.arange(start, stop).to(x.device))"),
 )
 _MOVED = _Words(
     say(

@@ -51,7 +51,7 @@ for step, (x, y) in enumerate(loader):
         "number_of_its_own",
     ),
     short="A number baked into the graph changed",
-    short_fix="Pass the number as a tensor, made before the step.",
+    short_fix="Send the number as a tensor: torch.tensor(value).to(device).",
 )
 LIST_SHORT = say("a list of numbers baked into the graph changed")
 LIST_FIX = say(

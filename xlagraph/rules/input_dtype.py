@@ -12,11 +12,11 @@ from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.pieces import open_edges
-from xlagraph.message import Change, count, join, say
+from xlagraph.message import Change, Code, count, join, say
 from xlagraph.rules.dtype import DTYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -27,9 +27,15 @@ FIX = say(
     "values, so that a batch of whole numbers comes as int64 and one with a fraction as float32. "
     "Write torch.tensor(rows, dtype=torch.float32), or convert on the host before it is sent."
 )
-SHORT = say("An input has another dtype in some steps")
-SHORT_MANY = say("Inputs have another dtype in some steps")
 SHORT_FIX = say("Give the tensor one dtype where it is made.")
+TORCH = {
+    "f64": "torch.float64",
+    "f32": "torch.float32",
+    "f16": "torch.float16",
+    "bf16": "torch.bfloat16",
+    "s64": "torch.int64",
+    "s32": "torch.int32",
+}
 
 
 def find(case: Case) -> list[Finding]:
@@ -175,14 +181,45 @@ def finding_of(*groups: Converted, more: tuple[Evidence, ...] = ()) -> Finding:
             at(groups[0].lines),
         ),
         evidence=(*(group.evidence for group in groups), *more),
-        fix=FIX if by_value else say(),
-        short=SHORT if number == 1 else SHORT_MANY,
-        short_fix=SHORT_FIX if by_value else say(),
+        fix=FIX if by_value else _cast(groups),
+        short=say(
+            "An input has" if number == 1 else "Inputs have",
+            " another dtype (",
+            join(Change(old, new) for old, new in types),
+            ") in some steps",
+        ),
+        short_fix=SHORT_FIX if by_value else _cast_in_short(groups),
         proof=join((group.proof for group in groups), len(groups), "; "),
         a=frozenset[int]().union(*(group.claimed[0] for group in groups)),
         b=frozenset[int]().union(*(group.claimed[1] for group in groups)),
         undo=undo,
     )
+
+
+def _wanted(groups: Iterable[Converted]) -> str:
+    """The type, as torch writes it, that all are converted to, ``""`` for none or several."""
+    types = {_type(group.plain, one) for group in groups for one in group.inputs.values()}
+    return TORCH.get(types.pop(), "") if len(types) == 1 else ""
+
+
+def _cast(groups: Iterable[Converted]) -> Message:
+    """What to change where the values do not decide about the type."""
+    wanted = _wanted(groups)
+    if not wanted:
+        return say()
+    return say(
+        "Convert what comes in another dtype on the host, before it is sent: ",
+        Code(f"x = x.to({wanted})"),
+        ", or where numpy makes it (its own floats are float64, and a quotient of whole numbers is "
+        "one). Convert that input alone: labels and ids keep their dtype.",
+    )
+
+
+def _cast_in_short(groups: Iterable[Converted]) -> Message:
+    wanted = _wanted(groups)
+    if not wanted:
+        return say()
+    return say("Convert that input before it is sent: ", Code(f".to({wanted})"))
 
 
 def _type(view: SideView, i: int) -> str:

@@ -103,6 +103,7 @@ def _explanation(
         verdict=run_verdict(
             run,
             groups,
+            nodes,
             stable,
             history.steps,
             unseen,

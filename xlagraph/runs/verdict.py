@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import Quoted, count, join, say
+from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import failures
 from xlagraph.runs.spent import together
+from xlagraph.runs.taken import values_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +20,11 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SyncRecord
-    from xlagraph.runs.model import CauseGroup
+    from xlagraph.runs.model import CauseGroup, GraphNode
+    from xlagraph.runs.taken import Taken
+
+OF_VALUES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_INDEX, PYTHON_SIZE, CONSTANT_VALUE)
+"""Kinds of which it helps to know which values were taken."""
 
 
 def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
@@ -28,6 +36,7 @@ def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
 def run_verdict(
     run: Run,
     groups: Sequence[CauseGroup],
+    graphs: Sequence[GraphNode],
     stable: int | None,
     steps: int,
     unseen: int,
@@ -40,6 +49,7 @@ def run_verdict(
     Args:
         run: the run.
         groups: the reasons, problems first.
+        graphs: those of the groups.
         stable: the step after which nothing compiled.
         steps: how many there were.
         unseen: compiles whose module is not stored.
@@ -69,20 +79,30 @@ def run_verdict(
             what = say(notes.pop(0))
         return Verdict(what, notes=(*_meant(warm_up), *map(say, notes)))
     first = problems[0]
+    taken = values_taken(first, graphs) if first.kind in OF_VALUES else None
     return Verdict(
         what=_what(problems),
         where=first.place.in_short,
-        fix=first.fix_in_short,
-        notes=(*_beside(first), *_others(problems), *_meant(warm_up), *map(say, notes)),
+        fix=_fix(first, taken),
+        notes=(*_beside(first, taken), *_others(problems), *_meant(warm_up), *map(say, notes)),
     )
 
 
-def _beside(first: CauseGroup) -> Iterator[Message]:
+def _fix(first: CauseGroup, taken: Taken | None) -> Message:
+    """What to change; where there are many sizes, none of them is an odd one to drop."""
+    if first.kind is INPUT_SHAPE and taken and first.cause and not first.cause.short_fix:
+        return say("Pad to one size that all fit in, or to one of a few.")
+    return first.fix_in_short
+
+
+def _beside(first: CauseGroup, taken: Taken | None) -> Iterator[Message]:
     """What else to know of the first cause: what it does beside the time, and what to choose."""
     if first.effect:
         yield first.effect
     if first.cause and first.cause.seen:
         yield first.cause.seen.message
+    elif taken:
+        yield say(taken.message.sentence, ".")
 
 
 def _spent(groups: Sequence[CauseGroup]) -> str:

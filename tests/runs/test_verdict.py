@@ -1,0 +1,34 @@
+"""What the first lines say of a run beyond what one comparison knows."""
+
+from __future__ import annotations
+
+import pytest
+from real_modules import FIXTURES, explained_run
+
+
+@pytest.mark.parametrize(
+    ("name", "fix", "note"),
+    [
+        (
+            "pad_to_multiple",
+            "Pad to one size that all fit in, or to one of a few.",
+            "Dimension 0 of input 4 took 3 sizes, 8 to 24.",
+        ),
+        ("last_batch", "Pad or drop the odd batch, or use few sizes.", ""),
+        (
+            "focal_exponent",
+            "Send the number as a tensor: torch.tensor(value).to(device).",
+            "The constant took 7 values, 3 to 9.",
+        ),
+        ("label_dtype", "Convert that input before it is sent: .to(torch.float32)", ""),
+    ],
+)
+def test_what_is_said_suits_the_values_that_were_taken(name: str, fix: str, note: str) -> None:
+    verdict = explained_run(FIXTURES / "pairs" / name).verdict
+    assert str(verdict.fix) == fix
+    assert [text for text in map(str, verdict.notes) if "took" in text] == [note] * bool(note)
+
+
+def test_an_input_of_another_dtype_comes_with_both() -> None:
+    what = str(explained_run(FIXTURES / "pairs" / "label_dtype").verdict.what)
+    assert what.endswith("an input has another dtype (f32 -> f16) in some steps.")
