@@ -40,8 +40,8 @@ def pytest_collection_modifyitems(items):
 def environment():
     """The variables that programs have."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
-    fast = "--xla_backend_optimization_level=0"  # most of a program's time goes into compiling
-    return env | {"PJRT_DEVICE": "CPU", "PYTHONUNBUFFERED": "1", "XLA_FLAGS": fast}
+    flags = torch_programs.FAST
+    return env | {"PJRT_DEVICE": "CPU", "PYTHONUNBUFFERED": "1", "XLA_FLAGS": flags}
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    "--disable-ipc-flooding-protection",  # which leaves out steps when many come in a second
 )
 PATIENCE = 20.0
 

@@ -17,10 +17,16 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT_SECONDS = 900
+FAST = "--xla_backend_optimization_level=0"
+"""XLA_FLAGS for programs whose compiles are no matter: most of their time goes into those."""
+if find_spec("torch_xla") and version("torch_xla") >= "2.9":  # earlier ones may not know these
+    FAST += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 _SERVER = Path(__file__).with_name("torch_server.py")
 _START_LINE = (ROOT / "xlagraph_autostart.pth").read_text()
 _servers = {}

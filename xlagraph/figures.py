@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+_NAME = "Python "
+"""What keeps its capital letter within a sentence."""
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -30,9 +35,15 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
 
 
+def moment(unix: float) -> str:
+    """``2026-11-22 20:31 UTC``."""
+    return datetime.fromtimestamp(unix, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def uncapitalized(text: str) -> str:
-    """The text with a small first letter, unless its first word is an abbreviation."""
-    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+    """The text with a small first letter, unless its first word is an abbreviation or a name."""
+    is_name = text[1:2].isupper() or text.startswith(_NAME)
+    return text if is_name else text[:1].lower() + text[1:]
 
 
 def capitalized(text: str) -> str:

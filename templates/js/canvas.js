@@ -18,13 +18,10 @@ function sheet(canvas, width, height) {
 
 // Canvases do not know light-dark(): the browser is asked what each variable comes to.
 function inks(element) {
-  const probe = h("span", { hidden: true });
-  element.append(probe);
-  const found = {};
-  for (const name of ["bg", "lane", "line", "text", "dim", "bad", "focus", "known", "mark", "accent", "mod-ink", "del-ink", "add-ink"]) {
-    probe.style.color = `var(--${name})`;
-    found[name] = getComputedStyle(probe).color;
-  }
-  probe.remove();
+  const names = ["bg", "lane", "line", "text", "dim", "bad", "focus", "known", "mark", "accent", "mod-ink", "del-ink", "add-ink"];
+  const probes = names.map((name) => h("span", { hidden: true, style: `color: var(--${name})` }));
+  element.append(...probes);
+  const found = Object.fromEntries(names.map((name, k) => [name, getComputedStyle(probes[k]).color]));
+  for (const probe of probes) probe.remove();
   return found;
 }

@@ -14,6 +14,7 @@ class Detail {
 
   show(row) {
     this.row = row;
+    this.element.scrollTop = 0; // of what is shown so far: no new layout is asked for
     this.element.classList.toggle("blank", row < 0);
     if (row < 0) {
       this.element.replaceChildren(h("p", { class: "hint" }, "Select a row to see its attributes, operands, users and source. Press n for the next difference."));
@@ -28,7 +29,6 @@ class Detail {
         this.links("Operands", side, module.operands(i), pair.differingOperands(row), true),
         this.links("Users", side, module.users(i), new Set(), false), this.calls(side, i)]),
       ...this.pictures(row));
-    this.element.scrollTop = 0;
   }
 
   // What is to be said of the row: its state, its cause, what it follows from or leads to.

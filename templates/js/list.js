@@ -28,10 +28,11 @@ class List {
     this.pad.style.height = `${this.rows.length * this.rowHeight}px`;
   }
 
-  refresh() {
+  refresh(item = -1) {
     this.element.setAttribute("aria-rowcount", this.rows.length);
     this.measure();
-    this.draw(true);
+    if (item < 0) this.draw(true);
+    else this.moveTo(item, true);
   }
 
   draw(force = false) {

@@ -5,13 +5,24 @@ class Minimap {
     this.list = list;
     this.canvas = h("canvas", { class: "minimap", "aria-hidden": "true", onpointerdown: (event) => this.drag(event), onpointermove: (event) => event.buttons && this.drag(event) });
     this.frame = h("div", { class: "minimap-frame" }, this.canvas);
+    this.asked = false;
     list.element.addEventListener("scroll", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.frame);
     document.addEventListener("theme", () => this.draw());
   }
 
-  // One mark for all rows that fall on one pixel, origins over what follows from them.
+  // Once a frame, however often it is asked for.
   draw() {
+    if (this.asked) return;
+    this.asked = true;
+    requestAnimationFrame(() => {
+      this.asked = false;
+      this.paint();
+    });
+  }
+
+  // One mark for all rows that fall on one pixel, origins over what follows from them.
+  paint() {
     const { canvas, list } = this;
     const { rows, pair } = list;
     const width = this.frame.clientWidth, height = this.frame.clientHeight;

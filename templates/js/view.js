@@ -84,19 +84,11 @@ class PairView {
       for (const key of FILTERS) this.field(key).value = filters[key] ?? "";
       this.rows.filter(this.filters());
     }
-    this.refresh();
     this.detail.show(row);
-    if (row < 0) {
-      this.list.at = -1;
-      return !rest;
-    }
-    if (!this.rows.reveal(row)) {
-      this.clear();
-      this.rows.reveal(row);
-    }
-    this.refresh();
-    this.list.moveTo(this.rows.place.get(row), true);
-    return true;
+    if (row >= 0 && !this.rows.reveal(row)) this.clear();
+    this.list.at = -1;
+    this.refresh(this.rows.place.get(row));
+    return row >= 0 || !rest;
   }
 
   // The first origin, for an address that asks for nothing.
@@ -157,19 +149,17 @@ class PairView {
     if (!had) return false;
     for (const key of FILTERS) this.field(key).value = "";
     this.filter();
-    if (this.detail.row >= 0 && this.rows.reveal(this.detail.row)) {
-      this.refresh();
-      this.list.moveTo(this.rows.place.get(this.detail.row), true);
-    }
+    if (this.detail.row >= 0 && this.rows.reveal(this.detail.row)) this.refresh(this.rows.place.get(this.detail.row));
     return true;
   }
 
-  refresh() {
+  // Draws anew; an item of the list that is given gets the cursor and comes into view.
+  refresh(item = -1) {
     const wrong = this.rows.query.find((term) => term.wrong);
     this.searchField.setAttribute("aria-invalid", Boolean(wrong));
     this.count.textContent = wrong ? `not a regular expression: ${wrong.wrong}`
       : this.rows.filtered ? plural(this.rows.matches, "match", "matches") : plural(this.pair.differing, "difference");
-    this.list.refresh();
+    this.list.refresh(item);
     this.map.draw();
   }
 
@@ -178,10 +168,8 @@ class PairView {
     this.rows.opened.clear();
     this.rows.lay();
     this.foldButton.setAttribute("aria-pressed", this.rows.all);
-    const place = this.rows.place.get(this.detail.row);
-    this.list.at = place ?? -1;
-    this.refresh();
-    if (place !== undefined) this.list.moveTo(place, true);
+    this.list.at = -1;
+    this.refresh(this.rows.place.get(this.detail.row));
   }
 
   toggleRaw() {

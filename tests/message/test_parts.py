@@ -143,3 +143,9 @@ def test_a_shape_is_no_tensor(text):
 )
 def test_what_holds_a_tensor(holder, said):
     assert str(holder_name(holder)) == said
+
+
+def test_a_name_keeps_its_capital_letter_within_a_sentence():
+    assert str(say("Python numbers change").clause) == "Python numbers change"
+    assert str(say("FSDP waits").clause) == "FSDP waits"
+    assert str(say("Values change").clause) == "values change"

@@ -111,6 +111,7 @@ def test_a_url_without_a_run_is_one_message(store, url):
 def test_missing_credentials_are_one_message(store, tmp_path):
     env = {k: v for k, v in store[0].items() if k not in ("AWS_ACCESS_KEY_ID", "HOME")}
     env |= {"HOME": str(tmp_path), "AWS_SECRET_ACCESS_KEY": ""}
+    env |= {"AWS_EC2_METADATA_DISABLED": "true"}  # a host that is long in not answering
     process = write(env, tmp_path / "spool", "s3://bucket/secret")
     for _ in range(3):
         say(process, "one")

@@ -116,3 +116,49 @@ def test_other_sizes_are_a_problem(tmp_path, sizes):
     problems = [group for group in run.groups if not group.expected]
     assert {group.kind.id for group in problems} == {"input-shape"}
     assert sum(group.compiles for group in problems) == len(set(sizes)) - 1
+
+
+def evaluation(size, *, table=32):
+    """A step of another kind, with a part of a table that is as long as the longest input."""
+    cut = f"%c = f32[{size}]{{0}} slice(f32[{table}]{{0}} %q), slice={{[0:{size}]}}"
+    part = "%q" if size == table else "%c"
+    return (
+        f"HloModule evaluation\n\nENTRY %main (p: f32[{size}], q: f32[{table}]) -> f32[{size}] {{\n"
+        f"  %p = f32[{size}]{{0}} parameter(0)\n  %q = f32[{table}]{{0}} parameter(1)\n"
+        + (f"  {cut}\n" if size != table else "")
+        + f"  %s = f32[{size}]{{0}} sine(f32[{size}]{{0}} %p)\n"
+        f"  %m = f32[{size}]{{0}} multiply(f32[{size}]{{0}} %s, f32[{size}]{{0}} {part})\n"
+        f"  ROOT %t = f32[{size}]{{0}} tanh(f32[{size}]{{0}} %m)\n}}\n"
+    )
+
+
+def evaluated(folder, training, *evaluations):
+    """Steps of these sizes, and behind them each time steps of others at a line of their own."""
+    steps = [(20, step(size)) for size in training]
+    for sizes in evaluations:
+        steps += [*((30, evaluation(size)) for size in sizes), *((20, step(8)),) * 2]
+    return write(folder, steps)
+
+
+def test_sizes_that_training_has_too_are_no_alarm_in_an_evaluation(tmp_path):
+    """One is most of it, and the largest needs no slice of the table."""
+    run = evaluated(tmp_path, BUCKETS, (32, 32, 12, 32, 8), (32, 32, 32))
+    assert not run.has_problem
+    notes = sorted(map(str, run.verdict.notes))
+    assert [note.partition(":")[0] for note in notes] == [
+        "In turn since steps 1, 2",
+        "In turn since steps 35, 37",
+    ]
+    assert "an input comes in 3 sizes (f32[8], f32[12], f32[32]) in the step that" in notes[1]
+
+
+@pytest.mark.parametrize(
+    ("training", "sizes"),
+    [(BUCKETS, (32, 32, 5)), ([8] * 30, (32, 32, 8)), ([8, 8, 5] * 12, (8, 8, 5))],
+    ids=["a size of its own", "one size in training", "an odd batch in both"],
+)
+def test_a_size_is_not_known_from_steps_that_never_settled_with_it(tmp_path, training, sizes):
+    run = evaluated(tmp_path, training, sizes, sizes)
+    problems = [group for group in run.groups if not group.expected]
+    assert {group.kind.id for group in problems} == {"input-shape"}
+    assert any(step > len(training) for group in problems for step in group.steps)

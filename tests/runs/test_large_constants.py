@@ -34,7 +34,7 @@ def explained(folder: Path, level: str):
         "XLAGRAPH_DIR": str(folder / "run"),
         "XLAGRAPH_SUMMARY": "0",
         "PJRT_DEVICE": "CPU",
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "XLA_FLAGS": torch_programs.FAST,
     }
     assert not torch_programs.run(folder / "train.py", env=env, cwd=folder).returncode
     return read_run(folder / "run")

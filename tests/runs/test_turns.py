@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -159,9 +160,10 @@ def test_a_graph_unlike_all_others_is_compared_with_the_last_of_its_place(tmp_pa
     assert explained.graphs[1].nearest == explained.graphs[0].digest
 
 
-def group(*, proved, further=0):
+def group(*, proved, further=0, effect=EMPTY):
     nothing = frozenset()
     cause = Cause(DTYPE, say("a title"), (), EMPTY, 1.0, proved, EMPTY, False, nothing, nothing)
+    cause = replace(cause, effect=effect)
     return CauseGroup(
         DTYPE,
         cause.title,
@@ -177,6 +179,15 @@ def group(*, proved, further=0):
 
 def verdict(run, *groups):
     return str(run_verdict(run, groups, None, 5, 0, began_late=False))
+
+
+def test_a_cause_that_spoils_values_is_said_before_the_time(tmp_path):
+    run = write(tmp_path, [(20, looped(1))]).run
+    wrong = group(proved=True, effect=say("Values are wrong."))
+    said = verdict(run, wrong, group(proved=False))
+    what = "The same computation runs in another dtype"
+    assert said.startswith(f"{what}; 2 compiles beyond warm-up lost 2.0 s, 1.0 s of it by this. ")
+    assert " Values are wrong. 1 other cause" in said
 
 
 def test_a_verdict_says_where_it_is_not_sure(tmp_path):

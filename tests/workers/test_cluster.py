@@ -87,10 +87,10 @@ def cluster(env: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest)
 
 
 def xlagraph(
-    env: dict[str, str], *arguments: str, cwd: Path = ROOT
+    env: dict[str, str], *arguments: str, cwd: Path = ROOT, first: str = ""
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from xlagraph.cli import main; main()", *arguments],
+        [sys.executable, "-c", f"{first}\nfrom xlagraph.cli import main; main()", *arguments],
         env=env, cwd=cwd, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
@@ -140,7 +140,8 @@ def test_workers_of_another_version_are_refused(env, cluster, tmp_path: Path) ->
 
 def test_no_scheduler_there(env) -> None:
     run = str(FIXTURES / "runs" / "carry")
-    done = xlagraph(env, "explain", run, "--scheduler", "tcp://127.0.0.1:9")
+    hasty = "import xlagraph.workers.cluster as it; it.CONNECT_SECONDS = 1"
+    done = xlagraph(env, "explain", run, "--scheduler", "tcp://127.0.0.1:9", first=hasty)
     assert done.returncode == 2
     assert "tcp://127.0.0.1:9: no Dask scheduler answers" in done.stderr
     assert "Traceback" not in done.stderr

@@ -73,12 +73,12 @@ def unfinished_in_short(case: Case) -> Message:
     tensors = missing_gradients(case)
     if tensors:
         get = "gets" if len(tensors) == 1 else "get"
-        waits = "so FSDP's last bucket waits for the next step"
-        return say(join(tensors, 1), f" {get} no gradient, {waits}")
+        waits = "so FSDP's last bucket waits a step"
+        return say("wrong gradients: ", join(tensors, 1), f" {get} none, {waits}")
     found = _all(case)
     if any(one.hooks_left < 0 for one in found):
-        return say("an FSDP module runs forward twice before backward")
-    return say("an FSDP module waits for gradients that never come") if found else EMPTY
+        return say("wrong gradients: an FSDP module runs forward twice before backward")
+    return say("wrong gradients: an FSDP module waits for some that never come") if found else EMPTY
 
 
 def unfinished_short_fix(case: Case) -> Message:
@@ -105,8 +105,8 @@ def unfinished_effect(case: Case) -> Message:
     if not _all(case):
         return EMPTY
     return say(
-        "Not only time is lost: gradients that wait miss their own optimizer.step(), and are added "
-        "to those of a later step."
+        "Gradients that wait miss their own optimizer.step(), and are added to those of a later "
+        "step."
     )
 
 

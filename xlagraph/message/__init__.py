@@ -1,6 +1,6 @@
 """What is said to a user: messages of typed parts, put into words where they are shown."""
 
-from xlagraph.figures import count, duration
+from xlagraph.figures import count, duration, moment
 from xlagraph.message.parts import (
     EMPTY,
     A,
@@ -45,6 +45,7 @@ __all__ = [
     "duration",
     "grouped",
     "join",
+    "moment",
     "say",
     "spans",
     "without_stop",

@@ -270,14 +270,15 @@ class _Told:
         if not is_carried and _in_turn(case, rows_a, rows_b):
             return cls._of_order(case, opcode, rows_a, rows_b)
         what = _carry(case) if is_carried else say("are composed differently")
+        extent = extents(rows_a, rows_b)
+        is_known = is_carried and bool(missing_gradients(case))
         return cls(
             kind=BUCKET_CARRY if is_carried else BUCKET_COMPOSITION,
             opcode=opcode,
             title=say(
                 f"{opcode} buckets ",
                 what,
-                ": ",
-                extents(rows_a, rows_b),
+                *(() if is_known else (": ", extent)),
             ),
             fix=unfinished_fix(case) if is_carried else EMPTY,
             short=unfinished_in_short(case) if is_carried else EMPTY,
@@ -285,6 +286,7 @@ class _Told:
             effect=unfinished_effect(case) if is_carried else EMPTY,
             evidence=(
                 *(unfinished_evidence(case) if is_carried else ()),
+                *((Evidence(extent),) if is_known else ()),
                 *side_evidence(case.a, rows_a, pending_a),
                 *side_evidence(case.b, rows_b, pending_b),
                 *moves(rows_a, rows_b),

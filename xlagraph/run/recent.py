@@ -50,14 +50,14 @@ def runs_in(folder: Path) -> list[Beside]:
     return sorted(found)
 
 
-def before_and_after(run: Run) -> tuple[Path | None, Path | None]:
+def before_and_after(run: Run) -> tuple[Beside | None, Beside | None]:
     """The last earlier and the newest later run of the same program in the same folder."""
     if is_url(run.name) or not run.processes:
         return None, None
     first = min((process.record for process in run.processes), key=lambda head: head.started)
     same = [one for one in runs_in(run.path.parent) if one.program == _program(first)]
-    earlier = [one.path for one in same if one.started < first.started]
-    later = [one.path for one in same if one.started > first.started]
+    earlier = [one for one in same if one.started < first.started]
+    later = [one for one in same if one.started > first.started]
     return earlier[-1] if earlier else None, later[-1] if later else None
 
 

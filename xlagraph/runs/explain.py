@@ -19,6 +19,7 @@ from xlagraph.runs.design import Design, Phase
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.kept import held_in_places
+from xlagraph.runs.known_sizes import with_known_sizes
 from xlagraph.runs.lists import longer_lists
 from xlagraph.runs.meant import Meant, how_meant, reorders_outputs, settles, takes_what_is_left
 from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
@@ -84,6 +85,7 @@ def _explanation(
         if node.digest in grown:
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
+    nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design)
     syncs = [s for p in run.processes for s in p.syncs]
     skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)

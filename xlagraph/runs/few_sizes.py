@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.nearest import opcodes_of
 from xlagraph.runs.sketch import without_layout
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.design import Design
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.outcome import Cited, Outcome
+    from xlagraph.runs.sketch import Sketch
 
 MOST = 8
 """So many sizes are few."""
@@ -49,6 +51,8 @@ RULE = 2 / 3
 the last one is odd."""
 ROW = 3
 """So many sizes, each as much larger than the one before, count up."""
+CUTS = frozenset({"slice", "pad"})
+"""What comes and goes with a size: the largest needs no part of a table, and no padding."""
 SIZES = frozenset({INPUT_SHAPE, PYTHON_SIZE})
 """An input's size, and beside it those that Python computes from it."""
 
@@ -79,8 +83,8 @@ def is_one_of_few_sizes(
         _settled(len(sizes), begin, len(turns) - begin)
         and _come_again(sizes, again, unnamed, ran)
         and not _has_rule(turns[begin:])
-        and _brings_size(comparisons[number], here)
-        and all(_changes_sizes_only(comparisons[graph], here) for graph in here[1:])
+        and brings_size(number, graphs, comparisons, here)
+        and all(_changes_sizes_only(graph, graphs, comparisons, here) for graph in here[1:])
         and not _count_up(list(lengths.values()), ran)
     )
 
@@ -112,21 +116,42 @@ def _has_rule(since: Sequence[int | None]) -> bool:
     return max(Counter(known).values(), default=-1) >= RULE * (last + 1)
 
 
-def _brings_size(comparison: Comparison, here: Sequence[int]) -> bool:
-    outcome = comparison.outcome
+def brings_size(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    here: Sequence[int | None],
+) -> bool:
+    """Whether a graph is one that ran `here` before it but for the size of an input, proved."""
+    outcome = comparisons[number].outcome
     is_size = outcome is not None and any(one.kind is INPUT_SHAPE for one in outcome.causes)
-    return is_size and _changes_sizes_only(comparison, here)
+    return is_size and _changes_sizes_only(number, graphs, comparisons, here)
 
 
-def _changes_sizes_only(comparison: Comparison, here: Sequence[int]) -> bool:
+def _changes_sizes_only(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    here: Sequence[int | None],
+) -> bool:
     """Whether a graph is one that ran here before it but for a size, or for state."""
-    outcome: Outcome | None = comparison.outcome
-    return (
-        outcome is not None
-        and outcome.proved
-        and comparison.number in here
-        and all(cause.kind in SIZES or cause.expected for cause in outcome.causes)
+    outcome: Outcome | None = comparisons[number].outcome
+    other = comparisons[number].number
+    if outcome is None or other is None or other not in here or not outcome.proved:
+        return False
+    others = [c for c in outcome.causes if not (c.kind in SIZES or c.expected)]
+    return all(one.kind.is_piece for one in others) and (
+        not others or _cuts_only(graphs[other].sketch, graphs[number].sketch)
     )
+
+
+def _cuts_only(a: Sketch, b: Sketch) -> bool:
+    """Whether what one computes and the other does not is cut off or filled up.
+
+    A slice of the whole is no slice, and what is never filled up is not padded.
+    """
+    one, other = opcodes_of(a.histogram()), opcodes_of(b.histogram())
+    return {*(one - other), *(other - one)} <= CUTS
 
 
 def _count_up(lengths: Sequence[int], ran: Sequence[int | None]) -> bool:

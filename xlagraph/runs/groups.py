@@ -256,7 +256,7 @@ def _reason(node: GraphNode) -> Reason:
         return Reason(EARLY_EXECUTION, node.call_site, _as_reads)
     line = None if cause.kind.anywhere else main_line(cause)
     if node.meant is Meant.SIZES:
-        return Reason(cause.kind, line, as_few_sizes)
+        return Reason(cause.kind, line or node.call_site, as_few_sizes)
     return Reason(cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
-from xlagraph.message import EMPTY, Code, Message, say
+from xlagraph.message import EMPTY, Code, Message, moment, say
 from xlagraph.run.reader import read_run
 from xlagraph.run.recent import before_and_after
 from xlagraph.runs.explain import explain_run
@@ -23,26 +23,31 @@ class Neighbours:
 
     before: str = ""
     after: str = ""
+    after_began: float = 0.0
+    """Unix time in seconds."""
     was: Message = EMPTY
     """What the run before lost and this one does not."""
 
     @property
     def notes(self) -> tuple[Message, ...]:
         """What to tell the reader of the explained run."""
-        newer = say("A newer run of this program is here: ", Code(self.after), ".")
+        begun = f", begun {moment(self.after_began)}."
+        newer = say("A newer run of this program is in the folder ", Code(self.after), begun)
         return tuple(note for note, there in ((self.was, self.was), (newer, self.after)) if there)
 
 
 def neighbours_of(explained: RunExplanation, means: Means | None = None) -> Neighbours:
     """Looks for other runs in the folder of one; explains the one before if this is stable."""
-    before, after = (str(path or "") for path in before_and_after(explained.run))
+    earlier, later = before_and_after(explained.run)
+    before = str(earlier.path) if earlier else ""
+    beside = Neighbours(before, str(later.path), later.started) if later else Neighbours(before)
     if not before or explained.has_problem:
-        return Neighbours(before, after)
+        return beside
     try:
         old = explain_run(read_run(before), means)
     except XlagraphError as error:
-        return Neighbours(before, after, say("The run before cannot be read: ", Code(str(error))))
+        return replace(beside, was=say("The run before cannot be read: ", Code(str(error))))
     if not old.has_problem:
-        return Neighbours(before, after)
+        return beside
     was = say("Compared with ", Code(before), ": ", was_and_now(old, explained), ".")
-    return Neighbours(before, after, was)
+    return replace(beside, was=was)

@@ -152,14 +152,16 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:
-    """How much was lost, and the costliest cause."""
+    """How much was lost, and the costliest cause; that first if it does more harm than that."""
     first = problems[0]
     spent = together([group.spent for group in problems])
     lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
     lost = extra_compiles(problems) + lost
     if len(problems) > 1 and first.spent.wall_seconds:
-        lost += f", {first.spent} of it"
+        lost += f", {first.spent} of it{' by this' if first.effect else ''}"
     suspected = "; suspected" if first.cause and not first.proved else ""
+    if first.effect:
+        return say(first.in_short.sentence, f"; {lost}{suspected}.")
     return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
 
 

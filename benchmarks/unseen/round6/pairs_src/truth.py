@@ -1,0 +1,46 @@
+"""python truth.py OUT.json"""
+import json, sys
+T = []
+def t(name, what, fix, same=False):
+    T.append({"name": name, "what": what, "same": same, "fix": fix})
+t("q01", "b has one more output: the accuracy, (logits.argmax(-1) == lab).float().mean(), an f32[] placed second in the result tuple, with the arg-max reduction, compare, convert and mean that compute it. Everything of a (loss, backward, clipping, SGD update) is in b unchanged. The program keeps the accuracy alive in a dictionary only every 10th step (i % 10 == 0); b is such a logging step, a is an ordinary one.",
+  "Compute the accuracy at every step (so that it is always an output), or synchronise before and compute the metric in a graph of its own, outside of the step.")
+t("q02", "In a the momentum buffers (one for each of the 8 parameters of the net) do not exist before the step: each is zeros (constant 0, broadcast) made inside the graph. In b they are 8 additional inputs (device data parameters, donated), because they were created before the first sync. As a consequence b has 8 parameters more, other parameter numbers, a longer buffer_donor list. The change: momentum dictionary empty (lazily filled with torch.zeros_like in the first step) against filled at the start; i.e. first step against a step that finds its state.",
+  "Create the optimizer state (and sync) before the first step, so that the first step has the same graph as the others.")
+t("q03", "The attention softmax runs over another dimension: in both blocks the two reductions (max and sum) of the f32[4,4,16,16] scores have dimensions={2} in b in place of {3}, and the broadcasts back have dimensions={0,1,3} in place of {0,1,2}. s.softmax(-1) became s.softmax(-2); no shape changes as the score matrix is square.",
+  "Use the same dim (softmax(-1)).")
+t("q04", "Only the replica_groups of the gradients' all-reduce differ: {{0,1,2,3},{4,5,6,7}} in a, {{0,2,4,6},{1,3,5,7}} in b. The second all-reduce (of the loss, over all replicas) is the same. The change: the list `groups` given to xm.all_reduce for the gradients (contiguous against strided groups).",
+  "Build the groups in the same way on every run/host.")
+t("q05", "The sharding of the down-projection weights f32[64,128] of the two MLP blocks: devices=[1,2,2]0,2,1,3 last_tile_dim_replicate (second dimension over the mesh axis 'model') in a, devices=[2,1,2]0,2,1,3 last_tile_dim_replicate (first dimension over 'model') in b; on the two parameters (6 and 3) and on the two Sharding custom-calls of their updated values. The change: xs.mark_sharding(m.down.weight, mesh, (None, 'model')) became ('model', None).",
+  "Annotate down.weight with the same partition spec.")
+t("q06", "Two constants: s64[] 6 in a, 11 in b, one in each of the two layers: the start index at which the new key/value is written into the cache (xla::update_slice on cache[:, :, :, pos] = kv). pos is a Python int, the decoding position, and is baked into the graph, so that every token compiles anew: a is position 6, b position 11. (The attention mask does not differ: it uses a device tensor.)",
+  "Hold the position in a device tensor and write with index_copy / scatter / a mask (torch.where(positions == now, ...)) in place of a Python int index.")
+t("q07", "Four of the five matrix products (the three ordinary convolutions and the dot of the linear layer) have operand_precision={highest,highest} in b and the default in a (the fifth, the convolution of the ConvTranspose2d, has no such attribute in either: torch_xla does not pass it on there). Everything else is the same. The change: torch_xla.backends.set_mat_mul_precision('highest') is called at the start of b.",
+  "Set the matmul precision the same in both runs.")
+t("q08", "Only the header differs: b's buffer_donor list has one entry more, parameter 20 (the replay buffer, f32[64,16]). The computation is the same instruction for instruction. The change: the buffer of `replay` was marked for donation in b (_set_buffer_donation(replay, True)).",
+  "Mark the buffer for donation in both or in none.")
+t("q09", "The batch size: 16 in a, 4 in b: inputs tok and tag (parameters 7 and 0) are s64[16,6] against s64[4,6] and all activations follow (16 -> 4, 96 -> 24 = batch times 6), as do the slice limits and the s32 constants 16 -> 4 that hold the batch size. The same instructions otherwise. b is the last, incomplete batch of a DataLoader over 84 samples with batch_size 16.",
+  "drop_last=True, or pad the last batch and mask.")
+t("q10", "The scalar w by which the distillation loss is multiplied (kd * w in forward and its gradient in backward) is an input in a (parameter 0, f32[]) but constants 1 in b: w is 0.75 in a and 1.0 in b and torch_xla turns the special scalars 0 and 1 into constants and leaves other scalars as device data. So b has one parameter less and all numbers of the later parameters (and of the donor list) move.",
+  "Pass the weight as a device tensor, or set XLA_NO_SPECIAL_SCALARS=1, so that the value 1.0 is an input too.")
+t("q11", "Two independent changes. (1) In all 3 blocks the attention scale is multiplied onto q (f32[4,4,12,8]) before q @ k^T in b, in a it is multiplied onto the scores (f32[4,4,12,12]) after the product; backward follows. (2) The cross entropy is reduced by mean in a and by sum in b: b lacks the division of the summed loss by the count, f32[] divide, and the division of its gradient by the count (a broadcast and divide f32[44,120]).",
+  "Scale in the same place; use the same reduction of cross_entropy.")
+t("q12", "The RMSNorm (5 of them) computes in f32 in a and in bf16 in b: in b the x.float() upcast is missing, so power, the mean's reduction, eps addition and rsqrt run in bf16 with other converts, in the forward and in the backward; scalar inputs parameters 3, 25, 27 (eps and the backward's scalars) are bf16[] in place of f32[]. Outside of the norms nothing differs.",
+  "Restore h = x.float() in RMSNorm.forward (or remove it in both).")
+t("q13", "The same computation. Names (functions, parameter tree keys), the order of the instructions and the numbering of the 9 parameters differ, because the dictionaries' keys were renamed (JAX flattens them sorted by key) and the statements of the function rearranged; a renumbering a->b of 0->5, 1->2, 2->3, 3->4, 4->0, 5->1, 6->8, 7->7, 8->6 makes them identical. Both were run with the same data and give bit-identical loss and accuracy.",
+  "Nothing to change in the computation; to share one cache entry keep the key names (parameter order) and statement order.", True)
+t("q14", "The padding of the stride-2 3x3 convolution (block 2's w1; 16x16 -> 8x8): pad=0_1x0_1 in a, pad=1_1x1_1 in b, and so also its two backward convolutions (2_1x2_1 -> 1_2x1_2, and 0_1x0_1 -> 1_0x1_0). All other convolutions are the same. The change: padding='SAME' became the explicit symmetric kernel//2, which differs for stride 2 only.",
+  "Use one padding convention ('SAME', or explicit) in both.")
+t("q15", "Another random number implementation: threefry (key u32[2]) in a, rbg (key u32[4], rng-bit-generator) in b, in key splitting, the bernoulli mask and the normal sample; parameter 8 and the returned key change shape u32[2] -> u32[4]. The model, loss, gradients and update are the same. The change: jax.config.update('jax_default_prng_impl', 'rbg').",
+  "Set the same jax_default_prng_impl.")
+t("q16", "The while loop's condition: in a it goes on while not ALL sequences are done (reduce with and, start true), in b while not ANY is done (reduce with or, start false). The change: ~done.all() became ~done.any() in cond. Body and all else are the same.",
+  "Use done.all() in both.")
+t("q17", "Operands: the net that evaluates the next observations to choose the best next action (arg-max) uses the online parameters p in a and the target parameters tgt in b (w1, b1, w2, b2, val, adv: inputs of the dots and bias reshapes). The change: best = qnet(p, o2).argmax(-1) became qnet(tgt, o2).argmax(-1), i.e. double DQN against plain DQN. Nothing else differs.",
+  "Use the online network for the arg-max in both.")
+t("q18", "Two independent changes. (1) The scan of the advantages runs forward in b (index = loop counter) and in reverse in a (index = 16 - counter - 1): reverse=True is missing in b. (2) The value loss is the mean of |v - ret| in b and of (v - ret)**2 in a: square in forward and 2x factor in backward became abs, and select/compare of the sign in backward.",
+  "Put reverse=True back; use the same value loss.")
+t("q19", "The ring's collective-permutes: source_target_pairs {{0,1},{1,2},{2,3},{3,0}} in a, without the closing pair in b: {{0,1},{1,2},{2,3}}; the two of the backward pass accordingly ({{1,0},{2,1},{3,2},{0,3}} without {0,3}). The change: perm = [(i, (i+1) % n) for i in range(n)] became [(i, i+1) for i in range(n-1)].",
+  "Use the wrap-around permutation in both.")
+t("q20", "The order of the sum of the total loss: (ce + 0.01*balance) + 0.001*zloss in a, ce + (0.01*balance + 0.001*zloss) in b: two scalar f32 adds are associated differently; mathematically equal, floating point may differ in the last bit. All else (about 2,650 instructions) is the same, the gradients too.",
+  "Add the terms in the same order.")
+json.dump({"pairs": T}, open(sys.argv[1], "w"), indent=1)

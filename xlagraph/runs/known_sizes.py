@@ -1,0 +1,65 @@
+"""Sizes that other steps of the program have too, none of which is a problem there.
+
+A program whose batches come in few sizes evaluates with the same ones. Its evaluation has few
+steps, so that little is seen of their order; but that the sizes are a choice is seen in training.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.runs.few_sizes import MOST, brings_size
+from xlagraph.runs.input_sizes import sizes_apart
+from xlagraph.runs.meant import Meant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.runs.captured import CapturedGraph
+    from xlagraph.runs.compare import Comparison
+    from xlagraph.runs.design import Design
+    from xlagraph.runs.input_sizes import Size
+    from xlagraph.runs.model import GraphNode
+
+
+def with_known_sizes(
+    nodes: Sequence[GraphNode],
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    design: Design,
+) -> list[GraphNode]:
+    """The graphs, with those meant whose sizes are known of steps of another sort or place."""
+    places = _places(nodes, graphs, design)
+    found = list(nodes)
+    for k, (node, comparison) in enumerate(zip(nodes, comparisons, strict=True)):
+        here = design.turns_of_sort(k).graphs
+        other = comparison.number
+        if node.warm_up or other is None or k not in here:
+            continue
+        if not brings_size(k, graphs, comparisons, here):
+            continue
+        own = sizes_apart([graphs[other], graphs[k]])[1]
+        file = graphs[k].process.file
+        if own and any(own <= sizes for sizes in places.get(file, ())):
+            found[k] = replace(node, warm_up=True, meant=Meant.SIZES)
+    return found
+
+
+def _places(
+    nodes: Sequence[GraphNode], graphs: Sequence[CapturedGraph], design: Design
+) -> dict[str, list[frozenset[Size]]]:
+    """By process: the sizes of each graph that came again, where several are no problem."""
+    found: defaultdict[str, list[frozenset[Size]]] = defaultdict(list)
+    asked = dict.fromkeys(
+        (graph.process.file, design.turns_of_sort(k).graphs) for k, graph in enumerate(graphs)
+    )
+    for file, numbers in asked:
+        here = [k for k in numbers if k is not None]
+        if not 1 < len(here) <= MOST + 1 or not all(nodes[k].warm_up for k in here):
+            continue
+        sizes = sizes_apart([graphs[k] for k in here])
+        again = [nodes[k].hits or nodes[k].unnamed_hits for k in here]
+        found[file] += [one for one, came in zip(sizes, again, strict=True) if one and came]
+    return found
