@@ -85,7 +85,8 @@ def compare_further(
 
     Of a branch in the turns of a loop the nearest graph has as many, in other turns: each of the
     two has what the other lacks. What the nearest is proved to vary may lack neither, or else the
-    first of all the graphs that vary each other.
+    first of all the graphs that vary each other. Pieces that come and go stay with the nearest,
+    for what grows is seen from turn to turn.
     """
     found = list(comparisons)
     for choose in (_varied, _first):
@@ -96,10 +97,9 @@ def compare_further(
                 further[k] = number
         outcomes = explain([(number, k) for k, number in further.items()])
         for k, number in further.items():
-            if outcomes[number, k].proved:
-                found[k] = Comparison(
-                    number, "the graph that those near it vary", outcomes[number, k]
-                )
+            outcome = outcomes[number, k]
+            if outcome.proved and not any(cause.kind.is_piece for cause in outcome.causes):
+                found[k] = Comparison(number, "the graph that those near it vary", outcome)
     return found
 
 
