@@ -30,8 +30,9 @@ OTHER_OPERAND = Kind(
     title="An operation takes another value that both graphs have",
     section=Section.PIECES,
     meaning="Python picks one of several tensors that the graph has anyway: the one before or "
-    "after normalization, the input in place of the target, one of two weights. Nothing is "
-    "computed more or less; one operation is connected with another value.",
+    "after normalization, the input in place of the target, one of two weights; or, in the turns "
+    "of a loop, the true value or the predicted one (scheduled sampling). One operation is "
+    "connected with another value; at most the derivative runs on through it.",
     before="""\
 with torch.no_grad():
     for step, (x, y) in enumerate(loader):
