@@ -32,6 +32,7 @@ NORMAL = {
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
     "length_buckets": "Stable: 4 compiles,",
+    "progressive_resizing": "Stable: 4 compiles,",
     "evaluation_in_buckets": "2 kinds of step by design (training, evaluation); stable",
     "evaluation_gathers": "3 kinds of step by design (training, evaluation, ",
     "spmd": "Stable after warm-up: 2 compiles,",
@@ -44,6 +45,7 @@ PROBLEMS = {
     "rotating_shapes": 3,
     "evaluation_grows": 4,
     "evaluation_odd_batch": 1,
+    "short_window": 1,
     "skipped_updates": 1,
     "layers_dropped": 2,
     "accumulation_leak": 7,
@@ -61,6 +63,7 @@ MEANT = {
     "penalty_every_third": "In a fixed order since step 1: ",
     "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
+    "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
     "unfreezing": "Changed in step 5 and stayed so: tensors are updated in some steps only at ",
 }
 """What is said of changes that are made on purpose."""
