@@ -413,3 +413,4 @@ def test_an_operand_that_only_one_side_computes_is_told():
         assert "takes r" in str(cause.title)
         assert f"in {more} and z" in str(cause.title)
         assert str(cause.title).endswith(f", which both sides compute, in {less}")
+        assert "takes another tensor" in str(explanation.verdict.what)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlagraph.cause.model import Context, Seen
+from xlagraph.cause.model import Cause, Context, Seen
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
@@ -37,6 +37,39 @@ def test_parts_that_leave_nothing_out_are_a_split():
 
 def test_slices_that_overlap_are_no_split():
     assert "bound" in said(halves(3, 1), halves(5, 1))
+
+
+def cause_of(first: str, second: str) -> Cause:
+    explanation = explain_modules(read_module(first, "a"), read_module(second, "b"))
+    assert explanation.proved
+    return explanation.causes[0]
+
+
+def test_a_slice_of_another_length_is_not_cured_by_an_index():
+    cause = cause_of(halves(3, 1), halves(5, 1))
+    assert cause.kind.id == "python-index"
+    assert str(cause.short_fix).startswith("Take one length in every step, and mask by")
+    assert "torch.arange(n_max, device=n.device) < n" in str(cause.fix)
+
+
+ROLLED = """HloModule rolled
+
+ENTRY main {
+  x = f32[8] parameter(0)
+  d = f32[16] concatenate(x, x), dimensions={0}
+  n = s64[] constant(SHIFT), metadata={op_type="aten__roll" source_file="t.py" source_line=3}
+  r = f32[8] dynamic-slice(d, n), dynamic_slice_sizes={8}, metadata={op_type="aten__roll"}
+  ROOT s = f32[8] sine(r)
+}
+"""
+
+
+def test_a_roll_gets_a_fix_that_torch_roll_can_take():
+    cause = cause_of(ROLLED.replace("SHIFT", "3"), ROLLED.replace("SHIFT", "5"))
+    assert cause.kind.id == "constant-value"
+    assert str(cause.in_short) == "the shift of torch.roll changes"
+    assert str(cause.short_fix) == "Roll on the host, or index with (arange(n) - shift) % n."
+    assert "index_select(dim, ((torch.arange(n) - shift) % n).to(x.device))" in str(cause.fix)
 
 
 COUNTED = """HloModule counted

@@ -58,6 +58,7 @@ PROBLEMS = {
     "checkpoint_reads": 5,
     "part_of_a_table": 3,
     "solver_reads": 10,
+    "coins_in_a_loop": 6,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -74,6 +75,7 @@ REASONS = {
     "checkpoint_reads": "early-execution at checkpoint_reads.py:15",
     "part_of_a_table": "input-shape at part_of_a_table.py:12",
     "solver_reads": "extra-subgraph at solver_reads.py:20",
+    "coins_in_a_loop": "other-operand at coins_in_a_loop.py:26",
 }
 """Graphs of one reason, whatever else differs in some of them as its consequence."""
 

@@ -119,6 +119,16 @@ LISTED = SizeMaker(
     "that is written with index_copy_.",
     say("Join equally many tensors in every step, or keep a running value."),
 )
+CUT = SizeMaker(
+    "length of a slice",
+    "The length of the slice is a Python number, and every length is a shape of the graph; an "
+    "index on the device does not change that. Take one length in every step, the largest, and "
+    "send the number as a tensor for a mask: torch.arange(n_max, device=n.device) < n, applied "
+    "where the values are used (an attention mask, torch.where, a sum divided by n). Or take one "
+    "of a few lengths.",
+    say("Take one length in every step, and mask by a tensor."),
+)
+"""Of a slice that nothing better is known of."""
 _BY_OPERATION = (
     ("topk", TOPK),
     ("upsample", RESIZED),

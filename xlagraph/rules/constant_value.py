@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.message import A, Change, Code, Quoted, count, say
+from xlagraph.message import EMPTY, A, Change, Code, Message, Quoted, count, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import SourceLine
 
 CONSTANT_VALUE = Kind(
     id="constant-value",
@@ -53,14 +55,34 @@ for step, (x, y) in enumerate(loader):
     short="A number baked into the graph changed",
     short_fix="Pass the number as a tensor, made before the step.",
 )
-LIST_SHORT = say("a list of numbers baked into the graph changed")
-LIST_FIX = say(
-    "Numbers that come as a list, or as a range made on the device with Python bounds "
-    "(torch.arange(start, stop, device=...)), are a constant of the graph: make them on the host "
-    "and send them (.to(device)), or add a tensor to a range that is always the same."
-)
-LIST_SHORT_FIX = say("Make the numbers on the host, and send them as a tensor.")
 LIBRARY_SHORT_FIX = say("Keep this number the same in every step.")
+
+
+class _Words(NamedTuple):
+    short: Message = EMPTY
+    fix: Message = EMPTY
+    short_fix: Message = EMPTY
+
+
+_LISTED = _Words(
+    say("a list of numbers baked into the graph changed"),
+    say(
+        "Numbers that come as a list, or as a range made on the device with Python bounds "
+        "(torch.arange(start, stop, device=...)), are a constant of the graph: make them on the "
+        "host and send them (.to(device)), or add a tensor to a range that is always the same."
+    ),
+    say("Make the numbers on the host, and send them as a tensor."),
+)
+_ROLLED = _Words(
+    say("the shift of torch.roll changes"),
+    say(
+        "torch.roll takes no tensor for its shift. Roll on the host, before the tensor is sent; or "
+        "send the places as data: ",
+        Code("x.index_select(dim, ((torch.arange(n) - shift) % n).to(x.device))"),
+        ", n being the size of that dimension.",
+    ),
+    say("Roll on the host, or index with ", Code("(arange(n) - shift) % n"), "."),
+)
 
 
 def find(case: Case) -> list[Finding]:
@@ -81,7 +103,7 @@ def _finding(
 ) -> Finding:
     b = case.diff.b
     is_list = new.startswith("{")
-    option = None if is_list else _library_option(lines)
+    words = _words(case, lines, pairs, is_list=is_list)
 
     def undo(edit: Editors) -> None:
         for x, y in pairs:
@@ -104,14 +126,37 @@ def _finding(
                 lines,
             ),
         ),
-        short=LIST_SHORT if is_list else say(),
-        fix=LIST_FIX if is_list else _library_fix(option) if option else say(),
-        short_fix=LIST_SHORT_FIX if is_list else LIBRARY_SHORT_FIX if option else say(),
+        short=words.short,
+        fix=words.fix,
+        short_fix=words.short_fix,
         proof=say("the constant in ", A, " was set to ", Quoted(new, 40)),
         a=frozenset(x for x, _ in pairs),
         b=frozenset(y for _, y in pairs),
         undo=undo,
     )
+
+
+def _words(
+    case: Case,
+    lines: tuple[SourceLine, ...],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    is_list: bool,
+) -> _Words:
+    """What is said of the constants of an operation that is known; empty for others."""
+    if all(_operation(case, y) == "aten__roll" for _, y in pairs):
+        return _ROLLED
+    if is_list:
+        return _LISTED
+    option = _library_option(lines)
+    if option:
+        return _Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
+    return _Words()
+
+
+def _operation(case: Case, y: int) -> str:
+    metadata = case.diff.b.metadata(y)
+    return metadata.op_type if metadata else ""
 
 
 def _library_option(lines: tuple[SourceLine, ...]) -> SourceLine | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.message import HloName, join, say
+from xlagraph.rules.other_operand import OTHER_OPERAND
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
@@ -81,7 +83,8 @@ def _finding(found: Bypass) -> Finding:
     if not 0 < len(others) <= MAX_SHOWN:
         return bypass_finding(found, EXTRA_SUBGRAPH, title)
     taken = join(starmap(partial(_taken, found), others.items()), MAX_SHOWN, "; ")
-    return bypass_finding(found, EXTRA_SUBGRAPH, say(title, ": ", taken), stands=taken)
+    finding = bypass_finding(found, EXTRA_SUBGRAPH, say(title, ": ", taken), stands=taken)
+    return replace(finding, short=say(OTHER_OPERAND.short), short_fix=say(OTHER_OPERAND.short_fix))
 
 
 def _taken(found: Bypass, edge: Edge, value: int) -> Message:

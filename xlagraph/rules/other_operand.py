@@ -9,26 +9,30 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, where
+from xlagraph.cause.sources import at, called_at, where
 from xlagraph.facts.pieces import OUTPUT, open_edges
-from xlagraph.message import HloName, say
+from xlagraph.message import HloName, count, join, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
     from xlagraph.facts.pieces import Edge
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
 
-MAX_USES = 3
-"""More uses that go elsewhere are no slip of one name: more likely the pairing is wrong."""
+MAX_SLIPS = 3
+"""More uses that go elsewhere are no slips of single names."""
+MAX_CITED = 20
 
 OTHER_OPERAND = Kind(
     id="other-operand",
     title="An operation takes another value that both graphs have",
     section=Section.PIECES,
     meaning="Python picks one of several tensors that the graph has anyway: the one before or "
-    "after normalization, the input in place of the target, one of two weights. Nothing is "
-    "computed more or less; one operation is connected with another value.",
+    "after normalization, the input in place of the target, one of two weights; or, in the turns "
+    "of a loop, the true value or the predicted one (scheduled sampling). One operation is "
+    "connected with another value; at most the derivative runs on through it.",
     before="""\
 with torch.no_grad():
     for step, (x, y) in enumerate(loader):
@@ -65,11 +69,11 @@ with torch.no_grad():
 def find(case: Case) -> list[Finding]:
     """Uses of a value that has a partner, where the other side uses another that has one, too.
 
-    Only where no other cause is found: beside one, such uses show a pairing that went astray.
+    A few may be single slips. Many are one exchange (another set of weights), which is seen only
+    where all are known by other uses, alike on both sides: else the pairing may have gone astray.
+    So are those beside other causes, and there they are inputs.
     """
     a, b = case.a, case.b
-    if a.claimed or b.claimed:
-        return []
     edges = [
         edge
         for edge in open_edges(case)
@@ -79,9 +83,36 @@ def find(case: Case) -> list[Finding]:
         and not (a.matched.closed[edge.p] or b.matched.closed[edge.q])
         and a.module.shapes[edge.p] == b.module.shapes[edge.q]
     ]
-    if len(edges) > MAX_USES or not all(_can_undo(case, edge) for edge in edges):
+    if a.claimed or b.claimed:
+        edges = [edge for edge in edges if _are_inputs(case, edge) and _is_known(case, edge)]
+    elif len(edges) > MAX_SLIPS and not all(_is_known(case, edge) for edge in edges):
         return []
-    return [_finding(case, edge) for edge in edges]
+    if not edges or not all(_can_undo(case, edge) for edge in edges):
+        return []
+    is_one = len(edges) > MAX_SLIPS or all(_are_inputs(case, edge) for edge in edges)
+    return [_finding(case, group) for group in ([edges] if is_one else [[e] for e in edges])]
+
+
+def _are_inputs(case: Case, edge: Edge) -> bool:
+    return all(
+        edge.value(view) in view.module.entry_computation.parameters for view in (case.a, case.b)
+    )
+
+
+def _is_known(case: Case, edge: Edge) -> bool:
+    """Whether other operations use either value on both sides, so that it is surely paired."""
+    return _used_alike(case, edge.p) and _used_alike(case, case.b.partners[edge.q])
+
+
+def _used_alike(case: Case, value: int) -> bool:
+    """Whether a user of A's value has a partner that uses the value's partner in its place."""
+    a, b = case.a, case.b
+    return any(
+        a.partners[user] >= 0
+        and (value, a.partners[value])
+        in zip(a.module.operands[user], b.module.operands[a.partners[user]], strict=False)
+        for user in a.module.users[value]
+    )
 
 
 def _can_undo(case: Case, edge: Edge) -> bool:
@@ -89,49 +120,75 @@ def _can_undo(case: Case, edge: Edge) -> bool:
     return case.a.partners[edge.p] < edge.y or case.b.partners[edge.q] < edge.x
 
 
-def _finding(case: Case, edge: Edge) -> Finding:
+def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     a, b = case.a, case.b
-    lines = where(b.module, [edge.y]) or where(a.module, [edge.x])
-    in_b = a.partners[edge.p]
+    users = {edge.y for edge in edges}
+    lines = called_at(b.module, users) or called_at(a.module, {edge.x for edge in edges})
+    taken = [_taken(case, edge) for edge in edges]
 
     def undo(edit: Editors) -> None:
-        if in_b < edge.y:
-            edit.b.set_operand(edge.y, edge.place, in_b)
-        else:
-            edit.a.set_operand(edge.x, edge.place, b.partners[edge.q])
+        for edge in edges:
+            in_b = a.partners[edge.p]
+            if in_b < edge.y:
+                edit.b.set_operand(edge.y, edge.place, in_b)
+            else:
+                edit.a.set_operand(edge.x, edge.place, b.partners[edge.q])
 
     return Finding(
         kind=OTHER_OPERAND,
-        title=say(
-            b.module.opcodes[edge.y],
-            " takes ",
-            _name(b, edge.q),
-            " in ",
-            b.side,
-            " and ",
-            _name(a, edge.p),
-            " in ",
-            a.side,
+        title=say(taken[0], at(lines))
+        if len(edges) == 1
+        else say(
+            count(len(users), "operation"),
+            f" {'takes' if len(users) == 1 else 'take'} other values",
             at(lines),
+            ": ",
+            join(taken, between="; "),
         ),
-        evidence=(
-            Evidence(
-                say(
-                    "both sides have both; operand ",
-                    str(edge.place),
-                    " of ",
-                    HloName(b.module.names[edge.y], b.module.opcodes[edge.y]),
-                ),
-                (edge.x, edge.p),
-                (edge.y, edge.q),
-                lines,
-            ),
+        evidence=_evidence(case, edges, lines),
+        proof=say(
+            "it was given the same value on both sides"
+            if len(edges) == 1
+            else "all were given the same values on both sides"
         ),
-        proof=say("it was given the same value on both sides"),
-        a=frozenset({edge.x}),
-        b=frozenset({edge.y}),
+        a=frozenset(edge.x for edge in edges),
+        b=frozenset(users),
         undo=undo,
     )
+
+
+def _evidence(
+    case: Case, edges: Sequence[Edge], lines: tuple[SourceLine, ...]
+) -> tuple[Evidence, ...]:
+    """The operations, each with what it takes."""
+    a, b = case.a, case.b
+    each = tuple(
+        Evidence(
+            say(
+                "both sides have both; " if len(edges) == 1 else "",
+                f"operand {edge.place} of ",
+                HloName(b.module.names[edge.y], b.module.opcodes[edge.y]),
+            ),
+            (edge.x, edge.p),
+            (edge.y, edge.q),
+            where(b.module, [edge.y]) or where(a.module, [edge.x]),
+        )
+        for edge in edges[:MAX_CITED]
+    )
+    if len(edges) == 1:
+        return each
+    taken = count(len({(edge.p, edge.q) for edge in edges}), "value")
+    return (
+        Evidence(say(f"{taken} exchanged for others that both sides have"), sources=lines),
+        *each,
+    )
+
+
+def _taken(case: Case, edge: Edge) -> Message:
+    """``dot takes input 7 (f32[8,4]) in B and input 3 (f32[8,4]) in A``."""
+    a, b = case.a, case.b
+    opcode, own, other = b.module.opcodes[edge.y], _name(b, edge.q), _name(a, edge.p)
+    return say(opcode, " takes ", own, " in ", b.side, " and ", other, " in ", a.side)
 
 
 def _name(view: SideView, i: int) -> Message:

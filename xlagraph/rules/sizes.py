@@ -23,7 +23,7 @@ from xlagraph.facts.joined import longer_lists, pieces
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.senders import asked_at
-from xlagraph.facts.size_makers import LISTED, TOPK, size_maker
+from xlagraph.facts.size_makers import CUT, LISTED, TOPK, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -417,6 +417,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         title = say("a list of tensors has another length, ", number, " joined: ", names)
     elif maker:
         title = say(f"another {maker.what} is baked into the graph: ", names)
+    words = maker or (CUT if origins.kind is PYTHON_INDEX else None)
     taken = say("; the constant ", assumed, " is taken for a number of elements")
     others = sorted(set(claimed) - set(starts))
     return Finding(
@@ -435,9 +436,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
                 tuple(claimed[x] for x in others)[:50],
             ),
         ),
-        fix=say(maker.fix) if maker else say() if grows else _fix(case, origins),
+        fix=say(words.fix) if words else say() if grows else _fix(case, origins),
         short=say(maker.short) if maker else say(),
-        short_fix=maker.short_fix if maker else say(),
+        short_fix=words.short_fix if words else say(),
         made=maker.made if maker else None,
         seen=maker.seen if maker else None,
         proof=say(

@@ -65,9 +65,10 @@ def compare_by_sort(
         is_variant = old.number is not None and design.sort(old.number) == design.sort(k)
         number = design.counterpart(k)
         if number is None or (is_variant and old.outcome and changes_values(old.outcome)):
-            like_it = design.like(k)
-            is_part = is_at_own_line(graphs[k], history) and not _is_at_place(graphs, k, like_it)
-            number = None if is_variant or is_part else like_it
+            number = None if is_variant else design.like(k)
+            is_elsewhere = number is None or _place_of(graphs[number]) != _place_of(graphs[k])
+            if is_elsewhere and is_at_own_line(graphs[k], history):
+                number = None
         if number not in (None, old.number) and not _is_of_another_rank(graphs, k, old.number):
             like[k] = number
     outcomes = explain([(number, k) for k, number in like.items()])
@@ -79,10 +80,61 @@ def compare_by_sort(
     return found
 
 
-def _is_at_place(graphs: Sequence[CapturedGraph], number: int, other: int | None) -> bool:
-    """Whether both compiled first at one place of the program."""
-    one, two = graphs[number].sync, graphs[other].sync if other is not None else None
-    return one is not None and two is not None and one.call_site == two.call_site
+def compare_further(
+    graphs: Sequence[CapturedGraph], comparisons: Sequence[Comparison], explain: Explain
+) -> list[Comparison]:
+    """The comparisons, but those that prove nothing with an earlier graph of the place that does.
+
+    Of a branch in the turns of a loop the nearest graph has as many, in other turns: each of the
+    two has what the other lacks. What the nearest is proved to vary may lack neither, or else the
+    first of all the graphs that vary each other. Pieces that come and go stay with the nearest,
+    for what grows is seen from turn to turn.
+    """
+    found = list(comparisons)
+    for choose in (_varied, _first):
+        further: dict[int, int] = {}
+        for k, old in enumerate(found):
+            number = choose(found, k) if old.outcome and not old.outcome.proved else None
+            if number is not None and _place_of(graphs[number]) == _place_of(graphs[k]):
+                further[k] = number
+        outcomes = explain([(number, k) for k, number in further.items()])
+        for k, number in further.items():
+            outcome = outcomes[number, k]
+            if outcome.proved and not any(cause.kind.is_piece for cause in outcome.causes):
+                found[k] = Comparison(number, "the graph that those near it vary", outcome)
+    return found
+
+
+def _varied(comparisons: Sequence[Comparison], k: int) -> int | None:
+    """The graph that the nearest of the graphs before it is proved to vary, nothing if none is."""
+    nearest = comparisons[k].number
+    while nearest is not None:
+        comparison = comparisons[nearest]
+        if comparison.outcome and comparison.outcome.proved:
+            return None if _is_expected(comparison) else comparison.number
+        nearest = comparison.number
+    return None
+
+
+def _first(comparisons: Sequence[Comparison], k: int) -> int | None:
+    """The first of the graphs that vary each other; what warm-up brings ends them."""
+    first = comparisons[k].number
+    while first is not None:
+        comparison = comparisons[first]
+        if comparison.number is None or _is_expected(comparison):
+            break
+        first = comparison.number
+    return None if first == comparisons[k].number else first
+
+
+def _is_expected(comparison: Comparison) -> bool:
+    outcome = comparison.outcome
+    return bool(outcome and outcome.causes and outcome.causes[0].expected)
+
+
+def _place_of(graph: CapturedGraph) -> tuple[object, ...]:
+    sync = graph.sync
+    return (graph.process.file, sync.entry, sync.call_site) if sync else ()
 
 
 def _is_of_another_rank(graphs: Sequence[CapturedGraph], number: int, other: int | None) -> bool:

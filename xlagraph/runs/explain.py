@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xlagraph.message import say
 from xlagraph.runs.alternation import alternating
 from xlagraph.runs.blocks import block_groups, skipped_blocks
-from xlagraph.runs.compare import compare, compare_by_sort
+from xlagraph.runs.compare import compare, compare_by_sort, compare_further
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.design import Design, Phase
 from xlagraph.runs.groups import group_nodes, introduced, with_source
@@ -70,6 +70,7 @@ def explain_run(run: Run, means: Means | None = None) -> RunExplanation:
         comparisons = compare(compared, explain)
         design = Design(graphs, comparisons, history.first_step)
         comparisons = compare_by_sort(graphs, comparisons, design, history, explain)
+        comparisons = compare_further(graphs, comparisons, explain)
     finally:
         modules.clear()
     return _explanation(run, pairs, comparisons, design, history)
