@@ -125,7 +125,7 @@ for x, y in loader:
         "resized_images",
         "written_slots",
     ),
-    short="A Python index or slice changes from step to step",
+    short="A Python index or slice changes",
     short_fix="Send the index to the device as a tensor.",
 )
 PYTHON_SIZE = Kind(
