@@ -11,7 +11,7 @@ from real_modules import FIXTURES, explained_run
     [
         (
             "pad_to_multiple",
-            "Pad to one size that all fit in, or to one of a few.",
+            "Pad to one size that all fit in, or a few.",
             "Dimension 0 of input 4 took 3 sizes, 8 to 24.",
         ),
         ("last_batch", "Pad or drop the odd batch, or use few sizes.", ""),
