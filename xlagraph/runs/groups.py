@@ -232,12 +232,12 @@ def _beside_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> di
     }
     found = {}
     for node in nodes:
-        beside, reason = by_digest.get(node.nearest), known.get(node.digest)
-        if not beside or not reason or reason.kind is not EXTRA_SUBGRAPH:
+        beside, looped = by_digest.get(node.nearest), known.get(node.digest)
+        if not beside or not looped or looped.kind is not EXTRA_SUBGRAPH:
             continue
         is_beside = (beside.step, beside.call_site) == (node.step, node.call_site)
-        if is_beside and reason.line in lines:
-            found[node.digest] = Reason(PYTHON_SIZE, reason.line)
+        if is_beside and looped.line in lines:
+            found[node.digest] = Reason(PYTHON_SIZE, looped.line)
     return found
 
 
