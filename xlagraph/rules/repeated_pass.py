@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at
+from xlagraph.cause.sources import at, called_at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.telling import HEAVY, PLAIN
 from xlagraph.facts.updates import formula, updates
@@ -113,9 +113,12 @@ def _finding(found: Bypass) -> Finding | None:
         if kind is MISSING_BARRIER
         else f" computes the same pass {_times(turns[1])} where "
     )
-    title = say(more.side, done, less.side, f" does it {_times(turns[0])}", at(found.lines))
+    in_less, labels = _counts(less), more.matched.labels
+    again = [i for i in found.piece if labels[i] in in_less and more.module.opcodes[i] not in PLAIN]
+    lines = called_at(more.module, again)
+    title = say(more.side, done, less.side, f" does it {_times(turns[0])}", at(lines))
     text = say(more.side, " computes ", found.words, " that stand in ", less.side, " too")
-    return bypass_finding(found, kind, title, Evidence(text))
+    return bypass_finding(found, kind, title, Evidence(text), lines=lines)
 
 
 def _times(number: int) -> str:
