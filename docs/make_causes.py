@@ -63,7 +63,9 @@ ORDER = """\
 ## The order in which rules are asked
 
 Each is asked about what those above it left open; where it has no kinds of its own, it finds causes
-of other rules' kinds. How to place a new one: [Architecture](../ARCHITECTURE.md#how-to-add-a-rule).
+of other rules' kinds. dtype-stretch is a last resort: it is left out, and asked in a further search
+where the others came to no proof. How to place a new one:
+[Architecture](../ARCHITECTURE.md#how-to-add-a-rule).
 
 | rule | its kinds | follows |
 |---|---|---|"""

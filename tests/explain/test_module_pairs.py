@@ -81,6 +81,7 @@ PROVED = {
     "momentum_and_clip": Truth("", "takes in and updates 2", kinds="newly-updated clipping"),
     "momentum_and_rate": Truth(kinds="newly-updated constant-value"),
     "nested_loop": Truth("inner(v) * 0.5", "the body of while"),
+    "norm_bfloat16": Truth("", r"f32 -> bf16", kinds="dtype reordered-sum shared-scalar"),
     "number_of_its_own": Truth("jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
     "one_gradient_fewer": Truth("jnp.tanh(x @ w) @ v", r"1 gradient .* of input 1 \(f32\[5,2\]"),
     "one_matrix_frozen": Truth(kinds="extra-subgraph"),

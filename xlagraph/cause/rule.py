@@ -47,6 +47,9 @@ class Rule:
     stricter: Find | None = None
     """Another way to find and undo the same causes, which compares more. It is tried first,
     and kept only where it leads to a proof."""
+    last_resort: bool = False
+    """What it undoes lets much be alike: it is asked only where the other rules came to no proof,
+    and kept only where it leads to one."""
 
 
 def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -42,7 +42,7 @@ def explain_modules(
 def explain_sides(a: Module, b: Module, context_a: Context, context_b: Context) -> Explanation:
     """`explain_modules` with sentences that speak of sides, so that they can be named later."""
     diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
-    return _best(Search(diff, context_a, context_b, rules()))
+    return _best(Search(diff, context_a, context_b, [r for r in rules() if not r.last_resort]))
 
 
 def _best(task: Search) -> Explanation:
@@ -50,7 +50,7 @@ def _best(task: Search) -> Explanation:
 
     Rules that have a stricter way use it first. What cannot be proved with instructions paired
     by value is tried again with instructions paired by place (constants, then shapes left out
-    of account), and the proof counts.
+    of account), then with the rules of last resort, and the proof counts.
     """
     stricter = task.stricter()
     if stricter:
@@ -66,7 +66,18 @@ def _best(task: Search) -> Explanation:
         again = search(by_place)
         if again.proved:
             return _explanation(by_place, again, level)
-    return _explanation(task, found)
+    last = None if found.proved or len(task.diff.a) + len(task.diff.b) > MAX_AGAIN else _last(task)
+    return last or _explanation(task, found)
+
+
+def _last(task: Search) -> Explanation | None:
+    """The explanation that rules of last resort lead to, if that is a proof."""
+    case = task.start().case()
+    if not any(rule.find(case) for rule in rules() if rule.last_resort):
+        return None
+    again = replace(task, rules=rules())
+    found = search(again)
+    return _explanation(again, found) if found.proved else None
 
 
 def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDER) -> Explanation:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.meant import changes_values
-from xlagraph.runs.places import has_own_line
+from xlagraph.runs.places import is_at_own_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -58,15 +58,17 @@ def compare_by_sort(
 
     In a cycle it is the graph of the turn before, unless the nearest differs in a size or a number.
     Where that proves less, the nearest graph stays; what begins a part of the program at a line of
-    its own is compared with none.
+    its own is not compared with what runs elsewhere.
     """
     like: dict[int, int] = {}
     for k, old in enumerate(comparisons):
         is_variant = old.number is not None and design.sort(old.number) == design.sort(k)
         number = design.counterpart(k)
         if number is None or (is_variant and old.outcome and changes_values(old.outcome)):
-            is_part = is_variant or has_own_line(graphs[k], history)
-            number = None if is_part else design.like(k)
+            number = None if is_variant else design.like(k)
+            is_elsewhere = number is None or _place_of(graphs[number]) != _place_of(graphs[k])
+            if is_elsewhere and is_at_own_line(graphs[k], history):
+                number = None
         if number not in (None, old.number) and not _is_of_another_rank(graphs, k, old.number):
             like[k] = number
     outcomes = explain([(number, k) for k, number in like.items()])

@@ -182,6 +182,16 @@ class Design:
             self._at[key] = PlaceTurns(tuple(found), tuple(dict.fromkeys(found)))
         return self._at[key]
 
+    def ran_at_place(self, number: int) -> list[frozenset[int]]:
+        """What each step at the place of a graph may have run; empty for one that is not known."""
+        sync = self._graphs[number].sync
+        site = sync.call_site if sync else ()
+        return [
+            frozenset(self._numbers[one] for one in turn.graphs if one in self._numbers)
+            for turn in self._turns_of(number)
+            if turn.site == site
+        ]
+
     def settles(self, number: int) -> bool:
         """Whether a stage of its place settled with a graph, which cuts no step."""
         return self._stage(number) is not None and not self._is_cut(number)

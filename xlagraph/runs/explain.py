@@ -26,7 +26,13 @@ from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.pending import pending_work
-from xlagraph.runs.places import begins_reading, begins_something, has_own_line, is_first, is_second
+from xlagraph.runs.places import (
+    begins_reading,
+    begins_something,
+    is_at_own_line,
+    is_first,
+    is_second,
+)
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.small import small_graphs
 from xlagraph.runs.spent import Spent
@@ -157,7 +163,9 @@ def _node(
     cost = history.turns.costs[graph.record.digest]
     begins_sort = design.begins_sort(number)
     is_training = graph.step > history.first_step
-    has_line = comparison.number is None and is_training and has_own_line(graph, history)
+    is_early = is_first(graph, history) or is_second(graph, history)
+    has_line = is_early and is_training and is_at_own_line(graph, history)
+    has_line = has_line and comparison.number is None
     phase = _phase(number, comparison, design)
     by_design = begins_sort or has_line or phase is not None
     call_site = own_frame(graph.sync.call_site) if graph.sync else None

@@ -184,10 +184,7 @@ def _length(shape: str) -> int:
 
 def as_few_sizes(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     """The cause of a single graph, said as what it is over the run: the sizes that there are."""
-    outcomes = [node.explanation for node in members if node.explanation]
-    cited = (one for found in outcomes for one in (found.first_a, found.first_b))
-    inputs = dict.fromkeys(filter(None, map(_input_shape, cited)))
-    shapes = sorted(inputs, key=lambda shape: (_length(shape), shape))
+    shapes = _shapes(members)
     number = f"{len(shapes)} sizes" if len(shapes) > 1 else "several sizes"
     listed = say(" (", join(shapes, MOST), ")") if len(shapes) > 1 else say()
     ran_again = all(node.hits for node in members)
@@ -207,6 +204,36 @@ def as_few_sizes(cause: Cause, members: Sequence[GraphNode]) -> Cause:
         short=say(f"an input comes in {number}", listed),
         short_fix=say("Pad every batch to the largest size."),
     )
+
+
+def as_stages(cause: Cause, members: Sequence[GraphNode]) -> Cause:
+    """The cause of a single graph, said of stages of the program that have sizes of their own."""
+    shapes = _shapes(members)
+    listed = say(" (", join(shapes, MOST), ")") if len(shapes) > 1 else say()
+    stages = f"an input has another size in each of {count(max(len(shapes), 2), 'stage')}"
+    return replace(
+        cause,
+        title=say(
+            stages,
+            listed,
+            at(cause.lines),
+            f": {count(len(members), 'more graph')}, and none is known to come back",
+        ),
+        fix=say(
+            "None needed if the stages are a choice, such as progressive resizing: each compiles "
+            "once. For one graph in all pad every batch to the largest."
+        ),
+        short=say(stages, listed),
+        short_fix=say("Pad every batch to the largest size."),
+    )
+
+
+def _shapes(members: Sequence[GraphNode]) -> list[str]:
+    """The inputs that the graphs cite, and those that they are compared with, by their size."""
+    outcomes = [node.explanation for node in members if node.explanation]
+    cited = (one for found in outcomes for one in (found.first_a, found.first_b))
+    inputs = dict.fromkeys(filter(None, map(_input_shape, cited)))
+    return sorted(inputs, key=lambda shape: (_length(shape), shape))
 
 
 def _input_shape(cited: Cited | None) -> str:

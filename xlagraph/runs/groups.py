@@ -17,7 +17,7 @@ from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.few_sizes import as_few_sizes
+from xlagraph.runs.few_sizes import as_few_sizes, as_stages
 from xlagraph.runs.growth import (
     as_growth,
     as_loop,
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
 
+OF_SIZES: dict[Meant, Retell] = {Meant.SIZES: as_few_sizes, Meant.STAGES: as_stages}
+"""How a size is said that is meant."""
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "
     "warm-up, or a problem that began earlier"
@@ -280,8 +282,8 @@ def _reason(node: GraphNode) -> Reason:
     if node.begins_reading and cause.kind is not EARLY_EXECUTION:
         return Reason(EARLY_EXECUTION, node.call_site, _as_reads)
     line = None if cause.kind.anywhere else main_line(cause)
-    if node.meant is Meant.SIZES:
-        return Reason(cause.kind, line or node.call_site, as_few_sizes)
+    if node.meant in OF_SIZES:
+        return Reason(cause.kind, line or node.call_site, OF_SIZES[node.meant])
     return Reason(cause.kind, line, _as_reads if cause.kind is EARLY_EXECUTION else None)
 
 
@@ -355,7 +357,7 @@ def _main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     `kind`: that of its group, if it is known.
     """
     causes = node.explanation.causes if node.explanation else ()
-    if node.meant is Meant.SIZES:
+    if node.meant in OF_SIZES:
         kind = INPUT_SHAPE
     elif node.meant and node.meant is not Meant.SETTLED:
         return next(one for one in causes if one.kind.may_be_meant and not one.expected)

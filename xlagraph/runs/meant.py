@@ -1,9 +1,9 @@
 """Changes of a program's steps that somebody makes on purpose, and what settles in its first turns.
 
 What is updated, which pieces are computed: that is switched on purpose. A number, a type, a tensor
-kept alive is not, and a size only as one of few (`few_sizes`). Such a change is no problem where it
-comes once and stays, a phase of the training; or where it comes in a rhythm from the first steps
-on. It costs one compile, and is told.
+kept alive is not, and a size only as one of few (`few_sizes`) or of a stage (`size_stages`). Such a
+change is no problem where it comes once and stays, a phase of the training; or where it comes in a
+rhythm from the first steps on. It costs one compile, and is told.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
 from xlagraph.runs.few_sizes import is_one_of_few_sizes
+from xlagraph.runs.size_stages import is_size_of_stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,8 @@ class Meant(str, Enum):
     """Again and again in a fixed order, all graphs having run in the first steps."""
     SIZES = "sizes"
     """One size of an input among few, each of which comes again."""
+    STAGES = "stages"
+    """The size of an input in one stage of the program, which does not come back."""
     SETTLED = "settled"
     """With it a phase of the program settled; why it is another graph is not known."""
 
@@ -73,6 +76,8 @@ def how_meant(
         return Meant.NOT
     if is_one_of_few_sizes(number, graphs, comparisons, design):
         return Meant.SIZES
+    if is_size_of_stage(number, graphs, comparisons, design.ran_at_place(number)):
+        return Meant.STAGES
     is_on_purpose = _is_on_purpose(outcome)
     if is_on_purpose and design.is_in_cycle(number) and _is_early(graphs[number], history):
         return Meant.RHYTHM

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.runs.nearest import Earlier
-from xlagraph.runs.places import is_another_part
+from xlagraph.runs.places import is_another_part, is_at_own_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,6 +95,8 @@ class Pairing:
         if found and found[1] >= UNLIKE:
             why = f"{found[1]:.0%} of its instructions are of the same kinds and shapes"
             return found[0], why
+        if is_at_own_line(graph, self._history):
+            return None, ""  # no part of a step: its steps cut none of another place
         within = self._all.container(histogram)
         if within is not None:
             return within, "it contains nearly all of its instructions"

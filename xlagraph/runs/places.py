@@ -40,9 +40,12 @@ def is_another_part(graph: CapturedGraph, history: History) -> bool:
     return history.begins_another_part(graph.process, sync)
 
 
-def has_own_line(graph: CapturedGraph, history: History) -> bool:
-    """Whether it is the first step of a part of the program with a sync line of its own."""
-    return graph.sync is not None and history.has_own_line(graph.process, graph.sync)
+def is_at_own_line(graph: CapturedGraph, history: History) -> bool:
+    """Whether the steps of its place are a part of the program with a sync line of its own."""
+    sync = graph.sync
+    if sync is None or not sync.ends_step:
+        return False
+    return history.has_own_line(graph.process, history.turns.first(graph.process, sync))
 
 
 def begins_reading(graph: CapturedGraph, history: History) -> bool:

@@ -139,7 +139,7 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
                 f"{'them' if many else 'it'} differ from those before is not proved.",
             )
             continue
-        if group.meant is Meant.PHASE:
+        if group.meant in (Meant.PHASE, Meant.STAGES):
             when = say("Changed in ", begin, " and stayed so")
         elif group.meant is Meant.SIZES:
             when = say("In turn since ", begin)
