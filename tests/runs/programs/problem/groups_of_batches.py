@@ -15,13 +15,17 @@ def squared_loss(x, y):
 
 
 def accumulate(number):
+    total = torch.zeros((), device="xla")
     for _ in range(number):
         x, y = torch.rand(8, 16), torch.rand(8, 4)
-        squared_loss(x.to("xla"), y.to("xla")).backward()
+        loss = squared_loss(x.to("xla"), y.to("xla"))
+        loss.backward()
+        total = total + loss.detach()
+    return total
 
 
 for number in (2, 2, 3, 3, 2, 4, 3, 5):
-    accumulate(number)
+    total = accumulate(number)
     optimizer.step()
     optimizer.zero_grad()
     torch_xla.sync()
