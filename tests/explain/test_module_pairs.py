@@ -66,7 +66,7 @@ PROVED = {
     ),
     "input_bfloat16": Truth("", r"input 1 \(bf16\[8,16\]\).*f32 -> bf16"),
     "jit_inline": Truth("block(w, block(w, x))", "2 calls in A, 0 in B"),
-    "key_width": Truth(kinds="replaced-subgraph input-shape"),
+    "key_width": Truth("", r"threefry2x32 in A, rng-bit-generator in B"),
     "layout_of_input": Truth("jnp.tanh(x) * 2", r"input 0 .*, \{1,0\} became \{0,1\}"),
     "layout_of_output": Truth("jnp.sin(x)", r"output 1, \{1,0\} became \{0,1\}", kinds="layout"),
     "log_in_loop": Truth("has_side_effect=True", r"ffi_call.1 .*custom-call"),

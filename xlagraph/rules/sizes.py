@@ -86,7 +86,6 @@ for x, y in loader:
         "batch_and_warm_up",
         "batch_and_scale",
         "scan_trip_count",
-        "key_width",
     ),
     short_fix="Pad or drop the odd batch, or use few sizes.",
 )
