@@ -59,6 +59,8 @@ PROBLEMS = {
     "part_of_a_table": 3,
     "solver_reads": 10,
     "coins_in_a_loop": 6,
+    "groups_of_batches": 3,
+    "layers_dropped_late": 2,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -75,6 +77,9 @@ REASONS = {
     "checkpoint_reads": "early-execution at checkpoint_reads.py:15",
     "part_of_a_table": "input-shape at part_of_a_table.py:12",
     "solver_reads": "extra-subgraph at solver_reads.py:20",
+    "groups_of_batches": "accumulation-count at groups_of_batches.py:28",
+    "layers_dropped": "skipped-block at layers_dropped.py:18",
+    "layers_dropped_late": "skipped-block at layers_dropped_late.py:18",
     "coins_in_a_loop": "other-operand at coins_in_a_loop.py:26",
 }
 """Graphs of one reason, whatever else differs in some of them as its consequence."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at
+from xlagraph.cause.sources import at, called_at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.telling import HEAVY, PLAIN
 from xlagraph.facts.updates import formula, updates
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
     from xlagraph.graph import Module
+    from xlagraph.message import SourceLine
 
 ACCUMULATION_COUNT = Kind(
     id="accumulation-count",
@@ -113,9 +114,18 @@ def _finding(found: Bypass) -> Finding | None:
         if kind is MISSING_BARRIER
         else f" computes the same pass {_times(turns[1])} where "
     )
-    title = say(more.side, done, less.side, f" does it {_times(turns[0])}", at(found.lines))
+    lines = _lines(found)
+    title = say(more.side, done, less.side, f" does it {_times(turns[0])}", at(lines))
     text = say(more.side, " computes ", found.words, " that stand in ", less.side, " too")
-    return bypass_finding(found, kind, title, Evidence(text))
+    return bypass_finding(found, kind, title, Evidence(text), lines=lines)
+
+
+def _lines(found: Bypass) -> tuple[SourceLine, ...]:
+    """Where the program runs the pass: the line that all of it is called from, if that is known."""
+    more, in_less = found.more, _counts(found.less)
+    again = (i for i in found.piece if more.matched.labels[i] in in_less)
+    called = called_at(more.module, (i for i in again if more.module.opcodes[i] not in PLAIN))
+    return called if len(called) == 1 and not called[0].is_library else found.lines
 
 
 def _times(number: int) -> str:

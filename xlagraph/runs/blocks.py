@@ -189,7 +189,7 @@ def block_groups(skipped: Iterable[Skipped], nodes: Sequence[GraphNode]) -> tupl
 
 def _group(skipped: Skipped, members: Sequence[GraphNode]) -> CauseGroup:
     is_block = skipped.kind is SKIPPED_BLOCK
-    place = _place(members, ADDED_INPUT if is_block else NEWLY_UPDATED)
+    place = _place(members, (ADDED_INPUT, NEWLY_UPDATED) if is_block else (NEWLY_UPDATED,))
     caller = _caller(place) if is_block else None
     return CauseGroup(
         kind=skipped.kind,
@@ -230,10 +230,14 @@ def _caller(place: Place) -> SourceLine | None:
     return next((frame for frame in after if not frame.function.startswith("<")), None)
 
 
-def _place(members: Sequence[GraphNode], kind: Kind) -> Place:
-    """Where a cause of this kind stands that one of the graphs has; else where they end."""
-    causes = (c for node in members for c in (node.explanation.causes if node.explanation else ()))
-    cause = next((one for one in causes if one.kind is kind and one.place.line), None)
+def _place(members: Sequence[GraphNode], kinds: Sequence[Kind]) -> Place:
+    """Where a cause of the first of these kinds that one of the graphs has stands; else their end.
+
+    Weights that only some graphs update are also those of blocks that the others leave out.
+    """
+    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    found = (one for kind in kinds for one in causes if one.kind is kind and one.place.line)
+    cause = next(found, None)
     if cause is None:
         return Place(members[0].call_site)
     is_near = cause.place.is_near and cause.lines  # a line of the forward pass updates nothing

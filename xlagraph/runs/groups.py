@@ -16,7 +16,7 @@ from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
-from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages
 from xlagraph.runs.growth import (
     as_growth,
@@ -94,6 +94,7 @@ def group_nodes(
     over_run |= _entailed(nodes)
     over_run |= _of_sizes(nodes)
     over_run |= _rests(nodes)
+    over_run |= _beside_sizes(nodes, over_run)
     for longer in lists:
         over_run |= _listed(longer, nodes, over_run)
     for work in pending:
@@ -216,6 +217,30 @@ def _of_sizes(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         for cause in found[1:]
         if found[0].kind.is_piece and cause.kind is INPUT_SHAPE and main_line(cause) in lines
     }
+
+
+def _beside_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Graphs of a step that are like another one of it, at a line where those change their size.
+
+    Of two lists that grow together one graph is compared with the list before, and the other one
+    with the first: what they differ in is no reason to compile again.
+    """
+    by_digest = {node.digest: node for node in nodes}
+    lines = {
+        reason.line
+        for node in nodes
+        if not node.warm_up
+        and (reason := known.get(node.digest) or _reason(node)).kind is PYTHON_SIZE
+    }
+    found = {}
+    for node in nodes:
+        beside, looped = by_digest.get(node.nearest), known.get(node.digest)
+        if not beside or not looped or looped.kind is not EXTRA_SUBGRAPH:
+            continue
+        is_beside = (beside.step, beside.call_site) == (node.step, node.call_site)
+        if is_beside and looped.line in lines:
+            found[node.digest] = Reason(PYTHON_SIZE, looped.line)
+    return found
 
 
 def _rests(nodes: Sequence[GraphNode]) -> dict[str, Reason]:

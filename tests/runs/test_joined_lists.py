@@ -1,0 +1,49 @@
+"""Several values read in one step, each of a list that has grown."""
+
+from __future__ import annotations
+
+from written_runs import write
+
+READ, END = 12, 20
+STEP = """HloModule step
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %a = f32[8]{0} tanh(f32[8]{0} %p)
+}
+"""
+WRITTEN = 'metadata={op_type="aten__stack" source_file="train.py" source_line=12}'
+
+
+def joined(number, *, scaled):
+    """The maximum of so many numbers in a list, or of twice as much."""
+    inputs = "".join(
+        f"  %p{k} = f32[] parameter({k})\n  %r{k} = f32[1]{{0}} reshape(f32[] %p{k}), {WRITTEN}\n"
+        for k in range(number)
+    )
+    parts = ", ".join(f"f32[1]{{0}} %r{k}" for k in range(number))
+    taken = "%w" if scaled else "%v"
+    wide = f"  %w = f32[{number}]{{0}} abs(f32[{number}]{{0}} %v), {WRITTEN}\n" if scaled else ""
+    types = ", ".join(f"p{k}: f32[]" for k in range(number))
+    return (
+        "HloModule joined\n\n%most (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n"
+        "  %y = f32[] parameter(1)\n  ROOT %m = f32[] maximum(f32[] %x, f32[] %y)\n}\n\n"
+        f"ENTRY %main ({types}) -> f32[] {{\n{inputs}"
+        f"  %v = f32[{number}]{{0}} concatenate({parts}), dimensions={{0}}, {WRITTEN}\n{wide}"
+        "  %least = f32[] constant(0)\n"
+        f"  ROOT %o = f32[] reduce(f32[{number}]{{0}} {taken}, f32[] %least), dimensions={{0}}, "
+        f"to_apply=%most, {WRITTEN}\n}}\n"
+    )
+
+
+def test_values_of_lists_that_grow_together_are_one_cause(tmp_path):
+    report = [(READ, False, "value"), (READ, True, "value")]
+    syncs = []
+    for number in range(5, 40, 5):
+        syncs += [(END, STEP)] * 3
+        syncs += [(line, joined(number, scaled=s), kind) for line, s, kind in report]
+    run = write(tmp_path, syncs)
+    (problem, first) = run.problems
+    assert (problem.kind.id, first.kind.id) == ("python-size", "early-execution")
+    assert str(problem.title).startswith("a list of tensors has another length, 5 -> 10 joined: ")
+    assert (problem.compiles, problem.further) == (13, ())
