@@ -178,7 +178,7 @@ def group(*, proved, further=0, effect=EMPTY):
 
 
 def verdict(run, *groups):
-    return str(run_verdict(run, groups, None, 5, 0, began_late=False))
+    return str(run_verdict(run, groups, (), None, 5, 0, began_late=False))
 
 
 def test_a_cause_that_spoils_values_is_said_before_the_time(tmp_path):
