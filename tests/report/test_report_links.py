@@ -95,6 +95,7 @@ def test_a_growing_graph_is_shown_by_the_graph_that_its_evidence_is_of() -> None
 @pytest.mark.parametrize("start", range(PARTS))
 def test_every_link_of_every_run_lands_on_a_difference(browser: Browser, start: int) -> None:
     followed = 0
+    browser.resize(1440, 450)  # few rows are drawn for each link
     for folder in FOLDERS[start::PARTS]:
         report = run_report(explained_run(folder))
         browser.open(report)
