@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.message import EMPTY
 
@@ -22,6 +22,14 @@ NONE: frozenset[int] = frozenset()
 
 def nothing(_edit: Editors) -> None:
     """Undoes nothing: the comparison forgives the difference by itself."""
+
+
+class Words(NamedTuple):
+    """What a rule says of a case that it knows more of; empty is what its kind says."""
+
+    fix: Message = EMPTY
+    short: Message = EMPTY
+    short_fix: Message = EMPTY
 
 
 @dataclass(frozen=True, slots=True, eq=False)

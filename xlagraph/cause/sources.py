@@ -105,6 +105,17 @@ def own_line(frames: tuple[SourceFrame, ...]) -> SourceLine:
     return own if own is lines[0] else own._replace(called=lines[0])
 
 
+def statement(lines: Sequence[SourceLine]) -> SourceLine | None:
+    """The first of some lines, if it is a statement of the program that itself does what is told.
+
+    Not so where it calls a library's function, or where a derivative goes back to it.
+    """
+    line = next(iter(lines), None)
+    if line is None or line.is_library or line.called or line.backward_of:
+        return None
+    return line
+
+
 def _named(function: str) -> str:
     """The innermost named function of a qualified name: ``step`` of ``main.<locals>.step``."""
     parts = function.split(".<locals>.")

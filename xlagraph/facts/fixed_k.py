@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Seen
+from xlagraph.cause.sources import statement
 from xlagraph.cause.verdict import Made
 from xlagraph.facts.size_makers import TOPK
 from xlagraph.facts.sizes import changed_sizes
@@ -31,10 +32,8 @@ def fixed_k(case: Case, starts: Mapping[int, int], lines: Sequence[SourceLine]) 
         lines: where that is done.
     """
     maker = replace(TOPK, seen=_seen(case, starts))
-    line = next(iter(lines), None)
-    if line is None or line.is_library or line.called or line.backward_of:
-        return maker
-    typed = typed_topk(case.program(line), line.line)
+    line = statement(lines)
+    typed = typed_topk(case.program(line), line.line) if line else None
     if typed is None:
         return maker
     made = Made(typed.k, typed.makers) if typed.makers else None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, where
+from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.sizes import INDEX_OPCODES
 from xlagraph.facts.typed_slices import typed_slice
 from xlagraph.facts.written import lines_in_words
-from xlagraph.message import EMPTY, A, B, Code, Listing, Message, count, say
+from xlagraph.message import EMPTY, A, B, Code, Listing, count, say
 from xlagraph.rules.sharding import SHARDING
 from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX
 
@@ -50,13 +50,7 @@ AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "star
 """What the dimension decides along which is indexed."""
 
 
-class _Words(NamedTuple):
-    fix: Message = EMPTY
-    short: Message = EMPTY
-    short_fix: Message = EMPTY
-
-
-_WRITTEN = _Words(
+_WRITTEN = Words(
     say(
         "Write with index_copy_ (or scatter_), at positions that are a tensor on the device: "
         "buffer.index_copy_(dim, positions, values). What they are counted from must be a tensor "
@@ -70,7 +64,7 @@ _AS_DATA = say(
     "Send the places as data: ",
     Code("x.index_select(dim, torch.arange(start, stop).to(x.device))"),
 )
-_MOVED = _Words(
+_MOVED = Words(
     say(
         _AS_DATA,
         ". Made with arange(..., device=...) they would be baked in again. Or index on the host, "
@@ -84,19 +78,17 @@ OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
 
-def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> _Words:
+def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
     """The same with the program's own statement; empty where that is not understood."""
-    line = next(iter(lines), None)
-    if line is None or line.is_library or line.called or line.backward_of:
-        return _Words()
-    typed = typed_slice(case.program(line), line.line, is_written=is_written)
+    line = statement(lines)
+    typed = typed_slice(case.program(line), line.line, is_written=is_written) if line else None
     if typed is None:
-        return _Words()
+        return Words()
     short = say(
         f"At {lines_in_words(typed.first, typed.last)} send the places as data:",
         Listing((_NOT_MADE_THERE, *typed.code)),
     )
-    return _Words(
+    return Words(
         say(short, "Or index on the host, before the tensor is sent."),
         _WRITTEN.short if is_written else EMPTY,
         short,
@@ -125,7 +117,7 @@ def _finding(
     kind = next((OF_KEY[key] for key in keys if key in OF_KEY), None)
     number = count(len(pairs), opcode)
     is_written = opcode == "pad" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
-    words = _Words()
+    words = Words()
     if kind:
         title = say(f"{kind.id.replace('-', ' ')} of {number} differs: ", changes)
     elif opcode in INDEX_OPCODES and BOUNDS.issuperset(keys):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.message import EMPTY, A, Change, Code, Message, Quoted, count, say
+from xlagraph.message import A, Change, Code, Message, Quoted, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,29 +58,23 @@ for step, (x, y) in enumerate(loader):
 LIBRARY_SHORT_FIX = say("Keep this number the same in every step.")
 
 
-class _Words(NamedTuple):
-    short: Message = EMPTY
-    fix: Message = EMPTY
-    short_fix: Message = EMPTY
-
-
-_LISTED = _Words(
-    say("a list of numbers baked into the graph changed"),
+_LISTED = Words(
     say(
         "Numbers that come as a list, or as a range made on the device with Python bounds "
         "(torch.arange(start, stop, device=...)), are a constant of the graph: make them on the "
         "host and send them (.to(device)), or add a tensor to a range that is always the same."
     ),
+    say("a list of numbers baked into the graph changed"),
     say("Make the numbers on the host, and send them as a tensor."),
 )
-_ROLLED = _Words(
-    say("the shift of torch.roll changes"),
+_ROLLED = Words(
     say(
         "torch.roll takes no tensor for its shift. Roll on the host, before the tensor is sent; or "
         "send the places as data: ",
         Code("x.index_select(dim, ((torch.arange(n) - shift) % n).to(x.device))"),
         ", n being the size of that dimension.",
     ),
+    say("the shift of torch.roll changes"),
     say("Roll on the host, or index with ", Code("(arange(n) - shift) % n"), "."),
 )
 
@@ -142,7 +136,7 @@ def _words(
     pairs: Sequence[tuple[int, int]],
     *,
     is_list: bool,
-) -> _Words:
+) -> Words:
     """What is said of the constants of an operation that is known; empty for others."""
     if all(_operation(case, y) == "aten__roll" for _, y in pairs):
         return _ROLLED
@@ -150,8 +144,8 @@ def _words(
         return _LISTED
     option = _library_option(lines)
     if option:
-        return _Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
-    return _Words()
+        return Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
+    return Words()
 
 
 def _operation(case: Case, y: int) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from xlagraph.cause.editor import Editors
     from xlagraph.message import Message, SourceLine
 
-FIX = say(
-    "Give the tensor one dtype where it is made: torch.tensor, numpy and pandas take it from the "
-    "values, so that a batch of whole numbers comes as int64 and one with a fraction as float32. "
-    "Write torch.tensor(rows, dtype=torch.float32), or convert on the host before it is sent."
+FROM_VALUES = Words(
+    say(
+        "Give the tensor one dtype where it is made: torch.tensor, numpy and pandas take it from "
+        "the values, so that a batch of whole numbers comes as int64 and one with a fraction as "
+        "float32. Write torch.tensor(rows, dtype=torch.float32), or convert on the host before it "
+        "is sent."
+    ),
+    short_fix=say("Give the tensor one dtype where it is made."),
 )
-SHORT_FIX = say("Give the tensor one dtype where it is made.")
 TORCH = {
     "f64": "torch.float64",
     "f32": "torch.float32",
@@ -164,6 +167,7 @@ def finding_of(*groups: Converted, more: tuple[Evidence, ...] = ()) -> Finding:
     """One finding for inputs that are converted on one side, or some here and some there."""
     types = list(dict.fromkeys(pair for group in groups for pair in group.types))
     by_value = any(old.startswith(("f", "bf")) != new.startswith(("f", "bf")) for old, new in types)
+    words = FROM_VALUES if by_value else _cast(groups)
     number = sum(len(group.inputs) for group in groups)
 
     def undo(edit: Editors) -> None:
@@ -181,14 +185,14 @@ def finding_of(*groups: Converted, more: tuple[Evidence, ...] = ()) -> Finding:
             at(groups[0].lines),
         ),
         evidence=(*(group.evidence for group in groups), *more),
-        fix=FIX if by_value else _cast(groups),
+        fix=words.fix,
         short=say(
             "An input has" if number == 1 else "Inputs have",
             " another dtype (",
             join(Change(old, new) for old, new in types),
             ") in some steps",
         ),
-        short_fix=SHORT_FIX if by_value else _cast_in_short(groups),
+        short_fix=words.short_fix,
         proof=join((group.proof for group in groups), len(groups), "; "),
         a=frozenset[int]().union(*(group.claimed[0] for group in groups)),
         b=frozenset[int]().union(*(group.claimed[1] for group in groups)),
@@ -202,24 +206,20 @@ def _wanted(groups: Iterable[Converted]) -> str:
     return TORCH.get(types.pop(), "") if len(types) == 1 else ""
 
 
-def _cast(groups: Iterable[Converted]) -> Message:
+def _cast(groups: Iterable[Converted]) -> Words:
     """What to change where the values do not decide about the type."""
     wanted = _wanted(groups)
     if not wanted:
-        return say()
-    return say(
-        "Convert what comes in another dtype on the host, before it is sent: ",
-        Code(f"x = x.to({wanted})"),
-        ", or where numpy makes it (its own floats are float64, and a quotient of whole numbers is "
-        "one). Convert that input alone: labels and ids keep their dtype.",
+        return Words()
+    return Words(
+        say(
+            "Convert what comes in another dtype on the host, before it is sent: ",
+            Code(f"x = x.to({wanted})"),
+            ", or where numpy makes it (its own floats are float64, and a quotient of whole "
+            "numbers is one). Convert that input alone: labels and ids keep their dtype.",
+        ),
+        short_fix=say("Convert that input before it is sent: ", Code(f".to({wanted})")),
     )
-
-
-def _cast_in_short(groups: Iterable[Converted]) -> Message:
-    wanted = _wanted(groups)
-    if not wanted:
-        return say()
-    return say("Convert that input before it is sent: ", Code(f".to({wanted})"))
 
 
 def _type(view: SideView, i: int) -> str:

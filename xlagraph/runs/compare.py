@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.runs.meant import changes_values
 from xlagraph.runs.places import is_at_own_line
+from xlagraph.runs.turns import call_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.history import History
     from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.pairing import Compared
+    from xlagraph.runs.turns import CallPlace
 
     Pair = tuple[int, int]
     """Numbers of an earlier graph and of the one that it explains."""
@@ -132,9 +134,8 @@ def _is_expected(comparison: Comparison) -> bool:
     return bool(outcome and outcome.causes and outcome.causes[0].expected)
 
 
-def _place_of(graph: CapturedGraph) -> tuple[object, ...]:
-    sync = graph.sync
-    return (graph.process.file, sync.entry, sync.call_site) if sync else ()
+def _place_of(graph: CapturedGraph) -> CallPlace | None:
+    return call_place(graph.process, graph.sync) if graph.sync else None
 
 
 def _is_of_another_rank(graphs: Sequence[CapturedGraph], number: int, other: int | None) -> bool:

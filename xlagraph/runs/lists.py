@@ -18,6 +18,7 @@ from xlagraph.cause.sources import at
 from xlagraph.message import Code, count, join, say
 from xlagraph.runs.kinds import GROWING_GRAPH
 from xlagraph.runs.sketch import without_layout
+from xlagraph.runs.turns import call_place
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from xlagraph.run.records import Frame, SyncRecord
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
-    from xlagraph.runs.turns import Turns
+    from xlagraph.runs.turns import CallPlace, Turns
     from xlagraph.tensors import Tensor
 
 MANY = 3
@@ -62,10 +63,10 @@ class LongerList:
 
 def longer_lists(graphs: Sequence[CapturedGraph], turns: Turns) -> list[LongerList]:
     """The lists that grow from step to step of a run."""
-    places: defaultdict[tuple[object, ...], list[CapturedGraph]] = defaultdict(list)
+    places: defaultdict[CallPlace, list[CapturedGraph]] = defaultdict(list)
     for graph in graphs:
         if graph.sync and graph.sync.ends_step:
-            places[graph.process.file, graph.sync.entry, graph.sync.call_site].append(graph)
+            places[call_place(graph.process, graph.sync)].append(graph)
     return [
         _longer_list(chain, graphs)
         for members in places.values()

@@ -19,6 +19,7 @@ from xlagraph.cause.verdict import Place
 from xlagraph.message import count, say
 from xlagraph.runs.context import own_frame
 from xlagraph.runs.kinds import GROWING_GRAPH
+from xlagraph.runs.turns import call_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from xlagraph.message import SourceLine
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
-    from xlagraph.runs.turns import Turns
+    from xlagraph.runs.turns import CallPlace, Turns
 
 MANY = 3
 """So many reads in a row, each as much larger than the one before, are growth."""
@@ -54,10 +55,10 @@ class PendingWork:
 
 def pending_work(graphs: Sequence[CapturedGraph], turns: Turns) -> list[PendingWork]:
     """The places of a run whose reads grow within a step, and in later steps still do."""
-    places: defaultdict[tuple[object, ...], list[CapturedGraph]] = defaultdict(list)
+    places: defaultdict[CallPlace, list[CapturedGraph]] = defaultdict(list)
     for graph in graphs:
         if graph.sync and graph.sync.kind == "value":
-            places[graph.process.file, graph.sync.entry, graph.sync.call_site].append(graph)
+            places[call_place(graph.process, graph.sync)].append(graph)
     return [work for reads in places.values() for work in _pending_work(reads, graphs, turns)]
 
 
