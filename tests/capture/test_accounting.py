@@ -39,6 +39,7 @@ EVENTS = st.lists(
         st.sampled_from(PLACES),
         st.integers(1, 3),
         st.sampled_from(["", "h1", "h2"]),
+        st.booleans(),
     ),
     max_size=12,
 )
@@ -48,10 +49,10 @@ EVENTS = st.lists(
 def test_the_question_changes_no_answer(events, knows_all):
     asked, silent = RunningGraphs(), RunningGraphs()
     asked.knows_all = silent.knows_all = knows_all
-    for is_compile, name, place, size, graph_hash in events:
+    for is_compile, name, place, size, graph_hash, is_whole in events:
         for graphs in (asked, silent):
             if is_compile:
-                graphs.compiled((name,), place, size, graph_hash)
+                graphs.compiled((name,), place, size, graph_hash, is_whole=is_whole)
             else:
                 graphs.hit(place, size, graph_hash)
         for at in PLACES:
@@ -62,6 +63,37 @@ def test_the_question_changes_no_answer(events, knows_all):
         for graphs in (asked, silent)
     ]
     assert answers[0] == answers[1]
+
+
+def test_a_hash_of_a_part_names_a_graph_of_the_same_size_alone():
+    graphs = RunningGraphs()
+    graphs.compiled(("a",), PLACES[0], 5, "h0", is_whole=True)
+    graphs.compiled(("b",), PLACES[0], 7, "h1", is_whole=False)
+    graphs.hit(PLACES[0], 5, "h1")
+    assert graphs.of(PLACES[0], 5, "h1") == ()
+    assert graphs.of(PLACES[0], 7, "h1") == ("b",)
+
+
+def test_a_hash_that_none_had_is_of_the_one_that_nobody_looked_at():
+    graphs = RunningGraphs()
+    graphs.compiled(("a",), PLACES[0], 5, "h1", is_whole=True)
+    graphs.compiled(("b",), PLACES[0], 5, "", is_whole=False)
+    assert graphs.of(PLACES[0], 5, "h2") == ()  # it may be "a" under another hash
+    graphs.hit(PLACES[0], 5, "h1")
+    assert graphs.of(PLACES[0], 5, "h2") == ("b",)
+    assert graphs.of(PLACES[0], 6, "h2") == ()
+    graphs.hit(PLACES[0], 5, "h2")
+    graphs.compiled(("c",), PLACES[0], 5, "", is_whole=False)
+    assert graphs.of(PLACES[0], 5, "h2") == ("b",)
+    assert graphs.of(PLACES[0], 5, "h3") == ("c",)
+    assert graphs.of(PLACES[0], 5, "h1") == ("a",)
+
+
+def test_of_two_that_nobody_looked_at_none_is_taken_for_a_hit():
+    graphs = RunningGraphs()
+    graphs.compiled(("a",), PLACES[0], 5, "", is_whole=False)
+    graphs.compiled(("b",), PLACES[0], 5, "", is_whole=False)
+    assert graphs.of(PLACES[0], 5, "h1") == ()
 
 
 def test_a_size_is_read_until_it_is_trusted_and_now_and_then_again():

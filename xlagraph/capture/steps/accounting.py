@@ -96,7 +96,8 @@ class Accounting:
         """Nobody is told of these, but a later hit may run one of them."""
         self._count_made()
         self.habits.none()
-        self._running.compiled(compiled.digests, _NOWHERE, ran.last_graph_size(), "")
+        size = ran.last_graph_size()
+        self._running.compiled(compiled.digests, _NOWHERE, size, "", is_whole=False)
 
     def outcome(self, call: Call, ran: Ran) -> str:
         """As in ``SyncRecord``."""
@@ -137,7 +138,8 @@ class Accounting:
         if outcome != "compile":
             return Identity()
         size = ran.last_graph_size()
-        self._running.compiled(compiled.digests, site, size, graph_hash)
+        is_whole = all(one.tensors_agree for one in compiled.graphs)
+        self._running.compiled(compiled.digests, site, size, graph_hash, is_whole=is_whole)
         return Identity(compiled.digests, (size,))
 
     def _count_made(self) -> int:

@@ -16,6 +16,11 @@ class RunningGraphs:
     which later hits are named if they can be no other graph. The size as it compiled says less:
     with two nodes for the same data a graph has the same hash, and often the first step has one
     and all others two. So a graph that compiled at the place and had no such hit can be any.
+
+    The hash is that of the tensors that Python could see. Where a graph gives back others, too,
+    several graphs may share it, and the size has to agree as well. A hash that none had is of the
+    one graph of that size that compiled while nobody looked, if all others of that size have
+    already run again under the hash that they had.
     """
 
     def __init__(self) -> None:
@@ -24,6 +29,10 @@ class RunningGraphs:
         self._compiled: dict[Graph, SiteKey] = {}
         """Where."""
         self._by_hash: dict[str, set[Graph]] = {}
+        self._by_part: dict[tuple[str, int], set[Graph]] = {}
+        """Those of which Python saw a part of the outputs, by its hash and their size."""
+        self._unhashed: set[Graph] = set()
+        """Those that nobody looked at as they compiled, nor in a hit since."""
         self._by_size: dict[int, set[Graph]] = {}
         """Graphs that had it as they compiled, or in a hit that was known for sure."""
         self._hits: dict[tuple[SiteKey, int], set[Graph]] = {}
@@ -31,28 +40,42 @@ class RunningGraphs:
         self._open: dict[SiteKey, set[Graph]] = {}
         """By where they compiled, those without such a hit: they can have any size."""
 
-    def compiled(self, graph: Graph, site: SiteKey, size: int, graph_hash: str) -> None:
+    def compiled(
+        self, graph: Graph, site: SiteKey, size: int, graph_hash: str, *, is_whole: bool
+    ) -> None:
         """A graph of ``size`` IR nodes has compiled.
 
-        ``graph_hash``: of the tensors seen pending, on armed steps.
+        Args:
+            graph: its modules' digests.
+            site: where.
+            size: IR nodes.
+            graph_hash: of the tensors seen pending, on armed steps.
+            is_whole: whether these are all that it gives back.
         """
         self._compiled[graph] = site
         self._by_size.setdefault(size, set()).add(graph)
         self._open.setdefault(site, set()).add(graph)
-        if graph_hash:
+        if not graph_hash:
+            self._unhashed.add(graph)
+        elif is_whole:
             self._by_hash.setdefault(graph_hash, set()).add(graph)
+        else:
+            self._by_part.setdefault((graph_hash, size), set()).add(graph)
 
     def hit(self, site: SiteKey, size: int, graph_hash: str) -> None:
         """A cached graph ran: where it is known for sure which, so is its size there."""
-        graph = self._sure(graph_hash)
+        graph = self._sure(size, graph_hash)
         if graph is not None:
+            if graph in self._unhashed and graph_hash:
+                self._unhashed.discard(graph)
+                self._by_hash.setdefault(graph_hash, set()).add(graph)
             self._by_size.setdefault(size, set()).add(graph)
             self._hits.setdefault((site, size), set()).add(graph)
             self._open[self._compiled[graph]].discard(graph)
 
     def of(self, site: SiteKey, size: int, graph_hash: str) -> Graph:
         """The digests that such a hit ran, ``()`` where more than one graph is possible."""
-        graph = self._sure(graph_hash)
+        graph = self._sure(size, graph_hash)
         if graph is not None:
             return graph
         known, unsettled = self._hits.get((site, size), set()), self._open.get(site, set())
@@ -64,11 +87,20 @@ class RunningGraphs:
             return graph
         return ()
 
-    def _sure(self, graph_hash: str) -> Graph | None:
-        sure = self._by_hash.get(graph_hash, set()) if graph_hash else set()
+    def _sure(self, size: int, graph_hash: str) -> Graph | None:
+        sure = self._of_hash(size, graph_hash) if graph_hash else set()
         if not sure and self.knows_all and len(self._compiled) == 1:
             sure = set(self._compiled)
         return next(iter(sure)) if len(sure) == 1 else None
+
+    def _of_hash(self, size: int, graph_hash: str) -> set[Graph]:
+        known = self._by_hash.get(graph_hash) or self._by_part.get((graph_hash, size))
+        if known:
+            return known
+        same = self._by_size.get(size, set())
+        new = same & self._unhashed
+        is_open = any(one in self._open[self._compiled[one]] for one in same - new)
+        return new if self.knows_all and not is_open else set()
 
 
 class DynamoGraphs:

@@ -164,6 +164,7 @@ class LiveReader:
         torch = sys.modules["torch"]
         classes = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
         modules, optimizers, found = heap.find(*classes)
+        found += _gradients(found)
         names = self._names.of_objects(modules, optimizers)
         names.update(waiting)
         self._names.remember_current()
@@ -226,6 +227,12 @@ class LiveReader:
     def _created(self, tensor: Any) -> tuple[Frame, ...]:
         """Where the tensor's value was computed: known to torch_xla where graphs have lines."""
         return parse_frames(self._xlac._get_xla_tensor_debug_info(tensor))
+
+
+def _gradients(tensors: list[Any]) -> list[Any]:
+    """Those of leaves: autograd makes them in C++, and no Python object before it is asked for."""
+    leaves = (one for one in tensors if is_plain(one) and one.is_leaf)
+    return [one.grad for one in leaves if one.grad is not None]
 
 
 _LOCATION = re.compile(r"location=([^\s,@]+)@([^\s,:]+):(\d+)")
