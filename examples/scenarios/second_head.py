@@ -1,6 +1,6 @@
 """A second head, whose layer has the name of the first one's, is trained in some steps.
 
-Kind: added-input + extra-subgraph
+Kind: skipped-block
 Line: torch
 """
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch_xla
 scenarios = script("benchmarks/scenarios.py")
 
 
-@pytest.mark.parametrize("name", ["log_every_k", "two_ranks"])
+@pytest.mark.parametrize("name", ["log_every_k", "two_ranks", "donated_buffer", "layer_order"])
 def test_a_real_run_is_explained(name, run_program, tmp_path):
     truth = scenarios.read_truth(scenarios.PROGRAMS / f"{name}.py")
     for rank in range(truth.ranks):

@@ -61,7 +61,11 @@ def cycle_of(turns: Sequence[Turn]) -> Cycle:
     """
     longest = min(MAX_PERIOD, len(turns) // TURNS)
     ends = {period: _end(turns, period) for period in range(1, longest + 1)}
-    found = [p for p, end in ends.items() if end >= max(TURNS * p, LEAST) and _is_whole(turns, p)]
+    found = [
+        p
+        for p, end in ends.items()
+        if end >= max(TURNS * p, LEAST) and _is_whole(turns, p) and _is_known(turns[2 * p : end])
+    ]
     period = max(found, key=lambda p: (ends[p], -p), default=0)
     firsts: dict[str, int] = {}
     for k, turn in enumerate(turns):
@@ -79,6 +83,11 @@ def _end(turns: Sequence[Turn], period: int) -> int:
         if now.site != before.site or not now.graphs & before.graphs:
             return k
     return len(turns)
+
+
+def _is_known(later: Sequence[Turn]) -> bool:
+    """Whether any step says which graph it ran: those that do not go with every cycle."""
+    return any(len(turn.graphs) == 1 for turn in later)
 
 
 def _is_whole(turns: Sequence[Turn], period: int) -> bool:
