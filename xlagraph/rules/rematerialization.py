@@ -129,7 +129,8 @@ def _open(editor: ModuleEditor, barriers: Iterable[int]) -> None:
         for u in editor.module.users[barrier]:
             if editor.opcodes[u] == "get-tuple-element":
                 index = int(editor.attributes[u].get("index") or 0)
-                partners[u] = editor.operands[given][index]
+                if index < len(editor.operands[given]):  # else another cause has shortened it
+                    partners[u] = editor.operands[given][index]
     editor.replace_uses(partners)
 
 
