@@ -145,3 +145,29 @@ def test_a_long_sum_takes_linear_time():
 
     same, proved, kinds = said(long(order), long(turned))
     assert (same, proved, kinds) == (False, True, ["reordered-sum"])
+
+
+def test_products_are_told_with_their_factors() -> None:
+    inputs = [f"{n} = f32[4] parameter({k})" for k, n in enumerate("abcd")]
+    first = [*inputs, "x = f32[4] multiply(a, b)", "y = f32[4] multiply(x, c)"]
+    other = [*inputs, "x = f32[4] multiply(c, b)", "y = f32[4] multiply(x, a)"]
+    rest = ["v = f32[4] subtract(y, c)", "u = f32[4] power(v, a)", "w = f32[4] divide(u, d)"]
+    found = explain_modules(
+        read_module(module([*first, *rest], "w")), read_module(module([*other, *rest], "w"))
+    )
+    assert str(found.verdict.what) == "A product takes its factors in another order."
+
+
+def test_equal_sums_that_both_sides_have_in_both_orders_are_not_counted() -> None:
+    inputs = [f"{n} = f32[4] parameter({k})" for k, n in enumerate("abcd")]
+    both = ["s = f32[4] add(a, b)", "t = f32[4] add(b, a)", "u = f32[4] subtract(s, t)"]
+
+    def text(product: str) -> str:
+        rest = ["w = f32[4] power(u, p)", "v = f32[4] subtract(w, c)", "r = f32[4] divide(v, a)"]
+        return module([*inputs, *both, f"p = f32[4] {product}", *rest], "r")
+
+    found = explain_modules(
+        read_module(text("multiply(c, d)")), read_module(text("multiply(d, c)"))
+    )
+    (cause,) = found.causes
+    assert str(cause.kind) == "reordered-operands"

@@ -63,7 +63,8 @@ class Sum:
 def reordered_sums(case: Case) -> list[tuple[Sum, Sum]]:
     """Sums of A and of B that have the same terms and take them in another order.
 
-    Of equal sums, any of A may be any of B: where two of them differ in order, all are given.
+    Of equal sums, any of A may be any of B: where two of them differ in order, all are given, those
+    of one order with each other first.
     """
     interner = Interner()
     sums_a, sums_b = (_Sums(view, interner).found() for view in (case.a, case.b))
@@ -75,8 +76,25 @@ def reordered_sums(case: Case) -> list[tuple[Sum, Sum]]:
         pair
         for mine, theirs in by_number.values()
         if len({one.shape for one in (*mine, *theirs)}) > 1
-        for pair in zip(mine, theirs, strict=False)
+        for pair in _paired(mine, theirs)
     ]
+
+
+def _paired(mine: Sequence[Sum], theirs: Sequence[Sum]) -> list[tuple[Sum, Sum]]:
+    """Equal sums in pairs: first those that take their terms in one order."""
+    by_shape: dict[tuple[int, ...], list[Sum]] = {}
+    for other in reversed(theirs):
+        by_shape.setdefault(other.shape, []).append(other)
+    alike, rest = [], []
+    for one in mine:
+        same = by_shape.get(one.shape)
+        if same:
+            alike.append((one, same.pop()))
+        else:
+            rest.append(one)
+    taken = {id(other) for _, other in alike}
+    left = [other for other in theirs if id(other) not in taken]
+    return alike + list(zip(rest, left, strict=False))
 
 
 class _Sums:

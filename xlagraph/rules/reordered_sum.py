@@ -63,11 +63,17 @@ def find(case: Case) -> list[Finding]:
         for one, other in reordered_sums(case)
         if not (case.a.claimed & one.inner.keys() or case.b.claimed & other.inner.keys())
     ]
-    is_swap = len(pairs) == 1 and len(pairs[0][0].order) == 2  # two operands, told as such
+    told = _told(pairs)
+    is_swap = len(told) == 1 and len(told[0][0].order) == 2  # two operands, told as such
     if not pairs or is_swap:
         return []
     finding = _finding(case, pairs)
     return [finding] if _brings_closer(case, finding) else []
+
+
+def _told(pairs: Sequence[tuple[Sum, Sum]]) -> Sequence[tuple[Sum, Sum]]:
+    """Those whose order differs; all, where equal sums only stand at each other's places."""
+    return [(one, other) for one, other in pairs if one.shape != other.shape] or pairs
 
 
 def _brings_closer(case: Case, finding: Finding) -> bool:
@@ -83,8 +89,9 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
     inner_a = frozenset(i for one, _ in pairs for i in one.inner)
     inner_b = frozenset(i for _, other in pairs for i in other.inner)
     lines = where(b, inner_b) or where(a, inner_a)
-    what = _what({a.opcodes[one.root] for one, _ in pairs})
-    is_one = len(pairs) == 1
+    told = _told(pairs)
+    what, parts = _what({a.opcodes[one.root] for one, _ in told})
+    is_one = len(told) == 1
 
     def undo(edit: Editors) -> None:
         for one, other in pairs:
@@ -94,27 +101,31 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
     return Finding(
         kind=REORDERED_SUM,
         title=say(
-            f"a {what} takes" if is_one else f"{count(len(pairs), what)} take",
-            " the same terms in another order",
+            f"a {what} takes" if is_one else f"{count(len(told), what)} take",
+            f" the same {parts} in another order",
             at(lines),
         ),
         evidence=(
-            Evidence(_terms(case, *pairs[0]), tuple(inner_a)[:50], tuple(inner_b)[:50], lines),
+            Evidence(_terms(case, *told[0]), tuple(inner_a)[:50], tuple(inner_b)[:50], lines),
         ),
         proof=say(
             f"the {what} was" if is_one else f"the {what}s were",
             " taken for one operation of its" if is_one else " each taken for one operation of its",
-            " terms in one order, in ", A, " and in ", B,
+            f" {parts} in one order, in ", A, " and in ", B,
         ),
+        short=say(f"A {what} takes its {parts} in another order"),
+        short_fix=say(f"Go over the {parts} in one order in every step."),
         a=inner_a,
         b=inner_b,
         undo=undo,
     )  # fmt: skip
 
 
-def _what(opcodes: set[str]) -> str:
-    names = {"add": "sum", "multiply": "product"}
-    return names.get(next(iter(opcodes)), "chain") if len(opcodes) == 1 else "chain"
+def _what(opcodes: set[str]) -> tuple[str, str]:
+    """What such operations are called, and what they take."""
+    names = {"add": ("sum", "terms"), "multiply": ("product", "factors")}
+    mixed = "chain", "operands"
+    return names.get(next(iter(opcodes)), mixed) if len(opcodes) == 1 else mixed
 
 
 def _terms(case: Case, one: Sum, other: Sum) -> Message:
