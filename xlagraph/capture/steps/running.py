@@ -18,9 +18,9 @@ class RunningGraphs:
     and all others two. So a graph that compiled at the place and had no such hit can be any.
 
     The hash is that of the tensors that Python could see. Where a graph gives back others, too,
-    several graphs may share it, and the size must not be that of others. A hash that none had is of the
-    one graph of that size that compiled while nobody looked, if all others of that size have
-    already run again under the hash that they had.
+    several graphs may share it, and the size must not be that of others. A hash that none had is
+    of the one graph of that size that compiled while nobody looked, if all others of that size
+    have already run again under the hash that they had.
     """
 
     def __init__(self) -> None:
