@@ -54,7 +54,7 @@ TOPK = SizeMaker(
         "Take one k_max, k as a tensor, and mask:",
         Listing(
             (
-                "k_max = x.shape[-1]  # always enough",
+                "k_max = x.shape[-1]",
                 "v = torch.topk(x, k_max).values",
                 "v = v * (torch.arange(k_max, device=v.device) < k)",
             )

@@ -190,7 +190,7 @@ def _with_k_max(statement: Statement, k: ast.expr, taken: ast.expr) -> tuple[str
         whole = free_name("whole", statement)  # computed once
         above, source = [f"{whole} = {source}"], whole
         edits.append((taken, whole))
-    return (*above, f"k_max = {source}.shape[-1]  # always enough", *statement.replaced(edits))
+    return (*above, f"k_max = {source}.shape[-1]", *statement.replaced(edits))
 
 
 def _on_device(maker: Statement, tensors: set[str]) -> Iterator[str]:
