@@ -123,7 +123,7 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     assert any("D reduces 32 tensors in 4 buckets" in one["text"] for one in group["evidence"])
     what = run["verdict"]["what"]  # wrong values come before the time
     assert what.startswith(
-        "Wrong gradients: some come a step late, as nothing uses cls.predictions.bias; "
+        "Wrong gradients: nothing uses cls.predictions.bias, so others come a step late; "
     )
     assert what.endswith("; 4 compiles beyond warm-up lost 6.9 s.")
     assert [frame["function"] for frame in group["where"]["stack"]] == ["build", "main", "<module>"]

@@ -73,11 +73,11 @@ def unfinished_in_short(case: Case) -> Message:
     """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
     tensors = missing_gradients(case)
     if tensors:
-        late = "wrong gradients: some come a step late, as "
+        late = ", so others come a step late"
         if all(is_unused(view, tensor) for view, tensor in _missing_in(case)):
-            return say(late, "nothing uses ", join(tensors, 1))
+            return say("wrong gradients: nothing uses ", join(tensors, 1), late)
         get = "gets" if len(tensors) == 1 else "get"
-        return say(late, join(tensors, 1), f" {get} none")
+        return say("wrong gradients: ", join(tensors, 1), f" {get} none", late)
     found = _all(case)
     if any(one.hooks_left < 0 for one in found):
         return say("wrong gradients: an FSDP module runs forward twice before backward")
