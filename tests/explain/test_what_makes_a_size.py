@@ -220,14 +220,13 @@ def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
     assert str(verdict.where) == "t.py:8, with line 7, which makes k"
     assert [number for number, _ in cause.place.excerpt if cause.place.is_marked(number)] == [7, 8]
     assert str(verdict.fix).split("\n") == [
-        "At lines 7 to 8 take one k_max, and mask:",
+        "Replace lines 7 to 8 (one k_max, then a mask):",
+        "k_max = 192  # the whole dimension; the most seen was 21",
         "k = 3 * mask.sum().long()",
         "v, i = x.topk(k_max)",
         "v = v * (torch.arange(k_max, device=v.device) < k)",
     ]
-    assert [str(note) for note in verdict.notes] == [
-        "k_max = 192, the whole dimension, is always enough; the most seen was 21."
-    ]
+    assert not verdict.notes
     assert "which makes" not in str(cause.place.within)
 
 
@@ -235,14 +234,14 @@ def test_a_topk_of_a_line_that_is_not_known_keeps_the_general_words():
     a, b = read_module(picked(18), "a"), read_module(picked(21), "b")
     verdict = explain_modules(a, b).verdict
     assert "v = torch.topk(x, k_max).values\nv = v *" in str(verdict.fix)
-    assert "the most seen was 21" in str(verdict.notes[0])
+    assert "the most seen was 21\nv = torch.topk" in str(verdict.fix)
 
 
 def test_what_holds_for_all_graphs_is_said_of_the_largest_k():
     seen = Seen("k_max", 21, 192).joined(Seen("k_max", 9, 40))
-    assert str(seen.message).startswith("k_max = 40, the whole dimension, is always enough")
+    assert seen.code == "k_max = 40  # the whole dimension; the most seen was 21"
     seen = seen.joined(Seen("k_max", 9, 20))
-    assert "21 was the most seen, but some steps have only 20 to take from" in str(seen.message)
+    assert seen.code == "k_max = 21  # the most seen; pad what has only 20"
 
 
 def moved(start: int) -> str:
@@ -264,9 +263,9 @@ def test_a_slice_is_written_with_the_names_of_the_program():
         return str(explain_modules(a, b, context, context).verdict.fix).split("\n")
 
     assert fixed("    y = table[row:row + 2]")[2:] == [
-        "places = torch.arange(row, row + 2).to(table.device)",
-        "y = table.index_select(0, places)",
+        "index = torch.arange(row, row + 2).to(table.device)",
+        "y = table.index_select(0, index)",
     ]
     assert fixed("    y = table.narrow(0, row, 2)") == [
-        "Send the places as data: x.index_select(dim, torch.arange(start, stop).to(x.device))"
+        "Send the index as data: x.index_select(dim, torch.arange(start, stop).to(x.device))"
     ]

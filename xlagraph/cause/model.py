@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.diff.known import KnownTensors
-from xlagraph.message import EMPTY, A, B, Message, say
+from xlagraph.message import EMPTY, A, B, Listing, Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,17 +56,19 @@ class Seen(NamedTuple):
     """The smallest size of the dimension that it is a part of."""
 
     @property
-    def message(self) -> Message:
-        """A sentence about the number to choose."""
+    def code(self) -> str:
+        """A statement that chooses it, with a comment."""
         if self.most > self.room:
-            return say(
-                f"{self.name}: {self.most:,} was the most seen, but some steps have only "
-                f"{self.room:,} to take from: pad those."
-            )
-        return say(
-            f"{self.name} = {self.room:,}, the whole dimension, is always enough; "
-            f"the most seen was {self.most:,}."
+            return f"{self.name} = {self.most}  # the most seen; pad what has only {self.room}"
+        return f"{self.name} = {self.room}  # the whole dimension; the most seen was {self.most}"
+
+    def before(self, code: Message) -> Message:
+        """Words with statements that use the number, behind the one that chooses it."""
+        parts = (
+            Listing((self.code, *part.lines)) if isinstance(part, Listing) else part
+            for part in code.parts
         )
+        return Message(tuple(parts))
 
     def joined(self, other: Seen) -> Seen:
         """Of two pairs of graphs what holds for both."""
@@ -122,8 +124,9 @@ class Cause:
 
     @property
     def fix_in_short(self) -> Message:
-        """What to change in at most twelve words."""
-        return self.short_fix or say(self.kind.short_fix or self.kind.fix)
+        """What to change in at most twelve words, and what to type."""
+        fix = self.short_fix or say(self.kind.short_fix or self.kind.fix)
+        return self.seen.before(fix) if self.seen else fix
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:

@@ -40,7 +40,7 @@ def fixed_k(case: Case, starts: Mapping[int, int], lines: Sequence[SourceLine]) 
     if not typed.code:
         return replace(maker, made=made)
     where = lines_in_words(typed.first, typed.last)
-    short = say(f"At {where} take one k_max, and mask:", Listing(typed.code))
+    short = say(f"Replace {where} (one k_max, then a mask):", Listing(typed.code))
     return replace(maker, made=made, short_fix=short)
 
 

@@ -118,7 +118,7 @@ def _typed(
     base = statement.segment(subscript.value)
     is_plain = not any(isinstance(one, ast.Call) for one in ast.walk(subscript.value))
     device = f"{base}.device" if is_plain else '"xla"'
-    stem = free_name("places", statement)
+    stem = free_name("index", statement)
     names = [stem] if len(moving) == 1 else [f"{stem}_{k}" for k in range(len(moving))]
     above = [f"{n} = {one.places}.to({device})" for n, one in zip(names, moving, strict=True)]
     if _is_target(statement.node, subscript):

@@ -72,9 +72,8 @@ def unfinished_in_short(case: Case) -> Message:
     """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
     tensors = missing_gradients(case)
     if tensors:
-        get = "gets" if len(tensors) == 1 else "get"
-        waits = "so FSDP's last bucket waits a step"
-        return say("wrong gradients: ", join(tensors, 1), f" {get} none, {waits}")
+        late = "so FSDP applies others a step late"
+        return say("wrong gradients: no gradient reaches ", join(tensors, 1), f", {late}")
     found = _all(case)
     if any(one.hooks_left < 0 for one in found):
         return say("wrong gradients: an FSDP module runs forward twice before backward")

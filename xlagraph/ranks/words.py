@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MAX_RANGES = 4
 """Stretches of steps that are named; more are counted."""
 ASIDE = {
-    Outcome.HANG: "Also seen, not the hang",
-    Outcome.MISMATCH: "Also seen, not the mismatch",
+    Outcome.HANG: "Also seen: recompiles, which are not why it hangs",
+    Outcome.MISMATCH: "Also seen: recompiles, which are not the mismatch",
 }
 """Above what recompiles, where ranks wait for each other or do not match."""
 _WORDS = {

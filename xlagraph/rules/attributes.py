@@ -61,7 +61,7 @@ _WRITTEN = Words(
 )
 """Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
 _AS_DATA = say(
-    "Send the places as data: ",
+    "Send the index as data: ",
     Code("x.index_select(dim, torch.arange(start, stop).to(x.device))"),
 )
 _MOVED = Words(
@@ -85,7 +85,7 @@ def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> 
     if typed is None:
         return Words()
     short = say(
-        f"At {lines_in_words(typed.first, typed.last)} send the places as data:",
+        f"Replace {lines_in_words(typed.first, typed.last)} (the index is sent as data):",
         Listing((_NOT_MADE_THERE, *typed.code)),
     )
     return Words(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MIN_VALUES = 3
 """Fewer are told by the comparisons themselves."""
+WHAT = {"constant": "the constant", "slice": "the index", "pad": "the index"}
+"""What the numbers of an instruction are to the program; a pad of a slice that is assigned to."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
 
@@ -126,7 +128,7 @@ def _taken(
         text = grown or f" took {len(counts)} sizes, {least} to {most}"
         message = say(f"dimension {place[1]} of ", whose, text)
     else:
-        what = "the constant" if one.opcode == "constant" else f"a number of this {one.opcode}"
+        what = WHAT.get(one.opcode, f"a number of this {one.opcode}")
         message = say(f"{what} took {len(counts)} values, {least} to {most}")
     return Taken(message, tuple(sorted(counts.items())))
 

@@ -99,9 +99,7 @@ def _beside(first: CauseGroup, taken: Taken | None) -> Iterator[Message]:
     """What else to know of the first cause: what it does beside the time, and what to choose."""
     if first.effect:
         yield first.effect
-    if first.cause and first.cause.seen:
-        yield first.cause.seen.message
-    elif taken:
+    if taken and not (first.cause and first.cause.seen):
         yield say(taken.message.sentence, ".")
 
 
@@ -178,7 +176,7 @@ def _what(problems: Sequence[CauseGroup]) -> Message:
     lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
     lost = extra_compiles(problems) + lost
     if len(problems) > 1 and first.spent.wall_seconds:
-        lost += f", {first.spent} of it{' by this' if first.effect else ''}"
+        lost += f"; {first.compiles:,} of them, {first.spent}{', by this' if first.effect else ''}"
     suspected = "; suspected" if first.cause and not first.proved else ""
     if first.effect:
         return say(first.in_short.sentence, f"; {lost}{suspected}.")
