@@ -80,7 +80,7 @@ def test_what_hangs_comes_first():
         "The job hangs or fails in step 4: all-reduce of 2.bias"
     )
     assert [number for number, _, is_it in page.source if is_it] == [56]
-    assert plain(page.verdict.notes[-1]).startswith("Also seen, not the mismatch: ")
+    assert plain(page.verdict.notes[-1]).startswith("Also seen: recompiles, which are not the mismatch: ")
     assert page.aside == "Also seen, not the mismatch"
     assert not page.stable
     assert [box.ranks for box in page.ranks.boxes] == ["ranks 0-6", "rank 7"]
