@@ -42,7 +42,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         unfinished=tuple(_unfinished(one) for one in sync.buckets if one.hooks_left),
         argv=process.record.argv,
         stacks=_stacks(sync),
-        program=_program(process),
+        program=stored_program([process]),
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 
@@ -57,11 +57,12 @@ def _lines(frames: Sequence[Frame]) -> tuple[SourceLine, ...]:
     return tuple(SourceLine(frame.file, frame.line, frame.function) for frame in frames)
 
 
-def _program(process: Process) -> dict[str, dict[int, str]]:
-    """The lines that were stored, by file and number."""
+def stored_program(processes: Iterable[Process]) -> dict[str, dict[int, str]]:
+    """The lines of the program that were stored, by file and number."""
     found: dict[str, dict[int, str]] = {}
-    for one in process.sources:
-        found.setdefault(one.file, {}).update(enumerate(one.lines, one.first))
+    for process in processes:
+        for one in process.sources:
+            found.setdefault(one.file, {}).update(enumerate(one.lines, one.first))
     return found
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from xlagraph.message import Message, Part, SourceLine
     from xlagraph.run.reader import Run
+    from xlagraph.runs.enclosing import Program
     from xlagraph.runs.lists import LongerList
     from xlagraph.runs.pending import PendingWork
     from xlagraph.runs.turns import Turns
@@ -48,6 +49,7 @@ def group_nodes(
     turns: Turns,
     lists: Sequence[LongerList] = (),
     pending: Sequence[PendingWork] = (),
+    program: Program | None = None,
     *,
     began_late: bool,
 ) -> tuple[CauseGroup, ...]:
@@ -55,9 +57,10 @@ def group_nodes(
 
     `turns`: what ran at each place of the program.
     `lists`, `pending`: what grows there, if it is not seen from its single graphs.
+    `program`: lines of the program's files by number.
     `began_late`: the process had compiled before the capture began.
     """
-    reasons = reasons_of(nodes, turns, lists, pending)
+    reasons = reasons_of(nodes, turns, lists, pending, program or {})
     grouped: dict[Reason, list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault(reasons[node.digest], []).append(node)

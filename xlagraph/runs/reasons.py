@@ -16,8 +16,8 @@ from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages
 from xlagraph.runs.growth import (
+    AsLoop,
     as_growth,
-    as_loop,
     growing,
     growing_inputs,
     main_line,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.message import SourceLine
+    from xlagraph.runs.enclosing import Program
     from xlagraph.runs.lists import LongerList
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.pending import PendingWork
@@ -69,8 +70,10 @@ def reasons_of(
     turns: Turns,
     lists: Sequence[LongerList],
     pending: Sequence[PendingWork],
+    program: Program,
 ) -> dict[str, Reason]:
     """Digest to reason of all graphs; the arguments are those of `group_nodes`."""
+    as_loop = AsLoop(program)
     over_run: dict[str, Reason] = {}
     for digest, line in uneven_loops(nodes).items():
         over_run[digest] = Reason(EXTRA_SUBGRAPH, line, as_loop)
