@@ -80,8 +80,9 @@ def test_what_hangs_comes_first():
         "The job hangs or fails in step 4: all-reduce of 2.bias"
     )
     assert [number for number, _, is_it in page.source if is_it] == [56]
-    assert plain(page.verdict.notes[-1]).startswith("Also seen: recompiles, which are not the mismatch: ")
-    assert page.aside == "Also seen: recompiles, which are not the mismatch"
+    aside = "Also seen: recompiles, which are not the mismatch"
+    assert plain(page.verdict.notes[-1]).startswith(f"{aside}: ")
+    assert page.aside == aside
     assert not page.stable
     assert [box.ranks for box in page.ranks.boxes] == ["ranks 0-6", "rank 7"]
     assert [box.is_odd for box in page.ranks.boxes] == [False, True]
