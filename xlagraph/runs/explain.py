@@ -93,7 +93,8 @@ def _explanation(
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design)
     syncs = [s for p in run.processes for s in p.syncs]
-    skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
+    open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
+    skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)
     told = {digest for group in blocks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
