@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.facts.written import indentation
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
 
     Program = Mapping[str, Mapping[int, str]]
     """File to its lines by number, as far as a run has stored them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramText:
+    """What a run has stored of its program's files."""
+
+    lines: Program = field(default_factory=dict)
+    step_loops: frozenset[tuple[str, int]] = frozenset()
+    """File and line of the loops in which steps end."""
+
 
 _LOOP = re.compile(r"(?:async\s+for|for|while)\b")
 _BRANCH = re.compile(r"(?:if|elif|else)\b")

@@ -14,7 +14,7 @@ from xlagraph.message import say
 from xlagraph.runs.alternation import alternating
 from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort, compare_further
-from xlagraph.runs.context import own_frame, stored_program
+from xlagraph.runs.context import own_frame, program_text
 from xlagraph.runs.design import Design, Phase
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
@@ -99,7 +99,7 @@ def _explanation(
     told = {digest for group in blocks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     lists = longer_lists(pairs.graphs, history.turns)
-    program = stored_program(run.processes)
+    program = program_text(run.processes)
     late = history.began_late
     groups = group_nodes(others, history.turns, lists, pending, program, began_late=late)
     groups = tuple(sorted((*blocks, *groups), key=by_cost))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.message import say
 from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.sizes import INPUT_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ class Taken:
     message: Message
     values: tuple[tuple[float, int], ...]
     """Ascending; with each how many syncs ran a graph of it, as far as known."""
+    grows: bool = False
+    """Each graph has as much more of it than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     form = max(forms, key=lambda key: forms[key])
     alike = {digest: one for digest, one in cited.items() if (one.shape, one.rest) == form}
     runs = {node.digest: node.compiles + node.hits for node in nodes}
-    grows = group.kind is GROWING_INPUT
+    grows = group.kind in (GROWING_INPUT, INPUT_SHAPE)
     found = [
         taken
         for place, column in _columns(list(alike.values()))
@@ -121,6 +124,7 @@ def _taken(
     if len(counts) < MIN_VALUES:
         return None
     one = next(iter(cited.values()))
+    grown = ""
     least, most = f"{min(counts):g}", f"{max(counts):g}"
     if place[0] == "size":
         whose = _named(one, cited.values())
@@ -130,7 +134,7 @@ def _taken(
     else:
         what = WHAT.get(one.opcode, f"a number of this {one.opcode}")
         message = say(f"{what} took {len(counts)} values, {least} to {most}")
-    return Taken(message, tuple(sorted(counts.items())))
+    return Taken(message, tuple(sorted(counts.items())), grows=bool(grown))
 
 
 def _growth(values: Sequence[float]) -> str:
