@@ -178,7 +178,8 @@ def _what(problems: Sequence[CauseGroup]) -> Message:
     lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
     lost = extra_compiles(problems) + lost
     if len(problems) > 1 and first.spent.wall_seconds:
-        lost += f"; {first.compiles:,} of them, {first.spent}{', by this' if first.effect else ''}"
+        of_them = f"; {first.compiles:,} of them, {first.spent}"
+        lost += f", {first.spent} by this" if first.effect else of_them
     suspected = "; suspected" if first.cause and not first.proved else ""
     if first.effect:
         return say(first.in_short.sentence, f"; {lost}{suspected}.")
