@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MIN_VALUES = 3
 """Fewer are told by the comparisons themselves."""
+MIN_GROWN = 5
+"""So many sizes of an input, each as much larger than the one before, are no choice of a few."""
 WHAT = {"constant": "the constant", "slice": "the index", "pad": "the index"}
 """What the numbers of an instruction are to the program; a pad of a slice that is assigned to."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
@@ -69,7 +71,8 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     form = max(forms, key=lambda key: forms[key])
     alike = {digest: one for digest, one in cited.items() if (one.shape, one.rest) == form}
     runs = {node.digest: node.compiles + node.hits for node in nodes}
-    grows = group.kind in (GROWING_INPUT, INPUT_SHAPE)
+    is_many = len(set(alike)) >= MIN_GROWN
+    grows = group.kind is GROWING_INPUT or (group.kind is INPUT_SHAPE and is_many)
     found = [
         taken
         for place, column in _columns(list(alike.values()))
