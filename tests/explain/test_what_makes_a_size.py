@@ -220,28 +220,32 @@ def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
     assert str(verdict.where) == "t.py:8, with line 7, which makes k"
     assert [number for number, _ in cause.place.excerpt if cause.place.is_marked(number)] == [7, 8]
     assert str(verdict.fix).split("\n") == [
-        "Replace lines 7 to 8 (one k_max, then a mask):",
-        "k_max = 192  # the whole dimension; the most seen was 21",
+        "Replace lines 7 to 8 (one k for all steps, and a mask):",
         "k = 3 * mask.sum().long()",
+        "k_max = x.shape[-1]",
         "v, i = x.topk(k_max)",
         "v = v * (torch.arange(k_max, device=v.device) < k)",
     ]
-    assert not verdict.notes
+    (note,) = verdict.notes
+    assert str(note) == (
+        "k was at most 21 of 192: a number that it never exceeds does as well. "
+        "What the mask leaves out is 0: divide averages by k."
+    )
     assert "which makes" not in str(cause.place.within)
 
 
 def test_a_topk_of_a_line_that_is_not_known_keeps_the_general_words():
     a, b = read_module(picked(18), "a"), read_module(picked(21), "b")
     verdict = explain_modules(a, b).verdict
-    assert "v = torch.topk(x, k_max).values\nv = v *" in str(verdict.fix)
-    assert "the most seen was 21\nv = torch.topk" in str(verdict.fix)
+    assert "k_max = x.shape[-1]\nv = torch.topk(x, k_max)" in str(verdict.fix)
+    assert "k was at most 21 of 192" in str(verdict.notes[0])
 
 
 def test_what_holds_for_all_graphs_is_said_of_the_largest_k():
-    seen = Seen("k_max", 21, 192).joined(Seen("k_max", 9, 40))
-    assert seen.code == "k_max = 40  # the whole dimension; the most seen was 21"
-    seen = seen.joined(Seen("k_max", 9, 20))
-    assert seen.code == "k_max = 21  # the most seen; pad what has only 20"
+    seen = Seen("k", 21, 192).joined(Seen("k", 9, 40))
+    assert str(seen.message).startswith("k was at most 21 of 40: a number that it never exceeds")
+    seen = seen.joined(Seen("k", 9, 20))
+    assert str(seen.message).startswith("k was at most 21; some steps have only 20 to take from")
 
 
 def moved(start: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.typed_slices import typed_slice
+from xlagraph.facts.typed_slices import slice_bounds, typed_slice
 
 
 def typed(text: str, *, is_written: bool = False) -> str:
@@ -44,6 +44,17 @@ y = f(
     "return g(z)[i:i + 2]": """\
 index = torch.arange(i, i + 2).to("xla")
 return g(z).index_select(0, index)""",
+    "y = x[i:i + 2] + x[j]": """\
+index_0 = torch.arange(i, i + 2).to(x.device)
+index_1 = torch.tensor([j]).to(x.device)
+y = x.index_select(0, index_0) + x.index_select(0, index_1).squeeze(0)""",
+    "y = x[:, i:i + 2] + z[:, i:i + 2]": """\
+index_0 = torch.arange(i, i + 2).to(x.device)
+index_1 = torch.arange(i, i + 2).to(z.device)
+y = x.index_select(1, index_0) + z.index_select(1, index_1)""",
+    "y = x[:, i:i + 2] * x[0, i:i + 2, 0][None, :, None]": """\
+index = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(1, index) * x[0, :, 0].index_select(0, index)[None, :, None]""",
     "index = x[i:i + 2]": """\
 index_ = torch.arange(i, i + 2).to(x.device)
 index = x.index_select(0, index_)""",
@@ -78,6 +89,8 @@ def test_written(text: str, expected: str):
         "y = x[i, j]",  # which of them are numbers is not known
         "y = x[rows, i:i + 2]",
         "y = x[i:i + 2] + z[j:j + 2]",
+        "y = x[i:i + 2] + layers[k](x[:, j:j + 2])",  # may be a list
+        "y = x[:, table[k:k + 1]]",
         "y = x.narrow(0, i, 2) + table[k]",
         "x[i:i + 2].add_(1)",
         "x[i:i + 2] += v",
@@ -111,3 +124,18 @@ def test_what_is_typed_computes_what_the_program_did(text: str, expected: str):
     assert torch.equal(was_x, x)
     if text in READ:
         assert torch.equal(was, now)
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("y = x[:, i:i + 2]", ("i", "i + 2")),
+        ("y = x[:n]", ("", "n")),
+        ("y = x[self.row, 0]", ("self.row", "")),
+        ("y = x[i:j] + z[k]", ("", "")),
+        ("y = x.narrow(0, i, 2)", ("", "")),
+        ("y = x[", ("", "")),
+    ],
+)
+def test_the_bounds_of_a_slice_as_the_program_says_them(text: str, bounds: tuple[str, str]):
+    assert slice_bounds({5: text}, 5) == bounds

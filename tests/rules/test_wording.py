@@ -61,8 +61,9 @@ def check_groups(explained: RunExplanation) -> None:
         for message in said:
             own = "".join(part for part in message.parts if isinstance(part, str))
             assert JARGON.findall(own) == [], own
-            text = words(Message(tuple(p for p in message.parts if not isinstance(p, Listing))))
-            assert not re.search(r" in\s*,|:\s*,| {2}|(?<!\w)\(\)\s*$", text), text
+            assert not re.search(r" in\s*,|:\s*,| {2}|(?<!\w)\(\)\s*$", words(message)), words(
+                message
+            )
 
 
 def check_verdict(verdict: Verdict, *, is_problem: bool) -> None:

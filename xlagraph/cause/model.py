@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.diff.known import KnownTensors
-from xlagraph.message import EMPTY, A, B, Listing, Message, say
+from xlagraph.message import EMPTY, A, B, Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,26 +49,25 @@ class Seen(NamedTuple):
     """A number that Python computes: what is known for choosing one that is large enough."""
 
     name: str
-    """What the number to choose is called."""
+    """What the number is called."""
     most: int
     """The largest that was seen."""
     room: int
     """The smallest size of the dimension that it is a part of."""
 
     @property
-    def code(self) -> str:
-        """A statement that chooses it, with a comment."""
+    def message(self) -> Message:
+        """A sentence about the number, and what taking all costs."""
         if self.most > self.room:
-            return f"{self.name} = {self.most}  # the most seen; pad what has only {self.room}"
-        return f"{self.name} = {self.room}  # the whole dimension; the most seen was {self.most}"
-
-    def before(self, code: Message) -> Message:
-        """Words with statements that use the number, behind the one that chooses it."""
-        parts = (
-            Listing((self.code, *part.lines)) if isinstance(part, Listing) else part
-            for part in code.parts
+            return say(
+                f"{self.name} was at most {self.most:,}; some steps have only {self.room:,} to "
+                "take from, and each size of that compiles as well: pad it."
+            )
+        return say(
+            f"{self.name} was at most {self.most:,} of {self.room:,}: a number that it never "
+            "exceeds does as well. What the mask leaves out is 0: divide averages by "
+            f"{self.name}."
         )
-        return Message(tuple(parts))
 
     def joined(self, other: Seen) -> Seen:
         """Of two pairs of graphs what holds for both."""
@@ -124,9 +123,8 @@ class Cause:
 
     @property
     def fix_in_short(self) -> Message:
-        """What to change in at most twelve words, and what to type."""
-        fix = self.short_fix or say(self.kind.short_fix or self.kind.fix)
-        return self.seen.before(fix) if self.seen else fix
+        """What to change in at most twelve words."""
+        return self.short_fix or say(self.kind.short_fix or self.kind.fix)
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:

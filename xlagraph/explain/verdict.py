@@ -27,6 +27,7 @@ def pair_verdict(
         return _same(diff, causes, context_a, context_b)
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
     notes = [
+        causes[0].seen.message if causes and causes[0].seen else EMPTY,
         _further(causes),
         say(stay) if left and causes else EMPTY,
         _one_hash(context_a, context_b),

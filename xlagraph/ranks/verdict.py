@@ -174,15 +174,16 @@ def _ended(
     loop = next((one.loop for one in ended if one.place), None)
     typed = as_many_turns(around, loop.line) if loop else EMPTY
     if loop and typed:
-        same = "the same number of steps on all ranks"
-        return what, say(f"Replace line {loop.line} ({same}):", typed)
+        return what, say(
+            f"Replace line {loop.line}, for the same number of steps on all ranks:", typed
+        )
     return what, say(
         f"Give {rank_words(gone)} as many batches as the others (equal shards, drop_last)."
     )
 
 
 def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
-    """Where ranks ended; those that wait for them stand in the table of ranks."""
+    """Where ranks ended; where others wait for them stands with the ranks."""
     first = next((one for one in ended if one.place), None)
     if first is None or first.place is None:
         return _places(stops)
@@ -201,7 +202,14 @@ def _waits(stop: Stop) -> Message:
 
 def _collectives(stops: Sequence[Stop]) -> Message:
     """At which collective each of them stands."""
-    each = (say(rank_words(stop.wait.ranks), ": ", collective_words(stop)) for stop in stops)
+    each = (
+        say(
+            rank_words(stop.wait.ranks),
+            " stands at " if len(stop.wait.ranks) == 1 else " stand at ",
+            collective_words(stop),
+        )
+        for stop in stops
+    )
     return say(join(each, len(stops), "; ").sentence, ".")
 
 

@@ -67,13 +67,13 @@ _AS_DATA = say(
 _MOVED = Words(
     say(
         _AS_DATA,
-        ". Made with arange(..., device=...) they would be baked in again. Or index on the host, "
+        ". Made with arange(..., device=...) it would be baked in again. Or index on the host, "
         "before the tensor is sent.",
     ),
     short_fix=_AS_DATA,
 )
 """Of a slice as long as before at another place."""
-_NOT_MADE_THERE = "# .to() from the host: with device=... they are baked in again"
+_NOT_MADE_THERE = "# .to() from the host: with device=... it is baked in again"
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
@@ -85,7 +85,7 @@ def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> 
     if typed is None:
         return Words()
     short = say(
-        f"Replace {lines_in_words(typed.first, typed.last)} (the index is sent as data):",
+        f"Replace {lines_in_words(typed.first, typed.last)}, with the index as data:",
         Listing((_NOT_MADE_THERE, *typed.code)),
     )
     return Words(

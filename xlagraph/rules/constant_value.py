@@ -70,7 +70,7 @@ _LISTED = Words(
 _ROLLED = Words(
     say(
         "torch.roll takes no tensor for its shift. Roll on the host, before the tensor is sent; or "
-        "send the index as data: ",
+        "send the places as data: ",
         Code("x.index_select(dim, ((torch.arange(n) - shift) % n).to(x.device))"),
         ", n being the size of that dimension.",
     ),

@@ -101,7 +101,9 @@ def _beside(first: CauseGroup, taken: Taken | None) -> Iterator[Message]:
     """What else to know of the first cause: what it does beside the time, and what to choose."""
     if first.effect:
         yield first.effect
-    if taken and not (first.cause and first.cause.seen):
+    if first.cause and first.cause.seen:
+        yield first.cause.seen.message
+    elif taken:
         yield say(taken.message.sentence, ".")
 
 
