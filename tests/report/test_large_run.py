@@ -83,7 +83,7 @@ def test_a_cause_of_many_graphs_says_which_sizes_there_were() -> None:
         ("growing_sequence", "dimension 1 of input 10 grows by 1 per compile: 5, 6, ... 10"),
         ("pad_to_multiple", "dimension 0 of input 4 took 3 sizes, 8 to 24"),
         ("focal_exponent", "the constant took 7 values, 3 to 9"),
-        ("python_index", "a number of this slice took 8 values, 0 to 7"),
+        ("python_index", "where this slice begins took 8 values, 0 to 7"),
     ],
 )
 def test_numbers_that_a_program_changes(name: str, said: str) -> None:
