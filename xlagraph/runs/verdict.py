@@ -91,6 +91,8 @@ def run_verdict(
 def _fix(first: CauseGroup, taken: Taken | None) -> Message:
     """What to change; where there are many sizes, none of them is an odd one to drop."""
     if first.kind is INPUT_SHAPE and taken and first.cause and not first.cause.short_fix:
+        if taken.grows:
+            return say("Give it its largest size from the start, and mask the rest.")
         return say("Pad to one size that all fit in, or a few.")
     return first.fix_in_short
 
