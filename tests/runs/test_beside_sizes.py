@@ -63,6 +63,8 @@ def test_parts_of_steps_with_a_new_size_are_counted_with_it(tmp_path):
     assert problem.further == ()
     (beside,) = problem.follows
     assert "only in steps in which this size was a new one" in str(beside)
+    assert str(run.verdict.fix) == "Give it its largest size from the start, and mask the rest."
+    assert "grows by 5 per compile: 5, 10, ... 35" in str(run.verdict)
 
 
 def test_what_compiles_in_other_steps_too_is_a_reason_of_its_own(tmp_path):

@@ -14,13 +14,9 @@ from xlagraph.cause.verdict import Place
 from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.growing_input import GROWING_INPUT
-from xlagraph.runs.growth import (
-    main_line,
-)
-from xlagraph.runs.kinds import (
-    BY_DESIGN,
-    FIRST_GRAPH,
-)
+from xlagraph.runs.enclosing import ProgramText
+from xlagraph.runs.growth import main_line
+from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH
 from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
@@ -48,6 +44,7 @@ def group_nodes(
     turns: Turns,
     lists: Sequence[LongerList] = (),
     pending: Sequence[PendingWork] = (),
+    program: ProgramText | None = None,
     *,
     began_late: bool,
 ) -> tuple[CauseGroup, ...]:
@@ -55,9 +52,10 @@ def group_nodes(
 
     `turns`: what ran at each place of the program.
     `lists`, `pending`: what grows there, if it is not seen from its single graphs.
+    `program`: what is known of its text.
     `began_late`: the process had compiled before the capture began.
     """
-    reasons = reasons_of(nodes, turns, lists, pending)
+    reasons = reasons_of(nodes, turns, lists, pending, program or ProgramText())
     grouped: dict[Reason, list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault(reasons[node.digest], []).append(node)

@@ -13,11 +13,13 @@ from xlagraph.message import count, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.random_numbers import RANDOM_NUMBERS
+from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages
 from xlagraph.runs.growth import (
+    AsLoop,
     as_growth,
-    as_loop,
     growing,
     growing_inputs,
     main_line,
@@ -34,11 +36,13 @@ from xlagraph.runs.kinds import (
 from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.pending import AsPending
+from xlagraph.runs.picked import picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.message import SourceLine
+    from xlagraph.runs.enclosing import ProgramText
     from xlagraph.runs.lists import LongerList
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.pending import PendingWork
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 
 OF_SIZES: dict[Meant, Retell] = {Meant.SIZES: as_few_sizes, Meant.STAGES: as_stages}
 """How a size is said that is meant."""
+PIECES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, RANDOM_NUMBERS)
 SIZES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_SIZE)
 OFTEN = 3
 """In so many steps at least a graph has to compile beside another one to come of the same."""
@@ -69,8 +74,10 @@ def reasons_of(
     turns: Turns,
     lists: Sequence[LongerList],
     pending: Sequence[PendingWork],
+    program: ProgramText,
 ) -> dict[str, Reason]:
     """Digest to reason of all graphs; the arguments are those of `group_nodes`."""
+    as_loop = AsLoop(program.lines)
     over_run: dict[str, Reason] = {}
     for digest, line in uneven_loops(nodes).items():
         over_run[digest] = Reason(EXTRA_SUBGRAPH, line, as_loop)
@@ -87,7 +94,20 @@ def reasons_of(
     for work in pending:
         over_run |= dict.fromkeys(work.graphs, Reason(GROWING_GRAPH, work.line, AsPending(work)))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
+    found |= _picked(nodes, found, program)
     return found | _with_sizes(nodes, found)
+
+
+def _picked(
+    nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
+) -> dict[str, Reason]:
+    """Digest to reason of graphs that differ in which functions a loop runs."""
+    causes = [
+        (node, main_cause(node))
+        for node in nodes
+        if not node.warm_up and known[node.digest].kind in PIECES and not known[node.digest].retell
+    ]
+    return {d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in picked(causes, program).items()}
 
 
 def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from xlagraph.facts.typed_slices import slice_bounds
 from xlagraph.message import EMPTY, Code, say
 from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.sizes import INPUT_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MIN_VALUES = 3
 """Fewer are told by the comparisons themselves."""
+MIN_GROWN = 5
+"""So many sizes of an input, each as much larger than the one before, are no choice of a few."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
 
@@ -36,6 +39,8 @@ class Taken:
     message: Message
     values: tuple[tuple[float, int], ...]
     """Ascending; with each how many syncs ran a graph of it, as far as known."""
+    grows: bool = False
+    """Each graph has as much more of it than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,9 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     form = max(forms, key=lambda key: forms[key])
     alike = {digest: one for digest, one in cited.items() if (one.shape, one.rest) == form}
     runs = {node.digest: node.compiles + node.hits for node in nodes}
-    grows, bounds = group.kind is GROWING_INPUT, _bounds(group.place)
+    is_many = len(set(alike)) >= MIN_GROWN
+    grows = group.kind is GROWING_INPUT or (group.kind is INPUT_SHAPE and is_many)
+    bounds = _bounds(group.place)
     found = [
         taken
         for place, column in _columns(list(alike.values()))
@@ -123,6 +130,7 @@ def _taken(
     if len(counts) < MIN_VALUES:
         return None
     one = next(iter(cited.values()))
+    grown = ""
     least, most = f"{min(counts):g}", f"{max(counts):g}"
     if place[0] == "size":
         whose = _named(one, cited.values())
@@ -133,7 +141,7 @@ def _taken(
         message = say(
             _number_of(one, place[1], bounds), f" took {len(counts)} values, {least} to {most}"
         )
-    return Taken(message, tuple(sorted(counts.items())))
+    return Taken(message, tuple(sorted(counts.items())), grows=bool(grown))
 
 
 def _number_of(one: _Cited, place: int, bounds: tuple[str, str]) -> Message:
