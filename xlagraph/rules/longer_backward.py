@@ -21,7 +21,7 @@ from xlagraph.message import HloName, count, join, say
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from xlagraph.cause.case import Case
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
     from xlagraph.graph import Module
     from xlagraph.message import Message
@@ -86,12 +86,21 @@ def find(case: Case) -> list[Finding]:
     """Pieces that compute further terms of gradients from gradients that both sides have.
 
     Where another piece changes the forward pass, or what its gradients begin with, that is the
-    reason, and these terms follow from it.
+    reason, and these terms follow from it. So it is where they take in other tensors.
     """
+    if any(_takes_in_more(view) for view in (case.a, case.b)):
+        return []
     found = [longer for one in bypasses(case) if (longer := _longer(one))]
     known = {edge for longer in found for edge in longer.found.uses}
     others = [edge for edge in open_edges(case) if edge not in known] if found else []
     return [_finding(longer) for longer in found if not _changes_more(longer, others)]
+
+
+def _takes_in_more(view: SideView) -> bool:
+    """Whether a side has a tensor of its own among its inputs that nothing tells of yet."""
+    module, lone = view.module, set(view.open_lone())
+    inputs = lone.intersection(module.entry_computation.parameters)
+    return any(not module.shapes[i].endswith("[]") for i in inputs)
 
 
 def _changes_more(longer: Longer, edges: Sequence[Edge]) -> bool:
@@ -171,19 +180,22 @@ def _finding(longer: Longer) -> Finding:
     found, module = longer.found, longer.found.more.module
     more, less = found.more.side, found.less.side
     value = _parting(longer)
-    lines = where(module, longer.starts) or where(module, [value] if value else []) or found.lines
+    lines = where(module, longer.starts) or found.lines
+    lines = lines or where(module, [] if value is None else [value])
     title = say(
         "gradients flow further in ",
         more,
         " than in ",
         less,
         at(lines),
-        say(", through ", _named(module, value)) if value else "",
+        "" if value is None else say(", through ", _named(module, value)),
         ": ",
         _more_terms(longer),
     )
     alone = (" goes into the backward pass as what gradients flow through, in ", more, " alone")
-    evidence = (Evidence(say(_named(module, value), *alone), (), (), lines),) if value else ()
+    evidence = (
+        () if value is None else (Evidence(say(_named(module, value), *alone), (), (), lines),)
+    )
     return bypass_finding(found, LONGER_BACKWARD, title, *evidence, lines=lines)
 
 
