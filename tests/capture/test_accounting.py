@@ -65,13 +65,14 @@ def test_the_question_changes_no_answer(events, knows_all):
     assert answers[0] == answers[1]
 
 
-def test_a_hash_of_a_part_names_a_graph_of_the_same_size_alone():
+def test_a_hash_of_a_part_names_no_graph_where_another_has_the_size():
     graphs = RunningGraphs()
     graphs.compiled(("a",), PLACES[0], 5, "h0", is_whole=True)
     graphs.compiled(("b",), PLACES[0], 7, "h1", is_whole=False)
     graphs.hit(PLACES[0], 5, "h1")
     assert graphs.of(PLACES[0], 5, "h1") == ()
     assert graphs.of(PLACES[0], 7, "h1") == ("b",)
+    assert graphs.of(PLACES[0], 8, "h1") == ("b",)  # with two nodes for the same data
 
 
 def test_a_hash_that_none_had_is_of_the_one_that_nobody_looked_at():

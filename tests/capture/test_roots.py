@@ -57,3 +57,13 @@ def test_a_name_stays_when_another_model_comes(main):
     main.ema = Model("weight")
     names = roots.names([main.model, main.ema])
     assert (names[id(main.model)], names[id(main.ema)]) == ("", "ema")
+
+
+@pytest.mark.usefixtures("main")
+def test_the_order_is_that_of_the_first_question():
+    models = [Model("weight"), Model("weight"), Model("bias")]
+    roots = Roots()
+    first = list(roots.names(models))
+    assert first == [id(one) for one in models]
+    assert list(roots.names(models[::-1])) == first
+    assert list(roots.names([models[2], models[0]])) == [first[0], first[2]]

@@ -35,6 +35,9 @@ class Truth:
 
 
 PROVED = {
+    "advantage_kept": Truth("", r"flow further in B than in A, .* gradients of 4 tensors \(input "),
+    "state_kept": Truth("", r"flow further in B than in A, .* gradients of 5 tensors \(input "),
+    "block_computed_again": Truth("h.var(-1", "B computes 9 values again"),
     "buckets_or_alone": Truth("", r"A reduces 8 tensors one by one, B 8 in 3 buckets"),
     "batch_and_scale": Truth("", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"),
     "batch_and_warm_up": Truth("", r"8 -> 16\)", kinds="input-shape constant-value"),
@@ -76,6 +79,7 @@ PROVED = {
     "largest_over_devices": Truth('of(jnp.tanh(x), "d")', "in 1 all-reduce"),
     "layout_of_input.after": Truth("", r"\{1,0\} became f32\[8,16\]\{0,1\}"),
     "matmul_precision": Truth('x @ params["up"]', "default -> highest,highest"),
+    "layer_frozen": Truth("", "A updates 2 tensors that B only reads .* 2 more tensors of theirs"),
     "large_constant": Truth("", r"\.\.\.67, 68.* became \.\.\.-1, 68", kinds="constant-value"),
     "mesh_axis_order": Truth("", r"\(x=2, y=2\) became \(y=2, x=2\)"),
     "momentum_and_clip": Truth("", "takes in and updates 2", kinds="newly-updated clipping"),
@@ -84,7 +88,7 @@ PROVED = {
     "norm_bfloat16": Truth("", r"f32 -> bf16", kinds="dtype reordered-sum shared-scalar"),
     "number_of_its_own": Truth("jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
     "one_gradient_fewer": Truth("jnp.tanh(x @ w) @ v", r"1 gradient .* of input 1 \(f32\[5,2\]"),
-    "one_matrix_frozen": Truth(kinds="extra-subgraph"),
+    "one_matrix_frozen": Truth("", r"B updates 1 tensor that A only reads \(input 1 "),
     "one_tensor_bfloat16": Truth("w.astype(F32)", r"input 0 \(bf16\[8,16\]\)"),
     "one_more_output.after": Truth("x[::-1]", "1 tensor more", kinds="live-tensor"),
     "one_wider_layer": Truth("", r"input 3 \(f32\[8,4\]\).*8 -> 12"),

@@ -220,29 +220,32 @@ def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
     assert str(verdict.where) == "t.py:8, with line 7, which makes k"
     assert [number for number, _ in cause.place.excerpt if cause.place.is_marked(number)] == [7, 8]
     assert str(verdict.fix).split("\n") == [
-        "At lines 7 to 8 take one k_max, and mask:",
+        "Replace lines 7 to 8 (one k for all steps, and a mask):",
         "k = 3 * mask.sum().long()",
+        "k_max = x.shape[-1]",
         "v, i = x.topk(k_max)",
         "v = v * (torch.arange(k_max, device=v.device) < k)",
     ]
-    assert [str(note) for note in verdict.notes] == [
-        "k_max = 192, the whole dimension, is always enough; the most seen was 21."
-    ]
+    (note,) = verdict.notes
+    assert str(note) == (
+        "k was at most 21 of 192: a number that it never exceeds does as well. "
+        "What the mask leaves out is 0: divide averages by k."
+    )
     assert "which makes" not in str(cause.place.within)
 
 
 def test_a_topk_of_a_line_that_is_not_known_keeps_the_general_words():
     a, b = read_module(picked(18), "a"), read_module(picked(21), "b")
     verdict = explain_modules(a, b).verdict
-    assert "v = torch.topk(x, k_max).values\nv = v *" in str(verdict.fix)
-    assert "the most seen was 21" in str(verdict.notes[0])
+    assert "k_max = x.shape[-1]\nv = torch.topk(x, k_max)" in str(verdict.fix)
+    assert "k was at most 21 of 192" in str(verdict.notes[0])
 
 
 def test_what_holds_for_all_graphs_is_said_of_the_largest_k():
-    seen = Seen("k_max", 21, 192).joined(Seen("k_max", 9, 40))
-    assert str(seen.message).startswith("k_max = 40, the whole dimension, is always enough")
-    seen = seen.joined(Seen("k_max", 9, 20))
-    assert "21 was the most seen, but some steps have only 20 to take from" in str(seen.message)
+    seen = Seen("k", 21, 192).joined(Seen("k", 9, 40))
+    assert str(seen.message).startswith("k was at most 21 of 40: a number that it never exceeds")
+    seen = seen.joined(Seen("k", 9, 20))
+    assert str(seen.message).startswith("k was at most 21; some steps have only 20 to take from")
 
 
 def moved(start: int) -> str:
@@ -264,9 +267,9 @@ def test_a_slice_is_written_with_the_names_of_the_program():
         return str(explain_modules(a, b, context, context).verdict.fix).split("\n")
 
     assert fixed("    y = table[row:row + 2]")[2:] == [
-        "places = torch.arange(row, row + 2).to(table.device)",
-        "y = table.index_select(0, places)",
+        "index = torch.arange(row, row + 2).to(table.device)",
+        "y = table.index_select(0, index)",
     ]
     assert fixed("    y = table.narrow(0, row, 2)") == [
-        "Send the places as data: x.index_select(dim, torch.arange(start, stop).to(x.device))"
+        "Send the index as data: x.index_select(dim, torch.arange(start, stop).to(x.device))"
     ]

@@ -1,10 +1,10 @@
-"""A slice at a Python index, written with places that are sent as data."""
+"""A slice at a Python index, written with an index that is sent as data."""
 
 from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.typed_slices import typed_slice
+from xlagraph.facts.typed_slices import slice_bounds, typed_slice
 
 
 def typed(text: str, *, is_written: bool = False) -> str:
@@ -15,46 +15,57 @@ def typed(text: str, *, is_written: bool = False) -> str:
 
 READ = {
     "y = x[i:i + 2]": """\
-places = torch.arange(i, i + 2).to(x.device)
-y = x.index_select(0, places)""",
+index = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(0, index)""",
     "y = x[:, i:i + 2] * 2": """\
-places = torch.arange(i, i + 2).to(x.device)
-y = x.index_select(1, places) * 2""",
+index = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(1, index) * 2""",
     "y = x[..., i:i + 2]  # some": """\
-places = torch.arange(i, i + 2).to(x.device)
-y = x.index_select(-1, places)""",
+index = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(-1, index)""",
     "y = x[0, :, i:i + 2]": """\
-places = torch.arange(i, i + 2).to(x.device)
-y = x[0, :, :].index_select(1, places)""",
+index = torch.arange(i, i + 2).to(x.device)
+y = x[0, :, :].index_select(1, index)""",
     "y = x[:2, i:i + 2]": """\
-places = torch.arange(i, i + 2).to(x.device)
-y = x[:2, :].index_select(1, places)""",
+index = torch.arange(i, i + 2).to(x.device)
+y = x[:2, :].index_select(1, index)""",
     "y = x[:, i:i + 2, j:j + 3]": """\
-places_0 = torch.arange(i, i + 2).to(x.device)
-places_1 = torch.arange(j, j + 3).to(x.device)
-y = x.index_select(1, places_0).index_select(2, places_1)""",
+index_0 = torch.arange(i, i + 2).to(x.device)
+index_1 = torch.arange(j, j + 3).to(x.device)
+y = x.index_select(1, index_0).index_select(2, index_1)""",
     "y = x[:, i]": """\
-places = torch.tensor([i]).to(x.device)
-y = x.index_select(1, places).squeeze(1)""",
+index = torch.tensor([i]).to(x.device)
+y = x.index_select(1, index).squeeze(1)""",
     "y = f(\n    x[i:i + 2],\n    1)": """\
-places = torch.arange(i, i + 2).to(x.device)
+index = torch.arange(i, i + 2).to(x.device)
 y = f(
-    x.index_select(0, places),
+    x.index_select(0, index),
     1)""",
     "return g(z)[i:i + 2]": """\
-places = torch.arange(i, i + 2).to("xla")
-return g(z).index_select(0, places)""",
-    "places = x[i:i + 2]": """\
-places_ = torch.arange(i, i + 2).to(x.device)
-places = x.index_select(0, places_)""",
+index = torch.arange(i, i + 2).to("xla")
+return g(z).index_select(0, index)""",
+    "y = x[i:i + 2] + x[j]": """\
+index_0 = torch.arange(i, i + 2).to(x.device)
+index_1 = torch.tensor([j]).to(x.device)
+y = x.index_select(0, index_0) + x.index_select(0, index_1).squeeze(0)""",
+    "y = x[:, i:i + 2] + z[:, i:i + 2]": """\
+index_0 = torch.arange(i, i + 2).to(x.device)
+index_1 = torch.arange(i, i + 2).to(z.device)
+y = x.index_select(1, index_0) + z.index_select(1, index_1)""",
+    "y = x[:, i:i + 2] * x[0, i:i + 2, 0][None, :, None]": """\
+index = torch.arange(i, i + 2).to(x.device)
+y = x.index_select(1, index) * x[0, :, 0].index_select(0, index)[None, :, None]""",
+    "index = x[i:i + 2]": """\
+index_ = torch.arange(i, i + 2).to(x.device)
+index = x.index_select(0, index_)""",
 }
 WRITTEN = {
     "x[:, i:i + 2] = v": """\
-places = torch.arange(i, i + 2).to(x.device)
-x[:, places] = v""",
+index = torch.arange(i, i + 2).to(x.device)
+x[:, index] = v""",
     "x[:, i] = v[0] + 1": """\
-places = torch.tensor([i]).to(x.device)
-x.index_copy_(1, places, (v[0] + 1).unsqueeze(1))""",
+index = torch.tensor([i]).to(x.device)
+x.index_copy_(1, index, (v[0] + 1).unsqueeze(1))""",
 }
 
 
@@ -78,6 +89,8 @@ def test_written(text: str, expected: str):
         "y = x[i, j]",  # which of them are numbers is not known
         "y = x[rows, i:i + 2]",
         "y = x[i:i + 2] + z[j:j + 2]",
+        "y = x[i:i + 2] + layers[k](x[:, j:j + 2])",  # may be a list
+        "y = x[:, table[k:k + 1]]",
         "y = x.narrow(0, i, 2) + table[k]",
         "x[i:i + 2].add_(1)",
         "x[i:i + 2] += v",
@@ -105,9 +118,24 @@ def test_what_is_typed_computes_what_the_program_did(text: str, expected: str):
         values["v"] = values["v"] if "i + 2" in text else -torch.ones(1, 4, 6)
         code = code.replace('"xla"', '"cpu"').replace("return ", "y = ")
         exec(code, values)
-        return values["x"], values.get("y", values.get("places"))
+        return values["x"], values.get("y", values.get("index"))
 
     (was_x, was), (x, now) = ran(text), ran(expected)
     assert torch.equal(was_x, x)
     if text in READ:
         assert torch.equal(was, now)
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("y = x[:, i:i + 2]", ("i", "i + 2")),
+        ("y = x[:n]", ("", "n")),
+        ("y = x[self.row, 0]", ("self.row", "")),
+        ("y = x[i:j] + z[k]", ("", "")),
+        ("y = x.narrow(0, i, 2)", ("", "")),
+        ("y = x[", ("", "")),
+    ],
+)
+def test_the_bounds_of_a_slice_as_the_program_says_them(text: str, bounds: tuple[str, str]):
+    assert slice_bounds({5: text}, 5) == bounds

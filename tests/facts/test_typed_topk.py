@@ -28,9 +28,14 @@ def test_what_makes_k_is_found_above_and_kept_on_the_device():
     assert found.code == (
         "count = self.ratio * positive.sum().long()",
         "count = count.clamp(max=loss.numel()).clamp(min=1)",
-        "hard, _ = torch.topk(loss.flatten(), k_max)",
+        "whole = loss.flatten()",
+        "k_max = whole.shape[-1]",
+        "hard, _ = torch.topk(whole, k_max)",
         "hard = hard * (torch.arange(k_max, device=hard.device) < count)",
     )
+
+
+K_MAX = "k_max = x.shape[-1]"
 
 
 @pytest.mark.parametrize(
@@ -38,15 +43,15 @@ def test_what_makes_k_is_found_above_and_kept_on_the_device():
     [
         ("n = mask.sum().cpu().item()\nv = x.topk(n).values", (5,), "n = mask.sum()"),
         ("n = int(mask.sum())\nk = n // 2\nv, i = x.topk(k)", (5, 6), "n = mask.sum().long()"),
-        ("v, i = x.topk(int(mask.sum()))", (), "v, i = x.topk(k_max)"),
-        ("k = 1 + step % 3\nv, i = x.topk(k)", (5,), "v, i = x.topk(k_max)"),
+        ("v, i = x.topk(int(mask.sum()))", (), K_MAX),
+        ("k = 1 + step % 3\nv, i = x.topk(k)", (5,), K_MAX),
         ("k = n.item()\nout = use(x.topk(k))", (5,), ""),  # what holds the values is not known
         ("k = n.item()\nv, i = x.topk(k, 0)", (5,), ""),  # not the last dimension
         ("k = n.item()\n_, i = x.topk(k)", (5,), ""),
-        ("k = ids.tolist()[0]\nv, i = x.topk(k)", (5,), "v, i = x.topk(k_max)"),
+        ("k = ids.tolist()[0]\nv, i = x.topk(k)", (5,), K_MAX),
         ("if more:\n    k = n.item()\nv, i = x.topk(k)", (6,), ""),  # in a branch
         ("k = int(table[n.item()])\nv, i = x.topk(k)", (5,), ""),
-        ("v, i = torch.topk(x, k=k_of(step))", (), "v, i = torch.topk(x, k=k_max)"),
+        ("v, i = torch.topk(x, k=k_of(step))", (), K_MAX),
     ],
 )
 def test_forms(text: str, makers: tuple[int, ...], code: str):
@@ -54,6 +59,45 @@ def test_forms(text: str, makers: tuple[int, ...], code: str):
     assert found is not None
     assert found.makers == makers
     assert (found.code or ("",))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("call", "above", "written"),
+    [
+        ("x.topk(k)", ["k_max = x.shape[-1]"], "x.topk(k_max)"),
+        ("torch.topk(x, k=k)", ["k_max = x.shape[-1]"], "torch.topk(x, k=k_max)"),
+        ("x.topk(k, dim=1)", ["k_max = x.shape[-1]"], "x.topk(k_max, dim=1)"),
+        ("x.topk(k, -1)", ["k_max = x.shape[-1]"], "x.topk(k_max, -1)"),
+        ("(x + b).topk(k)", ["whole = x + b", "k_max = whole.shape[-1]"], "(whole).topk(k_max)"),
+        (
+            "torch.topk(net(x), k)",
+            ["whole = net(x)", "k_max = whole.shape[-1]"],
+            "torch.topk(whole, k_max)",
+        ),
+        ("x.topk(k, 0)", [], ""),  # along another dimension
+        ("x.topk(k, dim=d)", [], ""),
+        ("x.topk(k, -1, False)", [], ""),  # the smallest
+        ("x.topk(k, largest=False)", [], ""),
+    ],
+)
+def test_k_max_has_its_value_above_the_call(call: str, above: list[str], written: str):
+    found = typed_topk({5: f"v, i = {call}"}, 5, rank=2)
+    assert found is not None
+    *given, last = found.code[:-1] or ("",)
+    assert last == (f"v, i = {written}" if written else "")
+    assert given == above
+
+
+def test_which_dimension_is_the_last_is_not_known_without_a_rank():
+    found = typed_topk({5: "v, i = x.topk(k, dim=1)"}, 5)
+    assert found is not None
+    assert found.code == ()
+
+
+def test_lines_that_make_a_number_of_python_stay():
+    found = typed("k = 1 + step % 3\nv, i = x.topk(k)")
+    assert found is not None
+    assert (found.first, found.last, found.makers) == (6, 6, (5,))
 
 
 def test_a_number_of_python_is_sent():
@@ -87,7 +131,7 @@ def test_what_is_typed_computes_what_the_program_did():
     for ratio, kept in ((1, 3), (3, 2), (3, 0), (3, 9)):
         loss = torch.rand(9, generator=torch.Generator().manual_seed(kept))
         values = {"torch": torch, "loss": loss, "positive": torch.arange(9) < kept}
-        values |= {"ratio": ratio, "k_max": 9}
+        values |= {"ratio": ratio}
         was, now = dict(values), dict(values)
         exec(before, was)
         exec("\n".join(found.code), now)

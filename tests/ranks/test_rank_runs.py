@@ -20,7 +20,7 @@ from xlagraph.ranks.explain import explain_ranks
 from xlagraph.ranks.kinds import COLLECTIVE_HANG
 from xlagraph.ranks.model import Outcome, Reason
 from xlagraph.ranks.verdict import ranks_verdict
-from xlagraph.ranks.words import alike_words
+from xlagraph.ranks.words import alike_words, stop_words
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.terminal.advice import Shown
@@ -103,12 +103,10 @@ def test_a_rank_with_a_step_less_is_waited_for():
     assert found.place.line == last.loop == last.line._replace(line=71)
     told = [str(message) for _, message in found.verdict.lines]
     assert told[0] == ("The job hangs in step 6: rank 7 ended after step 5; ranks 0-6 wait for it.")
-    assert told[1] == (
-        "examples/ranks.py:71 in main(): the loop that rank 7 left; ranks 0-6 wait at "
-        "examples/ranks.py:49 in reduced(), called at examples/ranks.py:56 in lower()"
-    )
+    assert told[1] == "examples/ranks.py:71 in main(): the loop that rank 7 left"
+    assert "reduced(), called at examples/ranks.py:56 in lower()" in str(stop_words(stop))
     assert told[2].split("\n") == [
-        "Replace line 71, with as many steps on all ranks:",
+        "Replace line 71, for the same number of steps on all ranks:",
         "import torch_xla.core.xla_model as xm",
         "# the fewest of all ranks: what others have beyond it is left out",
         'n = xm.mesh_reduce("n", STEPS - (MODE == "fewer" and RANK == LAST), min)',
@@ -127,7 +125,7 @@ def test_where_no_loop_was_recorded_the_end_of_the_step_is_named(tmp_path):
         file.write_text(re.sub(r',"line":\d+,"loop":\d+', "", file.read_text()))
     found = explain_ranks(explain_run(read_run(run)))
     assert found.place.line.line == 85
-    assert "rank 7 ran no further step after this line; ranks 0-6 wait" in str(found.verdict.where)
+    assert str(found.verdict.where).endswith("rank 7 ran no further step after this line")
     assert str(found.verdict.fix).startswith("Give rank 7 as many batches")
 
 

@@ -80,8 +80,8 @@ def test_what_hangs_comes_first():
         "The job hangs or fails in step 4: all-reduce of 2.bias"
     )
     assert [number for number, _, is_it in page.source if is_it] == [56]
-    assert plain(page.verdict.notes[-1]).startswith("Also seen, not the mismatch: ")
-    assert page.aside == "Also seen, not the mismatch"
+    assert plain(page.verdict.notes[-1]).startswith("Apart from the mismatch: ")
+    assert page.aside == "Apart from the mismatch"
     assert not page.stable
     assert [box.ranks for box in page.ranks.boxes] == ["ranks 0-6", "rank 7"]
     assert [box.is_odd for box in page.ranks.boxes] == [False, True]
@@ -99,7 +99,7 @@ def test_where_a_rank_ended_comes_before_where_the_others_wait():
         "examples/ranks.py:71",
     )
     text = render(page)
-    assert "Also seen, not the hang</h2>" in text
+    assert "Apart from the hang</h2>" in text
     assert "Causes, costliest first" not in text
     (steps,) = [fact for fact in page.facts if fact.label.startswith("steps")]
     assert (steps.value, steps.label) == ("7", "steps, 0 to 6")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.diff.known import KnownTensors
-from xlagraph.message import EMPTY, A, B, Message, say
+from xlagraph.message import EMPTY, A, B, Code, Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Seen(NamedTuple):
     """A number that Python computes: what is known for choosing one that is large enough."""
 
     name: str
-    """What the number to choose is called."""
+    """What the number is called."""
     most: int
     """The largest that was seen."""
     room: int
@@ -57,15 +57,19 @@ class Seen(NamedTuple):
 
     @property
     def message(self) -> Message:
-        """A sentence about the number to choose."""
+        """A sentence about the number, and what taking all costs."""
         if self.most > self.room:
             return say(
-                f"{self.name}: {self.most:,} was the most seen, but some steps have only "
-                f"{self.room:,} to take from: pad those."
+                Code(self.name),
+                f" was at most {self.most:,}; some steps have only {self.room:,} to "
+                "take from, and each size of that compiles as well: pad it.",
             )
         return say(
-            f"{self.name} = {self.room:,}, the whole dimension, is always enough; "
-            f"the most seen was {self.most:,}."
+            Code(self.name),
+            f" was at most {self.most:,} of {self.room:,}: a number that it never exceeds does as "
+            "well. What the mask leaves out is 0: divide averages by ",
+            Code(self.name),
+            ".",
         )
 
     def joined(self, other: Seen) -> Seen:

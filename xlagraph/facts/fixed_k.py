@@ -31,29 +31,37 @@ def fixed_k(case: Case, starts: Mapping[int, int], lines: Sequence[SourceLine]) 
         starts: what takes the first k of a sorted value, A's numbers to B's.
         lines: where that is done.
     """
-    maker = replace(TOPK, seen=_seen(case, starts))
+    seen, rank = _seen(case, starts)
+    maker = replace(TOPK, seen=seen)
     line = statement(lines)
-    typed = typed_topk(case.program(line), line.line) if line else None
+    typed = typed_topk(case.program(line), line.line, rank) if line else None
     if typed is None:
         return maker
+    if seen and typed.k.isidentifier():
+        maker = replace(maker, seen=seen._replace(name=typed.k))
     made = Made(typed.k, typed.makers) if typed.makers else None
     if not typed.code:
         return replace(maker, made=made)
     where = lines_in_words(typed.first, typed.last)
-    short = say(f"At {where} take one k_max, and mask:", Listing(typed.code))
+    short = say(f"Replace {where} (one k for all steps, and a mask):", Listing(typed.code))
     return replace(maker, made=made, short_fix=short)
 
 
-def _seen(case: Case, starts: Mapping[int, int]) -> Seen | None:
-    """The largest k of both modules, and the smallest dimension that it is taken of."""
+def _seen(case: Case, starts: Mapping[int, int]) -> tuple[Seen | None, int]:
+    """The largest k of both modules, the smallest dimension that it is taken of, and the rank."""
     a, b = case.diff.a, case.diff.b
-    found = [
-        (max(old, new), *(read_shape(m.shapes[m.operands[i][0]]).dimensions[axis] for m, i in both))
-        for x, y in starts.items()
-        if a.opcodes[x] == b.opcodes[y] == "slice"
-        for axis, old, new in changed_sizes(a.shapes[x], b.shapes[y])
-        for both in [((a, x), (b, y))]
-    ]
+    found = []
+    rank = 0
+    for x, y in starts.items():
+        if a.opcodes[x] != "slice" or b.opcodes[y] != "slice":
+            continue
+        sizes_a, sizes_b = (
+            read_shape(module.shapes[module.operands[i][0]]).dimensions
+            for module, i in ((a, x), (b, y))
+        )
+        rank = len(sizes_b)
+        for axis, old, new in changed_sizes(a.shapes[x], b.shapes[y]):
+            found.append((max(old, new), min(sizes_a[axis], sizes_b[axis])))
     if not found:
-        return None
-    return Seen("k_max", max(k for k, *_ in found), min(n for _, *sizes in found for n in sizes))
+        return None, rank
+    return Seen("k", max(k for k, _ in found), min(room for _, room in found)), rank

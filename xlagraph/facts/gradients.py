@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 PRODUCTS = frozenset({"dot", "convolution"})
-_FORMS = frozenset({"bitcast", "convert", "copy", "reshape", "transpose"})
+FORMS = frozenset({"bitcast", "convert", "copy", "reshape", "transpose"})
+"""What turns a value, converts it or gives it another shape."""
 
 
 def gradient_of(module: Module, value: int) -> int | None:
@@ -20,19 +21,19 @@ def gradient_of(module: Module, value: int) -> int | None:
     d(x @ w)/dw is x^T times what comes from above (Griewank and Walther 2008, table 3.3); the
     value has the weight's shape then, and one factor in common with its product.
     """
-    value = _plain(module, value)
+    value = through_forms(module, value)
     if module.opcodes[value] not in PRODUCTS:
         return None
-    factors = {_plain(module, o) for o in module.operands[value]}
+    factors = {through_forms(module, o) for o in module.operands[value]}
     sizes = _sizes(module, value)
     for factor in sorted(factors):
         if any(is_input(module, other) for other in factors - {factor}):
             continue  # what comes from above is computed
-        for product in _uses(module, factor):
+        for product in uses_of(module, factor):
             if module.opcodes[product] not in PRODUCTS or product == value:
                 continue
             for o in module.operands[product]:
-                weight = _plain(module, o)
+                weight = through_forms(module, o)
                 if is_input(module, weight) and sorted(_sizes(module, weight)) == sorted(sizes):
                     return weight
     return None
@@ -40,22 +41,28 @@ def gradient_of(module: Module, value: int) -> int | None:
 
 def is_multiplied(module: Module, tensor: int) -> bool:
     """Whether a tensor is a factor of a product: a weight, and no state of an optimizer."""
-    return any(module.opcodes[user] in PRODUCTS for user in _uses(module, tensor))
+    return any(module.opcodes[user] in PRODUCTS for user in uses_of(module, tensor))
 
 
-def _plain(module: Module, i: int) -> int:
-    while module.opcodes[i] in _FORMS:
+def through_forms(module: Module, i: int) -> int:
+    """The value that this one is, turned, converted or in another shape."""
+    while module.opcodes[i] in FORMS:
         (i,) = module.operands[i]
     return i
 
 
-def _uses(module: Module, i: int) -> list[int]:
+def products_of(module: Module, value: int) -> list[int]:
+    """The products that take in a value, in whatever form."""
+    return [user for user in uses_of(module, value) if module.opcodes[user] in PRODUCTS]
+
+
+def uses_of(module: Module, i: int) -> list[int]:
     """What uses a value, in whatever form."""
     found: list[int] = []
     stack = [i]
     while stack:
         for user in module.users[stack.pop()]:
-            (stack if module.opcodes[user] in _FORMS else found).append(user)
+            (stack if module.opcodes[user] in FORMS else found).append(user)
     return found
 
 

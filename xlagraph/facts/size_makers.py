@@ -46,14 +46,15 @@ class SizeMaker:
 
 TOPK = SizeMaker(
     "k of topk",
-    "The k of topk is part of the graph: use one fixed k_max in all steps, the largest that can "
-    "occur (it may be larger than those seen here), and mask what is not wanted: "
-    "arange(k_max) < k, with k a tensor on the device; divide averages by k. int(k) or k.item() "
-    "reads it, and ends the graph there as well.",
+    "The k of topk is part of the graph: use one fixed k_max in all steps, the size of the "
+    "dimension or the largest that can occur (it may be larger than those seen here), and mask "
+    "what is not wanted: arange(k_max) < k, with k a tensor on the device; divide averages by k. "
+    "int(k) or k.item() reads it, and ends the graph there as well.",
     say(
         "Take one k_max, k as a tensor, and mask:",
         Listing(
             (
+                "k_max = x.shape[-1]",
                 "v = torch.topk(x, k_max).values",
                 "v = v * (torch.arange(k_max, device=v.device) < k)",
             )

@@ -30,6 +30,8 @@ SIZE_KEYS = frozenset(
     }
 )
 """Attributes that state sizes and so follow the dimensions of operands."""
+MAX_SHIFT = 2
+"""So many places are cut off a dimension, or added to it, before it is joined with others."""
 Sizes = frozenset[tuple[int, int]]
 """Sizes that changed: A's and B's."""
 _TYPE = re.compile(r"\b[a-z]+\d*\w*(?=\[)")
@@ -71,9 +73,23 @@ def explained(first: str, second: str, sizes: Sizes) -> bool:
     if len(one.dimensions) != len(two.dimensions):
         return False
     return all(
-        d == e or any(d * q == e * p or d - p == e - q for p, q in sizes)
+        d == e or any(_follows((d, e), size) for size in sizes)
         for d, e in zip(one.dimensions, two.dimensions, strict=True)
     )
+
+
+def _follows(change: tuple[int, int], size: tuple[int, int]) -> bool:
+    """Whether a size is a multiple of another one, or that and a fixed number.
+
+    Or a multiple of what is left of it without a token or two: of 8 rows that end one earlier
+    152 -> 88 follows from 20 -> 12.
+    """
+    (d, e), (p, q) = change, size
+    if d * q == e * p or d - p == e - q:
+        return True
+    times, rest = divmod(d - e, p - q)
+    shift = d - times * p
+    return not rest and times > 1 and shift % times == 0 and abs(shift // times) <= MAX_SHIFT
 
 
 def follows_operand(case: Case, x: int, y: int) -> bool:

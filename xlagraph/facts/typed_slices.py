@@ -1,4 +1,4 @@
-"""How a slice at a Python index is written with places that are sent as data."""
+"""How a slice at a Python index is written with an index that is sent as data."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class _Moving(NamedTuple):
     """An element of an index that is a Python number, or bounded by some."""
 
     node: ast.expr
-    places: str
-    """A tensor of the places it takes."""
+    sent: str
+    """A tensor of what it takes."""
     dimension: int
     """Of what is left if it takes everything."""
     is_number: bool
@@ -49,9 +49,26 @@ def typed_slice(lines: Mapping[int, str], number: int, *, is_written: bool) -> T
     """
     for statement in statements_over(lines, number):
         found = _subscripts(statement.node)
-        if len(found) == 1 and not _slices_otherwise(statement.node):
-            return _typed(statement, *found[0], is_written=is_written)
+        if found and _are_tensors(found) and not _slices_otherwise(statement.node):
+            return _typed(statement, found, is_written=is_written)
     return None
+
+
+def slice_bounds(lines: Mapping[int, str], number: int) -> tuple[str, str]:
+    """Where the one slice of this line begins, and what it ends before, as the program says it.
+
+    Empty where it has no such bound, or several slices that may be meant.
+    """
+    for statement in statements_over(lines, number):
+        found = [one for _, moving in _subscripts(statement.node) for one in moving]
+        if len(found) == 1 and not _slices_otherwise(statement.node):
+            node = found[0].node
+            if not isinstance(node, ast.Slice):
+                return (statement.segment(node), "")
+            bounds = (node.lower, node.upper)
+            lower, upper = (statement.segment(one) if one else "" for one in bounds)
+            return lower, upper
+    return "", ""
 
 
 def _slices_otherwise(node: ast.stmt) -> bool:
@@ -79,7 +96,7 @@ def _moving(subscript: ast.Subscript) -> list[_Moving]:
         one = elements[k]
         if not (isinstance(one, ast.Constant) or _is_constant_slice(one)):
             dimension = place if k < dots else place - len(kept)
-            found.append(_Moving(one, _places(one), dimension, not isinstance(one, ast.Slice)))
+            found.append(_Moving(one, _index(one), dimension, not isinstance(one, ast.Slice)))
     return found
 
 
@@ -99,8 +116,8 @@ def _is_constant_slice(node: ast.expr) -> bool:
     return all(_is_fixed_number(one) for one in bounds)
 
 
-def _places(node: ast.expr) -> str:
-    """The places that it takes, as a tensor on the host; empty where that is not understood."""
+def _index(node: ast.expr) -> str:
+    """What it takes, as a tensor on the host; empty where that is not understood."""
     if isinstance(node, ast.Slice):
         if node.lower is None or node.upper is None or node.step:
             return ""
@@ -110,25 +127,49 @@ def _places(node: ast.expr) -> str:
 
 
 def _typed(
-    statement: Statement, subscript: ast.Subscript, moving: list[_Moving], *, is_written: bool
+    statement: Statement, found: list[tuple[ast.Subscript, list[_Moving]]], *, is_written: bool
 ) -> TypedSlice | None:
-    numbers = sum(one.is_number for one in moving)
-    if not all(one.places for one in moving) or (numbers and len(moving) > 1):
-        return None
-    base = statement.segment(subscript.value)
-    is_plain = not any(isinstance(one, ast.Call) for one in ast.walk(subscript.value))
-    device = f"{base}.device" if is_plain else '"xla"'
-    stem = free_name("places", statement)
-    names = [stem] if len(moving) == 1 else [f"{stem}_{k}" for k in range(len(moving))]
-    above = [f"{n} = {one.places}.to({device})" for n, one in zip(names, moving, strict=True)]
-    if _is_target(statement.node, subscript):
-        below = _written(statement, subscript, moving, names) if is_written else ()
+    for _, moving in found:
+        numbers = sum(one.is_number for one in moving)
+        if not all(one.sent for one in moving) or (numbers and len(moving) > 1):
+            return None
+    sent = [[f"{one.sent}.to({_device(statement, of)})" for one in moving] for of, moving in found]
+    distinct = list(dict.fromkeys(text for texts in sent for text in texts))
+    stem = free_name("index", statement)
+    stems = [stem] if len(distinct) == 1 else [f"{stem}_{k}" for k in range(len(distinct))]
+    name_of = dict(zip(distinct, stems, strict=True))
+    above = [f"{name} = {text}" for text, name in name_of.items()]
+    names = [[name_of[text] for text in texts] for texts in sent]
+    if _is_target(statement.node, found[0][0]):
+        below = _written(statement, *found[0], names[0]) if is_written else ()
     else:
-        below = () if is_written else _read(statement, subscript, moving, names)
+        below = () if is_written else _read(statement, found, names)
     code = (*above, *below)
     if not below or max(map(len, code)) > MAX_WIDTH:
         return None
     return TypedSlice(statement.first, statement.last, code)
+
+
+def _device(statement: Statement, subscript: ast.Subscript) -> str:
+    is_plain = not any(isinstance(one, ast.Call) for one in ast.walk(subscript.value))
+    return f"{statement.segment(subscript.value)}.device" if is_plain else '"xla"'
+
+
+def _are_tensors(found: list[tuple[ast.Subscript, list[_Moving]]]) -> bool:
+    """Whether all of them index tensors, of which one does: a list takes no ``[:, a:b]``.
+
+    None of them stands within another one.
+    """
+    subscripts = [one for one, _ in found]
+    inner = {id(part) for one in subscripts for part in ast.walk(one) if part is not one}
+    if inner & set(map(id, subscripts)):
+        return False
+    is_one = len({ast.dump(one.value) for one in subscripts}) == 1
+    return is_one or all(
+        isinstance(one.slice, ast.Tuple)
+        and any(isinstance(element, ast.Slice) or _is_dots(element) for element in one.slice.elts)
+        for one in subscripts
+    )
 
 
 def _is_target(node: ast.stmt, subscript: ast.Subscript) -> bool:
@@ -137,16 +178,22 @@ def _is_target(node: ast.stmt, subscript: ast.Subscript) -> bool:
 
 
 def _read(
-    statement: Statement, subscript: ast.Subscript, moving: list[_Moving], names: list[str]
+    statement: Statement,
+    found: list[tuple[ast.Subscript, list[_Moving]]],
+    names: list[list[str]],
 ) -> tuple[str, ...]:
-    """The statement with ``index_select``; empty where the slice is changed in place."""
-    if not isinstance(subscript.ctx, ast.Load) or _is_changed(statement.node, subscript):
-        return ()
-    text = _whole(statement, subscript, moving)
-    for name, one in zip(names, moving, strict=True):
-        text += f".index_select({one.dimension}, {name})"
-        text += f".squeeze({one.dimension})" if one.is_number else ""
-    return statement.replaced([(subscript, text)])
+    """The statement with ``index_select``; empty where a slice is changed in place."""
+    edits: list[tuple[ast.expr, str]] = []
+    for (subscript, moving), mine in zip(found, names, strict=True):
+        is_read = isinstance(subscript.ctx, ast.Load)
+        if not is_read or _is_changed(statement.node, subscript):
+            return ()
+        text = _whole(statement, subscript, moving)
+        for name, one in zip(mine, moving, strict=True):
+            text += f".index_select({one.dimension}, {name})"
+            text += f".squeeze({one.dimension})" if one.is_number else ""
+        edits.append((subscript, text))
+    return statement.replaced(edits)
 
 
 def _whole(statement: Statement, subscript: ast.Subscript, moving: list[_Moving]) -> str:
@@ -172,7 +219,7 @@ def _is_changed(node: ast.stmt, subscript: ast.Subscript) -> bool:
 def _written(
     statement: Statement, subscript: ast.Subscript, moving: list[_Moving], names: list[str]
 ) -> tuple[str, ...]:
-    """The assignment to places; a number's with a value that has the dimension as well."""
+    """The assignment at an index; a number's with a value that has the dimension as well."""
     node = statement.node
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or len(moving) != 1:
         return ()

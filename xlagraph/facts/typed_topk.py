@@ -11,6 +11,7 @@ from xlagraph.facts.written import (
     MAX_WIDTH,
     Statement,
     called_name,
+    free_name,
     indentation,
     statement_at,
     statements_over,
@@ -32,7 +33,7 @@ class TypedTopk:
     k: str
     """What the program hands over as k."""
     first: int
-    """The first line to edit, and the last."""
+    """The first line to replace, and the last."""
     last: int
     makers: tuple[int, ...]
     """The lines above the call that make k, ascending."""
@@ -40,13 +41,19 @@ class TypedTopk:
     """What to write in the place of all of them; empty where that is not understood."""
 
 
-def typed_topk(lines: Mapping[int, str], number: int) -> TypedTopk | None:
-    """The call on this line; None if there is none, or its k is a number that is written there."""
+def typed_topk(lines: Mapping[int, str], number: int, rank: int = 0) -> TypedTopk | None:
+    """The call on this line; None if there is none, or its k is a number that is written there.
+
+    Args:
+        lines: those known of the file, by number.
+        number: the line of the call.
+        rank: dimensions of what it takes from; 0 where that is not known.
+    """
     for statement in statements_over(lines, number):
         calls = [one for one in ast.walk(statement.node) if isinstance(one, ast.Call)]
         found = [(one, k) for one in calls if (k := _k_of(one)) is not None]
         if len(found) == 1 and not isinstance(found[0][1], ast.Constant):
-            return _typed(lines, statement, *found[0])
+            return _typed(lines, statement, *found[0], rank)
     return None
 
 
@@ -68,18 +75,34 @@ def _place_of_k(call: ast.Call) -> int:
 
 
 def _typed(
-    lines: Mapping[int, str], statement: Statement, call: ast.Call, k: ast.expr
+    lines: Mapping[int, str], statement: Statement, call: ast.Call, k: ast.expr, rank: int
 ) -> TypedTopk:
     makers = [] if reads_device(k) else list(_makers(lines, statement, k))
     makers.reverse()
     numbers = tuple(n for one in makers for n in range(one.first, one.last + 1))
+    taken = _taken(call, rank)
+    above, below = _code(lines, statement, call, k, makers, taken) if taken else ((), ())
     return TypedTopk(
         statement.segment(k),
-        min((statement.first, *numbers)),
+        min((statement.first, *numbers)) if above or not below else statement.first,
         statement.last,
         numbers,
-        _code(lines, statement, call, k, makers),
+        (*above, *below),
     )
+
+
+def _taken(call: ast.Call, rank: int) -> ast.expr | None:
+    """What topk takes from; None if that is not along its last dimension, or in another order."""
+    place = _place_of_k(call)
+    options = {one.arg: one.value for one in call.keywords}
+    dimension = call.args[place + 1] if len(call.args) > place + 1 else options.pop("dim", None)
+    if len(call.args) > place + 2 or not options.keys() <= {"k", "input"}:
+        return None
+    if dimension and ast.unparse(dimension) not in ("-1", str(rank - 1)):
+        return None
+    if place == 0 and isinstance(call.func, ast.Attribute):
+        return call.func.value
+    return call.args[0] if call.args else options.get("input")
 
 
 def _makers(lines: Mapping[int, str], statement: Statement, k: ast.expr) -> Iterator[Statement]:
@@ -131,14 +154,14 @@ def _code(
     call: ast.Call,
     k: ast.expr,
     makers: list[Statement],
-) -> tuple[str, ...]:
+    taken: ast.expr,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What to write for the lines that make k, if it was read, and for the call."""
+    nothing = (), ()
     values = _values_name(statement.node, call)
-    has_options = len(call.args) > _place_of_k(call) + 1
-    if not values or has_options or any(one.arg not in ("k", "input") for one in call.keywords):
-        return ()  # of another dimension, say
     column = indentation(lines[statement.first])
-    if any(indentation(lines[one.first]) != column for one in makers):
-        return ()  # in a branch
+    if not values or any(indentation(lines[one.first]) != column for one in makers):
+        return nothing  # in a branch
     tensors: set[str] = set()
     above: list[str] = []
     try:
@@ -146,16 +169,28 @@ def _code(
             above += _on_device(one, tensors)
         number, is_tensor = as_tensor(k, tensors)
     except Unknown:
-        return ()
+        return nothing
     wanted = ast.unparse(number)
     if not is_tensor:
         above, wanted = [], f"torch.tensor([{statement.segment(k)}]).to({values}.device)"
-    code = (
-        *above,
-        *statement.replaced([(k, "k_max")]),
+    below = (
+        *_with_k_max(statement, k, taken),
         f"{values} = {values} * (torch.arange(k_max, device={values}.device) < {wanted})",
     )
-    return code if max(map(len, code)) <= MAX_WIDTH else ()
+    is_short = max(map(len, (*above, *below))) <= MAX_WIDTH
+    return (tuple(above), below) if is_short else nothing
+
+
+def _with_k_max(statement: Statement, k: ast.expr, taken: ast.expr) -> tuple[str, ...]:
+    """The call with the whole dimension as k: as many as there are cannot be too few."""
+    source = statement.segment(taken)
+    edits, above = [(k, "k_max")], []
+    is_plain = isinstance(taken, (ast.Name, ast.Attribute, ast.Subscript))
+    if not is_plain or any(isinstance(one, ast.Call) for one in ast.walk(taken)):
+        whole = free_name("whole", statement)  # computed once
+        above, source = [f"{whole} = {source}"], whole
+        edits.append((taken, whole))
+    return (*above, f"k_max = {source}.shape[-1]", *statement.replaced(edits))
 
 
 def _on_device(maker: Statement, tensors: set[str]) -> Iterator[str]:

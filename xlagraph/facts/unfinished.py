@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
+from xlagraph.facts.unused import is_unused
 from xlagraph.facts.wrapped import attribute_path, wrapped_name
 from xlagraph.message import EMPTY, Code, Listing, Message, count, join, say
 from xlagraph.tensors import Tensor
@@ -12,7 +13,7 @@ from xlagraph.tensors import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xlagraph.cause.case import Case
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.model import MissingGradient, UnfinishedBackward
     from xlagraph.message import SourceLine
 
@@ -72,9 +73,11 @@ def unfinished_in_short(case: Case) -> Message:
     """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
     tensors = missing_gradients(case)
     if tensors:
+        late = ", so others come a step late"
+        if all(is_unused(view, tensor) for view, tensor in _missing_in(case)):
+            return say("wrong gradients: nothing uses ", join(tensors, 1), late)
         get = "gets" if len(tensors) == 1 else "get"
-        waits = "so FSDP's last bucket waits a step"
-        return say("wrong gradients: ", join(tensors, 1), f" {get} none, {waits}")
+        return say("wrong gradients: ", join(tensors, 1), f" {get} none", late)
     found = _all(case)
     if any(one.hooks_left < 0 for one in found):
         return say("wrong gradients: an FSDP module runs forward twice before backward")
@@ -104,9 +107,13 @@ def unfinished_effect(case: Case) -> Message:
     """
     if not _all(case):
         return EMPTY
+    late = "miss their own optimizer.step(), and are added to those of a later step."
+    if not missing_gradients(case):
+        return say("Gradients that wait ", late)
     return say(
-        "Gradients that wait miss their own optimizer.step(), and are added to those of a later "
-        "step."
+        "FSDP reduces its last bucket once every parameter has a gradient; until then those in it "
+        "wait: they ",
+        late,
     )
 
 
@@ -145,6 +152,16 @@ def _all(case: Case) -> tuple[UnfinishedBackward, ...]:
 
 def _missing(case: Case) -> Iterable[MissingGradient]:
     return (missing for one in _all(case) for missing in one.missing)
+
+
+def _missing_in(case: Case) -> Iterable[tuple[SideView, Tensor]]:
+    """The parameters without a gradient, each with the module in whose step it got none."""
+    return (
+        (view, missing.tensor)
+        for view in (case.a, case.b)
+        for one in view.context.unfinished
+        for missing in one.missing
+    )
 
 
 def _evidence(before: Message, one: UnfinishedBackward) -> Evidence:

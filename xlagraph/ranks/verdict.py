@@ -174,14 +174,16 @@ def _ended(
     loop = next((one.loop for one in ended if one.place), None)
     typed = as_many_turns(around, loop.line) if loop else EMPTY
     if loop and typed:
-        return what, say(f"Replace line {loop.line}, with as many steps on all ranks:", typed)
+        return what, say(
+            f"Replace line {loop.line}, for the same number of steps on all ranks:", typed
+        )
     return what, say(
         f"Give {rank_words(gone)} as many batches as the others (equal shards, drop_last)."
     )
 
 
 def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
-    """Where ranks ended, and where those stand that wait for them."""
+    """Where ranks ended; where others wait for them stands with the ranks."""
     first = next((one for one in ended if one.place), None)
     if first is None or first.place is None:
         return _places(stops)
@@ -189,11 +191,7 @@ def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
     ended_here = f"{mine} ran no further step after this line"
     if first.loop:
         ended_here = f"the loop that {mine} left"
-    stop = stops[0]
-    wait = "waits" if len(stop.wait.ranks) == 1 else "wait"
-    return say(
-        first.place, f": {ended_here}; {rank_words(stop.wait.ranks)} {wait} at ", _place(stop)
-    )
+    return say(first.place, f": {ended_here}")
 
 
 def _waits(stop: Stop) -> Message:
@@ -204,7 +202,14 @@ def _waits(stop: Stop) -> Message:
 
 def _collectives(stops: Sequence[Stop]) -> Message:
     """At which collective each of them stands."""
-    each = (say(rank_words(stop.wait.ranks), ": ", collective_words(stop)) for stop in stops)
+    each = (
+        say(
+            rank_words(stop.wait.ranks),
+            " stands at " if len(stop.wait.ranks) == 1 else " stand at ",
+            collective_words(stop),
+        )
+        for stop in stops
+    )
     return say(join(each, len(stops), "; ").sentence, ".")
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MAX_RANGES = 4
 """Stretches of steps that are named; more are counted."""
 ASIDE = {
-    Outcome.HANG: "Also seen, not the hang",
-    Outcome.MISMATCH: "Also seen, not the mismatch",
+    Outcome.HANG: "Apart from the hang",
+    Outcome.MISMATCH: "Apart from the mismatch",
 }
 """Above what recompiles, where ranks wait for each other or do not match."""
 _WORDS = {
@@ -69,6 +69,8 @@ def stop_words(stop: Stop) -> Message:
     one = len(wait.ranks) == 1
     waits = f", {'waits' if one else 'wait'} for {rank_words(wait.missing)}" if wait.missing else ""
     line = say(" at ", stop.stand.lines[0]) if stop.stand.lines else EMPTY
+    if line and stop.stand.callers:
+        line = say(line, ", called at ", stop.stand.callers[0])
     head = f"{rank_words(wait.ranks)}, step {wait.step}, graph "
     return say(head, GraphName(stop.letter), ": ", collective_words(stop), line, waits)
 

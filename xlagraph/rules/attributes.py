@@ -61,19 +61,19 @@ _WRITTEN = Words(
 )
 """Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
 _AS_DATA = say(
-    "Send the places as data: ",
+    "Send the index as data: ",
     Code("x.index_select(dim, torch.arange(start, stop).to(x.device))"),
 )
 _MOVED = Words(
     say(
         _AS_DATA,
-        ". Made with arange(..., device=...) they would be baked in again. Or index on the host, "
+        ". Made with arange(..., device=...) it would be baked in again. Or index on the host, "
         "before the tensor is sent.",
     ),
     short_fix=_AS_DATA,
 )
 """Of a slice as long as before at another place."""
-_NOT_MADE_THERE = "# .to() from the host: with device=... they are baked in again"
+_NOT_MADE_THERE = "# .to() from the host: with device=... it is baked in again"
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
@@ -85,7 +85,7 @@ def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> 
     if typed is None:
         return Words()
     short = say(
-        f"At {lines_in_words(typed.first, typed.last)} send the places as data:",
+        f"Replace {lines_in_words(typed.first, typed.last)}, with the index as data:",
         Listing((_NOT_MADE_THERE, *typed.code)),
     )
     return Words(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
@@ -13,8 +13,9 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.header import given_away
+from xlagraph.facts.gradients import PRODUCTS
 from xlagraph.facts.state import parameter_number, state_pairs
-from xlagraph.facts.updates import updates
+from xlagraph.facts.updates import formula, past_barriers, renewed, updates
 from xlagraph.message import count, join, say
 from xlagraph.rules.optimizer_state import NEWLY_UPDATED
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.case import Case, SideView
-    from xlagraph.message import SourceLine
+    from xlagraph.cause.editor import Editors
+    from xlagraph.message import Message, SourceLine
 
 OWN_GRAPH = Kind(
     id="own-graph",
@@ -90,16 +92,61 @@ LAYER_FIX = say(
     NEWLY_UPDATED.fix,
     " A layer that is to be unfrozen later can get a learning rate of (nearly) zero until then.",
 )
+TRAINED_FIX = say(
+    "Train the same layers in every step: requires_grad is True for them on one side only (or "
+    "jax.grad asks for their gradients there, or the optimizer has them), so set it before the "
+    "first step and leave it. A layer that is to be unfrozen later can be trained from the first "
+    "step with a learning rate of (nearly) zero until then."
+)
+TRAINED_SHORT = say("Parameters are trained in some steps only")
+TRAINED_SHORT_FIX = say("Freeze the same layers (requires_grad) in every step.")
+GRADIENTS = PRODUCTS | {"scatter"}
+"""What an update needs alone only if it is by a gradient."""
+
+
+class Updates(NamedTuple):
+    """What one side updates and the other does not."""
+
+    own: list[tuple[int, int]]
+    """Parameters with the positions of outputs that this side alone has."""
+    handed_on: list[tuple[int, int]]
+    """The same where the other side gives the parameter back as it came."""
+    beside: list[int]
+    """Outputs of this side alone that such an update computes on its way: momentum, gradients."""
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """All that are updated, as parameters and output positions."""
+        return self.own + self.handed_on
 
 
 def find(case: Case) -> list[Finding]:
     """Tensors that both sides read and only one updates in place: a layer was unfrozen."""
     found = []
     for less, more in case.both_ways:
-        pairs = _updated(case, more, less)
-        if pairs:
-            found.append(_finding(more, less, pairs))
+        own, handed_on = _updated(case, more, less), _handed_on(case, more, less)
+        beside = _beside(case, more, handed_on) if handed_on else []
+        if own or handed_on:
+            found.append(_finding(more, less, Updates(own, handed_on, beside)))
     return found
+
+
+def _handed_on(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]]:
+    """Parameters that one side updates, and of which the other gives back what came in."""
+    new, given = renewed(more.module), less.module.outputs
+    replaced = [more.ab(x, y) for x, y in case.replaced_outputs()]
+    kept = [(less.partners[given[j]], k) for k, j in replaced]
+    return [(p, k) for p, k in kept if k in new.get(p, ())]
+
+
+def _beside(case: Case, more: SideView, handed_on: Sequence[tuple[int, int]]) -> list[int]:
+    """Outputs that the other side has not and that only these updates compute on their way."""
+    module = more.module
+    lone = case.unpaired_outputs(more)
+    alone = exclusive_slice(module, {*lone, *(k for _, k in handed_on)})
+    formulas = [formula(module, module.outputs[k], past_barriers) for _, k in handed_on]
+    on_the_way = alone.intersection(set[int]().union(*formulas))
+    return [k for k in lone if module.outputs[k] in on_the_way]
 
 
 def _updated(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]]:
@@ -129,26 +176,34 @@ def _updated(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]
     return state_pairs(module, shared, [k for k in outputs if values[k] not in kept], is_updated)
 
 
-def _finding(more: SideView, less: SideView, pairs: Sequence[tuple[int, int]]) -> Finding:
+def _finding(more: SideView, less: SideView, found: Updates) -> Finding:
     module, side = more.module, more.side
-    lines = where(module, [module.outputs[k] for _, k in pairs])
-    listed = join(parameter_name(more, p) for p, _ in pairs)
-    dropped = frozenset(k for _, k in pairs)
-    claimed = frozenset(exclusive_slice(module, dropped))
+    lines = where(module, [module.outputs[k] for _, k in found.pairs])
+    listed = join(parameter_name(more, p) for p, _ in found.pairs)
+    dropped = frozenset((*(k for _, k in found.own), *found.beside))
+    claimed = frozenset(exclusive_slice(module, {*dropped, *(k for _, k in found.handed_on)}))
     claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
     dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
-    cited_a, cited_b = more.ab(tuple(p for p, _ in pairs), ())
+    cited_a, cited_b = more.ab(tuple(p for p, _ in found.pairs), ())
     site = _own_site(less, more)
-    number = count(len(pairs), "tensor")
+    number = count(len(found.pairs), "tensor")
     is_skipped = not site and not _updates_any(less)
+    is_layer = not (site or is_skipped)
+    is_trained = is_layer and any(module.opcodes[i] in GRADIENTS for i in claimed)
     title = say(
-        side, f" updates {number} that ", less.side, " only reads (", listed, ")", at(lines)
-    )
+        side, f" updates {number} that ", less.side, " only reads (", listed, ")", at(lines),
+        _also(found),
+    )  # fmt: skip
     if is_skipped:
         title = say(
             less.side, f" updates none of the {number} that ", side, " updates (", listed,
             "): the update", at(lines), " is left out",
         )  # fmt: skip
+    old = {module.outputs[k]: p for p, k in found.handed_on}
+
+    def undo(edit: Editors) -> None:
+        edit[side].replace_outputs(old)
+
     return Finding(
         kind=OWN_GRAPH if site else SKIPPED_UPDATE if is_skipped else NEWLY_UPDATED,
         title=say(
@@ -167,22 +222,43 @@ def _finding(more: SideView, less: SideView, pairs: Sequence[tuple[int, int]]) -
             Evidence(
                 say(
                     listed,
-                    ": read by both, an output of ",
+                    ": read by both, an output of " if found.own else ": given back by both, by ",
                     side,
-                    f" alone; {count(len(claimed), 'instruction')} serve nothing else",
+                    " alone" if found.own else " alone with a new value",
+                    f"; {count(len(claimed), 'instruction')} serve nothing else",
                 ),
                 cited_a,
                 cited_b,
                 lines,
             ),
         ),
-        fix=say() if site or is_skipped else LAYER_FIX,
-        proof=say(f"{count(len(pairs), 'output')} of ", side, " left out with what only they need"),
+        fix=TRAINED_FIX if is_trained else LAYER_FIX if is_layer else say(),
+        short=TRAINED_SHORT if is_trained else say(),
+        short_fix=TRAINED_SHORT_FIX if is_trained else say(),
+        proof=_proof(more, found),
         a=claimed_a,
         b=claimed_b,
+        undo=undo,
         dropped_a=dropped_a,
         dropped_b=dropped_b,
     )
+
+
+def _also(found: Updates) -> Message:
+    number = count(len(found.beside), "more tensor")
+    text = f", and gives out {number} of theirs (momentum, gradients)"
+    return say(text if found.beside else "")
+
+
+def _proof(more: SideView, found: Updates) -> Message:
+    """What undoing does."""
+    gone = count(len(found.own) + len(found.beside), "output")
+    left_out = say(f"{gone} of ", more.side, " left out with what only they need")
+    if not found.handed_on:
+        return left_out
+    values = count(len(found.handed_on), "new value")
+    old = say(f"{values} of ", more.side, " taken to be what came in")
+    return say(old, "; ", left_out) if found.own or found.beside else old
 
 
 def _own_site(view: SideView, other: SideView) -> SourceLine | None:

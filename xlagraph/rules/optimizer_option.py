@@ -6,12 +6,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, stack
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.optimizers import runs_in_optimizer
+from xlagraph.facts.pieces import OUTPUT
 from xlagraph.facts.updates import formula, updates
 from xlagraph.message import count, join, say
 
@@ -103,9 +105,12 @@ def _updates(found: Bypass) -> list[int]:
     """The outputs, new values of parameters, that the piece goes into; empty if elsewhere too.
 
     By the lines, where they are known: all are an optimizer's. Else by the formula: the piece is
-    part of it, and takes in a parameter that is updated.
+    part of it, and takes in a parameter that is updated. A whole update is no option of one.
     """
     module = found.more.module
+    handed_on = (value for edge, value in found.uses.items() if edge.place == OUTPUT)
+    if any(is_input(module, value) for value in handed_on):
+        return []
     values = {edge.value(found.more) for edge in found.uses}
     new = updates(module)
     formulas = {k: formula(module, module.outputs[k]) for places in new.values() for k in places}

@@ -82,7 +82,14 @@ for step, (x, y) in enumerate(loader):
     fix="Update the same tensors in every step, or update the others between two calls "
     "of torch_xla.sync(), so that the training graph stays the same.",
     proof="The new values are left out with what only they need.",
-    examples=("unfreeze_layer", "freeze_one_of_many", "ema_every_k", "checkpoint_toggle"),
+    examples=(
+        "unfreeze_layer",
+        "freeze_one_of_many",
+        "ema_every_k",
+        "checkpoint_toggle",
+        "layer_frozen",
+        "one_matrix_frozen",
+    ),
     short="Tensors are updated in some steps only",
     may_be_meant=True,
     short_fix="Update the same tensors in every step.",

@@ -45,7 +45,7 @@ for x, y in loader:
     proof="Equal expressions are merged in both modules.",
     examples=("repeated_view",),
     is_piece=True,
-    short="An expression is traced more often",
+    short="Some steps compute the same value twice",
     short_fix="Trace the same views and copies in every step.",
 )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Context, MissingGradient, UnfinishedBackward
 from xlagraph.facts.named_inputs import replaced_inputs, with_inputs_named
 from xlagraph.message import SourceLine
+from xlagraph.runs.enclosing import ProgramText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +43,7 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         unfinished=tuple(_unfinished(one) for one in sync.buckets if one.hooks_left),
         argv=process.record.argv,
         stacks=_stacks(sync),
-        program=_program(process),
+        program=_stored([process]),
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 
@@ -57,11 +58,19 @@ def _lines(frames: Sequence[Frame]) -> tuple[SourceLine, ...]:
     return tuple(SourceLine(frame.file, frame.line, frame.function) for frame in frames)
 
 
-def _program(process: Process) -> dict[str, dict[int, str]]:
-    """The lines that were stored, by file and number."""
+def program_text(processes: Iterable[Process]) -> ProgramText:
+    """What was stored of the program's files, with the loops around the lines that end steps."""
+    known = tuple(processes)
+    loops = {(one.file, one.loop) for process in known for one in process.sources if one.loop}
+    return ProgramText(_stored(known), frozenset(loops))
+
+
+def _stored(processes: Iterable[Process]) -> dict[str, dict[int, str]]:
+    """The lines of the program that were stored, by file and number."""
     found: dict[str, dict[int, str]] = {}
-    for one in process.sources:
-        found.setdefault(one.file, {}).update(enumerate(one.lines, one.first))
+    for process in processes:
+        for one in process.sources:
+            found.setdefault(one.file, {}).update(enumerate(one.lines, one.first))
     return found
 
 

@@ -14,7 +14,7 @@ from xlagraph.message import say
 from xlagraph.runs.alternation import alternating
 from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort, compare_further
-from xlagraph.runs.context import own_frame
+from xlagraph.runs.context import own_frame, program_text
 from xlagraph.runs.design import Design, Phase
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
@@ -93,12 +93,15 @@ def _explanation(
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design)
     syncs = [s for p in run.processes for s in p.syncs]
-    skipped = skipped_blocks(pairs.graphs, nodes, history.turns.followed)
+    open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
+    skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)
     told = {digest for group in blocks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     lists = longer_lists(pairs.graphs, history.turns)
-    groups = group_nodes(others, history.turns, lists, pending, began_late=history.began_late)
+    program = program_text(run.processes)
+    late = history.began_late
+    groups = group_nodes(others, history.turns, lists, pending, program, began_late=late)
     groups = tuple(sorted((*blocks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)

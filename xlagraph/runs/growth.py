@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.live_tensors import LIVE_TENSOR
 from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.enclosing import enclosing
 from xlagraph.runs.kept import kept
 from xlagraph.runs.kinds import GROWING_GRAPH
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
     from xlagraph.message import SourceLine
+    from xlagraph.runs.enclosing import Program
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.turns import Turns
 
@@ -41,6 +43,12 @@ LOOP_FIX = say(
     "one of a few (pad the list and mask what is not used, round the number of turns up)."
 )
 
+BRANCH_FIX = say(
+    "A condition in Python decides in each turn whether this is computed, and every pattern is a "
+    "graph of its own. Compute it in every turn, and let the device pick: torch.where(condition, "
+    "new, old), or a factor that is 1 where nothing is to be done, with a condition that is a "
+    "tensor (no .item(), no .tolist())."
+)
 READING_FIX = say(
     "A Python loop reads a value in each turn, which cuts the graph there, and most likely ends by "
     "it: give it a fixed number of turns and read nothing in it (torch.where keeps what has "
@@ -196,12 +204,49 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
     )
 
 
-def as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:
-    """The cause of a single step, said as the other length of a loop that the sizes speak of."""
+@dataclass(frozen=True, slots=True, eq=False)
+class AsLoop:
+    """Says the cause of a single step as the other length of a loop, which the sizes speak of."""
+
+    program: Program
+    """What is known of the program's text, to find the loop."""
+
+    def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
+        """The cause with a place and a fix for the loop."""
+        reads = Counter(n.call_site for n in members if n.sync_kind == "value" and n.call_site)
+        read = next((line for line, _ in reads.most_common(1)), None)
+        told = _as_loop(cause, members)
+        if read is not None:
+            return replace(
+                told,
+                title=say(told.title, "; in each turn a value is read", at((read,))),
+                fix=READING_FIX,
+                short=say("A loop that reads a value has another length"),
+                short_fix=say("Give the loop a fixed length, and read nothing in it."),
+                place=Place(read),
+            )
+        found = enclosing(self.program, cause.place.stack or cause.lines[:1])
+        if found is None:
+            return told
+        if found.branch:
+            return replace(
+                told,
+                title=say(
+                    told.title, " or a condition holds more or less often", at((found.branch,))
+                ),
+                fix=BRANCH_FIX,
+                short=say("a branch in a loop is taken more or less often"),
+                short_fix=say("Compute it in every turn, and pick with torch.where."),
+            )
+        stack = cause.place.stack
+        begin = next((k for k, f in enumerate(stack) if f.function == found.loop.function), 0)
+        place = replace(cause.place, line=found.loop, stack=(found.loop, *stack[begin:]), source=())
+        return replace(told, place=place)
+
+
+def _as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     sizes = join((str(size) for size in sorted({node.instructions for node in members})), 6)
-    reads = Counter(n.call_site for n in members if n.sync_kind == "value" and n.call_site)
-    read = next((line for line, _ in reads.most_common(1)), None)
-    told = replace(
+    return replace(
         cause,
         kind=EXTRA_SUBGRAPH,
         title=say(
@@ -214,14 +259,4 @@ def as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:
         fix=LOOP_FIX,
         short=say("A loop or a list has another length"),
         short_fix=say("Give the loop or list one length, or one of a few."),
-    )
-    if read is None:
-        return told
-    return replace(
-        told,
-        title=say(told.title, "; in each turn a value is read", at((read,))),
-        fix=READING_FIX,
-        short=say("A loop that reads a value has another length"),
-        short_fix=say("Give the loop a fixed length, and read nothing in it."),
-        place=Place(read),
     )

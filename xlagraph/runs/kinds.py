@@ -45,7 +45,7 @@ BY_DESIGN = Kind(
     evidence="What each graph updates and gives out, and the order in which they run.",
     fix="None needed.",
     proof=_NOT_UNDONE,
-    examples=("accumulated_adam", "two_heads", "evaluation_phase"),
+    examples=("accumulated_adam", "two_heads", "evaluation_phase", "tasks_in_rotation"),
     short="Steps of several kinds, each with its own graph",
     is_cause=False,
 )

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xlagraph.message import say
+from xlagraph.facts.typed_slices import slice_bounds
+from xlagraph.message import EMPTY, Code, say
 from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.sizes import INPUT_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from xlagraph.cause.verdict import Place
     from xlagraph.message import Message, Part
     from xlagraph.runs.model import CauseGroup, GraphNode
     from xlagraph.runs.outcome import Cited
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 MIN_VALUES = 3
 """Fewer are told by the comparisons themselves."""
+MIN_GROWN = 5
+"""So many sizes of an input, each as much larger than the one before, are no choice of a few."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
 
@@ -34,6 +39,8 @@ class Taken:
     message: Message
     values: tuple[tuple[float, int], ...]
     """Ascending; with each how many syncs ran a graph of it, as far as known."""
+    grows: bool = False
+    """Each graph has as much more of it than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +71,14 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     form = max(forms, key=lambda key: forms[key])
     alike = {digest: one for digest, one in cited.items() if (one.shape, one.rest) == form}
     runs = {node.digest: node.compiles + node.hits for node in nodes}
-    grows = group.kind is GROWING_INPUT
+    is_many = len(set(alike)) >= MIN_GROWN
+    grows = group.kind is GROWING_INPUT or (group.kind is INPUT_SHAPE and is_many)
+    bounds = _bounds(group.place)
     found = [
         taken
         for place, column in _columns(list(alike.values()))
-        if (taken := _taken(place, dict(zip(alike, column, strict=True)), runs, alike, grows=grows))
+        for values in [dict(zip(alike, column, strict=True))]
+        if (taken := _taken(place, values, runs, alike, grows=grows, bounds=bounds))
     ]
     return max(found, key=lambda taken: len(taken.values), default=None)
 
@@ -112,6 +122,7 @@ def _taken(
     cited: Mapping[str, _Cited],
     *,
     grows: bool,
+    bounds: tuple[str, str],
 ) -> Taken | None:
     counts: Counter[float] = Counter()
     for digest, value in value_of.items():
@@ -119,6 +130,7 @@ def _taken(
     if len(counts) < MIN_VALUES:
         return None
     one = next(iter(cited.values()))
+    grown = ""
     least, most = f"{min(counts):g}", f"{max(counts):g}"
     if place[0] == "size":
         whose = _named(one, cited.values())
@@ -126,9 +138,24 @@ def _taken(
         text = grown or f" took {len(counts)} sizes, {least} to {most}"
         message = say(f"dimension {place[1]} of ", whose, text)
     else:
-        what = "the constant" if one.opcode == "constant" else f"a number of this {one.opcode}"
-        message = say(f"{what} took {len(counts)} values, {least} to {most}")
-    return Taken(message, tuple(sorted(counts.items())))
+        message = say(
+            _number_of(one, place[1], bounds), f" took {len(counts)} values, {least} to {most}"
+        )
+    return Taken(message, tuple(sorted(counts.items())), grows=bool(grown))
+
+
+def _number_of(one: _Cited, place: int, bounds: tuple[str, str]) -> Message:
+    """What a number in an instruction's attributes is, with the program's own name for it."""
+    if one.opcode == "slice" and len(one.others) == 2 * len(one.sizes):  # without strides
+        is_end = place % 2
+        name = say(" (", Code(bounds[is_end]), ")") if bounds[is_end] else EMPTY
+        return say("where this slice ends" if is_end else "where this slice begins", name)
+    return say("the constant" if one.opcode == "constant" else f"a number of this {one.opcode}")
+
+
+def _bounds(place: Place) -> tuple[str, str]:
+    """The first place and the one behind the last of a slice, as its line has them."""
+    return slice_bounds(dict(place.source), place.line.line) if place.line else ("", "")
 
 
 def _growth(values: Sequence[float]) -> str:

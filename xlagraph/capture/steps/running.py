@@ -18,9 +18,9 @@ class RunningGraphs:
     and all others two. So a graph that compiled at the place and had no such hit can be any.
 
     The hash is that of the tensors that Python could see. Where a graph gives back others, too,
-    several graphs may share it, and the size has to agree as well. A hash that none had is of the
-    one graph of that size that compiled while nobody looked, if all others of that size have
-    already run again under the hash that they had.
+    several graphs may share it, and the size must not be that of others. A hash that none had is
+    of the one graph of that size that compiled while nobody looked, if all others of that size
+    have already run again under the hash that they had.
     """
 
     def __init__(self) -> None:
@@ -29,8 +29,8 @@ class RunningGraphs:
         self._compiled: dict[Graph, SiteKey] = {}
         """Where."""
         self._by_hash: dict[str, set[Graph]] = {}
-        self._by_part: dict[tuple[str, int], set[Graph]] = {}
-        """Those of which Python saw a part of the outputs, by its hash and their size."""
+        self._by_part: dict[str, set[Graph]] = {}
+        """Those of which Python saw a part of the outputs, by its hash."""
         self._unhashed: set[Graph] = set()
         """Those that nobody looked at as they compiled, nor in a hit since."""
         self._by_size: dict[int, set[Graph]] = {}
@@ -60,7 +60,7 @@ class RunningGraphs:
         elif is_whole:
             self._by_hash.setdefault(graph_hash, set()).add(graph)
         else:
-            self._by_part.setdefault((graph_hash, size), set()).add(graph)
+            self._by_part.setdefault(graph_hash, set()).add(graph)
 
     def hit(self, site: SiteKey, size: int, graph_hash: str) -> None:
         """A cached graph ran: where it is known for sure which, so is its size there."""
@@ -94,10 +94,11 @@ class RunningGraphs:
         return next(iter(sure)) if len(sure) == 1 else None
 
     def _of_hash(self, size: int, graph_hash: str) -> set[Graph]:
-        known = self._by_hash.get(graph_hash) or self._by_part.get((graph_hash, size))
+        same = self._by_size.get(size, set())
+        part = self._by_part.get(graph_hash, set())
+        known = self._by_hash.get(graph_hash) or part & same or (set() if same else part)
         if known:
             return known
-        same = self._by_size.get(size, set())
         new = same & self._unhashed
         is_open = any(one in self._open[self._compiled[one]] for one in same - new)
         return new if self.knows_all and not is_open else set()

@@ -71,10 +71,9 @@ class TensorNames:
     def _name_modules(self, modules: list[Any]) -> None:
         inner = {id(child) for module in modules for child in module._modules.values() if child}
         found: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        roots = [module for module in modules if id(module) not in inner]
-        names = self._roots.names(roots)
-        for root in roots:
-            for path, one in root.named_modules(prefix=names[id(root)]):
+        roots = {id(module): module for module in modules if id(module) not in inner}
+        for root, name in self._roots.names(list(roots.values())).items():
+            for path, one in roots[root].named_modules(prefix=name):
                 found.setdefault(one, clean_name(path))
         self._modules = found
 

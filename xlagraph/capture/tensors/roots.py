@@ -25,7 +25,11 @@ class Roots:
         self._settled: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def names(self, models: list[Any]) -> dict[int, str]:
-        """By Python ``id``: a name for each model that shares names with another, else ``""``."""
+        """By Python ``id``: a name for each model that shares names with another, else ``""``.
+
+        In the order in which they were first asked for: a module within several is named in one
+        way throughout a run, while the collector's order changes.
+        """
         tensors = {id(one): frozenset(_tensor_names(one)) for one in models}
         counts = Counter(name for names in tensors.values() for name in names)
         new = [one for one in models if one not in self._settled]
@@ -38,7 +42,8 @@ class Roots:
             kind = type(one).__name__
             numbers[kind] += 1
             self._settled[one] = variables.get(id(one), f"{kind}{numbers[kind]}")
-        return {id(one): self._settled[one] for one in models}
+        asked = {id(one) for one in models}
+        return {id(one): name for one, name in self._settled.items() if id(one) in asked}
 
 
 def _tensor_names(model: Any) -> Iterator[str]:
