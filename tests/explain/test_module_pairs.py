@@ -37,6 +37,7 @@ class Truth:
 PROVED = {
     "advantage_kept": Truth("", r"flow further in B than in A, .* gradients of 4 tensors \(input "),
     "state_kept": Truth("", r"flow further in B than in A, .* gradients of 5 tensors \(input "),
+    "block_computed_again": Truth("h.var(-1", "B computes 9 values again"),
     "buckets_or_alone": Truth("", r"A reduces 8 tensors one by one, B 8 in 3 buckets"),
     "batch_and_scale": Truth("", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"),
     "batch_and_warm_up": Truth("", r"8 -> 16\)", kinds="input-shape constant-value"),

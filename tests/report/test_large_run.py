@@ -80,10 +80,10 @@ def test_a_cause_of_many_graphs_says_which_sizes_there_were() -> None:
     ("name", "said"),
     [
         ("growing_cache", "dimension 1 of input 3 grows by 1 per compile: 1, 2, ... 8"),
-        ("growing_sequence", "dimension 1 of input 10 took 6 sizes, 5 to 10"),
+        ("growing_sequence", "dimension 1 of input 10 grows by 1 per compile: 5, 6, ... 10"),
         ("pad_to_multiple", "dimension 0 of input 4 took 3 sizes, 8 to 24"),
         ("focal_exponent", "the constant took 7 values, 3 to 9"),
-        ("python_index", "a number of this slice took 8 values, 0 to 7"),
+        ("python_index", "where this slice begins took 8 values, 0 to 7"),
     ],
 )
 def test_numbers_that_a_program_changes(name: str, said: str) -> None:

@@ -200,8 +200,8 @@ def test_a_verdict_says_where_it_is_not_sure(tmp_path):
         f"1 compile beyond warm-up lost 1.0 s; suspected: {what}. {fix}"
     )
     assert verdict(run, sure, unsure) == (
-        f"2 compiles beyond warm-up lost 2.0 s; 1 of them, 1.0 s: {what}. {fix} "
-        f"1 other cause: {what} (1 compile, 1.0 s, not proved)."
+        f"2 compiles beyond warm-up lost 2.0 s, 1.0 s because {what}. {fix} "
+        f"1 other cause: {what} (1 compile, 1.0 s; suspected, not proved)."
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.diff.known import KnownTensors
-from xlagraph.message import EMPTY, A, B, Message, say
+from xlagraph.message import EMPTY, A, B, Code, Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,13 +60,16 @@ class Seen(NamedTuple):
         """A sentence about the number, and what taking all costs."""
         if self.most > self.room:
             return say(
-                f"{self.name} was at most {self.most:,}; some steps have only {self.room:,} to "
-                "take from, and each size of that compiles as well: pad it."
+                Code(self.name),
+                f" was at most {self.most:,}; some steps have only {self.room:,} to "
+                "take from, and each size of that compiles as well: pad it.",
             )
         return say(
-            f"{self.name} was at most {self.most:,} of {self.room:,}: a number that it never "
-            "exceeds does as well. What the mask leaves out is 0: divide averages by "
-            f"{self.name}."
+            Code(self.name),
+            f" was at most {self.most:,} of {self.room:,}: a number that it never exceeds does as "
+            "well. What the mask leaves out is 0: divide averages by ",
+            Code(self.name),
+            ".",
         )
 
     def joined(self, other: Seen) -> Seen:

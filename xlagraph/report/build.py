@@ -192,16 +192,28 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(wall, _compiling(explained)),
         *((Fact(ranks, "compiling, over all ranks"),) if ranks != wall else ()),
         Fact(duration(explained.warm_up.wall_seconds), "of it warm-up"),
-        *((Fact(duration(by_design.wall_seconds), "of it by design"),) if by_design.spans else ()),
-        Fact(f"{len(explained.graphs):,}", "distinct graphs"),
+        *(
+            (Fact(duration(by_design.wall_seconds), "of it for steps that differ on purpose"),)
+            if by_design.spans
+            else ()
+        ),
+        Fact(f"{len(explained.graphs):,}", _graphs(explained)),
         Fact(*_last_compile(explained)),
     )
+
+
+def _graphs(explained: RunExplanation) -> str:
+    """With the letters that all else on the page calls them by."""
+    graphs = explained.graphs
+    if len(graphs) < 2:
+        return "distinct graph" if graphs else "distinct graphs"
+    return f"distinct graphs, called {graphs[0].letter} to {graphs[-1].letter}"
 
 
 def _last_compile(explained: RunExplanation) -> tuple[str, str]:
     stable = explained.stable_after
     if stable is None:
-        return "at the end", "still compiling"
+        return "until the end", "new compiles"
     return (f"step {stable}" if explained.compiles else "none", "last compile")
 
 

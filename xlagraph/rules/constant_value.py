@@ -9,14 +9,17 @@ from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, where
-from xlagraph.message import A, Change, Code, Message, Quoted, count, say
+from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.typed_numbers import typed_exponent
+from xlagraph.facts.written import lines_in_words
+from xlagraph.message import A, Change, Code, Listing, Message, Quoted, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 CONSTANT_VALUE = Kind(
@@ -142,10 +145,41 @@ def _words(
         return _ROLLED
     if is_list:
         return _LISTED
+    if all(_is_exponent(case.diff.b, y) for _, y in pairs):
+        typed = _powered(case, lines)
+        if typed.fix:
+            return typed
     option = _library_option(lines)
     if option:
         return Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
     return Words()
+
+
+def _is_exponent(module: Module, y: int) -> bool:
+    """Whether nothing is done with it but raise values to it."""
+    users = module.users[y]
+    if not users:
+        return False
+    return all(
+        module.operands[user][1] == y and module.operands[user][0] != y
+        if module.opcodes[user] == "power"
+        else module.opcodes[user] in ("broadcast", "convert") and _is_exponent(module, user)
+        for user in users
+    )
+
+
+def _powered(case: Case, lines: tuple[SourceLine, ...]) -> Words:
+    """An exponent that is sent, in the program's own statement; empty if it is not understood."""
+    line = statement(lines)
+    typed = typed_exponent(case.program(line), line.line) if line else None
+    if typed is None:
+        return Words()
+    where_ = lines_in_words(typed.first, typed.last)
+    short = say(f"Replace {where_}, with the exponent as data:", Listing(typed.code))
+    return Words(
+        say(short, "A tensor that is made once and written with copy_ does as well."),
+        short_fix=short,
+    )
 
 
 def _operation(case: Case, y: int) -> str:

@@ -45,7 +45,7 @@ def find(case: Case) -> list[Finding]:
     if not (typed_a and typed_b and _may_be_one(case, typed_a, typed_b)):
         return []
     groups = Converted(case.b, case.a, typed_a), Converted(case.a, case.b, typed_b)
-    return [finding_of(*groups, more=_other_reading(case))]
+    return [finding_of(case, *groups, more=_other_reading(case))]
 
 
 def _other_reading(case: Case) -> tuple[Evidence, ...]:

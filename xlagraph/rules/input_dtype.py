@@ -10,13 +10,15 @@ from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, where
+from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.pieces import open_edges
-from xlagraph.message import Change, Code, count, join, say
+from xlagraph.facts.typed_numbers import typed_cast
+from xlagraph.facts.written import lines_in_words
+from xlagraph.message import Change, Code, Listing, count, join, say
 from xlagraph.rules.dtype import DTYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -47,7 +49,7 @@ def find(case: Case) -> list[Finding]:
     for plain, typed in case.both_ways:
         inputs = _inputs(case, plain, typed)
         if inputs:
-            found.append(finding_of(Converted(plain, typed, inputs)))
+            found.append(finding_of(case, Converted(plain, typed, inputs)))
     return found
 
 
@@ -163,11 +165,11 @@ class Converted(NamedTuple):
         edit[self.typed.side].bypass(self.casts)
 
 
-def finding_of(*groups: Converted, more: tuple[Evidence, ...] = ()) -> Finding:
+def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) -> Finding:
     """One finding for inputs that are converted on one side, or some here and some there."""
     types = list(dict.fromkeys(pair for group in groups for pair in group.types))
     by_value = any(old.startswith(("f", "bf")) != new.startswith(("f", "bf")) for old, new in types)
-    words = FROM_VALUES if by_value else _cast(groups)
+    words = FROM_VALUES if by_value else _cast(groups, case)
     number = sum(len(group.inputs) for group in groups)
 
     def undo(edit: Editors) -> None:
@@ -206,11 +208,18 @@ def _wanted(groups: Iterable[Converted]) -> str:
     return TORCH.get(types.pop(), "") if len(types) == 1 else ""
 
 
-def _cast(groups: Iterable[Converted]) -> Words:
+def _cast(groups: Sequence[Converted], case: Case) -> Words:
     """What to change where the values do not decide about the type."""
     wanted = _wanted(groups)
     if not wanted:
         return Words()
+    short = say("Convert that input before it is sent: ", Code(f".to({wanted})"))
+    line = statement(groups[0].lines)
+    if line and sum(len(group.inputs) for group in groups) == 1:
+        typed = typed_cast(case.program(line), line.line, wanted)
+        if typed:
+            where_ = lines_in_words(typed.first, typed.last)
+            short = say(f"Replace {where_}, to send it as one dtype:", Listing(typed.code))
     return Words(
         say(
             "Convert what comes in another dtype on the host, before it is sent: ",
@@ -218,7 +227,7 @@ def _cast(groups: Iterable[Converted]) -> Words:
             ", or where numpy makes it (its own floats are float64, and a quotient of whole "
             "numbers is one). Convert that input alone: labels and ids keep their dtype.",
         ),
-        short_fix=say("Convert that input before it is sent: ", Code(f".to({wanted})")),
+        short_fix=short,
     )
 
 

@@ -9,6 +9,7 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.called_results import take_results_apart
 from xlagraph.facts.expressions import merge_both
 from xlagraph.message import count, say
 
@@ -40,8 +41,9 @@ for x, y in loader:
 """,
     evidence="The barriers of one side, and what stands behind them a second time.",
     fix="Use checkpointing (jax.checkpoint, torch_xla.utils.checkpoint) in every step or in none.",
-    proof="The barriers are opened, and equal expressions merged in both modules.",
-    examples=("remat", "checkpoint_toggle"),
+    proof="The barriers are opened, and equal expressions merged in both modules, results of calls "
+    "among them, whatever else the called function gives back.",
+    examples=("remat", "checkpoint_toggle", "block_computed_again"),
     short_fix="Use checkpointing in every step or in none.",
 )
 _PLUMBING = frozenset({"opt-barrier", "tuple", "get-tuple-element"})
@@ -69,8 +71,12 @@ def _barriers(case: Case, view: SideView) -> list[Finding]:
     cited_a, cited_b = view.ab(tuple(again)[:50], ())
     piece_a, piece_b = view.ab(piece, set[int]())
 
+    calls = any("call" in one.module.opcodes for one in (case.a, case.b))
+
     def undo(edit: Editors) -> None:
         _open(edit[side], barriers)
+        if calls:
+            take_results_apart(edit)
         merge_both(edit)
 
     return [
@@ -96,7 +102,11 @@ def _barriers(case: Case, view: SideView) -> list[Finding]:
                 ),
             ),
             proof=say(
-                "the barriers of ", side, " were opened, and equal expressions merged in both"
+                "the barriers of ",
+                side,
+                " were opened, ",
+                "the results of calls taken apart, " if calls else "",
+                "and equal expressions merged in both",
             ),
             a=frozenset(piece_a | {x for x, _ in changed}),
             b=frozenset(piece_b | {y for _, y in changed}),

@@ -179,13 +179,15 @@ def _what(problems: Sequence[CauseGroup]) -> Message:
     spent = together([group.spent for group in problems])
     lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
     lost = extra_compiles(problems) + lost
-    if len(problems) > 1 and first.spent.wall_seconds:
-        of_them = f"; {first.compiles:,} of them, {first.spent}"
-        lost += f", {first.spent} by this" if first.effect else of_them
-    suspected = "; suspected" if first.cause and not first.proved else ""
+    is_part = bool(len(problems) > 1 and first.spent.wall_seconds)
+    is_suspected = bool(first.cause and not first.proved)
     if first.effect:
-        return say(first.in_short.sentence, f"; {lost}{suspected}.")
-    return say(f"{lost}{suspected}: ", first.in_short.clause, ".")
+        lost += f", {first.spent} by this" if is_part else ""
+        return say(first.in_short.sentence, f"; {lost}{'; suspected' if is_suspected else ''}.")
+    if is_part:
+        because = f"{'probably ' if is_suspected else ''}because "
+        return say(f"{lost}, {first.spent} {because}", first.in_short.clause, ".")
+    return say(f"{lost}{'; suspected' if is_suspected else ''}: ", first.in_short.clause, ".")
 
 
 def extra_compiles(problems: Sequence[CauseGroup]) -> str:
@@ -206,7 +208,7 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
                 group.in_short.clause,
                 group.place.within,
                 f" ({count(group.compiles, 'compile')}, {group.spent}",
-                ")" if group.proved or not group.cause else ", not proved)",
+                ")" if group.proved or not group.cause else "; suspected, not proved)",
             )
             for group in problems[1:]
         )

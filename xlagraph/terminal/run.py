@@ -73,7 +73,8 @@ def _letters(explained: RunExplanation) -> str:
     graphs = explained.graphs
     if len(graphs) < 2:
         return ""
-    return f" ({graphs[0].letter}{' to' if len(graphs) > 2 else ','} {graphs[-1].letter}, in order)"
+    between = " to" if len(graphs) > 2 else " and"
+    return f" (called {graphs[0].letter}{between} {graphs[-1].letter}, in order)"
 
 
 def _training(explained: RunExplanation) -> str:
