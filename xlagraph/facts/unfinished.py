@@ -22,7 +22,7 @@ ROOT = "root"
 _WHOLE = "model"
 """What the model is called where the program's own name for it is not known."""
 _FREEZE = "(requires_grad=False)"
-_TIED = "# a copy: requires_grad_(False) would also freeze what is tied"
+_TIED = "# requires_grad_(False) would also freeze what it is tied to"
 _NO_BUCKETS = "set reduce_scatter_bucket_size_mb=0"
 
 
@@ -47,7 +47,7 @@ def unfinished_fix(case: Case) -> Message:
     if tensors:
         it = "it" if len(tensors) == 1 else "them"
         return say(
-            "Put a frozen copy in its place before FSDP wraps the model",
+            "Replace it by a frozen copy before FSDP wraps the model",
             *((" at ", made) if (made := _made(case)) else ()),
             "" if _model(case) else f" ({_WHOLE}: as it is before FSDP)",
             ":",
@@ -73,7 +73,7 @@ def unfinished_in_short(case: Case) -> Message:
     """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
     tensors = missing_gradients(case)
     if tensors:
-        late = ", so others come a step late"
+        late = ", so other gradients come a step late"
         if all(is_unused(view, tensor) for view, tensor in _missing_in(case)):
             return say("wrong gradients: nothing uses ", join(tensors, 1), late)
         get = "gets" if len(tensors) == 1 else "get"
@@ -91,8 +91,8 @@ def unfinished_short_fix(case: Case) -> Message:
         made = _made(case)
         before = f"Above line {made.line}" if made else "Before FSDP wraps the model"
         more = len(tensors) - 1
-        rest = f", and of {more} more" if more else ""
-        return say(f"{before} put a frozen copy in its place{rest}:", _frozen(case))
+        rest = f", and {more} more" if more else ""
+        return say(f"{before} replace it by a frozen copy{rest}:", _frozen(case))
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
@@ -111,8 +111,8 @@ def unfinished_effect(case: Case) -> Message:
     if not missing_gradients(case):
         return say("Gradients that wait ", late)
     return say(
-        "FSDP reduces its last bucket once every parameter has a gradient; until then those in it "
-        "wait: they ",
+        "FSDP reduces its last bucket only when every parameter has a gradient. The gradients in "
+        "that bucket ",
         late,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.message import Quoted, count, join, say
+from xlagraph.message import Quoted, count, duration, join, say
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
@@ -180,13 +180,14 @@ def _what(problems: Sequence[CauseGroup]) -> Message:
     lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
     lost = extra_compiles(problems) + lost
     is_part = bool(len(problems) > 1 and first.spent.wall_seconds)
+    own = duration(first.spent.wall_seconds)
     is_suspected = bool(first.cause and not first.proved)
     if first.effect:
-        lost += f", {first.spent} by this" if is_part else ""
+        lost += f", {own} by this" if is_part else ""
         return say(first.in_short.sentence, f"; {lost}{'; suspected' if is_suspected else ''}.")
     if is_part:
         because = f"{'probably ' if is_suspected else ''}because "
-        return say(f"{lost}, {first.spent} {because}", first.in_short.clause, ".")
+        return say(f"{lost}, {own} {because}", first.in_short.clause, ".")
     return say(f"{lost}{'; suspected' if is_suspected else ''}: ", first.in_short.clause, ".")
 
 
