@@ -123,8 +123,9 @@ def _print_group(
     else:
         what = say(group.title, ". ", without_stop(group.effect)) if group.effect else group.title
         print_advice(console, what, group.place, group.fix, shown)
-    if group.cause and not is_short:
-        print_evidence(console, group.cause, MAX_EVIDENCE, shown)
+    if not is_short:
+        if group.cause:
+            print_evidence(console, group.cause, MAX_EVIDENCE, shown)
         for cause in group.further[: shown.few(MAX_EVIDENCE)]:
             also = say(cause.title.sentence, f" ({cause.kind})")
             console.print(labelled("Also", also, INDENT, LABEL))
