@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
@@ -60,3 +62,53 @@ def test_another_formula_of_radam_is_said_as_such():
     found = cause("radam")
     assert str(found.in_short) == "RAdam takes its other formula"
     assert "capturable=True" in str(found.fix)
+
+
+PLAIN = """HloModule step
+
+ENTRY main {
+  p = f32[4] parameter(0)
+  q = f32[4] parameter(1)
+  g = f32[4] parameter(2)
+  rate = f32[] parameter(3)
+  rates = f32[4] broadcast(rate), dimensions={}
+  s = f32[4] sine(g)
+  c = f32[4] cosine(g)
+  dp = f32[4] multiply(rates, s)
+  dq = f32[4] multiply(rates, c)
+  np = f32[4] subtract(p, dp)
+  nq = f32[4] subtract(q, dq)
+  ROOT r = (f32[4], f32[4]) tuple(np, nq)
+}
+"""
+ONE = "  np = f32[4] subtract(p, dp)\n"
+TWO = ONE + "  nq = f32[4] subtract(q, dq)\n"
+
+
+def kinds(old: str, new: str) -> list[str]:
+    edited = PLAIN.replace(old, new)
+    assert edited != PLAIN
+    modules = read_module(PLAIN, "a"), read_module(edited, "b")
+    both = [explain_modules(*modules), explain_modules(*reversed(modules))]
+    assert all(explanation.proved for explanation in both)
+    one, other = ([cause.kind.id for cause in explanation.causes] for explanation in both)
+    assert one == other
+    return one
+
+
+@pytest.mark.parametrize("function", ["exponential", "abs", "negate", "tanh"])
+def test_a_function_of_one_weight_alone_is_no_option(function):
+    inserted = f"  e = f32[4] {function}(p)\n{ONE.replace('(p,', '(e,')}"
+    assert kinds(ONE, inserted) == ["extra-subgraph"]
+
+
+def test_the_same_function_of_all_weights_is_one():
+    inserted = f"  e = f32[4] negate(p)\n  f = f32[4] negate(q)\n{TWO}"
+    inserted = inserted.replace("(p, ", "(e, ").replace("(q, ", "(f, ")
+    assert kinds(TWO, inserted) == ["optimizer-option"]
+
+
+def test_a_factor_of_one_weight_is_one():
+    """A group of parameters may be of one tensor: a decoupled weight decay."""
+    inserted = f"  e = f32[4] multiply(rates, p)\n{ONE.replace('(p,', '(e,')}"
+    assert kinds(ONE, inserted) == ["optimizer-option"]

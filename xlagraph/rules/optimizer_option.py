@@ -58,6 +58,8 @@ for step, (x, y) in enumerate(loader):
     may_be_meant=True,
 )
 
+COMBINES = frozenset({"add", "subtract", "multiply", "divide", "maximum", "power"})
+"""What joins a term or a factor to a formula."""
 _RADAM = re.compile(r"(^|/)optim/radam\.py$")
 RADAM_SHORT = say("RAdam takes its other formula")
 RADAM_SHORT_FIX = say("Set capturable=True; or accept one compile.")
@@ -106,6 +108,8 @@ def _updates(found: Bypass) -> list[int]:
 
     By the lines, where they are known: all are an optimizer's. Else by the formula: the piece is
     part of it, and takes in a parameter that is updated. A whole update is no option of one.
+    Nor is a function of one value alone (an exponential before one weight is updated), unless most
+    new values come by it: what an option adds is a term or a factor.
     """
     module = found.more.module
     handed_on = (value for edge, value in found.uses.items() if edge.place == OUTPUT)
@@ -122,7 +126,9 @@ def _updates(found: Bypass) -> list[int]:
         return touched if all(runs_in_optimizer(module, i) for i in found.piece) else []
     is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
     taken = {o for i in found.piece for o in module.operands[i]}
-    return touched if is_part and not taken.isdisjoint(new) else []
+    is_of_most = len(values) > 1 and 2 * len(touched) >= len(formulas)
+    is_term = is_of_most or any(module.opcodes[i] in COMBINES for i in found.piece)
+    return touched if is_part and is_term and not taken.isdisjoint(new) else []
 
 
 RULE = Rule(
