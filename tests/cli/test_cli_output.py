@@ -122,8 +122,8 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     assert "reduces" not in group["what"]  # how much is evidence
     assert any("D reduces 32 tensors in 4 buckets" in one["text"] for one in group["evidence"])
     assert run["verdict"]["what"] == (  # wrong values come before the time
-        "Wrong updates: FSDP waits for a gradient that cls.predictions.bias never gets, and applies "
-        "others a step late."
+        "Wrong updates: FSDP waits for a gradient that cls.predictions.bias never gets, and "
+        "applies others a step late."
     )
     assert "4 compiles beyond warm-up lost 6.9 s." in run["verdict"]["notes"]
     assert "Nothing in the step uses cls.predictions.bias." in group["effect"]

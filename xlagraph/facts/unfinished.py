@@ -91,7 +91,7 @@ def unfinished_short_fix(case: Case) -> Message:
         above = f"above line {made.line}" if made else "before FSDP wraps the model"
         more = len(tensors) - 1
         rest = f", and the same for {more} more" if more else ""
-        return say(f"Insert {above} (FSDP waits for no frozen copy{rest}):", _frozen(case))
+        return say(f"Insert {above}; for a frozen copy FSDP does not wait{rest}:", _frozen(case))
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY

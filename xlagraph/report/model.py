@@ -442,8 +442,7 @@ class Report:
     def headline(self) -> tuple[Spans, ...]:
         """What the command says when the page is written."""
         before = self.comparison.what if self.comparison else ()
-        lines = (before, self.verdict.what, self.verdict.where, self.verdict.fix)
-        return tuple(line for line in lines if line)
+        return tuple(line for line in (before, self.verdict.what) if line)
 
 
 def said_json(pieces: Spans) -> list[object]:
