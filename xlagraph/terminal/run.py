@@ -125,8 +125,9 @@ def _print_group(
         effect = EMPTY if is_told else group.effect
         what = say(group.title, ". ", without_stop(effect)) if effect else group.title
         print_advice(console, what, group.place, group.fix, shown)
-    if group.cause and not is_short:
-        print_evidence(console, group.cause, MAX_EVIDENCE, shown)
+    if not is_short:
+        if group.cause:
+            print_evidence(console, group.cause, MAX_EVIDENCE, shown)
         for cause in group.further[: shown.few(MAX_EVIDENCE)]:
             also = say(cause.title.sentence, f" ({cause.kind})")
             console.print(labelled("Also", also, INDENT, LABEL))
