@@ -83,7 +83,7 @@ def test_forms(text: str, makers: tuple[int, ...], code: str):
 def test_k_max_has_its_value_above_the_call(call: str, above: list[str], written: str):
     found = typed_topk({5: f"v, i = {call}"}, 5, rank=2)
     assert found is not None
-    *given, last = found.code[:-1] or ("",)
+    *given, last = found.code[:-2] or ("",)  # behind it k is sent, and the mask taken
     assert last == (f"v, i = {written}" if written else "")
     assert given == above
 
