@@ -142,6 +142,22 @@ def test_neighbours_whose_operands_are_all_paired_come_first():
     assert bench.found["s"] == ("s", Pass.NEIGHBOUR)
 
 
+def test_products_with_numbers_that_are_made_in_other_ways_are_not_each_other():
+    """What a value is scaled by before its use is not the number that it is multiplied by there."""
+    scaled = P + "{made}; w = f32[4] broadcast(v), dimensions={{}}; ROOT m = f32[4] multiply(p, w)"
+    plain = scaled.format(made="v = f32[] parameter(1)")
+
+    def pairs(made: str) -> bool:
+        bench = Bench(plain, scaled.format(made=made), "p")
+        bench.pairing.root = -1
+        pair_neighbours(bench.pairing)
+        return "m" in bench.found
+
+    assert not pairs("u = f32[] parameter(1); v = f32[] sine(u)")
+    assert pairs("v = f32[] parameter(1)")
+    assert pairs("v = f32[] constant(1)")  # any number may become one
+
+
 def test_the_frontier_is_what_stands_next_to_unpaired_instructions():
     body = P + "q = f32[4] parameter(1); n = f32[4] negate(p); m = f32[4] cosine(q); "
     bench = Bench(

@@ -104,3 +104,65 @@ def test_what_else_would_make_the_same_graphs_is_said():
     explanation = explain_modules(read_module(first, "a"), read_module(second, "b"))
     said = [str(one.text) for cause in explanation.causes for one in cause.evidence]
     assert any("in another order" in one and "same two graphs" in one for one in said)
+
+
+LOOKUP = """HloModule step
+
+ENTRY main {
+  i = s64[4] parameter(0)
+  t = f32[9,3] parameter(1)
+  n = s64[] parameter(2)
+  u = u32[4] convert(i)
+  e = f32[4,3] gather(t, u), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, \
+index_vector_dim=1, slice_sizes={1,3}
+  z = s64[] constant(0)
+  zs = s64[4] broadcast(z), dimensions={}
+  below = pred[4] compare(i, zs), direction=LT
+  ns = s64[4] broadcast(n), dimensions={}
+  next = s64[4] add(i, ns)
+  k = s64[4] select(below, next, i)
+  ROOT r = (f32[4,3], s64[4]) tuple(e, k)
+}
+"""
+"""An embedding with an index of 64 bits, which a gather takes as unsigned ones."""
+NARROW = (
+    LOOKUP.replace("i = s64", "i = s32")
+    .replace("n = s64", "n = s32")
+    .replace("  u = u32[4] convert(i)", "  c = s64[4] convert(i)")
+    .replace("gather(t, u)", "gather(t, i)")
+    .replace("compare(i, zs)", "compare(c, zs)")
+    .replace("ns = s64", "ns = s32")
+    .replace("next = s64", "next = s32")
+    .replace("k = s64", "k = s32")
+    .replace("(f32[4,3], s64[4])", "(f32[4,3], s32[4])")
+)
+HALF = """HloModule step
+
+ENTRY main {
+  x = f32[4,3] parameter(0)
+  c = bf16[4,3] convert(x)
+  y = bf16[4,3] tanh(c)
+  z = f32[4,3] convert(y)
+  ROOT r = f32[4,3] multiply(z, x)
+}
+"""
+
+
+def test_conversions_elsewhere_belong_to_the_input_of_another_dtype():
+    for first, second in ((LOOKUP, NARROW), (NARROW, LOOKUP)):
+        explanation = explain_modules(read_module(first, "a"), read_module(second, "b"))
+        (cause,) = explanation.causes
+        assert explanation.proved
+        old, new = ("s64", "s32") if first is LOOKUP else ("s32", "s64")
+        said = f"An input has another dtype ({old} -> {new}) in some steps"
+        assert str(cause.in_short) == said
+        assert str(cause.fix_in_short) == "Give the input one dtype in every step."
+        assert "input 2" not in str(cause.title)  # a number follows
+
+
+def test_conversions_to_another_type_are_no_input_of_another_dtype():
+    other = HALF.replace("bf16", "f16")
+    explanation = explain_modules(read_module(HALF, "a"), read_module(other, "b"))
+    (cause,) = explanation.causes
+    assert explanation.proved
+    assert str(cause.in_short) == "The same computation runs in another dtype"

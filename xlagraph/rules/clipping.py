@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family, Kind, Section
@@ -52,6 +53,13 @@ for step, (x, y) in enumerate(loader):
     is_piece=True,
     may_be_meant=True,
 )
+BY_NORM = "scales {} by a number computed from all of them, as clipping by a norm does"
+UNUSED = (
+    " scales nothing by it: clip in every step, between backward() and the update, with a limit of "
+    "1e30 where none is wanted. Clipping that is called after the update changes nothing that is "
+    "used."
+)
+BEFORE_UPDATE = say("Clip in every step, between backward() and the update.")
 CUTS = frozenset({"clamp", "maximum", "minimum"})
 SUMS = frozenset({"reduce", "all-reduce", "dot"})
 KEEPS = frozenset({"convert", "copy", "bitcast", "reshape", "transpose"})
@@ -63,10 +71,20 @@ SPREADS = KEEPS | {"broadcast"}
 def find(case: Case) -> list[Finding]:
     """Pieces that scale all they stand before by one number, or cut it off."""
     return [
-        bypass_finding(found, CLIPPING, _title(found, done))
-        for found in bypasses(case)
-        if (done := _scaled(found) or _cut(found))
+        _finding(found, done) for found in bypasses(case) if (done := _scaled(found) or _cut(found))
     ]
+
+
+def _finding(found: Bypass, done: str) -> Finding:
+    """The finding; with words of its own where both sides compute the norm, and one scales."""
+    module = found.more.module
+    is_norm_of_both = done == BY_NORM and not any(module.opcodes[i] in SUMS for i in found.piece)
+    if not is_norm_of_both:
+        return bypass_finding(found, CLIPPING, _title(found, done))
+    fix = say("Both compute the norm, and ", found.less.side, UNUSED)
+    return replace(
+        bypass_finding(found, CLIPPING, _title(found, done), fix=fix), short_fix=BEFORE_UPDATE
+    )
 
 
 def _scaled(found: Bypass) -> str:
@@ -77,7 +95,7 @@ def _scaled(found: Bypass) -> str:
     if not all(factor in found.piece and _is_number(module, factor) for factor in factors):
         return ""
     if all(_sums(found, factor, old) for factor in factors):
-        return "scales {} by a number computed from all of them, as clipping by a norm does"
+        return BY_NORM
     is_one = len(old) > 1 and len({_numbers(found, factor) for factor in factors}) == 1
     return "scales {} by one number, as clipping by a norm read before does" if is_one else ""
 
@@ -101,17 +119,18 @@ def _through(module: Module, i: int, opcodes: frozenset[str]) -> int:
 
 
 def _sums(found: Bypass, factor: int, old: set[int]) -> bool:
-    """Whether a number is computed, by sums, from one of these values."""
-    module, stack, seen, is_sum = found.more.module, [factor], {factor}, False
-    while stack:
+    """Whether a number is computed, by sums, from all of these values: both sides may have them."""
+    module, stack, seen = found.more.module, [factor], {factor}
+    left, is_sum = set(old), False
+    while stack and left:
         i = stack.pop()
         is_sum = is_sum or module.opcodes[i] in SUMS
-        below = [o for o in module.operands[i] if o not in seen]
-        if is_sum and not old.isdisjoint(_through(module, o, KEEPS) for o in below):
-            return True
-        stack += [o for o in below if o in found.piece]
-        seen.update(below)
-    return False
+        below = set(module.operands[i]) - seen
+        ends = {o for o in below if _through(module, o, KEEPS) in old}
+        left -= {_through(module, o, KEEPS) for o in ends}
+        stack += below - ends
+        seen |= below
+    return is_sum and not left
 
 
 def _numbers(found: Bypass, factor: int) -> frozenset[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import without_layout
 from xlagraph.cause.editor import ModuleEditor, is_input
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
@@ -16,7 +16,8 @@ from xlagraph.cause.sources import at, where
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.rounding import same_number
-from xlagraph.message import A, B, HloName, count, join, say
+from xlagraph.facts.scalars import is_scalar_input
+from xlagraph.message import A, B, Change, HloName, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -88,8 +89,10 @@ def find(case: Case) -> list[Finding]:
         and "opcode" not in fields
         and _differ_in_type(a.shapes[x], b.shapes[y])
     }
-    casts_a = [x for x in case.a.open_lone() if _is_cast(a, x)]
-    casts_b = [y for y in case.b.open_lone() if _is_cast(b, y)]
+    unlike = {x: y for x, y in pairs.items() if _are_unlike_casts(case, x, y)}
+    pairs = {x: y for x, y in pairs.items() if x not in unlike}
+    casts_a = [x for x in (*case.a.open_lone(), *unlike) if _is_cast(a, x)]
+    casts_b = [y for y in (*case.b.open_lone(), *unlike.values()) if _is_cast(b, y)]
     if not (pairs or casts_a or casts_b):
         return []
     pairs, copies = _pairs_without_types(case, pairs, casts_a, casts_b)
@@ -98,6 +101,14 @@ def find(case: Case) -> list[Finding]:
         for found in propagations(case, pairs, casts_a, casts_b)
         if found.pairs or _is_between(case, found)
     ]
+
+
+def _are_unlike_casts(case: Case, x: int, y: int) -> bool:
+    """Whether both are conversions, of which neither is used as the other: no true pair."""
+    a, b = case.diff.a, case.diff.b
+    if not (_is_cast(a, x) and _is_cast(b, y)):
+        return False
+    return not {case.a.partners[user] for user in a.users[x]} & set(b.users[y])
 
 
 def _is_between(case: Case, found: Propagation) -> bool:
@@ -158,6 +169,7 @@ def _without_types(module: Module, types: set[str], casts: Iterable[int]) -> Mod
 def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Finding:
     a = case.diff.a
     starts = _main_origins(case, found)
+    words = _words(case, starts)
     lines = _lines(case, found, starts)
     casts = len(found.lone_a) + len(found.lone_b)
     more = len(found.pairs) - sum(1 for x, y in starts if x >= 0 and y >= 0)
@@ -201,6 +213,9 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
             "'s types",
             f", and {conversions} left out" if casts else "",
         ),
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
         a=frozenset((*found.pairs, *copies)) | found.lone_a,
         b=frozenset(found.pairs.values()) | found.lone_b,
         undo=undo,
@@ -219,13 +234,16 @@ def _lines(case: Case, found: Propagation, starts: list[tuple[int, int]]) -> tup
 
 
 def _main_origins(case: Case, found: Propagation) -> list[tuple[int, int]]:
-    """The origins that the others follow: inputs, then conversions, constants last."""
+    """The origins that the others follow: inputs, then conversions, constants last.
+
+    A number takes the type of what it is used with.
+    """
 
     def rank(start: tuple[int, int]) -> int:
         view, i = _shown(case, *start)
         opcode = view.module.opcodes[i]
         if opcode == "parameter":
-            return 0
+            return 2 if is_scalar_input(view.module, i) else 0
         return 1 if opcode == "convert" else 3 if opcode == "constant" else 2
 
     best = min(map(rank, found.origins))
@@ -268,6 +286,39 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
         if len(starts) == 1:
             return say("a value is ", to, view.side, " only")
     return say(f"the same computation runs in another dtype ({types})")
+
+
+def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
+    """What is said where it begins at arrays that come in: those of the kind for all else."""
+    a, b = case.diff.a, case.diff.b
+    if not all(_is_array_input(case.a, x) and _is_array_input(case.b, y) for x, y in starts):
+        return Words()
+    types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
+    short = inputs_in_short(len(starts), types)
+    is_one = len(starts) == 1
+    given = say("Give the input" if is_one else "Give the inputs", " one dtype in every step")
+    fix = say(
+        given, ": convert what comes in another one on the host, before it is sent, or where ",
+        "numpy makes it (its own whole numbers are int64, its floats float64).",
+    )  # fmt: skip
+    return Words(fix, short, say(given, "."))
+
+
+def _is_array_input(view: SideView, i: int) -> bool:
+    """Whether an instruction is an array that the module takes in; none is -1."""
+    module = view.module
+    is_of_entry = i >= 0 and i in module.entry_computation.parameters
+    return is_of_entry and is_input(module, i) and not is_scalar_input(module, i)
+
+
+def inputs_in_short(number: int, types: Iterable[tuple[str, str]]) -> Message:
+    """That so many inputs have these types in A and in B."""
+    return say(
+        "An input has" if number == 1 else "Inputs have",
+        " another dtype (",
+        join(Change(old, new) for old, new in dict.fromkeys(types)),
+        ") in some steps",
+    )
 
 
 def _types(case: Case, found: Propagation) -> list[str]:

@@ -15,7 +15,7 @@ from xlagraph.facts.pieces import open_edges
 from xlagraph.facts.typed_numbers import typed_cast
 from xlagraph.facts.written import lines_in_words
 from xlagraph.message import Change, Code, Listing, count, join, say
-from xlagraph.rules.dtype import DTYPE
+from xlagraph.rules.dtype import DTYPE, inputs_in_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -188,12 +188,7 @@ def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) 
         ),
         evidence=(*(group.evidence for group in groups), *more),
         fix=words.fix,
-        short=say(
-            "An input has" if number == 1 else "Inputs have",
-            " another dtype (",
-            join(Change(old, new) for old, new in types),
-            ") in some steps",
-        ),
+        short=inputs_in_short(number, types),
         short_fix=words.short_fix,
         proof=join((group.proof for group in groups), len(groups), "; "),
         a=frozenset[int]().union(*(group.claimed[0] for group in groups)),

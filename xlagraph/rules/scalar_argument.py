@@ -56,7 +56,9 @@ STATIC_ARGUMENT = Kind(
     title="A number is an argument on one side and baked in on the other",
     section=Section.VALUES,
     meaning="The same number is traced in some calls and a Python number in others: "
-    "static_argnums, a number closed over, a value fetched with .item() and used again.",
+    "static_argnums, a number closed over, a value fetched with .item() and used again. So is an "
+    "array (a table of positions, a mask) that a jitted function takes in here and closes over "
+    "there.",
     before="""\
 step = jax.jit(train_step)
 fast = jax.jit(train_step, static_argnames="scale")

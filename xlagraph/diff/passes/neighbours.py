@@ -119,6 +119,21 @@ def _are_apart(pairing: Pairing, p: int, q: int, *, by_name: bool) -> bool:
             return True
         if to_a[y] >= 0 and (not by_name or y in pairing.near_b):
             return True
+        if not by_name and _spread_others(pairing, x, y):
+            return True
+    return False
+
+
+def _spread_others(pairing: Pairing, x: int, y: int) -> bool:
+    """Whether both spread a number that is made in another way: a product with each is another.
+
+    Not so with constants: any number may become one.
+    """
+    a, b = pairing.a, pairing.b
+    while a.labels[x] == b.labels[y] and a.module.opcodes[x] == "broadcast":
+        (x,), (y,) = a.module.operands[x], b.module.operands[y]
+        if a.labels[x] != b.labels[y]:
+            return not (a.closed[x] or b.closed[y])
     return False
 
 

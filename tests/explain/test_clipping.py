@@ -1,0 +1,78 @@
+"""Clipping that one side leaves out, or calls where it changes nothing, and what is no clipping."""
+
+from __future__ import annotations
+
+from xlagraph.cause.model import Explanation
+from xlagraph.explain import explain_modules
+from xlagraph.hlo import read_module
+
+SUM = """HloModule step
+
+sum {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT z = f32[] add(x, y)
+}
+
+ENTRY main {
+"""
+
+
+def step(weights: int, scaled: int, *, factor: str = "minimum(least, limit)") -> str:
+    """Moving averages of gradients, as Adam keeps them, and the norm of all gradients.
+
+    The first `scaled` gradients are multiplied by the factor before they are used.
+    """
+    text = SUM + "  zero = f32[] constant(0)\n  keep = f32[] parameter(0)\n"
+    text += "  take = f32[] parameter(1)\n"
+    for k in range(weights):
+        text += f"  x{k} = f32[4,3] parameter({2 + 2 * k})\n  g{k} = f32[4,3] sine(x{k})\n"
+        text += f"  s{k} = f32[4,3] multiply(g{k}, g{k})\n"
+        text += f"  n{k} = f32[] reduce(s{k}, zero), dimensions={{0,1}}, to_apply=sum\n"
+    norm = "n0"
+    for k in range(1, weights):
+        text += f"  total{k} = f32[] add({norm}, n{k})\n"
+        norm = f"total{k}"
+    text += f"  norm = f32[] sqrt({norm})\n"
+    if scaled:
+        text += f"  limit = f32[] parameter({2 + 2 * weights})\n"
+        text += f"  least = f32[] rsqrt({norm})\n  factor = f32[] {factor}\n"
+    for k in range(weights):
+        used = f"g{k}"
+        if k < scaled:
+            text += f"  f{k} = f32[4,3] broadcast(factor), dimensions={{}}\n"
+            text += f"  c{k} = f32[4,3] multiply(g{k}, f{k})\n"
+            used = f"c{k}"
+        text += f"  m{k} = f32[4,3] parameter({3 + 2 * k})\n"
+        text += f"  keeps{k} = f32[4,3] broadcast(keep), dimensions={{}}\n"
+        text += f"  old{k} = f32[4,3] multiply(m{k}, keeps{k})\n"
+        text += f"  takes{k} = f32[4,3] broadcast(take), dimensions={{}}\n"
+        text += f"  new{k} = f32[4,3] multiply({used}, takes{k})\n"
+        text += f"  next{k} = f32[4,3] add(old{k}, new{k})\n"
+        text += f"  square{k} = f32[4,3] multiply({used}, {used})\n"
+    outputs = ["norm", *(f"{what}{k}" for k in range(weights) for what in ("next", "square"))]
+    shapes = ", ".join(["f32[]"] + ["f32[4,3]"] * (len(outputs) - 1))
+    return text + f"  ROOT r = ({shapes}) tuple({', '.join(outputs)})\n}}\n"
+
+
+def both_ways(first: str, second: str) -> list[Explanation]:
+    a, b = read_module(first, "a"), read_module(second, "b")
+    return [explain_modules(a, b), explain_modules(b, a)]
+
+
+def test_clipping_after_the_update_leaves_the_norm_alone():
+    for explanation in both_ways(step(4, 4), step(4, 0)):
+        (cause,) = explanation.causes
+        assert explanation.proved
+        assert cause.kind.id == "clipping"
+        assert "scales 4 values by a number computed from all of them" in str(cause.title)
+        assert "between backward() and the update" in str(cause.fix_in_short)
+
+
+def test_what_is_scaled_by_something_else_is_no_clipping_after_the_update():
+    other = step(4, 4, factor="minimum(limit, limit)").replace("least = f32[] rsqrt(total3)", "")
+    for explanation in both_ways(other.replace("  \n", ""), step(4, 0)):
+        (cause,) = explanation.causes
+        assert explanation.proved
+        assert "computed from all of them" not in str(cause.title)
+        assert "backward()" not in str(cause.fix_in_short)
