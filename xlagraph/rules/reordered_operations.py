@@ -130,7 +130,7 @@ RULE = Rule(
     name="reordered-operations",
     kinds=(),
     find=find,
-    after=("turned-operations",),
+    after=("picked-value",),
     before=("extra-subgraph",),
     last_resort=True,
 )
