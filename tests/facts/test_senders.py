@@ -57,3 +57,5 @@ def test_where_an_input_is_asked_for(other, function, where):
     (cause,) = explain_modules(a, b, context, context).causes
     assert (str(cause.kind), cause.proved) == ("input-shape", True)
     assert str(cause.place.in_short) == where
+    is_helper = where.endswith("to_device()") and function == "train"
+    assert (", called at train.py:30 in train()" in str(cause.title)) == is_helper

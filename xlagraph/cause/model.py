@@ -183,6 +183,8 @@ class Explanation:
     """Largest share first."""
     unexplained_a: tuple[int, ...]
     unexplained_b: tuple[int, ...]
+    left: Place
+    """The line that all of them were called from, as far as one is known."""
     proved: bool
     """All causes undone, the modules are the same computation."""
     scope: Scope

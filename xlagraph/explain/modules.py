@@ -10,6 +10,7 @@ from xlagraph.cause.model import Context, Explanation
 from xlagraph.diff import diff_modules
 from xlagraph.explain.causes import causes_of, unexplained
 from xlagraph.explain.engine import Search, search
+from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict
@@ -87,7 +88,8 @@ def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDE
     causes = remaining_differences(diff) if diff.same else causes_of(diff, found, contexts)
     left = len(left_a) + len(left_b)
     scope = scope_of(found.state)
-    verdict = pair_verdict(diff, causes, left, *contexts)
+    place = place_left(diff, left_a, left_b, contexts)
+    verdict = pair_verdict(diff, causes, left, place, *contexts)
     if found.proved and scope.sets_aside:
         verdict = replace(verdict, notes=(*verdict.notes, scope_sentence(scope, diff, *contexts)))
     return Explanation(
@@ -96,6 +98,7 @@ def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDE
         causes=causes,
         unexplained_a=left_a,
         unexplained_b=left_b,
+        left=place,
         proved=found.proved,
         scope=scope,
         compared=scope.compared,

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family
-from xlagraph.cause.sources import knows_lines, stack
-from xlagraph.cause.verdict import Place
+from xlagraph.cause.sources import called_at, knows_lines, stack, where
+from xlagraph.cause.verdict import NOWHERE, Place
 from xlagraph.message import EMPTY, Code, say
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.finding import Finding
     from xlagraph.cause.model import Context, Evidence
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
 
 MAX_LOOKED = 1000
@@ -43,6 +44,34 @@ def place_of(
     source = next(filter(None, around), ())
     stack = _stack(line, finding, diff, contexts)
     return Place(line, stack, source, tensors, made=finding.made)
+
+
+def place_left(
+    diff: Diff, a: Iterable[int], b: Iterable[int], contexts: tuple[Context, Context]
+) -> Place:
+    """The line that all instructions without a cause were called from, those of B before A's.
+
+    Where that is outside the function that ends the step it tells nothing: then their own line.
+    """
+    for module, members in ((diff.b, list(b)), (diff.a, list(a))):
+        line = _line_left(module, members, contexts[1].call_site)
+        if line and not line.is_library:
+            plain = line.forward._replace(called=None)
+            around = (context.around(plain) for context in reversed(contexts))
+            frames = next((s for i in members if plain in (s := stack(module, i))), (plain,))
+            return Place(line, frames[frames.index(plain) :], next(filter(None, around), ()))
+    return NOWHERE
+
+
+def _line_left(
+    module: Module, members: Sequence[int], site: SourceLine | None
+) -> SourceLine | None:
+    line = next(iter(called_at(module, members)), None)
+    frames = next((s for i in members if line in (s := stack(module, i))), ())
+    inner = takewhile(lambda frame: frame != line, frames)
+    if site and any((f.file, f.function) == (site.file, site.function) for f in inner):
+        return next(iter(where(module, members)), None)
+    return line
 
 
 def _tensors(message: Message) -> tuple[Tensor, ...]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause, Context
+    from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
     from xlagraph.message import Message
 
@@ -20,9 +21,14 @@ LOOK = say("Look at both side by side: xlagraph report A B.")
 
 
 def pair_verdict(
-    diff: Diff, causes: Sequence[Cause], left: int, context_a: Context, context_b: Context
+    diff: Diff,
+    causes: Sequence[Cause],
+    left: int,
+    place: Place,
+    context_a: Context,
+    context_b: Context,
 ) -> Verdict:
-    """The main cause in three lines; `left` instructions have none."""
+    """The main cause in three lines; `left` instructions have none, and begin at a place."""
     if diff.same:
         return _same(diff, causes, context_a, context_b)
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
@@ -35,7 +41,7 @@ def pair_verdict(
     ]
     return Verdict(
         what=_what(diff, causes),
-        where=causes[0].place.in_short if causes else EMPTY,
+        where=(causes[0].place if causes else place).in_short,
         fix=causes[0].fix_in_short if causes else LOOK,
         notes=tuple(filter(None, notes)),
     )

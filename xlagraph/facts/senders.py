@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.sources import line_of, stack
+from xlagraph.message import EMPTY, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.case import SideView
-    from xlagraph.message import SourceLine
+    from xlagraph.message import Message, SourceLine
 
 
 def asked_at(view: SideView, inputs: Sequence[int]) -> SourceLine | None:
@@ -20,16 +22,30 @@ def asked_at(view: SideView, inputs: Sequence[int]) -> SourceLine | None:
     input where it sends others at the same line. None where it sends no others, or where the step
     does not call it.
     """
-    module, site = view.module, view.context.call_site
+    module = view.module
     lines = {line_of(module, i) for i in inputs}
     line = lines.pop() if len(lines) == 1 else None
-    if site is None or line is None or line.is_library:
+    if line is None or line.is_library:
         return None
     entry = module.entry_computation.parameters
     if not any(line_of(module, p) == line for p in entry if p not in inputs):
         return None
-    own = (
-        f for f in stack(module, inputs[0]) if (f.file, f.function) == (site.file, site.function)
-    )
-    found = next(own, None)
+    found = _in_step(view, inputs[0])
     return found if found and found.line != line.line else None
+
+
+def called_by_step(view: SideView, i: int, lines: Sequence[SourceLine]) -> Message:
+    """Where the function that ends the step calls another one, at whose line an input is sent."""
+    caller = _in_step(view, i) if is_input(view.module, i) else None
+    is_helper = caller and lines and not lines[0].is_library
+    if not caller or not is_helper or lines[0].function == caller.function:
+        return EMPTY
+    return say(", called at ", caller)
+
+
+def _in_step(view: SideView, i: int) -> SourceLine | None:
+    """The line of the function that ends the step which led to an instruction."""
+    site = view.context.call_site
+    frames = stack(view.module, i) if site else ()
+    own = (f for f in frames if site and (f.file, f.function) == (site.file, site.function))
+    return next(own, None)

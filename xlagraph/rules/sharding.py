@@ -15,6 +15,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.facts.shardings import mesh_of, sharding_text, without_shardy
 from xlagraph.facts.updates import elementwise, formula, updates
 from xlagraph.message import A, B, HloName, Quoted, count, join, say
+from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +77,13 @@ KEPT_FIX = say(
     "shardings from XLA. To save the compile, give the parameters theirs (mark_sharding) and call "
     "torch_xla.sync() before the loop."
 )
+LOST_FIX = say(
+    "A tensor keeps its annotation only as long as it is the same one: call xs.mark_sharding again "
+    "wherever new data is put into a parameter (p.data = ..., a head that is reset, weights that "
+    "are loaded). Which line did that stands in no graph; it ran before this step."
+)
+_WHOLE = ("not sharded", "{replicated}")
+"""A tensor of which every device has all."""
 _KEYS = frozenset({"sharding", "frontend_attributes"})
 
 
@@ -173,19 +181,37 @@ def _annotation_finding(case: Case, pairs: Mapping[int, int]) -> Finding:
         and case.diff.a.attributes[x].get("sharding") == "{replicated}"
         for x in pairs
     )
+    is_lost = all(_is_lost(case, x, y) for x, y in pairs.items())
+    number = count(len(pairs), "tensor")
+    how = "of the model no longer sharded" if is_lost else "sharded in another way"
     return Finding(
         kind=SHARDING,
-        title=say(
-            f"{count(len(pairs), 'tensor')} sharded in another way: ", join(changes, 2), at(lines)
-        ),
+        title=say(f"{number} {how}: ", join(changes, 2), at(lines)),
         evidence=(Evidence(join(changes, 8), tuple(pairs), tuple(pairs.values()), lines),),
-        fix=KEPT_FIX if is_xlas_choice else say(),
+        fix=KEPT_FIX if is_xlas_choice else LOST_FIX if is_lost else say(),
+        short=say("A weight has lost its sharding") if is_lost else say(),
+        short_fix=say("Call xs.mark_sharding again where the weight is replaced.")
+        if is_lost
+        else say(),
         expected=is_xlas_choice,
         proof=say(A, "'s tensors were given ", B, "'s shardings"),
         a=frozenset(pairs),
         b=frozenset(pairs.values()),
         undo=_undo(pairs),
     )
+
+
+def _is_lost(case: Case, x: int, y: int) -> bool:
+    """Whether a weight that was divided over devices no longer is."""
+    old, new = (sharding_text(attributes) for attributes in _attributes(case, x, y))
+    is_weight = _is_weight(case.a, x) or _is_weight(case.b, y)
+    return is_weight and old not in _WHOLE and new in _WHOLE
+
+
+def _is_weight(view: SideView, i: int) -> bool:
+    """Whether an input is known for a parameter of the model, or is one that the graph updates."""
+    tensor = view.input_tensor(i) if is_input(view.module, i) else None
+    return i in updates(view.module) or (tensor is not None and tensor.role is Role.PARAMETER)
 
 
 def _undo(pairs: Mapping[int, int]) -> Callable[[Editors], None]:

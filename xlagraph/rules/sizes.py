@@ -22,7 +22,7 @@ from xlagraph.facts.fixed_k import fixed_k
 from xlagraph.facts.joined import longer_lists, pieces
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
-from xlagraph.facts.senders import asked_at
+from xlagraph.facts.senders import asked_at, called_by_step
 from xlagraph.facts.size_makers import CUT, LISTED, TOPK, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
@@ -385,6 +385,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     )
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE else None
+    called = say() if asked else called_by_step(case.b, in_b[0], lines)
     sent = say("; what is asked for there is sent", at(lines)) if asked else say()
     lines = (asked, *lines) if asked else lines
     new = join(short_shape(b, origins.starts[x]) for x in starts)
@@ -421,7 +422,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     others = sorted(set(claimed) - set(starts))
     return Finding(
         kind=GROWING_INPUT if grows else origins.kind,
-        title=say(title, became, at(lines), taken if assumed else say()),
+        title=say(title, became, at(lines), called, taken if assumed else say()),
         evidence=(
             Evidence(
                 say("origin: ", names, became, sent),

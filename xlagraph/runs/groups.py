@@ -16,7 +16,7 @@ from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.runs.enclosing import ProgramText
 from xlagraph.runs.growth import main_line
-from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH
+from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
@@ -137,9 +137,19 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         meant=_meant(members),
         steps=tuple(sorted({node.step for node in members})),
         compared=explanation.compared if explanation else say(),
-        place=cause.place if cause else Place(main.call_site),
+        place=cause.place if cause else _place(reason, main),
         shown=main.digest if cause else "",
         proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
+    )
+
+
+def _place(reason: Reason, main: GraphNode) -> Place:
+    """Where what no cause explains begins, as far as it is known; else where the step ends."""
+    is_left = reason.kind is UNEXPLAINED and not reason.how and main.explanation
+    return (
+        main.explanation.left
+        if main.explanation and is_left and reason.line
+        else Place(main.call_site)
     )
 
 

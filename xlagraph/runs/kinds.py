@@ -285,7 +285,8 @@ UNEXPLAINED = Kind(
     id="unexplained",
     title="No known cause fits",
     section=Section.RUN,
-    meaning="The graphs differ, and nothing that is suspected stands up to being undone.",
+    meaning="The graphs differ, and nothing that is suspected stands up to being undone. The line "
+    "is the one that all of what differs was called from.",
     before="",
     after="",
     evidence="The instructions that differ.",

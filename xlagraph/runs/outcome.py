@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level, instruction_text, without_layout
 from xlagraph.cause.model import Cause, Explanation, Scope
-from xlagraph.cause.verdict import Verdict
+from xlagraph.cause.verdict import Place, Verdict
 from xlagraph.diff import diff_modules
 from xlagraph.facts.buckets import bucket_rows
 from xlagraph.message import Message
@@ -51,6 +51,8 @@ class Outcome:
     unexplained_a: tuple[int, ...]
     unexplained_b: tuple[int, ...]
     """Instructions that no cause accounts for."""
+    left: Place
+    """The line that all of them were called from, as far as one is known."""
     unexplained_share: float
     """Part of the differing instructions that no cause accounts for, 0 to 1."""
     compared: Message
@@ -107,6 +109,7 @@ def outcome_of(explanation: Explanation, a: Context, b: Context) -> Outcome:
         same=diff.same,
         unexplained_a=explanation.unexplained_a,
         unexplained_b=explanation.unexplained_b,
+        left=explanation.left,
         unexplained_share=explanation.unexplained_share,
         compared=explanation.compared,
         scope=explanation.scope,
@@ -135,6 +138,7 @@ def explanation_of(
         causes=outcome.causes,
         unexplained_a=outcome.unexplained_a,
         unexplained_b=outcome.unexplained_b,
+        left=outcome.left,
         proved=outcome.proved,
         scope=outcome.scope,
         compared=outcome.compared,

@@ -258,7 +258,9 @@ def _reason(node: GraphNode) -> Reason:
     if not explanation.causes:
         if node.warm_up and not explanation.same:
             return Reason(FIRST_GRAPH)
-        return Reason(SAME_GRAPH if explanation.same else UNEXPLAINED)
+        return (
+            Reason(SAME_GRAPH) if explanation.same else Reason(UNEXPLAINED, explanation.left.line)
+        )
     cause = main_cause(node)
     if node.warm_up and not node.meant and not cause.expected:
         return Reason(FIRST_GRAPH)
