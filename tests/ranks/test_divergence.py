@@ -59,17 +59,17 @@ def test_a_step_less():
 def test_a_rank_that_ends_before_the_others():
     (one,) = found("A A A", "A A", "A A A")
     assert one == Difference((1,), (0, 2), (2,), (), ("A",), is_end=True)
-    assert end_words(one) == "rank 1 ended after step 1; ranks 0, 2 ran 3 steps"
+    assert end_words(one) == "rank 1 finished after step 1; ranks 0, 2 ran 3 steps"
     (one,) = found("A A A", "A A A A A", "A A A")
     assert one == Difference((1,), (0, 2), (3, 4), ("A",), (), is_end=True)
-    assert end_words(one) == "rank 1 ran 5 steps; ranks 0, 2 ended after step 2"
+    assert end_words(one) == "rank 1 ran 5 steps; ranks 0, 2 finished after step 2"
 
 
 def test_the_end_of_a_rank_with_fewer_steps_whose_last_ones_are_others():
     """As where each rank's last batches are smaller."""
     (one,) = found("A B B B C B B B C B D D", "A B B B C B B B C D D")
     assert one == Difference((1,), (0,), (11,), (), ("B",), is_end=True)
-    assert end_words(one) == "rank 1 ended after step 10; rank 0 ran 12 steps"
+    assert end_words(one) == "rank 1 finished after step 10; rank 0 ran 12 steps"
 
 
 def test_a_step_that_ran_nothing_is_no_end():

@@ -172,7 +172,7 @@ def _ended(
         has = "has" if len(gone) == 1 else "have"
         what = f"{rank_words(gone)} {has} no more collectives to run; {wait}"
         return what, say(COLLECTIVE_HANG.short_fix)
-    what = f"{rank_words(gone)} ended after {step_words(sorted(steps))}; {wait}"
+    what = f"{rank_words(gone)} finished after {step_words(sorted(steps))}; {wait}"
     return what, _as_many(ended, around)
 
 
@@ -181,7 +181,7 @@ def _as_many(ended: Sequence[LastStep], around: Mapping[int, str]) -> Message:
     loop = next((one.loop for one in ended if one.place), None)
     typed = as_many_turns(around, loop.line) if loop else EMPTY
     if loop and typed:
-        return say(f"Replace line {loop.line}, for the same number of steps on all ranks:", typed)
+        return say(f"Replace line {loop.line}, or give all ranks as many steps:", typed)
     gone = rank_words([rank for one in ended for rank in one.ranks])
     return say(f"Give {gone} as many batches as the others (equal shards, drop_last).")
 

@@ -107,9 +107,9 @@ def divergence_words(one: Divergence) -> Message:
 
 
 def end_words(what: Difference) -> str:
-    """``rank 1 ended after step 10; rank 0 ran 12 steps``."""
+    """``rank 1 finished after step 10; rank 0 ran 12 steps``."""
     longer, shorter = (what.ranks, what.others) if what.ran else (what.others, what.ranks)
-    ended = f"{rank_words(shorter)} ended after step {what.steps[0] - 1}"
+    ended = f"{rank_words(shorter)} finished after step {what.steps[0] - 1}"
     ran = f"{rank_words(longer)} ran {count(what.steps[-1] + 1, 'step')}"
     return f"{ran}; {ended}" if what.ran else f"{ended}; {ran}"
 
