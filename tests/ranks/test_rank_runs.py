@@ -144,7 +144,9 @@ def test_a_rank_with_fewer_steps_for_which_nobody_waits(tmp_path):
     found = explain_ranks(explain_run(read_run(run)))
     what, end = found.divergences
     assert (what.difference.ranks, end.difference.ranks) == ((0,), (7,))
-    assert str(alike_words(alike([end])[0])) == "rank 7 finished after step 4; ranks 0-6 ran 7 steps"
+    assert (
+        str(alike_words(alike([end])[0])) == "rank 7 finished after step 4; ranks 0-6 ran 7 steps"
+    )
     assert str(found.verdict.what).startswith("Rank 0 ran another graph than")
     verdict = ranks_verdict(found.matching, (), found.ended, [end], {})
     assert str(verdict.what) == "Rank 7 finished after step 4; ranks 0-6 ran 7 steps."
