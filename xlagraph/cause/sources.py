@@ -108,12 +108,18 @@ def own_line(frames: tuple[SourceFrame, ...]) -> SourceLine:
 def statement(lines: Sequence[SourceLine]) -> SourceLine | None:
     """The first of some lines, if it is a statement of the program that itself does what is told.
 
-    Not so where it calls a library's function, or where a derivative goes back to it.
+    Not so where it calls a library's function, or where a derivative goes back to it. An operator
+    is no call, though torch has a function for some of them, such as ``**``.
     """
     line = next(iter(lines), None)
-    if line is None or line.is_library or line.called or line.backward_of:
+    if line is None or line.is_library or line.backward_of:
         return None
-    return line
+    return line if line.called is None or _is_operator(line.called) else None
+
+
+def _is_operator(called: SourceLine) -> bool:
+    is_one = called.function == "wrapped" or called.function.startswith("__")
+    return is_one and called.file.endswith("torch/_tensor.py")
 
 
 def _named(function: str) -> str:
