@@ -18,6 +18,7 @@ from xlagraph.runs.context import own_frame, program_text
 from xlagraph.runs.design import Design, Phase
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
+from xlagraph.runs.hooks import attached_again, hook_groups
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.known_sizes import with_known_sizes
 from xlagraph.runs.lists import longer_lists
@@ -82,13 +83,15 @@ def _explanation(
     nodes: list[GraphNode] = []
     pending = pending_work(pairs.graphs, history.turns)
     grown = frozenset[str]().union(*(work.graphs for work in pending))
+    attached = attached_again(pairs.graphs)
+    hooked = frozenset[str]().union(*(one.digests for one in attached))
     small = small_graphs(pairs.graphs, design, history.steps)
     for k, comparison in enumerate(comparisons):
         meant = how_meant(k, pairs.graphs, comparisons, design, history)
         node = _node(k, pairs.graphs, comparison, nodes, design, history, meant)
         if k in small and not node.warm_up:
             node = replace(node, warm_up=True, is_small=True)
-        if node.digest in grown:
+        if node.digest in grown or (node.meant and node.digest in hooked):
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design)
@@ -97,12 +100,14 @@ def _explanation(
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)
     told = {digest for group in blocks for digest in group.graphs}
+    hooks = hook_groups(attached, [node for node in nodes if node.digest not in told])
+    told |= {digest for group in hooks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     lists = longer_lists(pairs.graphs, history.turns)
     program = program_text(run.processes)
     late = history.began_late
     groups = group_nodes(others, history.turns, lists, pending, program, began_late=late)
-    groups = tuple(sorted((*blocks, *groups), key=by_cost))
+    groups = tuple(sorted((*blocks, *hooks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)
     stable = stable_after(syncs, history.steps)
