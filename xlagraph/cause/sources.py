@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from xlagraph.graph import Module, SourceFrame
 
+_OPERATORS = "torch/_tensor.py"
 MAX_LINES = 3
 MAX_NEAR = 200
 """Instructions looked at for a line of the program near a library's."""
@@ -109,17 +110,13 @@ def statement(lines: Sequence[SourceLine]) -> SourceLine | None:
     """The first of some lines, if it is a statement of the program that itself does what is told.
 
     Not so where it calls a library's function, or where a derivative goes back to it. An operator
-    is no call, though torch has a function for some of them, such as ``**``.
+    (``x ** p``) is no function that is called, though torch writes some of them in Python.
     """
     line = next(iter(lines), None)
     if line is None or line.is_library or line.backward_of:
         return None
-    return line if line.called is None or _is_operator(line.called) else None
-
-
-def _is_operator(called: SourceLine) -> bool:
-    is_one = called.function == "wrapped" or called.function.startswith("__")
-    return is_one and called.file.endswith("torch/_tensor.py")
+    is_call = line.called and not line.called.file.endswith(_OPERATORS)
+    return None if is_call else line
 
 
 def _named(function: str) -> str:
