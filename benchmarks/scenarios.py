@@ -23,7 +23,7 @@ from pathlib import Path
 from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.kinds import CHANGING_UPDATES, SKIPPED_BLOCK
+from xlagraph.runs.kinds import CHANGING_UPDATES, REPEATED_HOOK, SKIPPED_BLOCK
 from xlagraph.runs.model import CauseGroup, RunExplanation
 from xlagraph.runs.outcome import Outcome
 
@@ -99,10 +99,10 @@ def variables(truth: Truth, folder: Path, rank: int, *, lines: bool) -> dict[str
 def judge(truth: Truth, explained: RunExplanation) -> Row:
     """Compares what was reported with what is true.
 
-    What a graph leaves out, or updates, stands in the records, and nothing is undone for it.
+    What a graph leaves out, updates or runs as a hook stands in the records: nothing is undone.
     """
     problems = [group for group in explained.groups if _is_told(group)]
-    told = (SKIPPED_BLOCK, CHANGING_UPDATES)
+    told = (SKIPPED_BLOCK, CHANGING_UPDATES, REPEATED_HOOK)
     bad = {d for group in problems if group.kind not in told for d in group.graphs}
     explanations = [n.explanation for n in explained.graphs if n.digest in bad and n.explanation]
     kinds = list(dict.fromkeys([g.kind.id for g in problems] + _further_kinds(explanations)))

@@ -15,7 +15,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.facts.optimizers import is_optimizer_line
 from xlagraph.facts.scalars import is_scalar_input
 from xlagraph.facts.typed_scalars import sent_scalar
-from xlagraph.message import Code, Quoted, count, say
+from xlagraph.message import Quoted, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,19 +82,15 @@ step = jax.jit(train_step)  # scale is an array in every call
 _RATE = Words(
     say(
         "A number that an optimizer is given stays a Python number: keep a learning rate a little "
-        "away from exactly 0, 1 and -1 (",
-        Code('group["lr"] = min(max(group["lr"], 1e-5), 0.9999)'),
-        " after each step of the schedule). Numbers computed from it count, too: ",
-        Code("1 - lr * weight_decay"),
-        " must not round to 1.",
+        "away from exactly 0, 1 and -1, such as between 1e-5 and 0.9999. Numbers computed from it "
+        "count, too: one minus rate times weight decay must not round to 1."
     ),
     short_fix=say("Keep a learning rate a little off 0, 1 and -1."),
 )
 _CORRECTION = Words(
     say(
-        "The optimizer divides by a correction for its first steps that rounds to 1 at last. With ",
-        Code("capturable=True"),
-        ", and the learning rate as a tensor on the device, it is computed there.",
+        "The optimizer divides by a correction for its first steps that rounds to 1 at last. With "
+        "capturable=True, and the learning rate as a tensor on the device, it is computed there."
     ),
     short_fix=say("Give the optimizer capturable=True, and the learning rate as a tensor."),
 )

@@ -18,8 +18,10 @@ from xlagraph.runs.context import own_frame, program_text
 from xlagraph.runs.design import Design, Phase
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
+from xlagraph.runs.hooks import attached_again, hook_groups
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.known_sizes import with_known_sizes
+from xlagraph.runs.leading import told_graphs
 from xlagraph.runs.lists import longer_lists
 from xlagraph.runs.meant import Meant, how_meant, reorders_outputs, settles, takes_what_is_left
 from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
@@ -82,13 +84,15 @@ def _explanation(
     nodes: list[GraphNode] = []
     pending = pending_work(pairs.graphs, history.turns)
     grown = frozenset[str]().union(*(work.graphs for work in pending))
+    attached = attached_again(pairs.graphs)
+    hooked = frozenset[str]().union(*(one.digests for one in attached))
     small = small_graphs(pairs.graphs, design, history.steps)
     for k, comparison in enumerate(comparisons):
         meant = how_meant(k, pairs.graphs, comparisons, design, history)
         node = _node(k, pairs.graphs, comparison, nodes, design, history, meant)
         if k in small and not node.warm_up:
             node = replace(node, warm_up=True, is_small=True)
-        if node.digest in grown:
+        if node.digest in grown or (node.meant and node.digest in hooked):
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design)
@@ -97,12 +101,14 @@ def _explanation(
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)
     told = {digest for group in blocks for digest in group.graphs}
+    hooks = hook_groups(attached, [node for node in nodes if node.digest not in told])
+    told |= {digest for group in hooks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     lists = longer_lists(pairs.graphs, history.turns)
     program = program_text(run.processes)
     late = history.began_late
     groups = group_nodes(others, history.turns, lists, pending, program, began_late=late)
-    groups = tuple(sorted((*blocks, *groups), key=by_cost))
+    groups = tuple(sorted((*blocks, *hooks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)
     stable = stable_after(syncs, history.steps)
@@ -136,22 +142,10 @@ def _explanation(
 
 
 def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
-    """Each distinct stored module once, with its letter, by first sync (time, then rank)."""
-    records = sorted(
-        ((g, p) for p in run.processes for g in p.graphs),
-        key=lambda pair: (_time_of(pair[0], pair[1]), pair[1].record.rank),
-    )
+    """Each distinct stored module once, with its letter, in the order of steps."""
     stored = set(run.digests())
-    found: dict[str, tuple[GraphRecord, Process]] = {}
-    for record, process in records:
-        if record.digest in stored:
-            found.setdefault(record.digest, (record, process))
-    return [(_letter(k), record, process) for k, (record, process) in enumerate(found.values())]
-
-
-def _time_of(record: GraphRecord, process: Process) -> float:
-    sync = process.sync_at(record.sync)
-    return sync.time if sync else 0.0
+    told = (one for one in told_graphs(run) if one[0].digest in stored)
+    return [(_letter(k), record, process) for k, (record, process) in enumerate(told)]
 
 
 def _node(
@@ -239,7 +233,8 @@ def _is_warm_up(
     if comparison.number is None or explanation is None:
         return graph.step <= history.first_step or begins_something(graph, history)
     other = nodes[comparison.number]
-    if other.rank != graph.process.record.rank and not explanation.same:
+    is_of_rank = comparison.is_within or other.rank == graph.process.record.rank
+    if not (is_of_rank or explanation.same):
         return False
     if graph.step <= history.first_step:
         return True

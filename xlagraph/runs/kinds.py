@@ -166,6 +166,47 @@ for (x, y), without in zip(loader, absent):
     short="Each step updates another set of parameters",
     short_fix="Update all in every step; multiply their gradients by 0 or 1.",
 )
+REPEATED_HOOK = Kind(
+    id="repeated-hook",
+    title="A hook is attached again and again",
+    section=Section.RUN,
+    meaning="register_forward_hook and its like do not replace a hook: each call adds one, and "
+    "what the hook computes stands in the graph once more from then on. A program that attaches "
+    "its hooks in each epoch without taking them away again has another graph each time, and the "
+    "graphs grow. Named where the instructions of a hook are once, twice and three times as many "
+    "in graphs whose modules compute as much as before; hooks of optimizers and of gradients "
+    "count too. Where the hook is attached stands in no graph.",
+    before="""\
+seen = []
+def record(module, inputs, output):
+    seen.append(output.detach().abs().mean())
+for step, (x, y) in enumerate(loader):
+    if step % 3 == 0:
+        model.register_forward_hook(record)  # the earlier ones stay
+    loss = loss_fn(model(x), y)
+    activity = sum(seen)
+    seen.clear()
+    update(loss)
+""",
+    after="""\
+seen = []
+def record(module, inputs, output):
+    seen.append(output.detach().abs().mean())
+model.register_forward_hook(record)
+for x, y in loader:
+    loss = loss_fn(model(x), y)
+    activity = sum(seen)
+    seen.clear()
+    update(loss)
+""",
+    evidence="The line in the hook, and how often each graph computes it.",
+    fix="Attach the hook once, before the loop. Or keep the handle that register_forward_hook and "
+    "its like return, and call handle.remove() before the hook is attached again.",
+    proof=_NOT_UNDONE,
+    examples=("hooks_again",),
+    short="A hook is attached again and again",
+    short_fix="Attach the hook once, or call handle.remove() first.",
+)
 SAME_GRAPH = Kind(
     id="same-graph",
     title="The same computation was compiled again, under another cache key",
@@ -259,6 +300,7 @@ KINDS = (
     GROWING_GRAPH,
     SKIPPED_BLOCK,
     CHANGING_UPDATES,
+    REPEATED_HOOK,
     SAME_GRAPH,
     UNPRINTED_VALUES,
     UNLIKE_GRAPH,

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 from xlagraph.cause.editor import is_input
 from xlagraph.collectives.program import Branch, Collective, Loop, Program, program_of
 from xlagraph.diff.header import given_away
+from xlagraph.facts.hooks import hook_line, is_forward
 from xlagraph.facts.named_inputs import replaced_inputs
 from xlagraph.facts.updates import renewed, updates
+from xlagraph.message import SourceLine
 
 if TYPE_CHECKING:
     from xlagraph.collectives.program import Item, Items
-    from xlagraph.graph import Module
+    from xlagraph.graph import Module, SourceFrame
 
     Histogram = Counter[tuple[str, str]]
     """How often each opcode stands with each shape."""
@@ -49,6 +51,10 @@ class Sketch:
     """Parameter number and the output that replaces it; see `replaced_inputs`."""
     files: tuple[str, ...]
     """The Python files that its instructions come from, sorted."""
+    hooks: tuple[tuple[SourceLine, int], ...]
+    """Lines of the program in hooks, and how many operations each makes."""
+    forward: int
+    """Operations that forward passes of modules make, but for those of hooks."""
     program: Program | None
     """Its collectives; None in a run of one rank, where nobody asks for them."""
 
@@ -80,6 +86,7 @@ class Shared:
             ),
             replaced=self._one(self._each(sketch.replaced)),
             files=self._one(sketch.files),
+            hooks=self._each(sketch.hooks),
             program=self._program(sketch.program),
         )
 
@@ -111,12 +118,16 @@ class Shared:
 def sketch_of(module: Module, *, has_ranks: bool = False) -> Sketch:
     """The sketch of a module, with its collectives if the run has ranks; linear in instructions."""
     found = Counter(zip(module.opcodes, module.shapes, strict=True))
+    stacks = _stacks(module)
+    hooks, forward = _hooks(stacks)
     return Sketch(
         instructions=len(module),
         counts=tuple((opcode, shape, number) for (opcode, shape), number in found.items()),
         interface=_interface(module),
         replaced=tuple(replaced_inputs(module, updates(module)).items()),
-        files=tuple(sorted(_files(module))),
+        files=tuple(sorted({frame.file for frames in stacks for frame in frames})),
+        hooks=tuple(sorted(hooks.items())),
+        forward=forward,
         program=program_of(module) if has_ranks else None,
     )
 
@@ -139,12 +150,32 @@ def without_layout(shape: str) -> str:
     return shape.partition("{")[0]
 
 
-def _files(module: Module) -> set[str]:
-    found: set[str] = set()
-    seen: set[str] = set()
-    for i, attributes in enumerate(module.attributes):
-        if attributes.metadata and attributes.metadata not in seen:
-            seen.add(attributes.metadata)
-            metadata = module.metadata(i)
-            found.update(frame.file for frame in (metadata.frames if metadata else ()))
+def _stacks(module: Module) -> Counter[tuple[SourceFrame, ...]]:
+    """How many operations come from each place of the program, with the calls that led there.
+
+    Inputs and constants are none: their places are those where they were first asked for.
+    """
+    counts: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    for i, (opcode, attributes) in enumerate(zip(module.opcodes, module.attributes, strict=True)):
+        first.setdefault(attributes.metadata, i)
+        counts[attributes.metadata] += opcode not in ("parameter", "constant")
+    found: Counter[tuple[SourceFrame, ...]] = Counter()
+    for text, number in counts.items():
+        metadata = module.metadata(first[text])
+        if metadata and metadata.frames:
+            found[metadata.frames] += number
     return found
+
+
+def _hooks(stacks: Counter[tuple[SourceFrame, ...]]) -> tuple[Counter[SourceLine], int]:
+    """How many operations each hook makes, by its line, and the modules' forward passes."""
+    hooks: Counter[SourceLine] = Counter()
+    forward = 0
+    for frames, number in stacks.items():
+        line = hook_line(frames)
+        if line:
+            hooks[line] += number
+        elif is_forward(frames):
+            forward += number
+    return hooks, forward
