@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.case import Case
 from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
-from xlagraph.cause.sources import line_near
+from xlagraph.cause.sources import backward_line, line_near
 from xlagraph.explain.merge import merged
 from xlagraph.explain.places import place_of
 from xlagraph.facts.callers import placed
@@ -106,7 +106,7 @@ def _cause(
     number = len(own_a) + len(own_b) - len(changed)
     total = _counted(diff, *taken)
     near = _own_line(diff, finding)
-    evidence = finding.evidence + near
+    evidence = finding.evidence + near + _backward(diff, finding)
     return Cause(
         kind=finding.kind,
         title=finding.title,
@@ -140,3 +140,14 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
         return ()
     text = say("the program's own line nearest to it in the graph")
     return (Evidence(text, sources=(near,)),)
+
+
+def _backward(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
+    """Where the backward pass is called that runs what a finding cites without any line."""
+    if any(evidence.sources for evidence in finding.evidence):
+        return ()
+    line = backward_line(diff.b, finding.b) or backward_line(diff.a, finding.a)
+    if not line:
+        return ()
+    text = say("this runs in the backward pass; what it is the derivative of is not in the graph")
+    return (Evidence(text, sources=(line,)),)

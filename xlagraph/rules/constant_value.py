@@ -13,6 +13,7 @@ from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.typed_numbers import typed_exponent
 from xlagraph.facts.written import lines_in_words
 from xlagraph.message import A, Change, Code, Listing, Message, Quoted, count, say
+from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +59,8 @@ for step, (x, y) in enumerate(loader):
     short="A number baked into the graph changed",
     short_fix="Send the number as a tensor: torch.tensor(value).to(device).",
 )
+ARITHMETIC = frozenset({"aten__add", "aten__sub", "aten__mul", "aten__div"})
+"""What a Python number comes into as a parameter, but for the special ones."""
 LIBRARY_SHORT_FIX = say("Keep this number the same in every step.")
 
 
@@ -100,6 +103,7 @@ def _finding(
 ) -> Finding:
     b = case.diff.b
     is_list = new.startswith("{")
+    is_special = {old, new} <= SPECIAL and all(_is_scalar(case, y) for _, y in pairs)
     words = _words(case, lines, pairs, is_list=is_list)
 
     def undo(edit: Editors) -> None:
@@ -107,9 +111,11 @@ def _finding(
             edit.a.payloads[x] = b.payloads[y]
 
     return Finding(
-        kind=CONSTANT_VALUE,
+        kind=SPECIAL_SCALAR if is_special else CONSTANT_VALUE,
         title=say(
-            f"a {'list of Python numbers' if is_list else 'Python number'}",
+            "a Python number took another special value: "
+            if is_special
+            else f"a {'list of Python numbers' if is_list else 'Python number'}"
             " is baked into the graph: ",
             Change(old, new, "became"),
             f" at {count(len(pairs), 'place')}",
@@ -153,6 +159,13 @@ def _words(
     if option:
         return Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
     return Words()
+
+
+def _is_scalar(case: Case, y: int) -> bool:
+    """Whether torch_xla would make a parameter of the number if it had any other value."""
+    users = case.diff.b.users[y]
+    operations = {_operation(case, user) for user in users}
+    return _operation(case, y) == "prim__Constant" and operations <= ARITHMETIC
 
 
 def _is_exponent(module: Module, y: int) -> bool:
