@@ -39,6 +39,11 @@ def _rank(line: SourceLine) -> tuple[bool, bool, bool]:
     return line.is_library, bool(line.backward_of), steps
 
 
+def is_forward(line: SourceLine) -> bool:
+    """Whether it is a line of the program's own forward pass, that runs no optimizer."""
+    return not any(_rank(line))
+
+
 def line_of(module: Module, i: int) -> SourceLine | None:
     """The line of an instruction, else that of the forward operation it is the derivative of."""
     metadata = module.metadata(i)

@@ -10,6 +10,7 @@ from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
 from xlagraph.cause.sources import backward_line, line_near
 from xlagraph.explain.merge import merged
+from xlagraph.explain.origins import following
 from xlagraph.explain.places import place_of
 from xlagraph.facts.callers import placed
 from xlagraph.message import EMPTY, say, words
@@ -48,7 +49,10 @@ def unexplained(diff: Diff, found: Found) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tuple[Cause, ...]:
-    """The causes by share; what is incidental counts only where nothing else is found."""
+    """The causes by share, those that follow from others last.
+
+    What is incidental counts only where nothing else is found.
+    """
     findings = found.findings
     named = merged([f for f in findings if not f.incidental], diff)
     if not found.proved:
@@ -58,8 +62,13 @@ def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tu
         named, aside = aside, []
     taken_a = set[int]().union(*(f.a for f in aside)) - set[int]().union(*(f.a for f in named))
     taken_b = set[int]().union(*(f.b for f in aside)) - set[int]().union(*(f.b for f in named))
-    causes = [_cause(diff, f, contexts, (taken_a, taken_b), proved=found.proved) for f in named]
-    causes.sort(key=lambda cause: (cause.expected, -cause.share))
+    behind = following(diff, named)
+    told = [
+        (f in behind, _cause(diff, f, contexts, (taken_a, taken_b), proved=found.proved))
+        for f in named
+    ]
+    told.sort(key=lambda one: (one[1].expected, one[0], -one[1].share))
+    causes = [cause for _, cause in told]
     if found.proved and causes:
         causes[0] = _with_rest(diff, causes, taken_a, taken_b)
     return tuple(causes)
