@@ -80,7 +80,7 @@ def command(
     write_whole(output, text)
     for line in report.headline:
         click.echo(plain(line))
-    click.echo(f"{output}: {len(text.encode()) / 1e6:.1f} MB")
+    click.echo(f"{output}: {len(text.encode()) / 1e6:.1f} MB, to be opened in a browser")
     for cut in report.cuts:
         click.echo(f"left out for size: {cut} (raise --max-mb)")
 

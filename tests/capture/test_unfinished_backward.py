@@ -100,7 +100,7 @@ def test_the_explanation_says_what_fsdp_waits_for(captured):
     assert words.endswith(") got no gradient")
     assert first.sources[0].line == line_of("model = FSDP(")
     assert "carry tensors over the step, as 1.scale gets no gradient" in str(cause.title)
-    assert str(cause.fix).startswith("Replace it by a frozen copy before FSDP wraps")
+    assert str(cause.fix).startswith("Put a frozen copy in its place before FSDP wraps")
     assert "m = model[1]\nm.scale = torch.nn.Parameter(m.scale.data.clone()" in str(cause.fix)
     assert "optimizer.step()" in str(cause.effect)
     assert "reduce_scatter_bucket_size_mb=0" in str(cause.fix)

@@ -111,7 +111,7 @@ def test_list_and_canon_speak_json() -> None:
 def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     run = json.loads(xlagraph("explain", "--json", "fixtures/runs/demo").stdout)
     group = run["groups"][0]
-    assert group["fix"].startswith("Replace it by a frozen copy before FSDP wraps the model")
+    assert group["fix"].startswith("Put a frozen copy in its place before FSDP wraps the model")
     assert "m = bert.cls.predictions\nm.bias = torch.nn.Parameter(m.bias.data" in group["fix"]
     assert group["where"]["file"] == "examples/bert_fsdp.py"
     assert group["where"]["tensors"] == ["cls.predictions.bias"]
@@ -121,11 +121,12 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     assert follows.startswith("graph H (step 10): optimizer state came into being")
     assert "reduces" not in group["what"]  # how much is evidence
     assert any("D reduces 32 tensors in 4 buckets" in one["text"] for one in group["evidence"])
-    what = run["verdict"]["what"]  # wrong values come before the time
-    assert what.startswith(
-        "Wrong gradients: nothing uses cls.predictions.bias, so other gradients come a step late; "
+    assert run["verdict"]["what"] == (  # wrong values come before the time
+        "Wrong updates: FSDP waits for a gradient that cls.predictions.bias never gets, and "
+        "applies others a step late."
     )
-    assert what.endswith("; 4 compiles beyond warm-up lost 6.9 s.")
+    assert "4 compiles beyond warm-up lost 6.9 s." in run["verdict"]["notes"]
+    assert "Nothing in the step uses cls.predictions.bias." in group["effect"]
     assert [frame["function"] for frame in group["where"]["stack"]] == ["build", "main", "<module>"]
     source = {row["line"]: row["text"] for row in group["where"]["source"]}
     assert source[group["where"]["line"]] == '    return FSDP(bert.to("xla"), **SHARDED)'

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xlagraph.message import Listing, say
-from xlagraph.terminal.style import console, labelled, paragraph
+from xlagraph.terminal.style import console, labelled, paragraph, print_labelled
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 LONG = "nineteen characters " * 8
@@ -46,11 +46,10 @@ def test_statements_stand_below_one_another_and_steer_nothing(monkeypatch: pytes
     made = console()
     made.file = file = io.StringIO()
     typed = Listing(("if a is not b and not more than that:", "    c = '\x1b[2J'"))
-    made.print(labelled("Fix", say("Write:", typed, "Then run it."), 0, 5))
+    print_labelled(made, "Fix", say("Write:", typed, "Then run it."), 0, 5)
     assert file.getvalue().split("\n") == [
         "Fix   Write:",
-        "        if a is not b and not more than",
-        "      that:",
+        "        if a is not b and not more than that:",  # whole, so that it can be copied
         "            c = '\\x1b[2J'",
         "      Then run it.",
         "",

@@ -107,8 +107,8 @@ def test_a_rank_with_a_step_less_is_waited_for():
     assert "reduced(), called at examples/ranks.py:56 in lower()" in str(stop_words(stop))
     assert told[2].split("\n") == [
         "Replace line 71, for the same number of steps on all ranks:",
-        "import torch_xla.core.xla_model as xm",
-        "# the fewest of all ranks: what others have beyond it is left out",
+        "import torch_xla.core.xla_model as xm  # at the top of the file",
+        "# n: the steps of the rank that has the fewest; the others skip the rest",
         'n = xm.mesh_reduce("n", STEPS - (MODE == "fewer" and RANK == LAST), min)',
         "for step in range(n):",
     ]

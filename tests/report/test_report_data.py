@@ -60,8 +60,9 @@ def test_graphs_and_compiles_of_a_run() -> None:
 def test_a_stable_run_has_lost_nothing() -> None:
     report = run_report(explained("fixed"))
     assert report.stable
-    assert report.lost_seconds == 0
-    assert not report.lost_matters
+    assert report.lost is not None
+    assert report.lost.seconds == 0
+    assert not report.lost.matters
     assert not report.causes
     assert report.warm_up
 

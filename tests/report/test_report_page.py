@@ -104,8 +104,8 @@ def test_statements_of_a_fix_stand_below_one_another() -> None:
     page = render(run_report(explained("demo")))
     (first, *_) = re.findall(r'<span class="part listing">([^<]*)</span>', page)
     lines = first.split("\n")
-    assert lines[1] == "m = bert.cls.predictions"
-    assert lines[2].startswith("m.bias = torch.nn.Parameter(")
+    assert lines[0] == "m = bert.cls.predictions"
+    assert lines[1].startswith("m.bias = torch.nn.Parameter(")
     assert re.search(r"\.part\.listing \{[^}]*white-space: pre;", page)
 
 

@@ -51,5 +51,5 @@ def test_the_parameter_without_a_gradient_is_why_nothing_is_flushed():
     assert "still waits for 1 of 12 post-backward hooks" in said
     assert "cls.predictions.bias" in said
     fix = words(group.cause.fix)
-    assert fix.startswith("Replace it by a frozen copy ")
+    assert fix.startswith("Put a frozen copy in its place ")
     assert "cls.predictions.bias" in fix

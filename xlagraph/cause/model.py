@@ -66,10 +66,10 @@ class Seen(NamedTuple):
             )
         return say(
             Code(self.name),
-            f" was at most {self.most:,} of {self.room:,}: a number that it never exceeds does as "
-            "well. What the mask leaves out is 0: divide averages by ",
+            f" was at most {self.most:,} of {self.room:,} in this run: k_max may be smaller. For "
+            "an average divide the sum by ",
             Code(self.name),
-            ".",
+            ": what the mask leaves out is 0.",
         )
 
     def joined(self, other: Seen) -> Seen:

@@ -37,8 +37,8 @@ def fixed_k(case: Case, starts: Mapping[int, int], lines: Sequence[SourceLine]) 
     typed = typed_topk(case.program(line), line.line, rank) if line else None
     if typed is None:
         return maker
-    if seen and typed.k.isidentifier():
-        maker = replace(maker, seen=seen._replace(name=typed.k))
+    if typed.k.isidentifier():
+        maker = replace(maker, name=typed.k, seen=seen._replace(name=typed.k) if seen else None)
     made = Made(typed.k, typed.makers) if typed.makers else None
     if not typed.code:
         return replace(maker, made=made)

@@ -37,11 +37,14 @@ class SizeMaker:
     """The lines that make the number, above the one that takes it."""
     seen: Seen | None = None
     """How large it was, where a largest one is to be chosen."""
+    name: str = ""
+    """What the program calls it, where that is known."""
 
     @property
-    def short(self) -> str:
+    def short(self) -> Message:
         """What happened, in at most ten words."""
-        return f"the {self.what} changes from step to step"
+        name = say(", ", Code(self.name), ",") if self.name else ""
+        return say(f"the {self.what}", name, " changes from step to step")
 
 
 TOPK = SizeMaker(

@@ -22,7 +22,6 @@ ROOT = "root"
 _WHOLE = "model"
 """What the model is called where the program's own name for it is not known."""
 _FREEZE = "(requires_grad=False)"
-_TIED = "# requires_grad_(False) would also freeze what it is tied to"
 _NO_BUCKETS = "set reduce_scatter_bucket_size_mb=0"
 
 
@@ -47,12 +46,12 @@ def unfinished_fix(case: Case) -> Message:
     if tensors:
         it = "it" if len(tensors) == 1 else "them"
         return say(
-            "Replace it by a frozen copy before FSDP wraps the model",
+            "Put a frozen copy in its place before FSDP wraps the model",
             *((" at ", made) if (made := _made(case)) else ()),
             "" if _model(case) else f" ({_WHOLE}: as it is before FSDP)",
             ":",
             _frozen(case),
-            f"What is tied to {it} is trained as before. If ",
+            "A copy, as requires_grad_(False) would also freeze what shares its memory. If ",
             join(tensors),
             f" should be trained, use {it} in the loss. Or {_NO_BUCKETS}.",
         )
@@ -72,16 +71,16 @@ def unfinished_fix(case: Case) -> Message:
 def unfinished_in_short(case: Case) -> Message:
     """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
     tensors = missing_gradients(case)
+    late = "applies others a step late"
     if tensors:
-        late = ", so other gradients come a step late"
-        if all(is_unused(view, tensor) for view, tensor in _missing_in(case)):
-            return say("wrong gradients: nothing uses ", join(tensors, 1), late)
-        get = "gets" if len(tensors) == 1 else "get"
-        return say("wrong gradients: ", join(tensors, 1), f" {get} none", late)
+        gets = "gets" if len(tensors) == 1 else "get"
+        never = f" never {gets}, and {late}"
+        return say("wrong updates: FSDP waits for a gradient that ", join(tensors, 1), never)
     found = _all(case)
     if any(one.hooks_left < 0 for one in found):
-        return say("wrong gradients: an FSDP module runs forward twice before backward")
-    return say("wrong gradients: an FSDP module waits for some that never come") if found else EMPTY
+        return say("wrong updates: an FSDP module runs forward twice before backward")
+    waits = f"wrong updates: FSDP waits for gradients that never come, and {late}"
+    return say(waits) if found else EMPTY
 
 
 def unfinished_short_fix(case: Case) -> Message:
@@ -89,10 +88,10 @@ def unfinished_short_fix(case: Case) -> Message:
     tensors = missing_gradients(case)
     if tensors:
         made = _made(case)
-        before = f"Above line {made.line}" if made else "Before FSDP wraps the model"
+        above = f"above line {made.line}" if made else "before FSDP wraps the model"
         more = len(tensors) - 1
-        rest = f", and {more} more" if more else ""
-        return say(f"{before} replace it by a frozen copy{rest}:", _frozen(case))
+        rest = f", and the same for {more} more" if more else ""
+        return say(f"Insert {above}; for a frozen copy FSDP does not wait{rest}:", _frozen(case))
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
@@ -107,14 +106,15 @@ def unfinished_effect(case: Case) -> Message:
     """
     if not _all(case):
         return EMPTY
-    late = "miss their own optimizer.step(), and are added to those of a later step."
+    late = "miss their own optimizer.step(), and are added to those of the next one."
     if not missing_gradients(case):
         return say("Gradients that wait ", late)
-    return say(
-        "FSDP reduces its last bucket only when every parameter has a gradient. The gradients in "
-        "that bucket ",
-        late,
-    )
+    found = list(_missing_in(case))
+    unused = [tensor for view, tensor in found if is_unused(view, tensor)]
+    names = join(dict.fromkeys(unused), 1)
+    why = say("Nothing in the step uses ", names, ". ") if len(unused) == len(found) else EMPTY
+    bucket = "FSDP keeps back its last bucket until all gradients are there: those in it "
+    return say(why, bucket, late)
 
 
 def _frozen(case: Case) -> Message:
@@ -126,7 +126,7 @@ def _frozen(case: Case) -> Message:
     owner = attribute_path(_model(case) or _WHOLE, first.owner)
     name = first.name
     copy = f"m.{name} = torch.nn.Parameter(m.{name}.data.clone(), requires_grad=False)"
-    return say(Listing((_TIED, f"m = {owner}", copy)))
+    return say(Listing((f"m = {owner}", copy)))
 
 
 def _model(case: Case) -> str:

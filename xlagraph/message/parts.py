@@ -8,11 +8,12 @@ finished sentence ever has to be taken apart again.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.figures import capitalized, count, uncapitalized
@@ -53,12 +54,26 @@ class GraphName(NamedTuple):
 
 
 def short_path(file: str) -> str:
-    """``models/net.py``: the telling end of a path; an installed package's whole."""
+    """``models/net.py``: the path from here, so that it can be opened; else its telling end.
+
+    Of an installed package its whole path in that.
+    """
     parts = PurePath(file).parts
     for packages in _PACKAGES:
         if packages in parts:
             return "/".join(parts[parts.index(packages) + 1 :])
+    here = _here()
+    if here and file.startswith(here + os.sep):
+        return PurePath(file).relative_to(here).as_posix()
     return "/".join(parts[-2:]) if len(parts) > 2 else file
+
+
+def _here() -> str:
+    """The current folder; empty if it is there no more."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 class SourceLine(NamedTuple):

@@ -17,7 +17,8 @@ MAX_WIDTH = 90
 """Characters of a line that is proposed; a longer one is not."""
 _XM = "import torch_xla.core.xla_model as xm"
 _ITERTOOLS = "import itertools"
-_FEWEST = "# the fewest of all ranks: what others have beyond it is left out"
+_ABOVE = "  # at the top of the file"
+_FEWEST = "# n: the steps of the rank that has the fewest; the others skip the rest"
 _UNSIZED = frozenset({"zip", "map", "filter", "iter", "cycle", "chain", "count", "islice"})
 """Functions whose result has no length."""
 
@@ -52,7 +53,7 @@ def as_many_turns(lines: Mapping[int, str], number: int) -> Message:
     if max(len(above), len(head)) > MAX_WIDTH:
         return EMPTY
     needed = [_XM, *([_ITERTOOLS] if "itertools." in through else [])]
-    imports = [one for one in needed if one not in map(str.strip, lines.values())]
+    imports = [one + _ABOVE for one in needed if one not in map(str.strip, lines.values())]
     return say(Listing((*imports, _FEWEST, above, head)))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context
 from xlagraph.message import duration, say
-from xlagraph.report.model import ROWS_SHOWN, Fact, PairHead, Report, ReportOptions
+from xlagraph.report.model import ROWS_SHOWN, Fact, Lost, PairHead, Report, ReportOptions
 from xlagraph.report.module_data import module_data
 from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
@@ -64,7 +64,7 @@ def pair_report(
         subtitle=f"A is {shown[0]}, B is {shown[1]}; ignored as harmless: "
         + (", ".join(pair.noise) or "nothing"),
         verdict=pair.verdict,
-        lost_seconds=None,
+        lost=None,
         stable=diff.same,
         facts=_pair_facts(explanation),
         causes=tuple(card for card in cards if not card.expected),
@@ -117,7 +117,6 @@ def run_report(
     else:  # the lines stand above; the card of the first cause follows at once
         source = problems[0].source if problems else ()
         problems = tuple(replace(card, source=()) for card in problems[:1]) + problems[1:]
-    lost = explained.lost.wall_seconds
     verdict = _first(explained.verdict, ranks)
     if data.compiles_cut:
         cuts.append(f"{data.compiles_cut} rows of the list of compiles")
@@ -126,8 +125,7 @@ def run_report(
         subtitle=_command(explained.run, names),
         verdict=advice(replace(verdict, notes=(*verdict.notes, *notes)), names),
         comparison=compared(comparison, names) if comparison else None,
-        lost_seconds=None if explained.lost.is_unknown or (is_first and not lost) else lost,
-        lost_matters=lost >= MUCH,
+        lost=_lost(explained, is_beside=is_first),
         aside=ranks.aside if ranks else "",
         source=source,
         stable=not (explained.has_problem or (ranks and ranks.has_problem)),
@@ -144,6 +142,21 @@ def run_report(
         if ranks
         else None,
     )
+
+
+def _lost(explained: RunExplanation, *, is_beside: bool) -> Lost | None:
+    """The big number; `is_beside`: the verdict is of something else."""
+    whole = explained.lost.wall_seconds
+    if explained.lost.is_unknown or (is_beside and not whole):
+        return None
+    problems = [group for group in explained.groups if not group.expected]
+    first = problems[0].spent.wall_seconds if problems else 0.0
+    is_part = len(problems) > 1 and first > 0 and not is_beside
+    seconds = first if is_part else whole
+    is_also = is_beside or any(group.effect for group in problems[:1])
+    what = f"by this, of {duration(whole)} beyond" if is_part else "to compiles beyond"
+    words = f"{'also lost' if is_also else 'lost'} {what} warm-up"
+    return Lost(seconds, words, seconds >= MUCH and not is_also)
 
 
 def _first(verdict: Verdict, ranks: RanksExplanation | None) -> Verdict:
@@ -191,7 +204,10 @@ def _run_facts(explained: RunExplanation) -> tuple[Fact, ...]:
         Fact(f"{explained.compiles:,}", "compiles"),
         Fact(wall, _compiling(explained)),
         *((Fact(ranks, "compiling, over all ranks"),) if ranks != wall else ()),
-        Fact(duration(explained.warm_up.wall_seconds), "of it warm-up"),
+        Fact(
+            duration(explained.warm_up.wall_seconds),
+            "of it warm-up (first compiles)",
+        ),
         *(
             (Fact(duration(by_design.wall_seconds), "of it for steps that differ on purpose"),)
             if by_design.spans
@@ -213,7 +229,7 @@ def _graphs(explained: RunExplanation) -> str:
 def _last_compile(explained: RunExplanation) -> tuple[str, str]:
     stable = explained.stable_after
     if stable is None:
-        return "until the end", "new compiles"
+        return "the last step", "last compile"
     return (f"step {stable}" if explained.compiles else "none", "last compile")
 
 

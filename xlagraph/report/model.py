@@ -390,14 +390,25 @@ class PairHead:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """What the first cause took: the time that its fix gives back."""
+
+    seconds: float
+    words: str
+    """To what they were lost."""
+    matters: bool
+    """They are cause for alarm, and nothing worse is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A whole report."""
 
     title: str
     subtitle: str
     verdict: Advice
-    lost_seconds: float | None
-    """Compile seconds beyond warm-up; None where nobody measured, or ranks hang and it is none."""
+    lost: Lost | None
+    """The big number; None where nobody measured, or ranks hang and it is none."""
     stable: bool
     """Nothing to fix."""
     facts: tuple[Fact, ...]
@@ -416,8 +427,6 @@ class Report:
     """What was found between the ranks of a run; None where there is but one."""
     comparison: Compared | None = None
     """With an older run, where one was given."""
-    lost_matters: bool = True
-    """The lost seconds are cause for alarm."""
     aside: str = ""
     """A heading for the causes, where they are not what is wrong first."""
     source: tuple[tuple[int, str, bool], ...] = ()
@@ -433,8 +442,7 @@ class Report:
     def headline(self) -> tuple[Spans, ...]:
         """What the command says when the page is written."""
         before = self.comparison.what if self.comparison else ()
-        lines = (before, self.verdict.what, self.verdict.where, self.verdict.fix)
-        return tuple(line for line in lines if line)
+        return tuple(line for line in (before, self.verdict.what) if line)
 
 
 def said_json(pieces: Spans) -> list[object]:

@@ -12,7 +12,7 @@ from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.sizes import INDEX_OPCODES
-from xlagraph.facts.typed_slices import typed_slice
+from xlagraph.facts.typed_slices import slice_bounds, typed_slice
 from xlagraph.facts.written import lines_in_words
 from xlagraph.message import EMPTY, A, B, Code, Listing, count, say
 from xlagraph.rules.sharding import SHARDING
@@ -21,7 +21,7 @@ from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
-    from xlagraph.message import SourceLine
+    from xlagraph.message import Message, SourceLine
 
 REPLICA_GROUPS = Kind(
     id="replica-groups",
@@ -73,7 +73,9 @@ _MOVED = Words(
     short_fix=_AS_DATA,
 )
 """Of a slice as long as before at another place."""
-_NOT_MADE_THERE = "# .to() from the host: with device=... it is baked in again"
+MAX_NAME = 30
+"""Characters of an expression that is named in the headline."""
+_NOT_MADE_THERE = "# made on the host, then sent: device=... would bake it in again"
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
@@ -81,7 +83,10 @@ OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
     """The same with the program's own statement; empty where that is not understood."""
     line = statement(lines)
-    typed = typed_slice(case.program(line), line.line, is_written=is_written) if line else None
+    if line is None:
+        return Words()
+    program = case.program(line)
+    typed = typed_slice(program, line.line, is_written=is_written)
     if typed is None:
         return Words()
     short = say(
@@ -90,9 +95,16 @@ def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> 
     )
     return Words(
         say(short, "Or index on the host, before the tensor is sent."),
-        _WRITTEN.short if is_written else EMPTY,
+        _WRITTEN.short if is_written else _start(slice_bounds(program, line.line)[0]),
         short,
     )
+
+
+def _start(name: str) -> Message:
+    """What changed: the variable that a slice begins at, in the program's words."""
+    if not name or len(name) > MAX_NAME:
+        return EMPTY
+    return say("the start of a slice, ", Code(name), ", changes from step to step")
 
 
 def find(case: Case) -> list[Finding]:

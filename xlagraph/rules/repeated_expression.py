@@ -45,7 +45,7 @@ for x, y in loader:
     proof="Equal expressions are merged in both modules.",
     examples=("repeated_view",),
     is_piece=True,
-    short="Some steps compute the same value twice",
+    short="Some steps trace one more view or copy",
     short_fix="Trace the same views and copies in every step.",
 )
 

@@ -436,7 +436,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
             ),
         ),
         fix=say(words.fix) if words else say() if grows else _fix(case, origins),
-        short=say(maker.short) if maker else say(),
+        short=maker.short if maker else say(),
         short_fix=words.short_fix if words else say(),
         made=maker.made if maker else None,
         seen=maker.seen if maker else None,

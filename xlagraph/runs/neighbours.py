@@ -32,7 +32,7 @@ class Neighbours:
     def notes(self) -> tuple[Message, ...]:
         """What to tell the reader of the explained run."""
         begun = f", begun {moment(self.after_began)}."
-        newer = say("A newer run of this program is in the folder ", Code(self.after), begun)
+        newer = say("This run is not the newest of its program: that is ", Code(self.after), begun)
         return tuple(note for note, there in ((self.was, self.was), (newer, self.after)) if there)
 
 

@@ -84,7 +84,7 @@ def run_verdict(
         what=_what(problems),
         where=first.place.in_short,
         fix=_fix(first, taken),
-        notes=(*_beside(first, taken), *_others(problems), *_meant(warm_up), *map(say, notes)),
+        notes=(*_beside(problems, taken), *_others(problems), *_meant(warm_up), *map(say, notes)),
     )
 
 
@@ -97,10 +97,13 @@ def _fix(first: CauseGroup, taken: Taken | None) -> Message:
     return first.fix_in_short
 
 
-def _beside(first: CauseGroup, taken: Taken | None) -> Iterator[Message]:
+def _beside(problems: Sequence[CauseGroup], taken: Taken | None) -> Iterator[Message]:
     """What else to know of the first cause: what it does beside the time, and what to choose."""
+    first = problems[0]
     if first.effect:
         yield first.effect
+        own = _own_time(problems)
+        yield say(f"{_lost(problems)}{f', {own} by this' if own else ''}.")
     if first.cause and first.cause.seen:
         yield first.cause.seen.message
     elif taken:
@@ -174,21 +177,29 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:
-    """How much was lost, and the costliest cause; that first if it does more harm than that."""
+    """How much was lost, and the costliest cause; that alone if it does more harm than that."""
     first = problems[0]
-    spent = together([group.spent for group in problems])
-    lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
-    lost = extra_compiles(problems) + lost
-    is_part = bool(len(problems) > 1 and first.spent.wall_seconds)
-    own = duration(first.spent.wall_seconds)
     is_suspected = bool(first.cause and not first.proved)
     if first.effect:
-        lost += f", {own} by this" if is_part else ""
-        return say(first.in_short.sentence, f"; {lost}{'; suspected' if is_suspected else ''}.")
-    if is_part:
+        return say(first.in_short.sentence, f"{'; suspected' if is_suspected else ''}.")
+    if own := _own_time(problems):
         because = f"{'probably ' if is_suspected else ''}because "
-        return say(f"{lost}, {own} {because}", first.in_short.clause, ".")
-    return say(f"{lost}{'; suspected' if is_suspected else ''}: ", first.in_short.clause, ".")
+        return say(f"{_lost(problems)}, {own} {because}", first.in_short.clause, ".")
+    suspected = "; suspected" if is_suspected else ""
+    return say(f"{_lost(problems)}{suspected}: ", first.in_short.clause, ".")
+
+
+def _lost(problems: Sequence[CauseGroup]) -> str:
+    """``3 compiles beyond warm-up lost 4.2 s``."""
+    spent = together([group.spent for group in problems])
+    lost = f" lost {spent}" if spent.wall_seconds else " (not timed)" if spent.is_unknown else ""
+    return extra_compiles(problems) + lost
+
+
+def _own_time(problems: Sequence[CauseGroup]) -> str:
+    """What of it the first cause took; empty where that is all, or not known."""
+    own = problems[0].spent.wall_seconds
+    return duration(own) if len(problems) > 1 and own else ""
 
 
 def extra_compiles(problems: Sequence[CauseGroup]) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import count, say
-from xlagraph.terminal.style import evidence_line, labelled, paragraph, printable
+from xlagraph.terminal.style import evidence_line, labelled, paragraph, print_labelled, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ class Shown:
 def print_verdict(console: Console, verdict: Verdict, place: Place = NOWHERE) -> None:
     """Prints the three lines, the program's lines at `place`, and what limits them."""
     for label, message in verdict.lines:
-        console.print(labelled(label, message, width=LABEL, style="bold"))
+        print_labelled(console, label, message, width=LABEL, style="bold")
         if label == "Where":
             _print_source(console, place, LABEL + 1)
     for note in verdict.notes:
@@ -57,7 +57,7 @@ def print_advice(console: Console, what: Message, place: Place, fix: Message, sh
     _print_source(console, place, INDENT + LABEL + 1)
     for frame in place.stack if shown.stack else ():
         console.print(labelled("", say(frame), INDENT, LABEL))
-    console.print(labelled("Fix", fix, INDENT, LABEL))
+    print_labelled(console, "Fix", fix, INDENT, LABEL)
 
 
 def _print_source(console: Console, place: Place, indent: int) -> None:

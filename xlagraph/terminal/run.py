@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xlagraph.message import count, duration, join, say, without_stop, words
+from xlagraph.message import EMPTY, count, duration, join, say, without_stop, words
 from xlagraph.runs.alternation import cycle_words
 from xlagraph.terminal.advice import (
     INDENT,
@@ -121,7 +121,9 @@ def _print_group(
     if is_short:
         console.print(paragraph(say(group.title.sentence, "."), INDENT))
     else:
-        what = say(group.title, ". ", without_stop(group.effect)) if group.effect else group.title
+        is_told = number == 1 and not group.expected  # in the first lines of all
+        effect = EMPTY if is_told else group.effect
+        what = say(group.title, ". ", without_stop(effect)) if effect else group.title
         print_advice(console, what, group.place, group.fix, shown)
     if not is_short:
         if group.cause:

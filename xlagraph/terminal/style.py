@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderHook
@@ -85,6 +86,21 @@ def labelled(
     return Padding(grid, (0, 0, 0, indent), expand=False)
 
 
+def print_labelled(
+    console: Console, label: str, text: Message, indent: int = 0, width: int = 0, style: str = ""
+) -> None:
+    """A label and a paragraph beside it; statements to type stay whole, however long they are."""
+    margin = " " * (indent + width + 1 + LISTING)
+    for is_listing, pieces in groupby(spans(text), lambda piece: piece[0] == "listing"):
+        if is_listing:
+            for line in "\n".join(said for _, said in pieces).split("\n"):
+                console.print(Text(margin + printable(line), style=style), soft_wrap=True)
+            continue
+        words = "".join(_SHOWN.get(kind, printable)(said) for kind, said in pieces)
+        console.print(labelled(label, words.strip(" "), indent, width, style))
+        label = ""
+
+
 def evidence_line(evidence: Evidence) -> Message:
     """A line of evidence with the first of its source lines."""
     place = say("  [", evidence.sources[0].place, "]") if evidence.sources else say()
@@ -99,7 +115,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _plain(text: Message | str) -> str:
-    """The words; those of code stay on one line if they fit on one, and listings are moved in."""
+    """The words; those of code stay on one line if they fit on one."""
     if isinstance(text, str):
         return printable(text)
     return in_lines((kind, _SHOWN.get(kind, printable)(said)) for kind, said in spans(text))
@@ -109,17 +125,7 @@ def _held(code: str) -> str:
     return printable(code).replace(" ", HELD)
 
 
-def _listed(code: str) -> str:
-    """Each line moved in; one that is too long may be broken at its spaces."""
-    lines = (line.lstrip() for line in code.split("\n"))
-    margins = (len(line) - len(line.lstrip()) for line in code.split("\n"))
-    return "\n".join(
-        HELD * (LISTING + margin) + printable(line)
-        for margin, line in zip(margins, lines, strict=True)
-    )
-
-
-_SHOWN = {"code": _held, "listing": _listed}
+_SHOWN = {"code": _held}
 
 
 def printable(text: str) -> str:
