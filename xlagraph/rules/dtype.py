@@ -191,7 +191,7 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
         title=say(_title(case, starts, " and ".join(_types(case, found))), at(lines)),
         evidence=(
             Evidence(
-                say("origin: ", join(_origin(case, x, y) for x, y in starts)),
+                say("origin: ", join(origin(case, x, y) for x, y in starts)),
                 tuple(x for x, _ in starts if x >= 0),
                 tuple(y for _, y in starts if y >= 0),
                 lines,
@@ -254,7 +254,8 @@ def _shown(case: Case, x: int, y: int) -> tuple[SideView, int]:
     return (case.b, y) if y >= 0 else (case.a, x)
 
 
-def _origin(case: Case, x: int, y: int) -> Message:
+def origin(case: Case, x: int, y: int) -> Message:
+    """An instruction that begins it, with its types on both sides; -1 for the side without it."""
     a, b = case.diff.a, case.diff.b
     if x >= 0 and y >= 0:
         is_named = is_input(b, y) and y in b.entry_computation.parameters
@@ -356,14 +357,12 @@ def _is_cast(module: Module, i: int) -> bool:
     """A conversion from one type of numbers to another of its family."""
     if module.opcodes[i] != "convert":
         return False
-    old, new = module.shapes[module.operands[i][0]], module.shapes[i]
-    alike = _family(old) == _family(new) != ""
-    return alike and element_type(old) != element_type(new)
+    old, new = (element_type(module.shapes[k]) for k in (module.operands[i][0], i))
+    return number_family(old) == number_family(new) != "" and old != new
 
 
-def _family(shape: str) -> str:
-    """``f`` for floating point, ``i`` for integers, ``c`` for complex numbers, else ``""``."""
-    kind = element_type(shape)
+def number_family(kind: str) -> str:
+    """Of a number type: ``f`` for floating point, ``i`` for integers, ``c`` for complex numbers."""
     return "f" if kind.startswith(("f", "bf")) else "i" if kind[:1] in "su" else kind[:1]
 
 
