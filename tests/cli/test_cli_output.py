@@ -115,18 +115,18 @@ def test_groups_in_json_carry_fix_evidence_and_place() -> None:
     assert "m = bert.cls.predictions\nm.bias = torch.nn.Parameter(m.bias.data" in group["fix"]
     assert group["where"]["file"] == "examples/bert_fsdp.py"
     assert group["where"]["tensors"] == ["cls.predictions.bias"]
-    assert "miss their own optimizer.step()" in group["effect"]
+    assert "miss this optimizer.step()" in group["effect"]
     assert group["effect"] in run["verdict"]["notes"]
     (follows,) = group["follows"]
     assert follows.startswith("graph H (step 10): optimizer state came into being")
     assert "reduces" not in group["what"]  # how much is evidence
     assert any("D reduces 32 tensors in 4 buckets" in one["text"] for one in group["evidence"])
     assert run["verdict"]["what"] == (  # wrong values come before the time
-        "Wrong updates: FSDP waits for a gradient that cls.predictions.bias never gets, and "
-        "applies others a step late."
+        "Wrong training: some gradients are applied a step late, as FSDP waits for "
+        "cls.predictions.bias, which gets none."
     )
     assert "4 compiles beyond warm-up lost 6.9 s." in run["verdict"]["notes"]
-    assert "Nothing in the step uses cls.predictions.bias." in group["effect"]
+    assert "Nothing in the step uses cls.predictions.bias: use it" in group["effect"]
     assert [frame["function"] for frame in group["where"]["stack"]] == ["build", "main", "<module>"]
     source = {row["line"]: row["text"] for row in group["where"]["source"]}
     assert source[group["where"]["line"]] == '    return FSDP(bert.to("xla"), **SHARDED)'

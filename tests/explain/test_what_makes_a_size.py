@@ -224,12 +224,12 @@ def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
         "k = 3 * mask.sum().long()",
         "k_max = x.shape[-1]",
         "v, i = x.topk(k_max)",
-        "v = v * (torch.arange(k_max, device=v.device) < k)",
+        "v = torch.where(torch.arange(k_max, device=v.device) < k, v, 0)",
     ]
     (note,) = verdict.notes
     assert str(note) == (
-        "k was at most 21 of 192: a number that it never exceeds does as well. "
-        "What the mask leaves out is 0: divide averages by k."
+        "k was at most 21 so far: a smaller k_max than 192 is faster, if k never exceeds it. "
+        "Divide averages by k; sums stay."
     )
     assert "which makes" not in str(cause.place.within)
 
@@ -238,12 +238,14 @@ def test_a_topk_of_a_line_that_is_not_known_keeps_the_general_words():
     a, b = read_module(picked(18), "a"), read_module(picked(21), "b")
     verdict = explain_modules(a, b).verdict
     assert "k_max = x.shape[-1]\nv = torch.topk(x, k_max)" in str(verdict.fix)
-    assert "k was at most 21 of 192" in str(verdict.notes[0])
+    assert "k was at most 21 so far: a smaller k_max than 192" in str(verdict.notes[0])
 
 
 def test_what_holds_for_all_graphs_is_said_of_the_largest_k():
     seen = Seen("k", 21, 192).joined(Seen("k", 9, 40))
-    assert str(seen.message).startswith("k was at most 21 of 40: a number that it never exceeds")
+    assert str(seen.message).startswith(
+        "k was at most 21 so far: a smaller k_max than 40 is faster"
+    )
     seen = seen.joined(Seen("k", 9, 20))
     assert str(seen.message).startswith("k was at most 21; some steps have only 20 to take from")
 

@@ -31,7 +31,7 @@ def test_what_makes_k_is_found_above_and_kept_on_the_device():
         "whole = loss.flatten()",
         "k_max = whole.shape[-1]",
         "hard, _ = torch.topk(whole, k_max)",
-        "hard = hard * (torch.arange(k_max, device=hard.device) < count)",
+        "hard = torch.where(torch.arange(k_max, device=hard.device) < count, hard, 0)",
     )
 
 
@@ -83,7 +83,7 @@ def test_forms(text: str, makers: tuple[int, ...], code: str):
 def test_k_max_has_its_value_above_the_call(call: str, above: list[str], written: str):
     found = typed_topk({5: f"v, i = {call}"}, 5, rank=2)
     assert found is not None
-    *given, last = found.code[:-1] or ("",)
+    *given, last = found.code[:-2] or ("",)  # behind it k is sent, and the mask taken
     assert last == (f"v, i = {written}" if written else "")
     assert given == above
 
@@ -103,8 +103,9 @@ def test_lines_that_make_a_number_of_python_stay():
 def test_a_number_of_python_is_sent():
     found = typed("k = 1 + step % 3\nv, i = x.topk(k)")
     assert found is not None
-    assert found.code[-1] == (
-        "v = v * (torch.arange(k_max, device=v.device) < torch.tensor([k]).to(v.device))"
+    assert found.code[-2:] == (
+        "wanted = torch.tensor([k]).to(v.device)",
+        "v = torch.where(torch.arange(k_max, device=v.device) < wanted, v, 0)",
     )
 
 

@@ -21,7 +21,7 @@ def test_the_first_commands_output_is_what_the_demo_prints(tmp_path: Path) -> No
     (shown,) = re.findall(r"```\n(What .*?)```", TEXT, re.DOTALL)
     assert done.returncode == 1
     assert done.stdout.startswith(shown)
-    assert "cls.predictions.bias" in shown.splitlines()[0]
+    assert "cls.predictions.bias" in shown.partition("\nWhere ")[0]
     line = re.search(r"^Where examples/bert_fsdp\.py:(\d+) in build\(\)", shown, re.MULTILINE)
     assert line
     program = (ROOT / "examples" / "bert_fsdp.py").read_text().splitlines()

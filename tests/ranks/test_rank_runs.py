@@ -102,15 +102,18 @@ def test_a_rank_with_a_step_less_is_waited_for():
     assert (last.ranks, last.step, last.line.line) == ((7,), 5, 85)
     assert found.place.line == last.loop == last.line._replace(line=71)
     told = [str(message) for _, message in found.verdict.lines]
-    assert told[0] == ("The job hangs in step 6: rank 7 ended after step 5; ranks 0-6 wait for it.")
+    assert told[0] == (
+        "The job hangs in step 6: rank 7 finished after step 5; ranks 0-6 wait for it."
+    )
     assert told[1] == "examples/ranks.py:71 in main(): the loop that rank 7 left"
     assert "reduced(), called at examples/ranks.py:56 in lower()" in str(stop_words(stop))
     assert told[2].split("\n") == [
-        "Replace line 71, for the same number of steps on all ranks:",
-        "import torch_xla.core.xla_model as xm  # at the top of the file",
+        "Replace line 71, or give all ranks as many steps:",
         "# n: the steps of the rank that has the fewest; the others skip the rest",
         'n = xm.mesh_reduce("n", STEPS - (MODE == "fewer" and RANK == LAST), min)',
         "for step in range(n):",
+        "and import:",
+        "import torch_xla.core.xla_model as xm",
     ]
     program = (RUNS.parents[1] / "examples" / "ranks.py").read_text().splitlines()
     assert program[70].startswith("    for step in range(")
@@ -146,7 +149,7 @@ def test_ranks_that_end_in_different_steps_and_one_that_goes_on_without_collecti
     at = found.ended[0].line
     two = (LastStep((5, 6), 3, at), LastStep((7,), 5, at))
     verdict = ranks_verdict(found.matching, found.stops, two, (), {})
-    assert "ranks 5-7 ended after steps 3, 5; ranks 0-6 wait for them" in str(verdict.what)
+    assert "ranks 5-7 finished after steps 3, 5; ranks 0-6 wait for them" in str(verdict.what)
     assert "ranks 5-6 ran no further step after this line" in str(verdict.where)
     later = (LastStep((7,), 9, at),)
     verdict = ranks_verdict(found.matching, found.stops, later, (), {})

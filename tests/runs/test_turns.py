@@ -186,8 +186,9 @@ def test_a_cause_that_spoils_values_is_said_before_the_time(tmp_path):
     wrong = group(proved=True, effect=say("Values are wrong."))
     said = verdict(run, wrong, group(proved=False))
     what = "The same computation runs in another dtype"
-    assert said.startswith(f"{what}; 2 compiles beyond warm-up lost 2.0 s, 1.0 s by this. ")
-    assert " Values are wrong. 1 other cause" in said
+    assert said.startswith(f"{what}. Keep ")
+    lost = "2 compiles beyond warm-up lost 2.0 s, 1.0 s by this."
+    assert f" Values are wrong. {lost} 1 other cause" in said
 
 
 def test_a_verdict_says_where_it_is_not_sure(tmp_path):
@@ -200,7 +201,7 @@ def test_a_verdict_says_where_it_is_not_sure(tmp_path):
         f"1 compile beyond warm-up lost 1.0 s; suspected: {what}. {fix}"
     )
     assert verdict(run, sure, unsure) == (
-        f"2 compiles beyond warm-up lost 2.0 s, 1.0 s because {what}. {fix} "
+        f"1 of 2 compiles beyond warm-up lost 1.0 s: {what}. {fix} "
         f"1 other cause: {what} (1 compile, 1.0 s; suspected, not proved)."
     )
 

@@ -66,10 +66,11 @@ class Seen(NamedTuple):
             )
         return say(
             Code(self.name),
-            f" was at most {self.most:,} of {self.room:,} in this run: k_max may be smaller. For "
-            "an average divide the sum by ",
+            f" was at most {self.most:,} so far: a smaller k_max than {self.room:,} is faster, if ",
             Code(self.name),
-            ": what the mask leaves out is 0.",
+            " never exceeds it. Divide averages by ",
+            Code(self.name),
+            "; sums stay.",
         )
 
     def joined(self, other: Seen) -> Seen:

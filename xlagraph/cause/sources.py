@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from xlagraph.graph import Module, SourceFrame
 
+_OPERATORS = "torch/_tensor.py"
 MAX_LINES = 3
 MAX_NEAR = 200
 """Instructions looked at for a line of the program near a library's."""
@@ -108,12 +109,14 @@ def own_line(frames: tuple[SourceFrame, ...]) -> SourceLine:
 def statement(lines: Sequence[SourceLine]) -> SourceLine | None:
     """The first of some lines, if it is a statement of the program that itself does what is told.
 
-    Not so where it calls a library's function, or where a derivative goes back to it.
+    Not so where it calls a library's function, or where a derivative goes back to it. An operator
+    (``x ** p``) is no function that is called, though torch writes some of them in Python.
     """
     line = next(iter(lines), None)
-    if line is None or line.is_library or line.called or line.backward_of:
+    if line is None or line.is_library or line.backward_of:
         return None
-    return line
+    is_call = line.called and not line.called.file.endswith(_OPERATORS)
+    return None if is_call else line
 
 
 def _named(function: str) -> str:

@@ -59,7 +59,7 @@ TOPK = SizeMaker(
             (
                 "k_max = x.shape[-1]",
                 "v = torch.topk(x, k_max).values",
-                "v = v * (torch.arange(k_max, device=v.device) < k)",
+                "v = torch.where(torch.arange(k_max, device=v.device) < k, v, 0)",
             )
         ),
     ),

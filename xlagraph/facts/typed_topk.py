@@ -171,11 +171,16 @@ def _code(
     except Unknown:
         return nothing
     wanted = ast.unparse(number)
+    sent: tuple[str, ...] = ()
     if not is_tensor:
-        above, wanted = [], f"torch.tensor([{statement.segment(k)}]).to({values}.device)"
+        wanted = free_name("wanted", statement)
+        sent = (f"{wanted} = torch.tensor([{statement.segment(k)}]).to({values}.device)",)
+        above = []
+    is_wanted = f"torch.arange(k_max, device={values}.device) < {wanted}"
     below = (
         *_with_k_max(statement, k, taken),
-        f"{values} = {values} * (torch.arange(k_max, device={values}.device) < {wanted})",
+        *sent,
+        f"{values} = torch.where({is_wanted}, {values}, 0)",
     )
     is_short = max(map(len, (*above, *below))) <= MAX_WIDTH
     return (tuple(above), below) if is_short else nothing

@@ -51,9 +51,10 @@ def unfinished_fix(case: Case) -> Message:
             "" if _model(case) else f" ({_WHOLE}: as it is before FSDP)",
             ":",
             _frozen(case),
-            "A copy, as requires_grad_(False) would also freeze what shares its memory. If ",
+            "A copy, so that what is tied to ",
+            f"{it} is trained as before. If ",
             join(tensors),
-            f" should be trained, use {it} in the loss. Or {_NO_BUCKETS}.",
+            f" should be trained, use {it} in the loss instead. Or {_NO_BUCKETS}.",
         )
     if any(one.hooks_left < 0 for one in found):
         return say(
@@ -71,16 +72,14 @@ def unfinished_fix(case: Case) -> Message:
 def unfinished_in_short(case: Case) -> Message:
     """Why a bucket is kept, in a few words; nothing where no hook is waited for."""
     tensors = missing_gradients(case)
-    late = "applies others a step late"
+    late = "wrong training: some gradients are applied a step late, as "
     if tensors:
         gets = "gets" if len(tensors) == 1 else "get"
-        never = f" never {gets}, and {late}"
-        return say("wrong updates: FSDP waits for a gradient that ", join(tensors, 1), never)
+        return say(f"{late}FSDP waits for ", join(tensors, 1), f", which {gets} none")
     found = _all(case)
     if any(one.hooks_left < 0 for one in found):
-        return say("wrong updates: an FSDP module runs forward twice before backward")
-    waits = f"wrong updates: FSDP waits for gradients that never come, and {late}"
-    return say(waits) if found else EMPTY
+        return say("wrong training: an FSDP module runs forward twice before backward")
+    return say(f"{late}FSDP waits for others that never come") if found else EMPTY
 
 
 def unfinished_short_fix(case: Case) -> Message:
@@ -91,7 +90,7 @@ def unfinished_short_fix(case: Case) -> Message:
         above = f"above line {made.line}" if made else "before FSDP wraps the model"
         more = len(tensors) - 1
         rest = f", and the same for {more} more" if more else ""
-        return say(f"Insert {above}; for a frozen copy FSDP does not wait{rest}:", _frozen(case))
+        return say(f"Insert {above} (FSDP waits for no frozen parameters{rest}):", _frozen(case))
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
@@ -106,15 +105,18 @@ def unfinished_effect(case: Case) -> Message:
     """
     if not _all(case):
         return EMPTY
-    late = "miss their own optimizer.step(), and are added to those of the next one."
-    if not missing_gradients(case):
-        return say("Gradients that wait ", late)
+    late = " miss this optimizer.step(), and are added to the next step's."
     found = list(_missing_in(case))
+    if not found:
+        return say(f"Gradients that wait{late}")
     unused = [tensor for view, tensor in found if is_unused(view, tensor)]
-    names = join(dict.fromkeys(unused), 1)
-    why = say("Nothing in the step uses ", names, ". ") if len(unused) == len(found) else EMPTY
-    bucket = "FSDP keeps back its last bucket until all gradients are there: those in it "
-    return say(why, bucket, late)
+    if len(unused) == len(found):
+        why = say("Nothing in the step uses ", join(dict.fromkeys(unused), 1), ": ")
+    else:
+        why = EMPTY
+    use = "use it in the loss instead, if it is to be trained. " if why else ""
+    held = f"FSDP holds back its last bucket until it has all gradients; those in it{late}"
+    return say(why, use, held)
 
 
 def _frozen(case: Case) -> Message:

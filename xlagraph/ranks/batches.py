@@ -17,7 +17,6 @@ MAX_WIDTH = 90
 """Characters of a line that is proposed; a longer one is not."""
 _XM = "import torch_xla.core.xla_model as xm"
 _ITERTOOLS = "import itertools"
-_ABOVE = "  # at the top of the file"
 _FEWEST = "# n: the steps of the rank that has the fewest; the others skip the rest"
 _UNSIZED = frozenset({"zip", "map", "filter", "iter", "cycle", "chain", "count", "islice"})
 """Functions whose result has no length."""
@@ -53,8 +52,9 @@ def as_many_turns(lines: Mapping[int, str], number: int) -> Message:
     if max(len(above), len(head)) > MAX_WIDTH:
         return EMPTY
     needed = [_XM, *([_ITERTOOLS] if "itertools." in through else [])]
-    imports = [one + _ABOVE for one in needed if one not in map(str.strip, lines.values())]
-    return say(Listing((*imports, _FEWEST, above, head)))
+    imports = [one for one in needed if one not in map(str.strip, lines.values())]
+    code = say(Listing((_FEWEST, above, head)))
+    return say(code, "and import:", Listing(tuple(imports))) if imports else code
 
 
 def _as_written(text: str, node: ast.expr) -> str:

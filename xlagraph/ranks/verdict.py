@@ -170,13 +170,11 @@ def _ended(
         has = "has" if len(gone) == 1 else "have"
         what = f"{rank_words(gone)} {has} no more collectives to run; {wait}"
         return what, say(COLLECTIVE_HANG.short_fix)
-    what = f"{rank_words(gone)} ended after {step_words(sorted(steps))}; {wait}"
+    what = f"{rank_words(gone)} finished after {step_words(sorted(steps))}; {wait}"
     loop = next((one.loop for one in ended if one.place), None)
     typed = as_many_turns(around, loop.line) if loop else EMPTY
     if loop and typed:
-        return what, say(
-            f"Replace line {loop.line}, for the same number of steps on all ranks:", typed
-        )
+        return what, say(f"Replace line {loop.line}, or give all ranks as many steps:", typed)
     return what, say(
         f"Give {rank_words(gone)} as many batches as the others (equal shards, drop_last)."
     )

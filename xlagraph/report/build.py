@@ -229,7 +229,7 @@ def _graphs(explained: RunExplanation) -> str:
 def _last_compile(explained: RunExplanation) -> tuple[str, str]:
     stable = explained.stable_after
     if stable is None:
-        return "the last step", "last compile"
+        return "last step", "still compiling"
     return (f"step {stable}" if explained.compiles else "none", "last compile")
 
 

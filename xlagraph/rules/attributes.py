@@ -75,7 +75,7 @@ _MOVED = Words(
 """Of a slice as long as before at another place."""
 MAX_NAME = 30
 """Characters of an expression that is named in the headline."""
-_NOT_MADE_THERE = "# made on the host, then sent: device=... would bake it in again"
+_NOT_MADE_THERE = "# keep .to(): made with device=... the numbers are constants again"
 OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
@@ -90,7 +90,7 @@ def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> 
     if typed is None:
         return Words()
     short = say(
-        f"Replace {lines_in_words(typed.first, typed.last)}, with the index as data:",
+        f"Replace {lines_in_words(typed.first, typed.last)}, to send the index as data:",
         Listing((_NOT_MADE_THERE, *typed.code)),
     )
     return Words(
@@ -104,7 +104,7 @@ def _start(name: str) -> Message:
     """What changed: the variable that a slice begins at, in the program's words."""
     if not name or len(name) > MAX_NAME:
         return EMPTY
-    return say("the start of a slice, ", Code(name), ", changes from step to step")
+    return say("the slice start ", Code(name), " changes from step to step")
 
 
 def find(case: Case) -> list[Finding]:

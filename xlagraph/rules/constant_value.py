@@ -15,7 +15,7 @@ from xlagraph.facts.written import lines_in_words
 from xlagraph.message import A, Change, Code, Listing, Message, Quoted, count, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -82,6 +82,11 @@ _ROLLED = Words(
 )
 
 
+_EXPONENTS = ({"exponent"}, {"exponent", "multiply"})
+"""Uses of an exponent: the derivative of ``x ** p`` multiplies by it. Other factors that Python
+computes are parameters of the graph."""
+
+
 def find(case: Case) -> list[Finding]:
     """Constants with another value, grouped by source line and by the two values."""
     a, b = case.diff.a, case.diff.b
@@ -145,7 +150,7 @@ def _words(
         return _ROLLED
     if is_list:
         return _LISTED
-    if all(_is_exponent(case.diff.b, y) for _, y in pairs):
+    if {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS:
         typed = _powered(case, lines)
         if typed.fix:
             return typed
@@ -155,17 +160,16 @@ def _words(
     return Words()
 
 
-def _is_exponent(module: Module, y: int) -> bool:
-    """Whether nothing is done with it but raise values to it."""
-    users = module.users[y]
-    if not users:
-        return False
-    return all(
-        module.operands[user][1] == y and module.operands[user][0] != y
-        if module.opcodes[user] == "power"
-        else module.opcodes[user] in ("broadcast", "convert") and _is_exponent(module, user)
-        for user in users
-    )
+def _uses(module: Module, y: int) -> Iterator[str]:
+    """What is done with a constant: ``exponent`` where values are raised to it, else an opcode."""
+    for user in module.users[y]:
+        opcode = module.opcodes[user]
+        if opcode in ("broadcast", "convert"):
+            yield from _uses(module, user)
+        elif opcode == "power" and module.operands[user][1] == y != module.operands[user][0]:
+            yield "exponent"
+        else:
+            yield opcode
 
 
 def _powered(case: Case, lines: tuple[SourceLine, ...]) -> Words:

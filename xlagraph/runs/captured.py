@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedGraph:
-    """One distinct module, and the process and sync that compiled it first."""
+    """One distinct module, the process that tells of it, and the sync that compiled it there."""
 
     letter: str
     record: GraphRecord

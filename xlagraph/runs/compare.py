@@ -33,6 +33,8 @@ class Comparison:
     """The earlier graph's place among all; None where none is near enough."""
     why: str
     outcome: Outcome | None
+    is_within: bool = True
+    """Its own process ran that one too, and not another rank in its place."""
 
 
 def compare(compared: Sequence[Compared], explain: Explain) -> list[Comparison]:
@@ -45,7 +47,7 @@ def compare(compared: Sequence[Compared], explain: Explain) -> list[Comparison]:
         if outcome is None or (one.only_if_proved and not outcome.proved):
             found.append(Comparison(None, "", None))
         else:
-            found.append(Comparison(one.number, one.why, outcome))
+            found.append(Comparison(one.number, one.why, outcome, one.is_within))
     return found
 
 
@@ -71,7 +73,7 @@ def compare_by_sort(
             is_elsewhere = number is None or _place_of(graphs[number]) != _place_of(graphs[k])
             if is_elsewhere and is_at_own_line(graphs[k], history):
                 number = None
-        if number not in (None, old.number) and not _is_of_another_rank(graphs, k, old.number):
+        if number not in (None, old.number) and old.is_within:
             like[k] = number
     outcomes = explain([(number, k) for k, number in like.items()])
     found = list(comparisons)
@@ -136,7 +138,3 @@ def _is_expected(comparison: Comparison) -> bool:
 
 def _place_of(graph: CapturedGraph) -> CallPlace | None:
     return call_place(graph.process, graph.sync) if graph.sync else None
-
-
-def _is_of_another_rank(graphs: Sequence[CapturedGraph], number: int, other: int | None) -> bool:
-    return other is not None and graphs[other].process is not graphs[number].process

@@ -21,6 +21,7 @@ from xlagraph.runs.history import history_of
 from xlagraph.runs.hooks import attached_again, hook_groups
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.known_sizes import with_known_sizes
+from xlagraph.runs.leading import told_graphs
 from xlagraph.runs.lists import longer_lists
 from xlagraph.runs.meant import Meant, how_meant, reorders_outputs, settles, takes_what_is_left
 from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
@@ -141,22 +142,10 @@ def _explanation(
 
 
 def graph_order(run: Run) -> list[tuple[str, GraphRecord, Process]]:
-    """Each distinct stored module once, with its letter, by first sync (time, then rank)."""
-    records = sorted(
-        ((g, p) for p in run.processes for g in p.graphs),
-        key=lambda pair: (_time_of(pair[0], pair[1]), pair[1].record.rank),
-    )
+    """Each distinct stored module once, with its letter, in the order of steps."""
     stored = set(run.digests())
-    found: dict[str, tuple[GraphRecord, Process]] = {}
-    for record, process in records:
-        if record.digest in stored:
-            found.setdefault(record.digest, (record, process))
-    return [(_letter(k), record, process) for k, (record, process) in enumerate(found.values())]
-
-
-def _time_of(record: GraphRecord, process: Process) -> float:
-    sync = process.sync_at(record.sync)
-    return sync.time if sync else 0.0
+    told = (one for one in told_graphs(run) if one[0].digest in stored)
+    return [(_letter(k), record, process) for k, (record, process) in enumerate(told)]
 
 
 def _node(
@@ -244,7 +233,8 @@ def _is_warm_up(
     if comparison.number is None or explanation is None:
         return graph.step <= history.first_step or begins_something(graph, history)
     other = nodes[comparison.number]
-    if other.rank != graph.process.record.rank and not explanation.same:
+    is_of_rank = comparison.is_within or other.rank == graph.process.record.rank
+    if not (is_of_rank or explanation.same):
         return False
     if graph.step <= history.first_step:
         return True

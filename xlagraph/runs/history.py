@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.run.records import EARLIER_COMPILES
+from xlagraph.runs.leading import leading
 from xlagraph.runs.turns import Turns, call_place
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class History:
     """What ran at each place, and what that cost."""
     ranks: Mapping[tuple[int, str], frozenset[int]]
     """The ranks that ran a graph (digest) at the end of a step."""
+    leading: Mapping[int, int]
+    """The place of each rank, the one that is told of first."""
     loops: Mapping[str, tuple[tuple[Frame, ...] | None, ...]]
     """By process: the training's call sites; None for one that does not end its loop's body."""
     came_again: Mapping[str, int]
@@ -90,6 +93,7 @@ def history_of(run: Run) -> History:
     return History(
         turns=turns,
         ranks={key: frozenset(found) for key, found in ranks.items()},
+        leading=leading(run),
         loops={
             process.file: tuple(
                 steps[0].call_site

@@ -72,7 +72,7 @@ def how_meant(
     """How the change that makes a graph comes, if it is made on purpose."""
     comparison = comparisons[number]
     outcome, other = comparison.outcome, comparison.number
-    if outcome is None or other is None or graphs[other].process is not graphs[number].process:
+    if outcome is None or other is None or not comparison.is_within:
         return Meant.NOT
     if is_one_of_few_sizes(number, graphs, comparisons, design):
         return Meant.SIZES

@@ -31,10 +31,11 @@ class GraphNode:
 
     digest: str
     letter: str
-    """``A``, ``B``, ... in order of first appearance over all ranks."""
+    """``A``, ``B``, ... in the order of steps, over all ranks."""
     rank: int
+    """The one that tells of it (`xlagraph.runs.leading`)."""
     step: int
-    """Step of the sync that compiled it first, as `SyncRecord` counts them."""
+    """Step of the sync that compiled it first, as `SyncRecord` counts them, on this rank."""
     call_site: SourceLine | None
     """The program's line of that sync."""
     sync_kind: str

@@ -29,6 +29,8 @@ class Compared(NamedTuple):
 
     number: int | None
     why: str
+    is_within: bool
+    """Its own process ran that one too, and not another rank in its place."""
     only_if_proved: bool = False
     """The comparison counts only if it ends in a proof."""
 
@@ -57,12 +59,22 @@ class Pairing:
     def _chosen(self, graph: CapturedGraph, histogram: Histogram) -> Compared:
         place = _place(graph)
         last = self._last_at.get(place) if place else None
+        number = self._of_another_rank(graph)
+        if number is not None:
+            rank = self._graphs[number].process.record.rank
+            return Compared(number, f"rank {rank} ran it in the same step", is_within=False)
         number, why = self._compared_with(graph, histogram, last)
         if number is not None:
-            return Compared(number, why)
+            return Compared(number, why, self._is_within(graph, number))
         if last is not None:  # however unlike: another type or size is everywhere
-            return Compared(last, SAME_PLACE, only_if_proved=True)
-        return Compared(None, "")
+            is_within = self._is_within(graph, last)
+            return Compared(last, SAME_PLACE, is_within, only_if_proved=True)
+        return Compared(None, "", is_within=True)
+
+    def _is_within(self, graph: CapturedGraph, number: int) -> bool:
+        """Whether the process of a graph ran an earlier one."""
+        process, other = graph.process, self._graphs[number]
+        return other.process is process or self._history.turns.ran(process, other.record.digest)
 
     def _add(self, graph: CapturedGraph, histogram: Histogram) -> None:
         number = len(self._graphs)
@@ -81,10 +93,6 @@ class Pairing:
     def _compared_with(
         self, graph: CapturedGraph, histogram: Histogram, last: int | None
     ) -> tuple[int | None, str]:
-        number = self._of_another_rank(graph)
-        if number is not None:
-            rank = self._graphs[number].process.record.rank
-            return number, f"rank {rank} ran it in the same step"
         if last is None and is_another_part(graph, self._history):
             return None, ""
         if self._was_read_in_turn(graph) and not self._continues(last, histogram):
@@ -103,8 +111,9 @@ class Pairing:
         return None, ""
 
     def _of_another_rank(self, graph: CapturedGraph) -> int | None:
-        """The first graph that a lower rank ran in the step in which this one ran first."""
+        """The first graph that a leading rank ran in the step in which this one ran first."""
         rank, sync = graph.process.record.rank, graph.sync
+        leading = self._history.leading
         if sync is None or not sync.ends_step:
             return None
         found = []
@@ -112,7 +121,7 @@ class Pairing:
             number = self._number.get(digest)
             if number is not None:
                 other = self._graphs[number].process.record.rank
-                if other < rank and other in ranks:
+                if leading[other] < leading[rank] and other in ranks:
                     found.append(number)
         return min(found, default=None)
 

@@ -60,6 +60,7 @@ class Turns:
         """By graph: the graphs known to have run in the next turn of its place."""
         self._places: dict[CallPlace, _Turns] = {}
         self._number: dict[tuple[str, int], int] = {}
+        self._ran: set[tuple[str, str]] = set()
 
     def first(self, process: Process, sync: SyncRecord) -> SyncRecord:
         """The first sync that ran something at the place of a sync."""
@@ -70,6 +71,10 @@ class Turns:
         """Whether anything ran there so far."""
         return place in self._places
 
+    def ran(self, process: Process, digest: str) -> bool:
+        """Whether a process is known to have run a graph."""
+        return (process.file, digest) in self._ran
+
     def number(self, process: Process, sync: SyncRecord) -> int:
         """How often something had run at its place before a sync that compiled."""
         return self._number.get((process.file, sync.index), 0)
@@ -79,6 +84,7 @@ class Turns:
         seen = self._places.setdefault(call_place(process, sync), _Turns(sync, sync))
         if sync.outcome == "compile":
             self._number[process.file, sync.index] = seen.count
+        self._ran.update((process.file, digest) for digest in sync.graphs)
         self._count(process, sync, seen)
         if seen.count:
             self._follow(seen.last, sync)

@@ -183,10 +183,10 @@ def _what(problems: Sequence[CauseGroup]) -> Message:
     if first.effect:
         return say(first.in_short.sentence, f"{'; suspected' if is_suspected else ''}.")
     if own := _own_time(problems):
-        because = f"{'probably ' if is_suspected else ''}because "
-        return say(f"{_lost(problems)}, {own} {because}", first.in_short.clause, ".")
-    suspected = "; suspected" if is_suspected else ""
-    return say(f"{_lost(problems)}{suspected}: ", first.in_short.clause, ".")
+        head = f"{first.compiles:,} of {extra_compiles(problems)} lost {own}"
+    else:
+        head = _lost(problems)
+    return say(f"{head}{'; suspected' if is_suspected else ''}: ", first.in_short.clause, ".")
 
 
 def _lost(problems: Sequence[CauseGroup]) -> str:
