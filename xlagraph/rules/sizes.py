@@ -380,9 +380,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
     changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
-    in_b = [y for y in origins.starts.values() if b.opcodes[y] == "slice"] or list(
-        origins.starts.values()
-    )
+    starts_b = list(origins.starts.values())
+    in_b = [y for y in starts_b if b.opcodes[y] == "slice"] or starts_b
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE else None
     called = say() if asked else called_by_step(case.b, in_b[0], lines)
