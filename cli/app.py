@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -63,6 +64,15 @@ class _LazyGroup(click.Group):
         if name not in _NO_INPUT and _MAX_INPUT not in command.params:
             command.params.append(_MAX_INPUT)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; a name with a slip of the pen is proposed."""
+        near = get_close_matches(args[0], COMMANDS, n=1)
+        if near and args[0] not in COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from xlagraph.cli.given import complete_kind
+
 
 @click.command(epilog="Exit code: 0, or 2 when there is no such kind.")
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, shell_complete=complete_kind)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(kind: str | None, *, as_json: bool) -> None:
     """Explain a KIND of cause, such as bucket-carry; without one list all kinds."""

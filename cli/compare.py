@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from xlagraph.cli.given import complete_run, open_run
 from xlagraph.cli.means import means, means_options
 
 
@@ -14,20 +15,19 @@ from xlagraph.cli.means import means, means_options
     epilog="Exit code: 0 NEW is no worse, 1 it has more compiles beyond warm-up than OLD (or as "
     "many, and a cause that OLD has not), 2 bad input."
 )
-@click.argument("old", type=click.Path())
-@click.argument("new", type=click.Path())
+@click.argument("old", type=click.Path(), shell_complete=complete_run)
+@click.argument("new", type=click.Path(), shell_complete=complete_run)
 @means_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/json.md) instead of text.")
 def command(
     old: str, new: str, jobs: int | None, scheduler: str, *, cached: bool, as_json: bool
 ) -> None:
     """Say which causes of the captured run OLD are gone in the run NEW, and which came."""
-    from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
     from xlagraph.runs.two_runs import compare_runs
     from xlagraph.terminal.compare import comparison_json, print_comparison
 
-    runs = [read_run(path) for path in (old, new)]
+    runs = [open_run(path) for path in (old, new)]
     with means(jobs, scheduler, cached=cached) as how:
         comparison = compare_runs(*(explain_run(run, how) for run in runs))
     if as_json:

@@ -7,14 +7,16 @@ import sys
 
 import click
 
+from xlagraph.cli.given import OneRun, complete_run, open_run, run_or_newest
 from xlagraph.cli.means import means, means_options
 
 
 @click.command(
+    cls=OneRun,
     epilog="Exit code: 0 stable or warm-up only, 1 a problem was found (also between ranks) or "
-    "graphs are missing, 2 bad input."
+    "graphs are missing, 2 bad input.",
 )
-@click.argument("run", type=click.Path(), required=False)
+@click.argument("run", type=click.Path(), required=False, shell_complete=complete_run)
 @click.option("--full", is_flag=True, help="Show all evidence and all graphs.")
 @click.option("--stack", is_flag=True, help="Show the Python stack around each cause's line.")
 @means_options
@@ -33,13 +35,11 @@ def command(
 
     By default the newest run here.
     """
-    from xlagraph.cli.given import run_or_newest
     from xlagraph.ranks.explain import explain_ranks
-    from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
     from xlagraph.runs.neighbours import neighbours_of
 
-    read = read_run(run_or_newest(run))
+    read = open_run(run_or_newest(run))
     with means(jobs, scheduler, cached=cached) as how:
         explained = explain_run(read, how)
         ranks = explain_ranks(explained, how)

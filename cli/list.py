@@ -20,7 +20,7 @@ def command(path: str, *, as_json: bool) -> None:
     from xlagraph.terminal.table import print_table
 
     rows, dropped = _run_rows(path) if path != "-" and is_run(path) else _rows(path)
-    if not rows:
+    if all(row[HEAD.index("form")] == "unknown" for row in rows):
         raise SpecError("; ".join([f"{path}: holds no module", *dropped]))
     if as_json:
         names = [name.replace(" ", "_") for name in HEAD]

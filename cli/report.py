@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from xlagraph.cli.given import complete_run, open_run, run_or_newest
 from xlagraph.cli.means import means, means_options
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     epilog="A and B name modules as for `xlagraph diff`, LOG and the files with it as for "
     "`xlagraph streams`. Exit code: 0 written, 2 bad input."
 )
-@click.argument("inputs", nargs=-1, metavar="[RUN | OLD NEW | A B | LOG]")
+@click.argument(
+    "inputs", nargs=-1, metavar="[RUN | OLD NEW | A B | LOG]", shell_complete=complete_run
+)
 @click.option(
     "-o",
     "--output",
@@ -58,7 +61,6 @@ def command(
     """
     if len(inputs) > 2:
         raise click.UsageError("expected a run folder, two of them, two modules, or a stream log")
-    from xlagraph.cli.given import run_or_newest
     from xlagraph.output import write_whole
     from xlagraph.report.model import ReportOptions
     from xlagraph.report.render import plain, render, render_streams
@@ -102,7 +104,6 @@ def _stream_report(
 def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Report:
     from xlagraph.inputs import is_run
     from xlagraph.report.build import pair_report, run_report
-    from xlagraph.run.reader import read_run
     from xlagraph.runs.explain import explain_run
     from xlagraph.runs.neighbours import neighbours_of
     from xlagraph.runs.two_runs import compare_runs
@@ -116,7 +117,7 @@ def _report(inputs: tuple[str, ...], options: ReportOptions, how: Means) -> Repo
         return pair_report(explanation, (a.spec, b.spec), (a.context, b.context), options)
     from xlagraph.ranks.explain import explain_ranks
 
-    runs = [explain_run(run, how) for run in [read_run(path) for path in inputs]]
+    runs = [explain_run(run, how) for run in [open_run(path) for path in inputs]]
     ranks = explain_ranks(runs[-1], how)
     notes = neighbours_of(runs[0], how).notes if len(runs) == 1 else ()
     how.crew.release()  # the page is made here

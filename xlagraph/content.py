@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import io
 import mmap
 import os
@@ -63,7 +64,8 @@ class Content:
             except OSError as error:
                 reason = error.strerror or str(error)
                 if isinstance(error, FileNotFoundError):
-                    raise SpecError(f"{self.name}: no such file or folder") from None
+                    said = f"{self.name}: no such file or folder{meant(self.name)}"
+                    raise SpecError(said) from None
                 raise SpecError(f"{self.name}: cannot be read: {reason}") from None
         return self._map
 
@@ -221,3 +223,10 @@ def _mapped(file: IO[bytes]) -> mmap.mmap | bytes:
 def standard_input() -> Content:
     """Standard input, kept for all the entries that are cut from it."""
     return Content("<stdin>", sys.stdin.buffer)
+
+
+def meant(name: str) -> str:
+    """What may have been meant by a file that is not there: torch_xla appends a rank's number."""
+    path = Path(name)
+    ranked = sorted(p for p in path.parent.glob(f"{glob.escape(path.name)}.*") if p.is_file())
+    return f"; did you mean {' or '.join(map(str, ranked[:3]))}?" if path.name and ranked else ""

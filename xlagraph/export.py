@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from io import BytesIO
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
     Graph: TypeAlias = nx.MultiDiGraph[int]
+
+
+MAX_NEAR = 5
+"""Names that are proposed for one that is not there."""
 
 
 def graph_of(module: Module, around: str = "", hops: int = 3) -> Graph:
@@ -37,13 +42,27 @@ def graph_of(module: Module, around: str = "", hops: int = 3) -> Graph:
     name = around.removeprefix("%")
     starts = [i for i, known in enumerate(module.names) if known == name]
     if not starts:
-        raise SpecError(f"{module.file}: no instruction is called {name!r}")
+        raise SpecError(f"{module.file}: no instruction is called {name!r}{_near(module, name)}")
     near = {
         node
         for start in starts
         for node in nx.ego_graph(graph, start, radius=hops, undirected=True)
     }
     return graph.subgraph(near).copy()
+
+
+def _near(module: Module, name: str) -> str:
+    """A few names like this one: those with the nearest numbers behind the same word, if any."""
+    stem, number = _numbered(name)
+    own = [known for known in module.names if _numbered(known)[0] == stem]
+    own.sort(key=lambda known: abs(_numbered(known)[1] - number))
+    near = own[:MAX_NEAR] or get_close_matches(name, module.names, n=MAX_NEAR)
+    return f"; near it: {', '.join(near)}" if near else ""
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    stem, _, number = name.rpartition(".")
+    return (stem, int(number)) if stem and number.isdecimal() else (name, 0)
 
 
 def as_json(graph: Graph) -> str:

@@ -76,6 +76,14 @@ def test_a_program_without_torch_xla_is_told_so(run_program, tmp_path):
     assert done.stderr == "xlagraph: nothing captured: the program never imported torch_xla\n"
 
 
+@pytest.mark.parametrize("program", [("nosuch.py",), ("-m", "nosuch")])
+def test_a_program_that_could_not_be_started_is_told_of_by_python_alone(program, run_program):
+    done = run_program(RUN, "run", *program, check=False)
+    assert done.returncode != 0
+    assert "nosuch" in done.stderr
+    assert "nothing captured" not in done.stderr
+
+
 @pytest.mark.torch_xla
 def test_a_launcher_whose_children_are_captured_is_not(run_program, tmp_path):
     (tmp_path / "child.py").write_text(PROGRAM)

@@ -19,6 +19,7 @@ from real_modules import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
 RUN = "fixtures/runs/carry"
+DUMP = "fixtures/corpus/torch_dump"
 
 
 xlagraph = partial(run_xlagraph, COLUMNS="100")
@@ -183,7 +184,14 @@ def test_lines_keep_to_the_width(width: str) -> None:
         (("diff", RUN, f"{RUN}:A"), None, "name one of its graphs"),
         (("list", "docs"), None, "holds no module"),
         (("list", "/dev/null"), None, "holds no module"),
-        (("explain", "fixtures"), None, "not a run folder"),
+        (("list", "README.md"), None, "README.md: holds no module"),
+        (("list", "--json", "README.md"), None, "README.md: holds no module"),
+        (("explain", "fixtures"), None, "fixtures: not a run folder: it has no records"),
+        (("explain", "fixtures/runs"), None, "runs, "),
+        (("explain", DUMP), None, f"but it holds 4 modules: `xlagraph list {DUMP}` names them"),
+        (("report", DUMP), None, "`xlagraph diff A B` compares two"),
+        (("explain", RUN, RUN), None, "(fixtures/runs/carry); `xlagraph compare OLD NEW`"),
+        (("diff", f"{DUMP}:11", f"{DUMP}:4"), None, "; XLA's numbers of those here: 0, 4 (see"),
         (("explain", "nowhere"), None, "nowhere: no such file or folder"),
         (("list", "nowhere"), None, "nowhere: no such file or folder"),
         (("streams", "nowhere"), None, "nowhere: no such file or folder"),
@@ -203,7 +211,8 @@ def test_lines_keep_to_the_width(width: str) -> None:
         (("canon", "-"), b"HloModule m\nENTRY e {\n  ROOT %a = f32[2]{0} add(", "<stdin>:3:"),
         (("diff",), None, "Missing argument"),
         (("canon", "--level", "nothing", "x"), None, "Invalid value"),
-        (("frobnicate",), None, "No such command"),
+        (("frobnicate",), None, "No such command 'frobnicate'.\n"),
+        (("explian",), None, "No such command 'explian'; did you mean explain?"),
     ],
 )
 def test_bad_input_ends_with_two_and_one_message(
@@ -223,6 +232,44 @@ def test_a_file_cut_short_says_so(command: tuple[str], share: float, tmp_path: P
     cut = tmp_path / "cut.hlo.zst"
     cut.write_bytes(whole[: int(len(whole) * share)])
     assert "compressed data is damaged or cut off" in xlagraph(*command, str(cut)).stderr
+
+
+def test_list_prints_the_numbers_by_which_modules_of_a_dump_folder_open() -> None:
+    rows = [line.split("\t") for line in xlagraph("list", DUMP).stdout.splitlines()[1:]]
+    assert [row[0] for row in rows] == [
+        f"{DUMP}:0", f"{DUMP}:0:after", f"{DUMP}:4", f"{DUMP}:4:after"
+    ]  # fmt: skip
+    assert all(xlagraph("canon", row[0]).returncode == 0 for row in rows[:2])
+
+
+def test_a_file_that_torch_xla_named_after_a_rank_is_proposed(tmp_path: Path) -> None:
+    (tmp_path / "dump.hlo.0").write_text("x")
+    for command, spec in (("list", "dump.hlo"), ("canon", "dump.hlo:3")):
+        said = xlagraph(command, spec, cwd=tmp_path).stderr
+        assert said.endswith("no such file or folder; did you mean dump.hlo.0?\n")
+    assert "mean" not in xlagraph("list", "other.hlo", cwd=tmp_path).stderr
+
+
+def test_a_shell_completes_kinds_and_run_folders(tmp_path: Path) -> None:
+    def completed(words: str) -> list[str]:
+        done = xlagraph(cwd=tmp_path, COMP_WORDS=words, COMP_CWORD="2", **shell)
+        return done.stdout.splitlines()
+
+    shell = {"_XLAGRAPH_COMPLETE": "bash_complete"}
+    shutil.copytree(ROOT / RUN, tmp_path / "runs" / "xlagraph-run")
+    assert completed("xlagraph cause python-") == ["plain,python-index", "plain,python-size"]
+    assert completed("xlagraph explain runs/") == ["plain,runs/xlagraph-run"]
+    assert completed("xlagraph explain nothing") == ["dir,nothing"]
+
+
+def test_stats_has_a_column_of_unread_lines_only_where_there_are_some(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / RUN, tmp_path / "run")
+    assert xlagraph("stats", "run", cwd=tmp_path).stdout.splitlines()[0].endswith("\tcompiling")
+    record = next((tmp_path / "run").glob("records-*.jsonl"))
+    record.write_text(record.read_text() + "{cut off")
+    lines = xlagraph("stats", "run", cwd=tmp_path).stdout.splitlines()
+    assert lines[0].endswith("\tunread lines")
+    assert lines[1].endswith("\t1")
 
 
 def test_list_finds_modules_under_any_name() -> None:

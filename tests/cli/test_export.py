@@ -89,6 +89,7 @@ def test_graphviz_reads_the_dot(module):
     [
         (("-o", "g.png"), "must be one of .graphml, .dot, .json"),
         (("-o", "g.dot", "--around", "nobody"), "no instruction is called 'nobody'"),
+        (("-o", "g.dot", "--around", "dot_general.1"), "near it: dot_general.12, dot_general.13"),
         (("-o", "/nowhere/g.dot"), "cannot be written"),
     ],
 )

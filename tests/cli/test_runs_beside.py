@@ -66,10 +66,20 @@ def test_an_older_run_says_that_a_newer_exists(folder: Path) -> None:
 
 
 def test_without_any_run_the_message_says_how_to_make_one(tmp_path: Path) -> None:
-    for command in ("explain", "report"):
+    for command in ("explain", "report", "stats"):
         done = xlagraph(command, cwd=tmp_path)
         assert done.returncode == 2
         assert "no run folder here: `XLAGRAPH=1 python train.py` writes one" in done.stderr
+        assert f"as in `xlagraph {command} RUN`" in done.stderr
+
+
+def test_a_folder_of_runs_names_the_newest_run(folder: Path) -> None:
+    done = xlagraph("explain", ".", cwd=folder)
+    held = "2 runs, xlagraph-run-2 the newest: xlagraph explain xlagraph-run-2"
+    assert done.stderr == f"xlagraph: .: not a run folder, but it holds {held}\n"
+    shutil.rmtree(folder / "xlagraph-run-2")
+    said = xlagraph("stats", str(folder), cwd=ROOT).stderr
+    assert said.endswith(f"it holds xlagraph-run: xlagraph stats {folder}/xlagraph-run\n")
 
 
 def test_compare_says_what_went_and_ends_with_one_if_it_is_worse(folder: Path) -> None:
@@ -81,7 +91,7 @@ def test_compare_says_what_went_and_ends_with_one_if_it_is_worse(folder: Path) -
         "Gone  Buckets keep gradients until the next step (bucket-carry; 3 compiles, 5.6 s)"
         in lines
     )
-    assert "3 of 7 graphs are the same in both; NEW has 5." in lines
+    assert "3 of 7 graphs are the same in both; xlagraph-run-2 has 2 more." in lines
     worse = xlagraph("compare", "--json", "xlagraph-run-2", "xlagraph-run", cwd=folder)
     assert worse.returncode == 1
     found = json.loads(worse.stdout)
@@ -92,6 +102,7 @@ def test_compare_says_what_went_and_ends_with_one_if_it_is_worse(folder: Path) -
     assert found["verdict"]["notes"] == [costliest]
     same = xlagraph("compare", "xlagraph-run", "xlagraph-run", cwd=folder)
     assert same.returncode == 0
+    assert "7 of 7 graphs are the same in both.\n" in same.stdout
     assert same.stdout.startswith("What  No better: was 3 compiles beyond warm-up, now 3.")
     assert "Still Buckets keep gradients" in same.stdout
 

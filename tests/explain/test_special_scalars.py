@@ -17,9 +17,9 @@ STEP = (
 @pytest.mark.parametrize(
     ("constant", "kind", "advice"),
     [
-        ("0", "special-scalar", "XLA_NO_SPECIAL_SCALARS"),
-        ("-0", "special-scalar", "XLA_NO_SPECIAL_SCALARS"),
-        ("-1", "special-scalar", "XLA_NO_SPECIAL_SCALARS"),
+        ("0", "special-scalar", "torch.tensor([value])"),
+        ("-0", "special-scalar", "torch.tensor([value])"),
+        ("-1", "special-scalar", "torch.tensor([value])"),
         ("2", "static-argument", "static_argnums"),
     ],
 )

@@ -20,13 +20,13 @@ def cast(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("y = (1 - p) ** gamma * z", 'y = (1 - p) ** torch.tensor(gamma).to("xla") * z'),
+        ("y = (1 - p) ** gamma * z", 'y = (1 - p) ** torch.tensor([gamma]).to("xla")[0] * z'),
         (
             "y = p.pow(2 + step % 3)  # focal",
-            'y = p.pow(torch.tensor(2 + step % 3).to("xla"))',
+            'y = p.pow(torch.tensor([2 + step % 3]).to("xla")[0])',
         ),
-        ("y = torch.pow(p, self.gamma)", 'y = torch.pow(p, torch.tensor(self.gamma).to("xla"))'),
-        ("y = f(\n    p ** g)", 'y = f(\n    p ** torch.tensor(g).to("xla"))'),
+        ("y = torch.pow(p, s.g)", 'y = torch.pow(p, torch.tensor([s.g]).to("xla")[0])'),
+        ("y = f(\n    p ** g)", 'y = f(\n    p ** torch.tensor([g]).to("xla")[0])'),
         ("y = p ** 2", ""),
         ("y = p ** a + q ** b", ""),  # which of them changes is not known
         ("y = pow(p, g)", ""),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from xlagraph.tensors import Tensor
 
 
-ORDER_AWAY = say("; barriers and tokens, which only order collectives, were taken away")
+ORDER_AWAY = say("barriers and tokens, which only order collectives, were taken away")
 """What `take_away_order` does, at the end of a proof in words."""
 
 
@@ -95,7 +95,9 @@ class BucketTensors:
         """What `undo` does, in words."""
         became = "one operation on each" if self.alike else "parameters"
         tensors = count(len(self.pairs), "tensor")
-        parts = [f"what {tensors} become in the buckets of both was made {became}"]
+        parts: list[str] = []
+        if self.pairs:
+            parts.append(f"what {tensors} become in the buckets of both was made {became}")
         added = sum(len(one.lone & one.zeros) for one in (self.a, self.b))
         dropped = len(self.a.dropped) + len(self.b.dropped)
         if added:
@@ -106,7 +108,7 @@ class BucketTensors:
         if self.kept:
             number = count(len(self.kept), "kept parameter")
             parts.append(f"{number} taken for what the other side gathers")
-        return say(", ".join(parts), ORDER_AWAY)
+        return say(", ".join(parts), "; " if parts else "", ORDER_AWAY)
 
 
 def bucket_tensors(

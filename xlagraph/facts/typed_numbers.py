@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.facts.written import MAX_WIDTH, Statement, called_name, statements_over
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class TypedStatement(NamedTuple):
@@ -23,7 +23,8 @@ class TypedStatement(NamedTuple):
 def typed_exponent(lines: Mapping[int, str], number: int) -> TypedStatement | None:
     """The statement on this line with the one exponent that is no constant sent as a tensor.
 
-    None where there is none, or several.
+    In one of one element: a tensor without dimensions is lowered as its number (0 and 1 are
+    constants). None where there is none, or several.
     """
     for statement in statements_over(lines, number):
         found = [one for one in map(_exponent, ast.walk(statement.node)) if one is not None]
@@ -31,8 +32,8 @@ def typed_exponent(lines: Mapping[int, str], number: int) -> TypedStatement | No
             (exponent, *more) = found
             if more or any(isinstance(one, ast.Starred) for one in ast.walk(exponent)):
                 return None
-            sent = f'torch.tensor({statement.segment(exponent)}).to("xla")'
-            return _replaced(statement, exponent, sent)
+            sent = f'torch.tensor([{statement.segment(exponent)}]).to("xla")[0]'
+            return replaced(statement, [(exponent, sent)])
     return None
 
 
@@ -70,7 +71,7 @@ def typed_cast(lines: Mapping[int, str], number: int, dtype: str) -> TypedStatem
         function = sending[0].func
         if isinstance(function, ast.Attribute):
             text = f"{statement.segment(function.value)}.to({dtype})"
-            return _replaced(statement, function.value, text)
+            return replaced(statement, [(function.value, text)])
     return None
 
 
@@ -80,8 +81,9 @@ def _sends(call: ast.Call) -> bool:
     return called_name(call) == "to" and is_alone and not is_dtype
 
 
-def _replaced(statement: Statement, node: ast.expr, text: str) -> TypedStatement | None:
-    code = statement.replaced([(node, text)])
+def replaced(statement: Statement, edits: Sequence[tuple[ast.expr, str]]) -> TypedStatement | None:
+    """The statement with these texts in the place of its expressions; None if it gets too wide."""
+    code = statement.replaced(edits)
     if max(map(len, code)) > MAX_WIDTH:
         return None
     return TypedStatement(statement.first, statement.last, code)

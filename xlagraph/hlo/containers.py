@@ -17,11 +17,12 @@ Entries are found without reading the modules; `Entry.load` reads one.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.content import Content, standard_input
+from xlagraph.content import Content, meant, standard_input
 from xlagraph.errors import Source, SpecError
 from xlagraph.hlo.sections import NO_PREAMBLE, Dropped, Preamble, scan
 
@@ -40,6 +41,8 @@ _PROTO = "hlo.pb"
 """Ending of a protobuf's name, before that of a compression."""
 _NUMBER = re.compile(r"-?\d{1,9}")
 _RANK_SUFFIX = re.compile(r"\.(\d{1,6})(?:\.gz|\.zst)?")
+MAX_NUMBERS = 12
+"""Numbers of modules that an error lists."""
 _HASH_PREFIX = 4
 """Characters of a hash that a spec has to give at least."""
 
@@ -65,6 +68,8 @@ class Entry:
     rank: int | None = None
     """The ordinal that torch_xla appends to a save-tensors file's name."""
     preamble: Preamble = NO_PREAMBLE
+    spec_in_folder: str = ""
+    """The short name in a dump folder, where no other module has this number."""
     _content: Content = field(default=Content(""), repr=False, compare=False)
     _text: Content | None = field(default=None, repr=False, compare=False)
     """The text of the same module, where the entry is a protobuf that has one beside it."""
@@ -77,6 +82,8 @@ class Entry:
     @property
     def spec(self) -> str:
         """The name by which `load` opens this entry."""
+        if self.spec_in_folder:
+            return self.spec_in_folder
         return self.file if self.stop < 0 else f"{self.file}:{self.ordinal}"
 
     def with_text(self, text: Entry) -> Entry:
@@ -183,7 +190,7 @@ def split_spec(spec: str) -> tuple[str, str]:
             return path, selector
         path, colon, last = path.rpartition(":")
         if not colon:
-            raise SpecError(f"{spec}: no such file or folder")
+            raise SpecError(f"{spec}: no such file or folder{meant(last)}")
         selector = f"{last}:{selector}" if selector else last
 
 
@@ -236,7 +243,16 @@ def _list_folder(folder: Path) -> Listing:
         key = (number, module, stage)
         entries[key] = _joined(entries[key], entry) if key in entries else entry
     ordered = sorted(entries.values(), key=lambda e: (e.ordinal, e.module, e.stage != "before"))
-    return Listing(tuple(ordered), (), ignored)
+    return Listing(tuple(_named_by_number(folder, ordered)), (), ignored)
+
+
+def _named_by_number(folder: Path, entries: list[Entry]) -> Iterator[Entry]:
+    """Entries with the specs ``DIR:11`` and ``DIR:11:after``, where these name one only."""
+    places = Counter((entry.ordinal, entry.stage) for entry in entries)
+    for entry in entries:
+        stage = ":after" if entry.stage == "after" else ""
+        is_one = places[entry.ordinal, entry.stage] == 1
+        yield replace(entry, spec_in_folder=f"{folder}:{entry.ordinal}{stage}" if is_one else "")
 
 
 def _joined(one: Entry, other: Entry) -> Entry:
@@ -290,12 +306,21 @@ def _select(path: str, selector: str, listing: Listing) -> Entry:
     entries = tuple(entry for entry in entries if entry.stage in (stage or "before", ""))
     matches = _matches(selector, entries)
     if not matches:
-        raise SpecError(f"{path}: no module is called {selector!r} (see `xlagraph list {path}`)")
+        known = _numbers_known(entries)
+        see = f"(see `xlagraph list {path}`)"
+        raise SpecError(f"{path}: no module is called {selector!r}{known} {see}")
     if len(matches) > 1 and not _are_one_graph(matches):
         some = ", ".join(entry.spec for entry in matches[:3])
         more = ", ..." if len(matches) > 3 else ""
         raise SpecError(f"{path}: holds {len(matches)} modules to choose from: {some}{more}")
     return matches[0]
+
+
+def _numbers_known(entries: tuple[Entry, ...]) -> str:
+    """The numbers that the modules of a dump folder have, a few of many."""
+    numbers = sorted({entry.ordinal for entry in entries if entry.stage})
+    shown = ", ".join(map(str, numbers[:MAX_NUMBERS])) + (", ..." if numbers[MAX_NUMBERS:] else "")
+    return f"; XLA's numbers of those here: {shown}" if numbers else ""
 
 
 def _are_one_graph(entries: tuple[Entry, ...]) -> bool:

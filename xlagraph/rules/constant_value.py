@@ -13,6 +13,7 @@ from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.typed_numbers import typed_exponent
 from xlagraph.facts.written import lines_in_words
 from xlagraph.message import A, Change, Code, Listing, Message, Quoted, count, say
+from xlagraph.rules.scalar_argument import SPECIAL, special_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,16 +37,17 @@ for step, (x, y) in enumerate(loader):
     update(-((1 - p).pow(2 + step % 3) * p.log()).mean())  # the exponent is a constant
 """,
     after="""\
-exponent = torch.tensor(2.0).to("xla")
+exponent = torch.tensor([2.0]).to("xla")
 torch_xla.sync()
 for step, (x, y) in enumerate(loader):
-    exponent.copy_(torch.tensor(2.0 + step % 3))
+    exponent.copy_(torch.tensor([2.0 + step % 3]))
     p = torch.softmax(model(x), 1)
     update(-((1 - p).pow(exponent) * p.log()).mean())
 """,
     evidence="The constant on both sides, its line, and the loop or branch that it stands in.",
-    fix="Pass the value as a tensor on the device (torch.tensor(value).to(device)), made before "
-    "the step, so that it becomes a parameter.",
+    fix="Pass the value in a tensor on the device with one element, "
+    "torch.tensor([value]).to(device)[0], so that it becomes a parameter. A tensor without "
+    "dimensions is lowered like a number.",
     proof="A's constant gets B's value.",
     examples=(
         "focal_exponent",
@@ -56,7 +58,7 @@ for step, (x, y) in enumerate(loader):
         "number_of_its_own",
     ),
     short="A number baked into the graph changed",
-    short_fix="Send the number as a tensor: torch.tensor(value).to(device).",
+    short_fix="Send it in one element: torch.tensor([value]).to(device)[0].",
 )
 LIBRARY_SHORT_FIX = say("Keep this number the same in every step.")
 
@@ -106,6 +108,10 @@ def _finding(
     b = case.diff.b
     is_list = new.startswith("{")
     words = _words(case, lines, pairs, is_list=is_list)
+    if not words.fix and {old, new} <= SPECIAL:
+        a = case.diff.a
+        users = [pair for x, y in pairs for pair in zip(a.users[x], b.users[y], strict=False)]
+        words = special_words(case, lines, users)
 
     def undo(edit: Editors) -> None:
         for x, y in pairs:
@@ -180,10 +186,7 @@ def _powered(case: Case, lines: tuple[SourceLine, ...]) -> Words:
         return Words()
     where_ = lines_in_words(typed.first, typed.last)
     short = say(f"Replace {where_}, with the exponent as data:", Listing(typed.code))
-    return Words(
-        say(short, "A tensor that is made once and written with copy_ does as well."),
-        short_fix=short,
-    )
+    return Words(short, short_fix=short)
 
 
 def _operation(case: Case, y: int) -> str:

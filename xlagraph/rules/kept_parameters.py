@@ -65,6 +65,7 @@ def _finding(case: Case, kept: Sequence[Kept]) -> Finding:
         fix=EMPTY if waits else FIX,
         proof=say(
             f"{count(len(kept), 'kept parameter')} taken for what the other side gathers",
+            "; ",
             ORDER_AWAY,
         ),
         a=accounted(kept, A) | order_of(case.diff.a),

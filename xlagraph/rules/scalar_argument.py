@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import NO_ATTRIBUTES
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
@@ -14,11 +14,15 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.optimizers import is_optimizer_line
 from xlagraph.facts.scalars import is_scalar_input
+from xlagraph.facts.typed_scalars import sent_scalar
 from xlagraph.message import Quoted, count, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.message import SourceLine
 
 SPECIAL = frozenset({"0", "-0", "1", "-1"})
 """The Python numbers of which torch_xla makes constants (``IsSpecialScalar`` in its
@@ -43,13 +47,14 @@ for step, (x, y) in enumerate(loader):
     update(loss_fn(model(x), y))
 """,
     evidence="The parameter, the constants, and who uses them.",
-    fix="Keep the number on the device as a tensor, or keep it away from exactly 0, 1 and -1 "
-    "(for a learning-rate schedule: clamp it a little below 1), or set XLA_NO_SPECIAL_SCALARS=1, "
-    "which makes a parameter of every number.",
+    fix="Send the number in a tensor of one element, torch.tensor([value]).to(device)[0]: that is "
+    "a parameter whatever its value. A tensor without dimensions, torch.tensor(value), is lowered "
+    "like a number. Or keep the number away from exactly 0, 1 and -1 (a learning rate: clamp it a "
+    "little above 0 and below 1).",
     proof="The constants become one parameter again.",
     examples=("lr_hits_one", "decay_hits_zero"),
     short="A Python number is 0, 1 or -1",
-    short_fix="Keep the number on the device, as a tensor.",
+    short_fix="Send it in one element: torch.tensor([value]).to(device)[0].",
 )
 STATIC_ARGUMENT = Kind(
     id="static-argument",
@@ -74,6 +79,44 @@ step = jax.jit(train_step)  # scale is an array in every call
     short="A number is baked into one graph only",
     short_fix="Pass the number as a tensor in every step.",
 )
+_RATE = Words(
+    say(
+        "A number that an optimizer is given stays a Python number: keep a learning rate a little "
+        "away from exactly 0, 1 and -1, such as between 1e-5 and 0.9999. Numbers computed from it "
+        "count, too: one minus rate times weight decay must not round to 1."
+    ),
+    short_fix=say("Keep a learning rate a little off 0, 1 and -1."),
+)
+_CORRECTION = Words(
+    say(
+        "The optimizer divides by a correction for its first steps that rounds to 1 at last. With "
+        "capturable=True, and the learning rate as a tensor on the device, it is computed there."
+    ),
+    short_fix=say("Give the optimizer capturable=True, and the learning rate as a tensor."),
+)
+
+
+def special_words(
+    case: Case, lines: Sequence[SourceLine], users: Sequence[tuple[int, int]]
+) -> Words:
+    """What to do about numbers that are special now and then, in the program's own statement.
+
+    Args:
+        case: the two modules.
+        lines: where the numbers are used.
+        users: the instructions of both modules that take them.
+    """
+    if lines and is_optimizer_line(lines[0]):
+        divides = all(case.diff.a.opcodes[x] in ("divide", "broadcast") for x, _ in users)
+        return _CORRECTION if divides and _is_adam(lines[0]) else _RATE
+    typed = sent_scalar(case, lines, [y for _, y in users])
+    if typed is None:
+        return Words()
+    return Words(say(typed, "Or keep the number away from exactly 0, 1 and -1."), short_fix=typed)
+
+
+def _is_adam(line: SourceLine) -> bool:
+    return any("adam" in one.file for one in (line, line.called) if one)
 
 
 def find(case: Case) -> list[Finding]:
@@ -105,18 +148,19 @@ def _findings(case: Case, taker: SideView, baked: SideView) -> list[Finding]:
                 uses[key].add(literal)
                 changed[key].append(pair)
     return [
-        _finding(taker, baked, key[0], literals, changed[key])
+        _finding(case, taker, key[0], literals, changed[key])
         for key, literals in sorted(uses.items())
     ]
 
 
 def _finding(
+    case: Case,
     taker: SideView,
-    baked: SideView,
     scalar: int,
     literals: set[int],
     changed: list[tuple[int, int]],
 ) -> Finding:
+    baked = case.b if taker.is_a else case.a
     value = baked.module.payloads[min(literals)]
     users = {j for i in literals for j in baked.module.users[i]}
     lines = where(baked.module, literals) or where(baked.module, users)
@@ -131,6 +175,7 @@ def _finding(
     )
     used, is_special = f", used by {count(len(changed), 'instruction')}", value in SPECIAL
     numbers_a, numbers_b = taker.ab({scalar}, literals)
+    words = special_words(case, lines, changed) if is_special else Words()
     own_a = frozenset({x for x, _ in changed} | numbers_a)
     own_b = frozenset({y for _, y in changed} | numbers_b)
 
@@ -162,6 +207,8 @@ def _finding(
                 lines,
             ),
         ),
+        fix=words.fix,
+        short_fix=words.short_fix,
         proof=say("the constants were turned back into one parameter"),
         a=own_a,
         b=own_b,

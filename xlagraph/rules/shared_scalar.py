@@ -43,12 +43,13 @@ for step, (x, y) in enumerate(loader):
     update((model(x) * scale).pow(2).mean() + (0.5 * model[0].weight).abs().mean())
 """,
     evidence="The parameters, and the uses.",
-    fix="Equal Python numbers are one parameter. Keep each on the device as a tensor of its own, "
-    "made before the loop, so that it does not matter which values they have.",
+    fix="Equal Python numbers are one parameter. Send one in a tensor of one element, "
+    "torch.tensor([value]).to(device)[0], which is a parameter of its own whatever its value. A "
+    "tensor without dimensions, torch.tensor(value), is lowered like a number.",
     proof="Both sides use the parameter that both have.",
     examples=("average_of_half", "argument_of_its_own"),
     short="Python numbers are equal in some steps only",
-    short_fix="Keep each number on the device, as a tensor of its own.",
+    short_fix="Send it in one element: torch.tensor([value]).to(device)[0].",
 )
 
 

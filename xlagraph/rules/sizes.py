@@ -418,7 +418,6 @@ def _finding(case: Case, origins: Origins) -> Finding:
         title = say(f"another {maker.what} is baked into the graph: ", names)
     words = maker or (CUT if origins.kind is PYTHON_INDEX else None)
     taken = say("; the constant ", assumed, " is taken for a number of elements")
-    others = sorted(set(claimed) - set(starts))
     return Finding(
         kind=GROWING_INPUT if grows else origins.kind,
         title=say(title, became, at(lines), taken if assumed else say()),
@@ -429,11 +428,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
                 tuple(origins.starts[x] for x in starts),
                 lines,
             ),
-            Evidence(
-                say(f"from there it spreads to {count(len(others), 'more instruction')}"),
-                tuple(others)[:50],
-                tuple(claimed[x] for x in others)[:50],
-            ),
+            *_spread_to(claimed, sorted(set(claimed) - set(starts))),
         ),
         fix=say(words.fix) if words else say() if grows else _fix(case, origins),
         short=maker.short if maker else say(),
@@ -451,6 +446,12 @@ def _finding(case: Case, origins: Origins) -> Finding:
         b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *pieces(lists, B)),
         undo=undo,
     )
+
+
+def _spread_to(claimed: Mapping[int, int], others: list[int]) -> list[Evidence]:
+    text = say(f"from there it spreads to {count(len(others), 'more instruction')}")
+    found = Evidence(text, tuple(others)[:50], tuple(claimed[x] for x in others)[:50])
+    return [found] if others else []
 
 
 def _named(case: Case, origins: Origins) -> tuple[Message, Message]:

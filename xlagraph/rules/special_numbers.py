@@ -19,7 +19,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.diff.same import same_named
 from xlagraph.facts.scalars import number_of
 from xlagraph.message import Quoted, count, join, say
-from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR
+from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,10 +126,13 @@ def _finding(case: Case, uses: Sequence[Use]) -> Finding:
         "torch_xla lowers the Python scalars 0, 1 and -1 as constants and all others as "
         f"parameters, equal ones as one; {count(len(uses), 'instruction')} take other numbers so"
     )
+    words = special_words(case, lines, [(use.x, use.y) for use in uses])
     return Finding(
         kind=SPECIAL_SCALAR,
         title=say("Python numbers took special values: ", became, at(lines)),
         evidence=(Evidence(text, tuple(sorted(own_a)), tuple(sorted(own_b)), lines),),
+        fix=words.fix,
+        short_fix=words.short_fix,
         proof=say("the numbers were left out of what takes them, on both sides"),
         a=frozenset(own_a),
         b=frozenset(own_b),

@@ -32,10 +32,7 @@ def newest_run(folder: Path) -> Path:
     """
     found = runs_in(folder)
     if not found:
-        raise RunError(
-            "no run folder here: `XLAGRAPH=1 python train.py` writes one; or name one, as in "
-            "`xlagraph explain RUN`"
-        )
+        raise RunError("no run folder here: `XLAGRAPH=1 python train.py` writes one")
     return found[-1].path
 
 

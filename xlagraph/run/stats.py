@@ -1,4 +1,4 @@
-"""Count what a run recorded: steps, compiles, graphs, seconds lost, by process."""
+"""Count what a run recorded: steps, compiles, graphs, seconds of compiling, by process."""
 
 from __future__ import annotations
 

@@ -254,9 +254,9 @@ def step(start):
     update(loss_fn(model(tokens, positions)))
 """,
     after="""\
-offset = torch.tensor(0, device="xla")
+offset = torch.tensor([0], device="xla")
 def step(start):
-    positions = torch.arange(16, device="xla") + offset.copy_(torch.tensor(start))
+    positions = torch.arange(16, device="xla") + offset.copy_(torch.tensor([start]))
     update(loss_fn(model(tokens, positions)))
 """,
     evidence="How many constants have no values.",

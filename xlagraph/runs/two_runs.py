@@ -99,9 +99,11 @@ def _said(group: CauseGroup) -> Message:
 
 
 def in_common(comparison: Comparison) -> str:
-    """How many graphs both have."""
+    """How many graphs both have, and how many the newer one has besides."""
     old, new = len(comparison.old.graphs), len(comparison.new.graphs)
-    return f"{comparison.common} of {count(old, 'graph')} are the same in both; NEW has {new}."
+    both = f"{comparison.common} of {count(old, 'graph')} are the same in both"
+    more = new - comparison.common
+    return f"{both}; {comparison.new.run.title} has {more} more." if more else f"{both}."
 
 
 def _extra(explained: RunExplanation) -> int:

@@ -10,8 +10,10 @@ other job adds.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
+from importlib.machinery import BuiltinImporter
 from itertools import count
 from pathlib import Path
 
@@ -67,11 +69,15 @@ def is_taken(folder: Path, job: str) -> bool:
 def tell_if_nothing(target: str) -> None:
     """At the end of what ``xlagraph run`` started: neither it nor its children were captured.
 
+    Where Python found no program, it said so, and its main module has no loader of a file.
+
     Raises:
         OSError: a folder cannot be read.
     """
     path = os.environ.get("XLAGRAPH_DIR", "")
-    if is_url(path):
+    loader = getattr(sys.modules.get("__main__"), "__loader__", None)
+    was_started = loader is not BuiltinImporter
+    if is_url(path) or not was_started:
         return
     job = ensure_job()
     first = Path(path or DEFAULT_NAME).absolute()
