@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from xlagraph.message import Listing, say
+from xlagraph.message import Code, Listing, say
 from xlagraph.terminal.style import console, labelled, paragraph, print_labelled
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -39,6 +39,14 @@ def test_no_line_ends_with_a_space(terminal: bool, monkeypatch: pytest.MonkeyPat
     assert lines[-3] == ""
     assert lines[0].startswith("   nineteen")
     assert len(lines) > 10
+
+
+def test_code_within_words_has_its_own_spaces(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    made = console()
+    made.file = file = io.StringIO()
+    print_labelled(made, "Fix", say("Index with ", Code("(arange(n) - shift) % n"), "."), 0, 5)
+    assert file.getvalue() == "Fix   Index with\n      (arange(n) - shift) % n.\n"
 
 
 def test_statements_stand_below_one_another_and_steer_nothing(monkeypatch: pytest.MonkeyPatch):

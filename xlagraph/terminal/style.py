@@ -79,10 +79,15 @@ def labelled(
     label: str, text: Message | str, indent: int = 0, width: int = 0, style: str = ""
 ) -> Padding:
     """A label and a paragraph that wraps beside it."""
+    return _labelled(label, _plain(text), indent, width, style)
+
+
+def _labelled(label: str, text: str, indent: int, width: int, style: str) -> Padding:
+    """The same for words that are printable already."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True, min_width=width, style="dim")
     grid.add_column(overflow="fold", style=style)
-    grid.add_row(Text(label), Text(_plain(text)))
+    grid.add_row(Text(label), Text(text))
     return Padding(grid, (0, 0, 0, indent), expand=False)
 
 
@@ -97,7 +102,7 @@ def print_labelled(
                 console.print(Text(margin + printable(line), style=style), soft_wrap=True)
             continue
         words = "".join(_SHOWN.get(kind, printable)(said) for kind, said in pieces)
-        console.print(labelled(label, words.strip(" "), indent, width, style))
+        console.print(_labelled(label, words.strip(" "), indent, width, style))
         label = ""
 
 
