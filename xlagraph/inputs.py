@@ -65,8 +65,9 @@ def _entry_context(entry: Entry) -> Context:
         key["graph_hash"] = entry.graph_hash
     if preamble.root_hashes:
         key["root_hashes"] = ", ".join(preamble.root_hashes)
-    frame = preamble.frames[0] if preamble.frames else None
-    return Context(call_site=SourceLine(frame.file, frame.line) if frame else None, key=key)
+    lines = [SourceLine(*frame) for frame in preamble.frames]
+    own = (line for line in lines if not line.is_library)
+    return Context(call_site=next(own, next(iter(lines), None)), key=key)
 
 
 def _open_graph(spec: str, path: str, selector: str) -> Opened:

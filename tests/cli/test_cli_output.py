@@ -305,6 +305,24 @@ ONCE = "  %n = f32[2]{0} negate(f32[2]{0} %p)\n"
 TWICE = ONCE + "  %k = f32[2]{0} negate(f32[2]{0} %p)\n"
 
 
+def test_where_a_saved_graph_was_synced_is_the_programs_own_line(tmp_path: Path) -> None:
+    """torch_xla writes the frames of its own sync above those of the program."""
+    saved = tmp_path / "saved.0"
+    library = "  sync (/v/site-packages/torch_xla/torch_xla.py:87)\n"
+    own = "  main (train.py:3)\n"
+    once = GRAPH.format(line=3, body=ONCE, last="n", hash="abcdef12")
+    more = ONCE + "  %k = f32[2]{0} exponential(f32[2]{0} %n)\n"
+    twice = GRAPH.format(line=3, body=more, last="k", hash="12abcdef")
+    for frames, line in (
+        (library + own + "  <module> (train.py:9)\n", "train.py:3 in main()"),
+        (own, "train.py:3 in main()"),
+        (library, "torch_xla/torch_xla.py:87 in sync() (a library)"),
+    ):
+        saved.write_text((once + twice).replace(own, frames))
+        done = xlagraph("diff", f"{saved}:1", f"{saved}:2")
+        assert f"Where the step that ends at {line}\n" in done.stdout
+
+
 def test_a_hash_that_several_texts_have_names_none(tmp_path: Path) -> None:
     saved = tmp_path / "saved.0"
     once = GRAPH.format(line=3, body=ONCE, last="n", hash="abcdef12")

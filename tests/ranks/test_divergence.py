@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from xlagraph.ranks.divergence import Difference, differences
 from xlagraph.ranks.model import Executed, Plan
+from xlagraph.ranks.words import end_words
 
 
 def plan(rank, steps, *, ended=True):
@@ -45,18 +46,53 @@ def test_one_rank_that_reads_a_value_in_its_steps():
 
 def test_a_step_more_is_no_difference_in_all_that_follow():
     assert found("A B A B A B", "A B A X B A B", "A B A B A B") == (
-        Difference((1,), (0, 2), (3,), ("X",), ()),
+        Difference((1,), (0, 2), (6,), ("X",), (), is_end=True),
     )
 
 
 def test_a_step_less():
     assert found("A B C D E", "A B D E", "A B C D E") == (
-        Difference((1,), (0, 2), (2,), (), ("C",)),
+        Difference((1,), (0, 2), (4,), (), ("C",), is_end=True),
     )
 
 
 def test_a_rank_that_ends_before_the_others():
-    assert found("A A A", "A A", "A A A") == (Difference((1,), (0, 2), (2,), (), ("A",)),)
+    (one,) = found("A A A", "A A", "A A A")
+    assert one == Difference((1,), (0, 2), (2,), (), ("A",), is_end=True)
+    assert end_words(one) == "rank 1 finished after step 1; ranks 0, 2 ran 3 steps"
+    (one,) = found("A A A", "A A A A A", "A A A")
+    assert one == Difference((1,), (0, 2), (3, 4), ("A",), (), is_end=True)
+    assert end_words(one) == "rank 1 ran 5 steps; ranks 0, 2 finished after step 2"
+
+
+def test_the_end_of_a_rank_with_fewer_steps_whose_last_ones_are_others():
+    """As where each rank's last batches are smaller."""
+    (one,) = found("A B B B C B B B C B D D", "A B B B C B B B C D D")
+    assert one == Difference((1,), (0,), (11,), (), ("B",), is_end=True)
+    assert end_words(one) == "rank 1 finished after step 10; rank 0 ran 12 steps"
+
+
+def test_a_step_that_ran_nothing_is_no_end():
+    (one,) = found("A A A", "A - A", "A A A")
+    assert one == Difference((1,), (0, 2), (1,), (), ("A",))
+
+
+def test_another_graph_and_an_end():
+    assert found("A B A A A A", "A X A A", "A B A A A A") == (
+        Difference((1,), (0, 2), (1,), ("X",), ("B",)),
+        Difference((1,), (0, 2), (4, 5), (), ("A",), is_end=True),
+    )
+
+
+def test_two_sides_with_steps_of_their_own_are_compared_by_number():
+    one, *_, last = found("A B C D E F G H", "A C D X E F G", "A B C D E F G H")
+    assert (one.steps, one.ran, one.usual) == ((1,), ("C",), ("B",))
+    assert last == Difference((1,), (0, 2), (7,), (), ("H",), is_end=True)
+
+
+def test_ranks_that_were_killed_have_not_ended():
+    killed = [plan(rank, ["A", "A"], ended=False) for rank in (1, 2)]
+    assert differences([plan(0, ["A", "A", "A"]), *killed]) == ()
 
 
 def test_what_is_not_known_says_nothing():

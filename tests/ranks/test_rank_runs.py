@@ -15,7 +15,7 @@ from real_modules import explained_run
 from repository import ROOT
 
 from xlagraph.ranks.alike import alike
-from xlagraph.ranks.ended import LastStep
+from xlagraph.ranks.ended import LastStep, early_ranks
 from xlagraph.ranks.explain import explain_ranks
 from xlagraph.ranks.kinds import COLLECTIVE_HANG
 from xlagraph.ranks.model import Outcome, Reason
@@ -132,6 +132,39 @@ def test_where_no_loop_was_recorded_the_end_of_the_step_is_named(tmp_path):
     assert str(found.verdict.fix).startswith("Give rank 7 as many batches")
 
 
+def test_a_rank_with_fewer_steps_for_which_nobody_waits(tmp_path):
+    """The same place and fix as where it hangs; here the graphs have no collectives."""
+    run = tmp_path / "run"
+    shutil.copytree(RUNS / "log", run)
+    (file,) = run.glob("records-7-*.jsonl")
+    lines = file.read_text().splitlines()
+    kept = [line for line in lines if not re.search(r'"record":"sync".*"step":[56]', line)]
+    assert len(kept) == len(lines) - 2
+    file.write_text("\n".join(kept) + "\n")
+    found = explain_ranks(explain_run(read_run(run)))
+    what, end = found.divergences
+    assert (what.difference.ranks, end.difference.ranks) == ((0,), (7,))
+    assert (
+        str(alike_words(alike([end])[0])) == "rank 7 finished after step 4; ranks 0-6 ran 7 steps"
+    )
+    assert str(found.verdict.what).startswith("Rank 0 ran another graph than")
+    verdict = ranks_verdict(found.matching, (), found.ended, [end], {})
+    assert str(verdict.what) == "Rank 7 finished after step 4; ranks 0-6 ran 7 steps."
+    (at,) = [one.place for one in found.ended]
+    assert str(verdict.where) == f"{at} in main(): rank 7 ran no further step after this line"
+    assert str(verdict.fix).startswith("Give rank 7 as many batches as the others")
+
+
+def test_the_loop_is_named_where_nobody_waits():
+    found = explained("fewer")
+    alone = replace(found.matching, outcome=Outcome.MATCH, reason=None, waits=())
+    assert early_ranks(alone, [one.difference for one in found.divergences]) == {7}
+    assert early_ranks(alone, []) == frozenset()
+    verdict = ranks_verdict(alone, (), found.ended, found.divergences, {})
+    assert str(verdict.what) == "Rank 7 finished after step 5; ranks 0-6 ran 7 steps."
+    assert str(verdict.where) == "examples/ranks.py:71 in main(): the loop that rank 7 left"
+
+
 def test_callers_tell_ranks_apart_that_stand_in_one_function():
     where = str(explained("extra").verdict.where)
     assert where == (
@@ -177,6 +210,12 @@ def test_what_is_printed(name, monkeypatch):
     check(captured.get(), GOLDEN / f"{name}.txt")
     said = [one for one in captured.get().splitlines() if not CODE.match(one)]
     assert max(map(len, said)) <= 80
+
+
+def test_the_page_on_ranks_shows_what_is_printed():
+    page = (ROOT / "docs" / "ranks.md").read_text()
+    first = page.split("```\n")[1]
+    assert first == (GOLDEN / "order.txt").read_text().split("\n\n")[0] + "\n"
 
 
 def test_what_hangs_is_said_first():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xlagraph.message import SourceLine
     from xlagraph.ranks.explain import Divergence
 
-    Key = tuple[tuple[int, ...], tuple[int, ...], Kind | None, SourceLine | None, bool, bool]
+    Key = tuple[tuple[int, ...], tuple[int, ...], Kind | None, SourceLine | None, object]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,4 +52,5 @@ def _key(one: Divergence, *, by_cause: bool) -> Key:
     cause = explanation.causes[0] if explanation and explanation.causes else None
     line = cause.place.line if cause else one.line
     kind, line = (cause.kind if cause else None, line) if by_cause else (None, None)
-    return what.ranks, what.others, kind, line, not one.ran, not one.usual
+    sides = not one.ran, not one.usual, what.is_end
+    return what.ranks, what.others, kind, line, sides

@@ -1,4 +1,4 @@
-"""Ranks that have nothing more to run while others wait for them."""
+"""Ranks that have nothing more to run while others do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.message import SourceLine
-from xlagraph.ranks.model import Reason
+from xlagraph.ranks.model import STOPS, Reason
 from xlagraph.runs.context import own_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
+    from xlagraph.ranks.divergence import Difference
     from xlagraph.ranks.model import Matching
     from xlagraph.ranks.plans import Job
     from xlagraph.run.reader import Run
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastStep:
-    """Where ranks ended that others wait for."""
+    """Where ranks ended before others."""
 
     ranks: tuple[int, ...]
     step: int
@@ -35,12 +36,20 @@ class LastStep:
         return self.loop or self.line
 
 
-def last_steps(run: Run, job: Job, matching: Matching) -> tuple[LastStep, ...]:
-    """The last steps of the ranks that are waited for and have ended, the earliest first."""
-    if matching.reason is not Reason.ENDED:
-        return ()
-    standing = {rank for wait in matching.waits for rank in wait.ranks}
-    wanted = {rank for wait in matching.waits if wait.is_root for rank in wait.missing} - standing
+def early_ranks(matching: Matching, found: Iterable[Difference]) -> frozenset[int]:
+    """The ranks that are waited for and have ended; where none stops, those with fewer steps."""
+    if matching.outcome in STOPS:
+        if matching.reason is not Reason.ENDED:
+            return frozenset()
+        standing = {rank for wait in matching.waits for rank in wait.ranks}
+        missing = {rank for wait in matching.waits if wait.is_root for rank in wait.missing}
+        return frozenset(missing - standing)
+    ends = (one for one in found if one.is_end)
+    return frozenset(rank for one in ends for rank in (one.others if one.ran else one.ranks))
+
+
+def last_steps(run: Run, job: Job, wanted: Collection[int]) -> tuple[LastStep, ...]:
+    """The last steps of ranks that ended early, the earliest first."""
     alike: dict[tuple[int, tuple[Frame, ...]], list[int]] = {}
     for one in job.ranks:
         if one.rank in wanted:

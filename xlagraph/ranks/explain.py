@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Place
 from xlagraph.ranks.cost import job_cost
 from xlagraph.ranks.divergence import differences
-from xlagraph.ranks.ended import last_steps
+from xlagraph.ranks.ended import early_ranks, last_steps
 from xlagraph.ranks.index import MIN_RANKS, own_numbers
 from xlagraph.ranks.kinds import (
     COLLECTIVE_HANG,
@@ -98,7 +98,8 @@ class RanksExplanation:
     matching: Matching
     stops: tuple[Stop, ...]
     ended: tuple[LastStep, ...]
-    """The ranks that others wait for and that have nothing more to run."""
+    """The ranks that others wait for and that have nothing more to run; where ranks do not stop,
+    those that ran fewer steps."""
     divergences: tuple[Divergence, ...]
     own_numbers: tuple[OwnNumbers, ...]
     cost: JobCost
@@ -154,7 +155,8 @@ def explain_ranks(explained: RunExplanation, means: Means | None = None) -> Rank
         divergences = library.divergences(rest)
     finally:
         modules.clear()
-    ended = last_steps(explained.run, job, matching)
+    early = early_ranks(matching, (one.difference for one in divergences))
+    ended = last_steps(explained.run, job, early)
     line = verdict_line(matching, stops, ended, divergences)
     around = explained.run.source(line.file, line.line) if line else None
     return RanksExplanation(

@@ -41,6 +41,10 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
+STOPS = (Outcome.HANG, Outcome.MISMATCH)
+"""Where the job does not go on as it should."""
+
+
 class Reason(Enum):
     """Why ranks hang, or do not match."""
 

@@ -10,7 +10,7 @@ from xlagraph.message import EMPTY, GraphName, join, say
 from xlagraph.ranks.alike import alike
 from xlagraph.ranks.batches import as_many_turns
 from xlagraph.ranks.kinds import COLLECTIVE_HANG, COLLECTIVE_MISMATCH, RANK_DIVERGENCE
-from xlagraph.ranks.model import Outcome, Reason
+from xlagraph.ranks.model import STOPS, Outcome, Reason
 from xlagraph.ranks.words import (
     collective_words,
     divergence_in_short,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 GOES_ON = frozenset({Reason.ELEMENT_TYPE, Reason.REDUCTION})
 """Ways not to match that no runtime looks at: the sizes agree."""
-STOPS = (Outcome.HANG, Outcome.MISMATCH)
 
 
 def ranks_verdict(
@@ -51,12 +50,15 @@ def ranks_verdict(
     whole, *more = alike(divergences, by_cause=False)
     first = divergences[0]
     notes = [say(f"{count(len(more), 'more difference')} between ranks.")]
+    where, fix = _divergent_place(first), say(RANK_DIVERGENCE.short_fix)
+    if _is_caused(first) and first.explanation:
+        fix = first.explanation.verdict.fix
+    elif first.difference.is_end and ended:
+        where, fix = _end_places((), ended) or where, _as_many(ended, around)
     return Verdict(
         what=say(say(divergence_in_short(whole)).sentence, "."),
-        where=_divergent_place(first),
-        fix=first.explanation.verdict.fix
-        if _is_caused(first) and first.explanation
-        else say(RANK_DIVERGENCE.short_fix),
+        where=where,
+        fix=fix,
         notes=tuple(notes) if more else (),
     )
 
@@ -78,7 +80,7 @@ def verdict_line(
     first = divergences[0]
     if _is_caused(first) and first.explanation:
         return first.explanation.causes[0].place.line
-    return first.line
+    return next((one.place for one in ended if one.place and first.difference.is_end), first.line)
 
 
 def _odd(stops: Sequence[Stop]) -> Stop:
@@ -171,20 +173,24 @@ def _ended(
         what = f"{rank_words(gone)} {has} no more collectives to run; {wait}"
         return what, say(COLLECTIVE_HANG.short_fix)
     what = f"{rank_words(gone)} finished after {step_words(sorted(steps))}; {wait}"
+    return what, _as_many(ended, around)
+
+
+def _as_many(ended: Sequence[LastStep], around: Mapping[int, str]) -> Message:
+    """How ranks that ended early take as many steps as the others."""
     loop = next((one.loop for one in ended if one.place), None)
     typed = as_many_turns(around, loop.line) if loop else EMPTY
     if loop and typed:
-        return what, say(f"Replace line {loop.line}, or give all ranks as many steps:", typed)
-    return what, say(
-        f"Give {rank_words(gone)} as many batches as the others (equal shards, drop_last)."
-    )
+        return say(f"Replace line {loop.line}, or give all ranks as many steps:", typed)
+    gone = rank_words([rank for one in ended for rank in one.ranks])
+    return say(f"Give {gone} as many batches as the others (equal shards, drop_last).")
 
 
 def _end_places(stops: Sequence[Stop], ended: Sequence[LastStep]) -> Message:
     """Where ranks ended; where others wait for them stands with the ranks."""
     first = next((one for one in ended if one.place), None)
     if first is None or first.place is None:
-        return _places(stops)
+        return _places(stops) if stops else EMPTY
     mine = rank_words(first.ranks)
     ended_here = f"{mine} ran no further step after this line"
     if first.loop:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
     from xlagraph.ranks.alike import Alike
     from xlagraph.ranks.cost import JobCost, Straggler
+    from xlagraph.ranks.divergence import Difference
     from xlagraph.ranks.explain import Divergence, OwnNumbers, Stop
     from xlagraph.ranks.model import Matching
 
@@ -87,18 +88,30 @@ def divergence_words(one: Divergence) -> Message:
     what = one.difference
     steps = step_words(what.steps)
     mine = rank_words(what.ranks)
+    if what.is_end:
+        return say(end_words(what))
     if not one.ran:
         return say(
             f"{mine} ran nothing in {steps}, where {rank_words(what.others)} ran ", _row(one.usual)
         )
     if not one.usual:
         return say(
-            f"{mine} ran ", _row(one.ran), f" behind the last step of {rank_words(what.others)}"
+            f"{mine} ran ",
+            _row(one.ran),
+            f" where {rank_words(what.others)} ran nothing in {steps}",
         )
     return say(
         f"{mine} ran ", _row(one.ran), f" where {rank_words(what.others)} ran ", _row(one.usual),
         f" in {steps}",
     )  # fmt: skip
+
+
+def end_words(what: Difference) -> str:
+    """``rank 1 finished after step 10; rank 0 ran 12 steps``."""
+    longer, shorter = (what.ranks, what.others) if what.ran else (what.others, what.ranks)
+    ended = f"{rank_words(shorter)} finished after step {what.steps[0] - 1}"
+    ran = f"{rank_words(longer)} ran {count(what.steps[-1] + 1, 'step')}"
+    return f"{ran}; {ended}" if what.ran else f"{ended}; {ran}"
 
 
 def alike_words(one: Alike) -> Message:
@@ -116,10 +129,12 @@ def divergence_in_short(one: Alike) -> str:
     what = one.first.difference
     mine, others = rank_words(what.ranks), rank_words(what.others)
     steps = step_words(one.steps)
+    if what.is_end:
+        return end_words(what)
     if not one.ran:
         return f"{mine} ran nothing in {steps} where {others} ran a graph"
     if not one.usual:
-        return f"{mine} ran a graph behind the last step of {others}"
+        return f"{mine} ran a graph in {steps} where {others} ran nothing"
     graph = "another graph" if one.number == 1 else "other graphs"
     return f"{mine} ran {graph} than {others} in {steps}"
 
