@@ -75,6 +75,22 @@ def test_a_hash_of_a_part_names_no_graph_where_another_has_the_size():
     assert graphs.of(PLACES[0], 8, "h1") == ("b",)  # with two nodes for the same data
 
 
+def test_a_hash_of_a_part_is_told_where_all_others_of_the_size_had_theirs_again():
+    """The first step has two nodes less than all others, and those of another size have as many."""
+    graphs = RunningGraphs()
+    graphs.compiled(("a",), PLACES[0], 5, "h0", is_whole=False)
+    graphs.compiled(("b",), PLACES[0], 7, "h1", is_whole=False)
+    assert graphs.of(PLACES[0], 7, "h0") == ()  # it may be "b", of which Python sees less
+    graphs.hit(PLACES[0], 7, "h1")
+    assert graphs.of(PLACES[0], 7, "h0") == ("a",)
+    graphs.hit(PLACES[0], 7, "h0")
+    assert graphs.of(PLACES[0], 7, "h1") == ("b",)
+    assert graphs.of(PLACES[0], 7, "") == ()
+    graphs.compiled(("c",), PLACES[0], 9, "", is_whole=False)
+    graphs.compiled(("d",), PLACES[0], 8, "h2", is_whole=False)
+    assert graphs.of(PLACES[0], 9, "h2") == ()  # it may be "c", at which nobody looked
+
+
 def test_a_hash_that_none_had_is_of_the_one_that_nobody_looked_at():
     graphs = RunningGraphs()
     graphs.compiled(("a",), PLACES[0], 5, "h1", is_whole=True)

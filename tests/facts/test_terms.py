@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xlagraph.cause.model import Cause
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
@@ -147,6 +149,10 @@ def test_a_long_sum_takes_linear_time():
     assert (same, proved, kinds) == (False, True, ["reordered-sum"])
 
 
+def said_of(cause: Cause) -> str:
+    return " ".join(map(str, (cause.title, cause.fix, cause.fix_in_short, cause.proof)))
+
+
 def test_products_are_told_with_their_factors() -> None:
     inputs = [f"{n} = f32[4] parameter({k})" for k, n in enumerate("abcd")]
     first = [*inputs, "x = f32[4] multiply(a, b)", "y = f32[4] multiply(x, c)"]
@@ -156,6 +162,35 @@ def test_products_are_told_with_their_factors() -> None:
         read_module(module([*first, *rest], "w")), read_module(module([*other, *rest], "w"))
     )
     assert str(found.verdict.what) == "A product takes its factors in another order."
+    (cause,) = found.causes
+    assert "factors in one order" in str(cause.fix)
+    assert "factors in one order" in str(cause.fix_in_short)
+    assert "term" not in said_of(cause)
+    assert any("XLA compiles it anew" in str(one.text) for one in cause.evidence)
+
+
+def test_sums_are_told_with_their_terms() -> None:
+    inputs = [f"{n} = f32[4] parameter({k})" for k, n in enumerate("abcd")]
+    first = [*inputs, "x = f32[4] add(a, b)", "y = f32[4] add(x, c)"]
+    other = [*inputs, "x = f32[4] add(c, b)", "y = f32[4] add(x, a)"]
+    rest = ["v = f32[4] subtract(y, c)", "u = f32[4] power(v, a)", "w = f32[4] divide(u, d)"]
+    found = explain_modules(
+        read_module(module([*first, *rest], "w")), read_module(module([*other, *rest], "w"))
+    )
+    (cause,) = found.causes
+    assert "terms in one order" in str(cause.fix)
+    assert "factor" not in said_of(cause)
+
+
+@pytest.mark.parametrize(("operation", "is_told"), [("multiply", True), ("subtract", False)])
+def test_that_the_result_is_the_same_is_said_where_it_is(operation: str, *, is_told: bool) -> None:
+    inputs = ["a = f32[4] parameter(0)", "c = f32[4] sine(a)", "d = f32[4] cosine(a)"]
+    texts = [
+        module([*inputs, f"e = f32[4] {operation}({order})"], "e") for order in ("c, d", "d, c")
+    ]
+    (cause,) = explain_modules(*map(read_module, texts)).causes
+    assert str(cause.kind) == "reordered-operands"
+    assert is_told == any("the result is the same" in str(one.text) for one in cause.evidence)
 
 
 def test_equal_sums_that_both_sides_have_in_both_orders_are_not_counted() -> None:

@@ -30,10 +30,11 @@ ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
 NO_EXAMPLE = {"dead-code", "repeated-constants", "frontend-attributes", "header"} | {
     *("execution-thread", "unlike-graph", "unexplained", "race", "latent-reuse"),
-    *("call-option", "unprinted-values"),
+    *("call-option", "unprinted-values", "zeroed-gradient"),
 }
 """No real program here shows these alone; tests/explain edits real text for the first five, and
-shows a call's option on a pair of protobufs, tests/runs large constants at the level watch."""
+shows a call's option on a pair of protobufs, tests/runs large constants at the level watch; the
+programs of the last one run."""
 
 
 NEVER_FIRST = {"own-graph", "by-design"}

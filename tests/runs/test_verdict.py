@@ -17,7 +17,7 @@ from real_modules import FIXTURES, explained_run
         ("last_batch", "Pad or drop the odd batch, or use few sizes.", ""),
         (
             "focal_exponent",
-            "Send the number as a tensor: torch.tensor(value).to(device).",
+            "Send it in one element: torch.tensor([value]).to(device)[0].",
             "The constant took 7 values, 3 to 9.",
         ),
         ("label_dtype", "Convert that input before it is sent: .to(torch.float32)", ""),

@@ -39,6 +39,11 @@ def _rank(line: SourceLine) -> tuple[bool, bool, bool]:
     return line.is_library, bool(line.backward_of), steps
 
 
+def is_forward(line: SourceLine) -> bool:
+    """Whether it is a line of the program's own forward pass, that runs no optimizer."""
+    return not any(_rank(line))
+
+
 def line_of(module: Module, i: int) -> SourceLine | None:
     """The line of an instruction, else that of the forward operation it is the derivative of."""
     metadata = module.metadata(i)
@@ -152,6 +157,26 @@ def at(lines: Sequence[SourceLine]) -> Message:
     operation = lines[0].backward_of
     before = say(" in the backward of ", Operation(operation)) if operation else say()
     return say(before, " at ", lines[0])
+
+
+def backward_line(module: Module, instructions: Iterable[int]) -> SourceLine | None:
+    """The program's line that called ``backward()``, if that ran these instructions.
+
+    They have no lines where what they are the derivative of is not in the graph: torch's engine
+    calls no Python. What they begin with, the gradient of the loss itself, has that of the call.
+    """
+    alone = (i for i in instructions if module.opcodes[i] != "tuple")
+    front = [i for i in alone if line_of(module, i) is None]
+    seen = set(front)
+    for i in front:  # grows while it is read
+        for o in module.operands[i]:
+            line = line_of(module, o)
+            if line and line.called and "torch/autograd/" in line.called.file:
+                return line
+            if line is None and o not in seen and len(seen) < MAX_NEAR:
+                seen.add(o)
+                front.append(o)
+    return None
 
 
 def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:

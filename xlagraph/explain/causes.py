@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.case import Case
 from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
-from xlagraph.cause.sources import line_near
+from xlagraph.cause.sources import backward_line, line_near
 from xlagraph.explain.merge import merged
+from xlagraph.explain.origins import following
 from xlagraph.explain.places import place_of
 from xlagraph.facts.callers import placed
 from xlagraph.message import EMPTY, say, words
@@ -48,7 +49,10 @@ def unexplained(diff: Diff, found: Found) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tuple[Cause, ...]:
-    """The causes by share; what is incidental counts only where nothing else is found."""
+    """The causes by share, those that follow from others last.
+
+    What is incidental counts only where nothing else is found.
+    """
     findings = found.findings
     named = merged([f for f in findings if not f.incidental], diff)
     if not found.proved:
@@ -58,8 +62,13 @@ def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tu
         named, aside = aside, []
     taken_a = set[int]().union(*(f.a for f in aside)) - set[int]().union(*(f.a for f in named))
     taken_b = set[int]().union(*(f.b for f in aside)) - set[int]().union(*(f.b for f in named))
-    causes = [_cause(diff, f, contexts, (taken_a, taken_b), proved=found.proved) for f in named]
-    causes.sort(key=lambda cause: (cause.expected, -cause.share))
+    behind = following(diff, named)
+    told = [
+        (f in behind, _cause(diff, f, contexts, (taken_a, taken_b), proved=found.proved))
+        for f in named
+    ]
+    told.sort(key=lambda one: (one[1].expected, one[0], -one[1].share))
+    causes = [cause for _, cause in told]
     if found.proved and causes:
         causes[0] = _with_rest(diff, causes, taken_a, taken_b)
     return tuple(causes)
@@ -106,7 +115,7 @@ def _cause(
     number = len(own_a) + len(own_b) - len(changed)
     total = _counted(diff, *taken)
     near = _own_line(diff, finding)
-    evidence = finding.evidence + near
+    evidence = finding.evidence + near + _backward(diff, finding)
     return Cause(
         kind=finding.kind,
         title=finding.title,
@@ -140,3 +149,14 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
         return ()
     text = say("the program's own line nearest to it in the graph")
     return (Evidence(text, sources=(near,)),)
+
+
+def _backward(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
+    """Where the backward pass is called that runs what a finding cites without any line."""
+    if any(evidence.sources for evidence in finding.evidence):
+        return ()
+    line = backward_line(diff.b, finding.b) or backward_line(diff.a, finding.a)
+    if not line:
+        return ()
+    text = say("this runs in the backward pass; what it is the derivative of is not in the graph")
+    return (Evidence(text, sources=(line,)),)

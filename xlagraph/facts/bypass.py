@@ -11,6 +11,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.sources import operations, where
 from xlagraph.facts.pieces import OUTPUT, computed, open_edges, piece_of, pieces
 from xlagraph.facts.telling import opcodes_in_words
+from xlagraph.facts.terms import ANY_ORDER
 from xlagraph.message import count, say
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Bypass:
     uses: Mapping[Edge, int]
     """Uses of the piece's values; for each the value, in `more`, that the other side uses."""
     piece: frozenset[int]
+    turned: frozenset[Edge]
+    """The uses by an operation that takes its other value at the other place, too."""
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
@@ -69,7 +72,10 @@ class Bypass:
             if edge.place == OUTPUT:
                 editor.replace_outputs({edge.value(self.more): value})
             else:
-                editor.set_operand(edge.user(self.more), edge.place, value)
+                user = edge.user(self.more)
+                editor.set_operand(user, edge.place, value)
+                if edge in self.turned:
+                    editor.set_operands(user, editor.operands[user][::-1])
 
 
 def bypasses(case: Case) -> list[Bypass]:
@@ -94,7 +100,21 @@ def _bypassed(more: SideView, less: SideView, edges: Sequence[Edge]) -> list[Edg
 
 def _bypass(more: SideView, less: SideView, edges: Sequence[Edge]) -> Bypass:
     uses = {edge: less.partners[edge.value(less)] for edge in edges}
-    return Bypass(more, less, uses, frozenset(piece_of(more, [e.value(more) for e in uses])))
+    across = {edge: found for edge in edges if (found := _across(more, less, edge)) is not None}
+    piece = frozenset(piece_of(more, [edge.value(more) for edge in edges]))
+    return Bypass(more, less, uses | across, piece, frozenset(across))
+
+
+def _across(more: SideView, less: SideView, edge: Edge) -> int | None:
+    """What the other side uses, where it stands at the other place: ``b * a`` for ``f(a) * b``."""
+    user = edge.user(more)
+    taken, direct = more.module.operands[user], less.module.operands[edge.user(less)]
+    if edge.place == OUTPUT or more.module.opcodes[user] not in ANY_ORDER or len(taken) != 2:
+        return None
+    other = less.partners[direct[1 - edge.place]]
+    same = taken[1 - edge.place]
+    is_across = same == less.partners[direct[edge.place]] and other >= 0 and other != same
+    return other if is_across else None
 
 
 def bypass_finding(

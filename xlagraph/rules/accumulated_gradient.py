@@ -10,16 +10,14 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.turned import without_turns
 from xlagraph.facts.updates import at_zero
 from xlagraph.message import count, join, say
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
-    from xlagraph.graph import Module
 
 ACCUMULATED_GRADIENT = Kind(
     id="accumulated-gradient",
@@ -69,7 +67,7 @@ def _findings(less: SideView, more: SideView) -> list[Finding]:
     lone = set(more.open_lone())
     inputs = [p for p in parameters if p in lone and _is_gradient(more, p)]
     zeros, left = at_zero(module, inputs)
-    left = _without_turns(module, left)
+    left = without_turns(module, left)
     taken = [p for p in inputs if p in zeros]
     if not taken:
         return []
@@ -118,43 +116,6 @@ def _findings(less: SideView, more: SideView) -> list[Finding]:
 def _is_gradient(view: SideView, parameter: int) -> bool:
     tensor = view.input_tensor(parameter)
     return tensor is not None and tensor.role is Role.GRADIENT
-
-
-def _without_turns(module: Module, left: Mapping[int, int]) -> dict[int, int]:
-    """With transposes of the sums that undo what was turned before they were added up.
-
-    Autograd turns a weight's gradient; a sum is kept as the old gradient lies in memory.
-    """
-    found = dict(left)
-    turned = {
-        (module.operands[v][0], *_order(module, v)): v
-        for v in left.values()
-        if module.opcodes[v] == "transpose"
-    }
-    stack = sorted(left)
-    for i in stack:  # grows while it is read
-        source = found[i]
-        for user in module.users[i]:
-            if module.opcodes[user] != "transpose":
-                continue
-            order = _order(module, user)
-            known = turned.get((source, *order))
-            if known is None and module.opcodes[source] == "transpose":
-                known = module.operands[source][0] if order == _inverse(module, source) else None
-            if known is not None:
-                found[user] = known
-                stack.append(user)
-    return found
-
-
-def _order(module: Module, i: int) -> list[int]:
-    text = module.attributes[i].get("dimensions") or ""
-    return [int(number) for number in text.strip("{}").split(",") if number.strip()]
-
-
-def _inverse(module: Module, i: int) -> list[int]:
-    order = _order(module, i)
-    return [order.index(k) for k in range(len(order))]
 
 
 RULE = Rule(

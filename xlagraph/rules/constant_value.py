@@ -13,7 +13,7 @@ from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.typed_numbers import typed_exponent
 from xlagraph.facts.written import lines_in_words
 from xlagraph.message import A, Change, Code, Listing, Message, Quoted, count, say
-from xlagraph.rules.scalar_argument import SPECIAL, special_words
+from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +60,8 @@ for step, (x, y) in enumerate(loader):
     short="A number baked into the graph changed",
     short_fix="Send it in one element: torch.tensor([value]).to(device)[0].",
 )
+ARITHMETIC = frozenset({"aten__add", "aten__sub", "aten__mul", "aten__div"})
+"""What a Python number comes into as a parameter, but for the special ones."""
 LIBRARY_SHORT_FIX = say("Keep this number the same in every step.")
 
 
@@ -107,8 +109,9 @@ def _finding(
 ) -> Finding:
     b = case.diff.b
     is_list = new.startswith("{")
+    is_special = {old, new} <= SPECIAL and all(_is_scalar(case, y) for _, y in pairs)
     words = _words(case, lines, pairs, is_list=is_list)
-    if not words.fix and {old, new} <= SPECIAL:
+    if not words.fix and is_special:
         a = case.diff.a
         users = [pair for x, y in pairs for pair in zip(a.users[x], b.users[y], strict=False)]
         words = special_words(case, lines, users)
@@ -118,9 +121,11 @@ def _finding(
             edit.a.payloads[x] = b.payloads[y]
 
     return Finding(
-        kind=CONSTANT_VALUE,
+        kind=SPECIAL_SCALAR if is_special else CONSTANT_VALUE,
         title=say(
-            f"a {'list of Python numbers' if is_list else 'Python number'}",
+            "a Python number took another special value: "
+            if is_special
+            else f"a {'list of Python numbers' if is_list else 'Python number'}"
             " is baked into the graph: ",
             Change(old, new, "became"),
             f" at {count(len(pairs), 'place')}",
@@ -164,6 +169,13 @@ def _words(
     if option:
         return Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
     return Words()
+
+
+def _is_scalar(case: Case, y: int) -> bool:
+    """Whether torch_xla would make a parameter of the number if it had any other value."""
+    users = case.diff.b.users[y]
+    operations = {_operation(case, user) for user in users}
+    return _operation(case, y) == "prim__Constant" and operations <= ARITHMETIC
 
 
 def _uses(module: Module, y: int) -> Iterator[str]:

@@ -43,7 +43,8 @@ for x, y in loader:
 """,
     evidence="The operation, with what it takes in on both sides.",
     fix="Give the values in the same order in every step (no iteration over a set, one spelling of "
-    "the condition); where the order is meant to change, select on the device (torch.where).",
+    "a condition or an expression); where the order is meant to change, select on the device "
+    "(torch.where).",
     proof="A's operation is given its operands, or branches, in B's order.",
     examples=(
         "joined_order",
@@ -59,6 +60,10 @@ for x, y in loader:
 )
 
 
+COMMUTATIVE = frozenset({"add", "multiply", "and", "or", "xor"})
+SAME_RESULT = say(
+    "the result is the same; the order is part of the graph, so that XLA compiles it anew"
+)
 _BOUNDS = re.compile(r"\[(\d+):(\d+)\]")
 
 
@@ -118,6 +123,7 @@ def _operands_finding(case: Case, x: int, y: int, order: tuple[int, ...]) -> Fin
         evidence=(
             Evidence(text, (x,), (y,), lines),
             *((Evidence(again, tuple(parts), tuple(parts.values())),) if parts else ()),
+            *((Evidence(SAME_RESULT),) if a.opcodes[x] in COMMUTATIVE else ()),
         ),
         proof=say("the operands in ", A, " were put into ", B, "'s order"),
         a=frozenset((x, *parts)),

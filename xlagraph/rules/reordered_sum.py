@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 REORDERED_SUM = Kind(
     id="reordered-sum",
-    title="A sum takes the same terms in another order",
+    title="A sum or a product takes the same values in another order",
     section=Section.PIECES,
-    meaning="The terms of a sum (of a product, a maximum) are the same, and are added in another "
-    "order: losses of several tasks in the order of a dict that the data fill, of a set, of what "
-    "came first. The gradients of shared weights, which autograd adds in the reverse order, and "
-    "the order in which tensors come into being change with it. The result differs by rounding at "
-    "most, and the graph is another one: of n terms there are up to n! orders.",
+    meaning="The terms of a sum, or the factors of a product, are the same, and are taken in "
+    "another order: losses of several tasks in the order of a dict that the data fill, of a set, "
+    "of what came first. The gradients of shared weights, which autograd adds in the reverse "
+    "order, and the order in which tensors come into being change with it. The result differs by "
+    "rounding at most, and the graph is another one: of n terms there are up to n! orders.",
     before="""\
 for step, (x, y) in enumerate(loader):
     out = model(x)
@@ -42,14 +42,19 @@ for x, y in loader:
     out = model(x)
     update(sum([loss_fn(out, y), 0.1 * out.abs().mean(), 0.2 * out.square().mean()]))
 """,
-    evidence="The sums with their terms on both sides.",
-    fix="Go over the terms in one order in every step: a fixed list, or sorted(names), in place of "
-    "a set or of a dict that is filled in the order of the data.",
-    proof="On both sides each such sum is taken for one operation with its terms in one order.",
+    evidence="The sums or products, with what they take on both sides.",
+    fix="Take the values in one order in every step: a fixed list, or sorted(names), in place of a "
+    "set or of a dict that is filled in the order of the data; and one spelling of the expression "
+    "(a * b, not b * a).",
+    proof="On both sides each is taken for one operation with its values in one order.",
     examples=("terms_reordered",),
     consequences=("output-order",),
-    short="A sum takes its terms in another order",
-    short_fix="Go over the terms in one order in every step.",
+    short="A sum takes its values in another order",
+    short_fix="Take the values in one order in every step.",
+)
+SAME_RESULT = say(
+    "the result is the same but for rounding; the order is part of the graph, so that XLA compiles "
+    "it anew"
 )
 
 
@@ -107,6 +112,7 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
         ),
         evidence=(
             Evidence(_terms(case, *told[0]), tuple(inner_a)[:50], tuple(inner_b)[:50], lines),
+            Evidence(SAME_RESULT),
         ),
         proof=say(
             f"the {what} was" if is_one else f"the {what}s were",
@@ -114,7 +120,8 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
             f" {parts} in one order, in ", A, " and in ", B,
         ),
         short=say(f"A {what} takes its {parts} in another order"),
-        short_fix=say(f"Go over the {parts} in one order in every step."),
+        fix=_fix(parts),
+        short_fix=say(f"Take the {parts} in one order in every step."),
         a=inner_a,
         b=inner_b,
         undo=undo,
@@ -126,6 +133,15 @@ def _what(opcodes: set[str]) -> tuple[str, str]:
     names = {"add": ("sum", "terms"), "multiply": ("product", "factors")}
     mixed = "chain", "operands"
     return names.get(next(iter(opcodes)), mixed) if len(opcodes) == 1 else mixed
+
+
+def _fix(parts: str) -> Message:
+    """Terms come of a loop most often, factors of an expression that is written in two ways."""
+    loop = "a fixed list, or sorted(names), in place of a set or of a dict that is filled in the "
+    loop += "order of the data"
+    if parts != "terms":
+        loop = f"one spelling of the expression (a * b, not b * a); where a loop takes them, {loop}"
+    return say(f"Take the {parts} in one order in every step: {loop}.")
 
 
 def _terms(case: Case, one: Sum, other: Sum) -> Message:

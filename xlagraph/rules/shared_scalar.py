@@ -62,7 +62,8 @@ def find(case: Case) -> list[Finding]:
     a, b = case.diff.a, case.diff.b
     constants: dict[tuple[str, str], list[Edge]] = defaultdict(list)
     inputs: dict[bool, list[Edge]] = defaultdict(list)
-    for edge in open_edges(case):
+    edges = open_edges(case)
+    for edge in edges:
         a_is_lone, b_is_lone = case.a.partners[edge.p] < 0, case.b.partners[edge.q] < 0
         is_start = a.opcodes[edge.x] in REDUCING
         if edge.place == OUTPUT or is_start or a_is_lone == b_is_lone or _is_claimed(case, edge):
@@ -85,7 +86,39 @@ def find(case: Case) -> list[Finding]:
             _input_finding(case, *case.both_ways[0 if a_has_more else 1], edges)
             for a_has_more, edges in inputs.items()
         ),
+        *_exchanged(case, [edge for edge in edges if not _is_claimed(case, edge)]),
     ]
+
+
+def _exchanged(case: Case, edges: Sequence[Edge]) -> list[Finding]:
+    """Numbers that both sides have, of which others are equal on one side than on the other.
+
+    A number of Python cannot be taken for another one but where the two were equal: a graph knows
+    them by their uses alone. Tensors with names can.
+    """
+    found = [edge for edge in edges if _takes_other_number(case, edge)]
+    numbers = {number for edge in found for number in ((case.a, edge.p), (case.b, edge.q))}
+    if not any(_is_shared(view, number) for view, number in numbers):
+        return []
+    if any(view.input_tensor(number) for view, number in numbers):
+        return []
+    return [_exchanged_finding(case, found)]
+
+
+def _takes_other_number(case: Case, edge: Edge) -> bool:
+    """Whether a use takes one number in A and another in B, and both have both."""
+    return (
+        edge.place != OUTPUT
+        and is_scalar_input(case.diff.a, edge.p)
+        and is_scalar_input(case.diff.b, edge.q)
+        and (0 <= case.a.partners[edge.p] < edge.y or 0 <= case.b.partners[edge.q] < edge.x)
+        and min(case.a.partners[edge.p], case.b.partners[edge.q]) >= 0
+    )
+
+
+def _is_shared(view: SideView, number: int) -> bool:
+    live = view.matched.live
+    return sum(live[user] for user in view.module.users[number]) > 1
 
 
 def _is_claimed(case: Case, edge: Edge) -> bool:
@@ -149,6 +182,29 @@ def _input_finding(case: Case, more: SideView, less: SideView, edges: Sequence[E
     )
 
 
+def _exchanged_finding(case: Case, edges: Sequence[Edge]) -> Finding:
+    names = join(dict.fromkeys(parameter_name(case.b, edge.q) for edge in edges))
+    return _finding(
+        case,
+        edges,
+        kind=SHARED_SCALAR,
+        title=say(
+            "other Python numbers are equal in ",
+            case.b.side,
+            " than in ",
+            case.a.side,
+            " (",
+            names,
+            ")",
+            at(_lines(case, edges)),
+        ),
+        evidence=say(
+            f"{count(len(edges), 'use')} of numbers that others use too take another one: ",
+            "equal numbers are one parameter",
+        ),
+    )
+
+
 def _lines(case: Case, edges: Sequence[Edge]) -> tuple[SourceLine, ...]:
     a, b = case.diff.a, case.diff.b
     own = where(b, [e.q for e in edges]) or where(a, [e.p for e in edges])
@@ -168,6 +224,8 @@ def _finding(
             value = other.partners[edge.value(other)]
             if value < edge.user(one):
                 edit[one.side].set_operand(edge.user(one), edge.place, value)
+            elif case.b.partners[edge.q] >= 0 and case.a.partners[edge.p] >= 0:
+                edit.a.set_operand(edge.x, edge.place, case.b.partners[edge.q])
             else:  # the number that both have comes later in the text: let the own one stand for it
                 own = _way(one.module, edge.value(one))[0]
                 edit[one.side].replace_uses({_way(one.module, value)[0]: own})

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from xlagraph.message import count, join, say
 from xlagraph.runs.cycle import cycle_of
-from xlagraph.runs.order import comes_again, comes_in_phases, followers, step_turns
+from xlagraph.runs.nearest import opcodes_of
+from xlagraph.runs.order import PlaceTurns, comes_again, comes_in_phases, followers, step_turns
 from xlagraph.runs.settled import stages_of
 from xlagraph.runs.traits import input_names, names_from, traits_of
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 MOST = 0.5
 """An evaluation reads so much of what a training step reads at least."""
 
+
+PASSED_ON = frozenset({"parameter", "tuple"})
+"""A graph of these computes nothing: copies that a program makes as it sets up."""
 
 PHASES = 3
 """So often a graph is seen to begin a phase, if it always does."""
@@ -71,14 +75,6 @@ class Phase(str, Enum):
     BEGIN = "at the start of each phase"
     """The first of a phase: it takes in what the part before has left."""
     REST = "after the start of each phase"
-
-
-class PlaceTurns(NamedTuple):
-    """The graphs that ran at one place, by their numbers; None where that is not known."""
-
-    turns: tuple[int | None, ...]
-    graphs: tuple[int | None, ...]
-    """Each once, in order of appearance."""
 
 
 class Design:
@@ -322,7 +318,10 @@ class Design:
     def _is_forward_only(self, number: int) -> bool:
         """Whether it reads what a training reads, gives no gradients, and is no part of a step."""
         traits, trainings = self._traits[number], self._trainings
-        if not trainings or any(traits.gives & shapes for shapes in trainings):
+        opcodes = opcodes_of(self._graphs[number].sketch.histogram())
+        if not trainings or opcodes.keys() <= PASSED_ON:
+            return False
+        if any(traits.gives & shapes for shapes in trainings):
             return False
         reads = (traits.reads & shapes for shapes in trainings)
         is_of_model = any(

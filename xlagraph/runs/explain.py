@@ -28,6 +28,7 @@ from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.pending import pending_work
+from xlagraph.runs.periodic import periodic_parts
 from xlagraph.runs.places import (
     begins_reading,
     begins_something,
@@ -87,15 +88,16 @@ def _explanation(
     attached = attached_again(pairs.graphs)
     hooked = frozenset[str]().union(*(one.digests for one in attached))
     small = small_graphs(pairs.graphs, design, history.steps)
+    parts = periodic_parts(pairs.graphs, comparisons, design)
     for k, comparison in enumerate(comparisons):
-        meant = how_meant(k, pairs.graphs, comparisons, design, history)
+        meant = how_meant(k, pairs.graphs, comparisons, design, history, parts)
         node = _node(k, pairs.graphs, comparison, nodes, design, history, meant)
         if k in small and not node.warm_up:
             node = replace(node, warm_up=True, is_small=True)
         if node.digest in grown or (node.meant and node.digest in hooked):
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
-    nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design)
+    nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
     syncs = [s for p in run.processes for s in p.syncs]
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
-    from xlagraph.runs.design import Design
     from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.order import PlaceTurns
     from xlagraph.runs.outcome import Cited, Outcome
     from xlagraph.runs.sketch import Sketch
 
@@ -61,13 +61,14 @@ def is_one_of_few_sizes(
     number: int,
     graphs: Sequence[CapturedGraph],
     comparisons: Sequence[Comparison],
-    design: Design,
+    ran: PlaceTurns,
 ) -> bool:
     """Whether a graph is that of one size among few, all of which came early and came again.
 
     The first graph at the place need not come again: its state may not have been there yet.
+    `ran`: what ran there.
     """
-    turns, seen = design.turns_of_sort(number)
+    turns, seen = ran
     here = [graph for graph in seen if graph is not None]
     if len(here) > MOST + 1 or number not in here:
         return False
@@ -78,14 +79,14 @@ def is_one_of_few_sizes(
     if not 1 < len(sizes) <= MOST:
         return False
     lengths = dict(zip(sizes, _lengths([graphs[graph] for graph in sizes]), strict=True))
-    ran = [lengths.get(graph) if graph is not None else None for graph in turns]
+    each = [lengths.get(graph) if graph is not None else None for graph in turns]
     return (
         _settled(len(sizes), begin, len(turns) - begin)
-        and _come_again(sizes, again, unnamed, ran)
+        and _come_again(sizes, again, unnamed, each)
         and not _has_rule(turns[begin:])
         and brings_size(number, graphs, comparisons, here)
-        and all(_changes_sizes_only(graph, graphs, comparisons, here) for graph in here[1:])
-        and not _count_up(list(lengths.values()), ran)
+        and all(changes_sizes_only(graph, graphs, comparisons, here) for graph in here[1:])
+        and not _count_up(list(lengths.values()), each)
     )
 
 
@@ -125,10 +126,10 @@ def brings_size(
     """Whether a graph is one that ran `here` before it but for the size of an input, proved."""
     outcome = comparisons[number].outcome
     is_size = outcome is not None and any(one.kind is INPUT_SHAPE for one in outcome.causes)
-    return is_size and _changes_sizes_only(number, graphs, comparisons, here)
+    return is_size and changes_sizes_only(number, graphs, comparisons, here)
 
 
-def _changes_sizes_only(
+def changes_sizes_only(
     number: int,
     graphs: Sequence[CapturedGraph],
     comparisons: Sequence[Comparison],

@@ -56,13 +56,19 @@ def group_nodes(
     `began_late`: the process had compiled before the capture began.
     """
     reasons = reasons_of(nodes, turns, lists, pending, program or ProgramText())
-    grouped: dict[Reason, list[GraphNode]] = {}
+    grouped: dict[tuple[Reason, bool], list[GraphNode]] = {}
     for node in nodes:
-        grouped.setdefault(reasons[node.digest], []).append(node)
-    groups = [_group(reason, members) for reason, members in grouped.items()]
+        grouped.setdefault((reasons[node.digest], _is_expected(node)), []).append(node)
+    groups = [_group(reason, members) for (reason, _), members in grouped.items()]
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return tuple(sorted(groups, key=by_cost))
+
+
+def _is_expected(node: GraphNode) -> bool:
+    """Whether it is warm-up by its cause: what comes later for the same reason is none."""
+    causes = node.explanation.causes if node.explanation else ()
+    return node.warm_up and bool(causes) and main_cause(node).expected
 
 
 def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...]:

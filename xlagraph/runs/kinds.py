@@ -132,6 +132,7 @@ CHANGING_UPDATES = Kind(
     "own. Which state there is, how many gradients are alive, and which step counts are equal and "
     "so one parameter of the graph, differ as a consequence.",
     before="""\
+model.requires_grad_(False)  # only its adapters are trained
 adapters = nn.ParameterList([nn.Parameter(torch.ones(4)) for _ in range(3)]).to("xla")
 optimizer = torch.optim.SGD(adapters, lr=0.05)
 absent = [(2,), (0,), (), (1,), (0, 2), (1,), (2,), (0, 1), (0,)]  # what the batches leave out
@@ -144,6 +145,7 @@ for (x, y), without in zip(loader, absent):
     torch_xla.sync()
 """,
     after="""\
+model.requires_grad_(False)  # only its adapters are trained
 adapters = nn.ParameterList([nn.Parameter(torch.ones(4)) for _ in range(3)]).to("xla")
 optimizer = torch.optim.SGD(adapters, lr=0.05)
 absent = [(2,), (0,), (), (1,), (0, 2), (1,), (2,), (0, 1), (0,)]

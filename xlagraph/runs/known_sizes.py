@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from xlagraph.runs.few_sizes import MOST, brings_size
 from xlagraph.runs.input_sizes import sizes_apart
 from xlagraph.runs.meant import Meant
+from xlagraph.runs.periodic import turns_of_part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
@@ -29,12 +30,17 @@ def with_known_sizes(
     graphs: Sequence[CapturedGraph],
     comparisons: Sequence[Comparison],
     design: Design,
+    parts: Mapping[int, int],
 ) -> list[GraphNode]:
-    """The graphs, with those meant whose sizes are known of steps of another sort or place."""
-    places = _places(nodes, graphs, design)
+    """The graphs, with those meant whose sizes are known of steps of another sort or place.
+
+    `parts`: what comes in every n-th step.
+    """
+    seen = [turns_of_part(k, design, parts).graphs for k in range(len(nodes))]
+    places = _places(nodes, graphs, seen)
     found = list(nodes)
     for k, (node, comparison) in enumerate(zip(nodes, comparisons, strict=True)):
-        here = design.turns_of_sort(k).graphs
+        here = seen[k]
         other = comparison.number
         if node.warm_up or other is None or k not in here:
             continue
@@ -48,13 +54,14 @@ def with_known_sizes(
 
 
 def _places(
-    nodes: Sequence[GraphNode], graphs: Sequence[CapturedGraph], design: Design
+    nodes: Sequence[GraphNode],
+    graphs: Sequence[CapturedGraph],
+    seen: Sequence[tuple[int | None, ...]],
 ) -> dict[str, list[frozenset[Size]]]:
     """By process: the sizes of each graph that came again, where several are no problem."""
     found: defaultdict[str, list[frozenset[Size]]] = defaultdict(list)
-    asked = dict.fromkeys(
-        (graph.process.file, design.turns_of_sort(k).graphs) for k, graph in enumerate(graphs)
-    )
+    files = (graph.process.file for graph in graphs)
+    asked = dict.fromkeys(zip(files, seen, strict=True))
     for file, numbers in asked:
         here = [k for k in numbers if k is not None]
         if not 1 < len(here) <= MOST + 1 or not all(nodes[k].warm_up for k in here):

@@ -3,7 +3,8 @@
 What is updated, which pieces are computed: that is switched on purpose. A number, a type, a tensor
 kept alive is not, and a size only as one of few (`few_sizes`) or of a stage (`size_stages`). Such a
 change is no problem where it comes once and stays, a phase of the training; or where it comes in a
-rhythm from the first steps on. It costs one compile, and is told.
+rhythm from the first steps on, or in every n-th step (`periodic`). It costs one compile, and is
+told.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
 from xlagraph.runs.few_sizes import is_one_of_few_sizes
+from xlagraph.runs.periodic import turns_of_part
 from xlagraph.runs.size_stages import is_size_of_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.runs.captured import CapturedGraph
@@ -53,7 +55,7 @@ class Meant(str, Enum):
     PHASE = "phase"
     """Once, and it stays."""
     RHYTHM = "rhythm"
-    """Again and again in a fixed order, all graphs having run in the first steps."""
+    """Again and again in a fixed order, all graphs having run in the first steps; or every n-th."""
     SIZES = "sizes"
     """One size of an input among few, each of which comes again."""
     STAGES = "stages"
@@ -68,16 +70,22 @@ def how_meant(
     comparisons: Sequence[Comparison],
     design: Design,
     history: History,
+    parts: Mapping[int, int],
 ) -> Meant:
-    """How the change that makes a graph comes, if it is made on purpose."""
+    """How the change that makes a graph comes, if it is made on purpose.
+
+    `parts`: what comes in every n-th step.
+    """
     comparison = comparisons[number]
     outcome, other = comparison.outcome, comparison.number
     if outcome is None or other is None or not comparison.is_within:
         return Meant.NOT
-    if is_one_of_few_sizes(number, graphs, comparisons, design):
+    if is_one_of_few_sizes(number, graphs, comparisons, turns_of_part(number, design, parts)):
         return Meant.SIZES
     if is_size_of_stage(number, graphs, comparisons, design.ran_at_place(number)):
         return Meant.STAGES
+    if parts.get(number) == number:
+        return Meant.RHYTHM
     is_on_purpose = _is_on_purpose(outcome)
     if is_on_purpose and design.is_in_cycle(number) and _is_early(graphs[number], history):
         return Meant.RHYTHM

@@ -35,6 +35,14 @@ class Turn(NamedTuple):
         return next(iter(self.graphs)) if len(self.graphs) == 1 else None
 
 
+class PlaceTurns(NamedTuple):
+    """The graphs that ran at one place, by their numbers; None where that is not known."""
+
+    turns: tuple[int | None, ...]
+    graphs: tuple[int | None, ...]
+    """Each once, in order of appearance."""
+
+
 def step_turns(process: Process) -> tuple[Turn, ...]:
     """The steps of a process that ran something, in their order.
 

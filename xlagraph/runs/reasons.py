@@ -160,7 +160,8 @@ def _listed(
     causes = (n.explanation.causes[0] for n in members if n.explanation and n.explanation.causes)
     lines = Counter(line for line in map(main_line, causes) if line and not line.is_library)
     common = lines.most_common(1)
-    reason = Reason(GROWING_GRAPH, common[0][0] if common else None, AsList(longer))
+    line = longer.read or (common[0][0] if common else None)
+    reason = Reason(GROWING_GRAPH, line, AsList(longer))
     return {node.digest: reason for node in members}
 
 

@@ -18,9 +18,9 @@ class RunningGraphs:
     and all others two. So a graph that compiled at the place and had no such hit can be any.
 
     The hash is that of the tensors that Python could see. Where a graph gives back others, too,
-    several graphs may share it, and the size must not be that of others. A hash that none had is
-    of the one graph of that size that compiled while nobody looked, if all others of that size
-    have already run again under the hash that they had.
+    several graphs may share it, and the size must not be that of others, unless those have already
+    run again under the hash that they had. Then, too, a hash that none had is of the one graph of
+    that size that compiled while nobody looked.
     """
 
     def __init__(self) -> None:
@@ -96,12 +96,15 @@ class RunningGraphs:
     def _of_hash(self, size: int, graph_hash: str) -> set[Graph]:
         same = self._by_size.get(size, set())
         part = self._by_part.get(graph_hash, set())
-        known = self._by_hash.get(graph_hash) or part & same or (set() if same else part)
+        known = self._by_hash.get(graph_hash) or part & same
         if known:
             return known
         new = same & self._unhashed
-        is_open = any(one in self._open[self._compiled[one]] for one in same - new)
-        return new if self.knows_all and not is_open else set()
+        if any(one in self._open[self._compiled[one]] for one in same - new):
+            return set()
+        if part:
+            return set() if new else part
+        return new if self.knows_all else set()
 
 
 class DynamoGraphs:

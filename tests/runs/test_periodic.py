@@ -1,0 +1,75 @@
+"""What comes in every n-th step is by design, if it is no value that is kept, nor still comes."""
+
+from __future__ import annotations
+
+import pytest
+from written_runs import write
+
+EVERY = (3, 7, 11, 15, 19, 23, 27)
+
+
+def step(size=8, *, more=False, kept=False):
+    """A step, with a piece more, or with a value that is given back beside the others."""
+    a, o = f"s32[{size}]{{0}}", "s32[4]{0}"
+    lines = [
+        f"%p = {a} parameter(0)",
+        f"%q = {a} parameter(1)",
+        f"%a = {a} multiply({a} %p, {a} %q)",
+        f"%b = {a} abs({a} %a)",
+        *([f"%m = {a} not({a} %b)", f"%n = {a} add({a} %m, {a} %p)"] if more or kept else ()),
+        f"%c = {a} add({a} {'%n' if more else '%b'}, {a} %q)",
+        f"%d = {a} negate({a} %c)",
+        *(f"%{k}s = {o} slice({a} %{k}), slice={{[0:4]}}" for k in ("cdn" if kept else "cd")),
+    ]
+    also = f", {o}" if kept else ""
+    root = f"ROOT %t = ({o}, {o}{also}) tuple({o} %cs, {o} %ds{also and also + ' %ns'})"
+    head = f"HloModule step\n\nENTRY %main (p: {a}, q: {a}) -> ({o}, {o}{also}) {{"
+    return "\n  ".join([head, *lines, root]) + "\n}\n"
+
+
+def run_of(folder, special, *, sizes=(8,), steps=30, **what):
+    """Steps at one line, of which the ``special`` ones have something more."""
+    what = what or {"more": True}
+    modules = [step(sizes[k % len(sizes)], **(what if k in special else {})) for k in range(steps)]
+    return write(folder, [(20, module) for module in modules])
+
+
+def test_a_piece_in_every_fourth_step_is_told_and_no_alarm(tmp_path):
+    run = run_of(tmp_path, EVERY)
+    assert not run.has_problem
+    (note,) = run.verdict.notes
+    assert str(note).startswith("In a fixed order since step 3: a piece is computed in some steps")
+    (group,) = [group for group in run.groups if group.meant]
+    assert (group.meant, group.kind.id, group.compiles) == ("rhythm", "extra-subgraph", 1)
+
+
+@pytest.mark.parametrize(
+    "special",
+    [(3, 7, 12, 15, 20, 22, 28), EVERY[:-1], (16, 20, 24, 28), (3, 12, 21)],
+    ids=["at random", "not to the end", "late", "too few"],
+)
+def test_other_steps_are_a_problem(special, tmp_path):
+    (problem,) = run_of(tmp_path, special).problems
+    assert (problem.kind.id, problem.compiles) == ("extra-subgraph", 1)
+
+
+def test_a_value_kept_in_every_fourth_step_is_a_problem(tmp_path):
+    (problem,) = run_of(tmp_path, EVERY, kept=True).problems
+    assert (problem.kind.id, problem.compiles) == ("live-tensor", 1)
+
+
+def test_sizes_in_turn_beside_it_are_by_design_too(tmp_path):
+    """Each fifth step has the piece and each second one the other size: four graphs."""
+    run = run_of(tmp_path, range(4, 36, 5), sizes=(8, 12), steps=36)
+    assert not run.has_problem
+    assert {group.meant: group.compiles for group in run.groups if group.meant} == {
+        "rhythm": 1,
+        "sizes": 2,
+    }
+
+
+def test_sizes_that_keep_coming_beside_it_are_a_problem(tmp_path):
+    sizes = [8 + (k * k) % 97 for k in range(36)]
+    run = run_of(tmp_path, range(4, 36, 5), sizes=sizes, steps=36)
+    assert run.has_problem
+    assert not any(group.meant for group in run.groups)
