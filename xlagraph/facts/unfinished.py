@@ -87,10 +87,10 @@ def unfinished_short_fix(case: Case) -> Message:
     tensors = missing_gradients(case)
     if tensors:
         made = _made(case)
-        above = f"above line {made.line}" if made else "before FSDP wraps the model"
+        above = f"above line {made.line}" if made else "before FSDP wraps it"
         more = len(tensors) - 1
-        rest = f", and the same for {more} more" if more else ""
-        return say(f"Insert {above} (FSDP waits for no frozen parameters{rest}):", _frozen(case))
+        rest = f" (and for {more} more)" if more else ""
+        return say(f"If it is not to be trained, insert {above}{rest}:", _frozen(case))
     if any(one.hooks_left < 0 for one in _all(case)):
         return say("Call each FSDP module once before each backward.")
     return say("Freeze what gets no gradient, or use it.") if _all(case) else EMPTY
