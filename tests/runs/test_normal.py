@@ -30,7 +30,7 @@ NORMAL = {
     "penalty_every_third": "Stable: 2 compiles,",
     "target_every_fourth": "Stable: 2 compiles,",
     "lookahead_in_buckets": "Stable: 5 compiles,",
-    "average_of_copy": "3 kinds of step by design (training, evaluation, step at ",
+    "average_of_copy": "3 kinds of step by design (training, step at ",
     "average_later": "3 kinds of step by design (update of 4 tensors, ",
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",

@@ -44,7 +44,7 @@ def test_headline_causes_and_graphs_agree(name):
     assert said["lost"]["rank_seconds"] == pytest.approx(
         sum(g["rank_seconds"] for g in groups), abs=1e-4
     )
-    assert str(explained.lost) in said["verdict"]["what"]
+    assert str(explained.lost) in str(explained.verdict)
     ranks = [node["rank_seconds"] for node in said["graphs"]]
     assert said["rank_seconds"] == pytest.approx(sum(ranks), abs=1e-4)
     assert sum(g["compiles"] for g in said["groups"]) == said["compiles"]

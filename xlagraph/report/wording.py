@@ -84,7 +84,7 @@ def compared(comparison: Comparison, names: Names) -> Compared:
         spans(say(Code(comparison.old.run.title), " → ", comparison.verdict.what), names),
         comparison.is_worse,
         tuple((label, spans(said, names)) for label, said in changes(comparison)),
-        in_common(comparison),
+        in_common(comparison, names.input(comparison.new.run.title)),
     )
 
 

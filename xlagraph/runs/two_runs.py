@@ -98,12 +98,12 @@ def _said(group: CauseGroup) -> Message:
     return say(group.in_short.sentence, cost)
 
 
-def in_common(comparison: Comparison) -> str:
-    """How many graphs both have, and how many the newer one has besides."""
+def in_common(comparison: Comparison, newer: str) -> str:
+    """How many graphs both have, and how many the newer one, called so, has besides."""
     old, new = len(comparison.old.graphs), len(comparison.new.graphs)
     both = f"{comparison.common} of {count(old, 'graph')} are the same in both"
     more = new - comparison.common
-    return f"{both}; {comparison.new.run.title} has {more} more." if more else f"{both}."
+    return f"{both}; {newer} has {more} more." if more else f"{both}."
 
 
 def _extra(explained: RunExplanation) -> int:

@@ -28,7 +28,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     if rows:
         console.print()
     console.print(_figures(comparison))
-    console.print(paragraph(in_common(comparison)))
+    console.print(paragraph(in_common(comparison, comparison.new.run.title)))
 
 
 def _figures(comparison: Comparison) -> Table:
