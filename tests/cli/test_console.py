@@ -49,6 +49,13 @@ def test_code_within_words_has_its_own_spaces(monkeypatch: pytest.MonkeyPatch):
     assert file.getvalue() == "Fix   Index with\n      (arange(n) - shift) % n.\n"
 
 
+def test_statements_within_a_note_stand_below_one_another():
+    made = console()
+    made.file = file = io.StringIO()
+    made.print(paragraph(say("If not on purpose:", Listing(("for x in y:", "    z = x")))))
+    assert file.getvalue() == "If not on purpose:\n  for x in y:\n      z = x\n"
+
+
 def test_statements_stand_below_one_another_and_steer_nothing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "40")
     made = console()

@@ -120,7 +120,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _plain(text: Message | str) -> str:
-    """The words; those of code stay on one line if they fit on one."""
+    """The words; those of code stay on one line if they fit on one, and listings are moved in."""
     if isinstance(text, str):
         return printable(text)
     return in_lines((kind, _SHOWN.get(kind, printable)(said)) for kind, said in spans(text))
@@ -130,7 +130,17 @@ def _held(code: str) -> str:
     return printable(code).replace(" ", HELD)
 
 
-_SHOWN = {"code": _held}
+def _listed(code: str) -> str:
+    """Each line moved in; one that is too long may be broken at its spaces."""
+    lines = (line.lstrip() for line in code.split("\n"))
+    margins = (len(line) - len(line.lstrip()) for line in code.split("\n"))
+    return "\n".join(
+        HELD * (LISTING + margin) + printable(line)
+        for margin, line in zip(margins, lines, strict=True)
+    )
+
+
+_SHOWN = {"code": _held, "listing": _listed}
 
 
 def printable(text: str) -> str:
