@@ -22,6 +22,8 @@ def following(diff: Diff, findings: Sequence[Finding]) -> list[Finding]:
     Another branch in the forward pass brings other gradients, and other parameters that have one:
     these pieces may be larger than the branch itself.
     """
+    if len(findings) < 2 or all(f.kind.section is not Section.PIECES for f in findings):
+        return []  # nothing to put in order, or no branch
     behind_a, behind_b = _behind(diff.a), _behind(diff.b)
     computed = {
         id(f): [
