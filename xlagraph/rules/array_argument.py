@@ -69,7 +69,7 @@ def find(case: Case) -> list[Finding]:
 
 def _argument(taker: SideView, baked: SideView, use: _Use) -> int | None:
     """The argument that one side uses where the other has a constant of that many numbers."""
-    argument, constant = _moved(taker.module, use.taken), _moved(baked.module, use.literal)
+    argument, constant = _way(taker.module, use.taken)[-1], _way(baked.module, use.literal)[-1]
     is_one = (
         is_input(taker.module, argument)
         and argument in taker.module.entry_computation.parameters
@@ -82,11 +82,12 @@ def _argument(taker: SideView, baked: SideView, use: _Use) -> int | None:
     return argument if is_one else None
 
 
-def _moved(module: Module, value: int) -> int:
-    """What a value is but for its form."""
-    while module.opcodes[value] in MOVES:
-        (value,) = module.operands[value]
-    return value
+def _way(module: Module, value: int) -> list[int]:
+    """A value, and what it is moved from, up to what it is but for its form."""
+    way = [value]
+    while module.opcodes[way[-1]] in MOVES:
+        way += module.operands[way[-1]]
+    return way
 
 
 def _sizes(module: Module, i: int) -> list[str]:
@@ -95,18 +96,9 @@ def _sizes(module: Module, i: int) -> list[str]:
     return sorted(size for size in sizes if size not in ("", "1"))
 
 
-def _made(module: Module, value: int) -> set[int]:
-    """A value with what it is moved from."""
-    found = {value}
-    while module.opcodes[value] in MOVES:
-        (value,) = module.operands[value]
-        found.add(value)
-    return found
-
-
 def _finding(taker: SideView, baked: SideView, argument: int, uses: list[_Use]) -> Finding:
-    taken = set[int]().union(*(_made(taker.module, use.taken) for use in uses))
-    made = set[int]().union(*(_made(baked.module, use.literal) for use in uses))
+    taken = set[int]().union(*(_way(taker.module, use.taken) for use in uses))
+    made = set[int]().union(*(_way(baked.module, use.literal) for use in uses))
     literals = {i for i in made if baked.module.opcodes[i] == "constant"}
     users = {use.edge.user(baked) for use in uses if use.edge.place != OUTPUT}
     lines = where(baked.module, made) or where(baked.module, users) or where(taker.module, taken)

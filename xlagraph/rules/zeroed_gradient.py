@@ -16,6 +16,8 @@ from xlagraph.facts.vanishing import is_zero
 from xlagraph.message import Code, count, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
     from xlagraph.graph import Module
@@ -84,10 +86,14 @@ def _finding(case: Case, less: SideView, more: SideView) -> Finding:
     number = len(own) - len(before)
     lines = where(more.module, own)
     zeros, left = at_zero(more.module, own)
-    sums = {view.side: without_turns(view.module, _left(view)) for view in (less, more)}
+    sums = {
+        less.side: without_turns(less.module, at_zero(less.module, before)[1]),
+        more.side: without_turns(more.module, left),
+    }
 
     values = more.module.outputs
-    gone = frozenset(k for k in case.unpaired_outputs(more) if _is_as_before(more, values[k]))
+    unpaired = case.unpaired_outputs(more)
+    gone = frozenset(k for k in unpaired if _is_as_before(more.module, values[k], zeros, left))
     dropped = more.ab(gone, frozenset[int]())
 
     def undo(edit: Editors) -> None:
@@ -128,14 +134,9 @@ def _finding(case: Case, less: SideView, more: SideView) -> Finding:
     )
 
 
-def _is_as_before(view: SideView, value: int) -> bool:
+def _is_as_before(module: Module, value: int, zeros: set[int], left: Mapping[int, int]) -> bool:
     """Whether a value is zero, or a parameter to which zeros are added: what nothing trains."""
-    zeros, left = at_zero(view.module, _zeroed(view))
-    return value in zeros or is_input(view.module, left.get(value, value))
-
-
-def _left(view: SideView) -> dict[int, int]:
-    return at_zero(view.module, _zeroed(view))[1]
+    return value in zeros or is_input(module, left.get(value, value))
 
 
 RULE = Rule(
