@@ -18,6 +18,7 @@ from xlagraph.report.shown_pairs import ShownPairs
 from xlagraph.report.timeline import timeline
 from xlagraph.report.vocabulary import names_for
 from xlagraph.report.wording import ShownPair, advice, compared, excerpt
+from xlagraph.runs.verdict import own_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -149,12 +150,10 @@ def _lost(explained: RunExplanation, *, is_beside: bool) -> Lost | None:
     whole = explained.lost.wall_seconds
     if explained.lost.is_unknown or (is_beside and not whole):
         return None
-    problems = [group for group in explained.groups if not group.expected]
-    first = problems[0].spent.wall_seconds if problems else 0.0
-    is_part = len(problems) > 1 and first > 0 and not is_beside
-    seconds = first if is_part else whole
-    is_also = is_beside or any(group.effect for group in problems[:1])
-    what = f"by this, of {duration(whole)} beyond" if is_part else "to compiles beyond"
+    own = 0.0 if is_beside else own_seconds(explained.problems)
+    seconds = own or whole
+    is_also = is_beside or any(group.effect for group in explained.problems[:1])
+    what = f"by this, of {duration(whole)} beyond" if own else "to compiles beyond"
     words = f"{'also lost' if is_also else 'lost'} {what} warm-up"
     return Lost(seconds, words, seconds >= MUCH and not is_also)
 

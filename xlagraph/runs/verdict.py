@@ -197,9 +197,13 @@ def _lost(problems: Sequence[CauseGroup]) -> str:
 
 
 def _own_time(problems: Sequence[CauseGroup]) -> str:
-    """What of it the first cause took; empty where that is all, or not known."""
-    own = problems[0].spent.wall_seconds
-    return duration(own) if len(problems) > 1 and own else ""
+    own = own_seconds(problems)
+    return duration(own) if own else ""
+
+
+def own_seconds(problems: Sequence[CauseGroup]) -> float:
+    """What the first of several causes took; 0 where there is but one, or that is not known."""
+    return problems[0].spent.wall_seconds if len(problems) > 1 else 0.0
 
 
 def extra_compiles(problems: Sequence[CauseGroup]) -> str:
