@@ -35,6 +35,9 @@ class Truth:
 
 
 PROVED = {
+    "heads_tiled": Truth("", r"axes of 5 values .*f32\[2,2,1,16,4\] became f32\[2,1,2,16,4\]"),
+    "mask_shifted": Truth("", "0 became 1"),
+    "pooled_inside": Truth("", "3 values are computed in another way: pad and 4 more"),
     "advantage_kept": Truth("", r"flow further in B than in A, .* gradients of 4 tensors \(input "),
     "state_kept": Truth("", r"flow further in B than in A, .* gradients of 5 tensors \(input "),
     "block_computed_again": Truth("h.var(-1", "B computes 9 values again"),

@@ -133,6 +133,19 @@ class Groups:
         return list(found.values())
 
 
+def with_placeless(
+    case: Case, groups: Sequence[list[int]], placed: Collection[int]
+) -> list[list[int]]:
+    """The groups; where at most one has a line (is `placed`), they are one.
+
+    Derivatives often have no line: next to one line at which something differs they follow from it.
+    Where modules know no lines, nothing tells reasons apart.
+    """
+    known = sum(1 for group in groups if not set(placed).isdisjoint(group))
+    is_one = known == 1 or not (knows_lines(case.diff.a) or knows_lines(case.diff.b))
+    return [sorted(k for group in groups for k in group)] if groups and is_one else list(groups)
+
+
 def inputs_of(
     case: Case, piece_a: Collection[int], piece_b: Collection[int]
 ) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.ranges import shifts_range
 from xlagraph.facts.typed_numbers import typed_exponent
 from xlagraph.facts.written import lines_in_words
 from xlagraph.message import A, Change, Code, Listing, Message, Quoted, count, say
@@ -51,6 +52,7 @@ for step, (x, y) in enumerate(loader):
     proof="A's constant gets B's value.",
     examples=(
         "focal_exponent",
+        "mask_shifted",
         "scan_constant",
         "fori_trip_count",
         "fusion_constant.after",
@@ -86,6 +88,17 @@ _ROLLED = Words(
 )
 
 
+_DIAGONAL = Words(
+    say(
+        "The diagonal of torch.triu or torch.tril, and any number that a range on the device is "
+        "compared with, is a constant of the graph. Keep it the same, or make the mask of a "
+        "tensor: ",
+        Code("rows - columns >= shift"),
+        ", shift being a tensor of one element that is sent.",
+    ),
+    say("the diagonal of a mask changed"),
+    say("Compare with a tensor of one element, ", Code("rows - columns >= shift"), "."),
+)
 _EXPONENTS = ({"exponent"}, {"exponent", "multiply"})
 """Uses of an exponent: the derivative of ``x ** p`` multiplies by it. Other factors that Python
 computes are parameters of the graph."""
@@ -161,6 +174,8 @@ def _words(
         return _ROLLED
     if is_list:
         return _LISTED
+    if all(shifts_range(case.diff.b, y) for _, y in pairs):
+        return _DIAGONAL
     if {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS:
         typed = _powered(case, lines)
         if typed.fix:

@@ -59,6 +59,7 @@ for step, (x, y) in enumerate(loader):
         "call_step",
         "collectives_turned",
         "uniform_or_normal",
+        "pooled_inside",
     ),
     family=Family.BRANCH,
     is_piece=True,
