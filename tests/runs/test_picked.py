@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.verdict import Place
+from xlagraph.facts.enclosing import ProgramText
 from xlagraph.message import SourceLine
-from xlagraph.runs.enclosing import ProgramText
 from xlagraph.runs.picked import picked
 
 TEXT = """def flip(x):

@@ -79,6 +79,22 @@ def called_at(module: Module, piece: Iterable[int]) -> tuple[SourceLine, ...]:
     return (line,) if line else where(module, members)
 
 
+def called_within(module: Module, piece: Iterable[int], line: SourceLine) -> SourceLine | None:
+    """The first line that this one leads to for a piece; None if these are not in one function.
+
+    Lines of derivatives and of optimizers count only where there is nothing else.
+    """
+    found: dict[tuple[bool, ...], set[SourceLine]] = {}
+    for i in piece:
+        own = line_of(module, i)
+        frames = stack(module, i) if own else ()
+        if own and line in frames[1:]:
+            found.setdefault(_rank(own), set()).add(frames[frames.index(line) - 1])
+    inner = found[min(found)] if found else set()
+    is_one = len({(frame.file, frame.function) for frame in inner}) == 1
+    return min(inner) if is_one and not any(frame.is_library for frame in inner) else None
+
+
 def _shared(one: tuple[SourceLine, ...], other: tuple[SourceLine, ...]) -> tuple[SourceLine, ...]:
     """The frames, outermost first in the program, that two stacks begin with."""
     number = 0

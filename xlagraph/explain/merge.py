@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
 from xlagraph.facts.telling import MOVING, opcodes_in_words
-from xlagraph.message import A, B, join, say
+from xlagraph.message import A, B, Change, join, say
+from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.rules.sizes import ATTRIBUTE, INPUT_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +46,51 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
             groups[family].append([finding])
         else:
             home.append(finding)
-    found = [*single, *(group for family in groups.values() for group in family)]
+    for family, known in groups.items():
+        groups[family] = _with_placeless(known)
+    found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
     found = _with_moves(found, diff)
     return [_one(group, diff) for group in _with_consequences(found)]
+
+
+def _with_placeless(groups: list[list[Finding]]) -> list[list[Finding]]:
+    """Groups of a family; pieces without a line belong to those with one, if these are one group.
+
+    They are derivatives as a rule: torch's engine calls no Python.
+    """
+    placed = [group for group in groups if group[0].lines]
+    follow = [g for g in groups if not g[0].lines and all(f.kind in GENERAL for f in g)]
+    if len(placed) != 1 or placed[0][0].kind not in GENERAL:
+        return groups
+    joined = placed[0] + [f for group in follow for f in group]
+    return [joined if group is placed[0] else group for group in groups if group not in follow]
+
+
+def _of_one_option(groups: list[list[Finding]]) -> list[list[Finding]]:
+    """Groups with options and constants joined that went from one number to one other.
+
+    A layer's option stands in its forward operation, in its derivative and in constants beside.
+    """
+    homes: dict[Change, list[Finding]] = {}
+    for (finding,) in groups:
+        changed = [p for p in finding.title.parts if isinstance(p, Change)]
+        if finding.kind is ATTRIBUTE and len(changed) == 1 and finding.lines:
+            homes.setdefault(_bare(changed[0]), []).append(finding)
+    kept = []
+    for group in groups:
+        (finding,) = group
+        changed = [_bare(p) for p in finding.title.parts if isinstance(p, Change)]
+        is_option = finding.kind in (ATTRIBUTE, CONSTANT_VALUE) and len(changed) == 1
+        home = homes.get(changed[0]) if is_option else None
+        if home is None or finding is home[0]:
+            kept.append(home or group)
+        elif finding not in home:
+            home.append(finding)
+    return kept
+
+
+def _bare(change: Change) -> Change:
+    return Change(change.old, change.new)
 
 
 def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from xlagraph.canon.live import has_effect
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.slices import live_work
+from xlagraph.cause.slices import called_only_by
 from xlagraph.cause.sources import at, operations, where
-from xlagraph.facts.pieces import Groups, with_placeless
+from xlagraph.facts.pieces import OUTPUT
+from xlagraph.facts.regions import SPREAD, below_of, parts_of, region_of
 from xlagraph.facts.telling import opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.message import Change as Became
@@ -19,30 +19,19 @@ from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import ATTRIBUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.diff import Change
+    from xlagraph.facts.regions import Region
     from xlagraph.graph import Module
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import Message
 
-MAX_PART = 0.3
-"""Of the smaller module: of more it says nothing that it is computed in another way."""
 MAX_CITED = 50
 MAX_BEGINNINGS = 4
-SPREAD = frozenset({"operands"})
-"""What differs of an instruction where it only takes in what differs."""
 TELLING = frozenset({"attributes", "opcode", "payload"})
 """What differs of one that is another operation itself; another shape alone follows from those."""
-
-
-class Region(NamedTuple):
-    """What differs on both sides, and the values of it that the rest of both takes in alike."""
-
-    a: set[int]
-    b: set[int]
-    ends: set[tuple[int, int]]
 
 
 def find(case: Case) -> list[Finding]:
@@ -52,154 +41,45 @@ def find(case: Case) -> list[Finding]:
     divisors. How they differ then tells where the piece begins, and is believed no further.
     Where all are paired, the rules for what differs of a pair know more.
     """
-    region = _region(case)
-    if region is None or not region.ends:
-        return []
+    region = region_of(case)
     lone_a, lone_b = set(case.a.lone), set(case.b.lone)
     return [
         _finding(case, part)
-        for part in _parts(case, region)
+        for part in (parts_of(case, region) if region else ())
         if not (part.a.isdisjoint(lone_a) and part.b.isdisjoint(lone_b))
     ]
 
 
-def _region(case: Case) -> Region | None:
-    """All that differs, widened until it ends in values of one shape that are used alike."""
-    a, b = case.a, case.b
-    changes = case.open_changes()
-    own = [(x, y) for x, y, fields in changes if not SPREAD.issuperset(fields)]
-    region = Region(
-        _in_entry(a.module, {*a.open_lone(), *(x for x, _ in own)}),
-        _in_entry(b.module, {*b.open_lone(), *(y for _, y in own)}),
-        set(),
-    )
-    limit = MAX_PART * min(live_work(a.module), live_work(b.module))
-    taken_in = [(x, y) for x, y, fields in changes if SPREAD.issuperset(fields)]
-    while len(region.a) + len(region.b) <= 2 * limit:
-        region.ends.clear()
-        if not _widened(case, region, taken_in):
-            return region if _is_plain(case, region) else None
-    return None
-
-
-def _in_entry(module: Module, instructions: set[int]) -> set[int]:
-    """These instructions, or what calls them: all that stands in the entry."""
-    entry = module.entry_computation
-    found = {i for i in instructions if entry.start <= i < entry.stop}
-    left = instructions - found
-    while left:
-        called = {module.computation_of(i).index for i in left}
-        callers = {i for c in called for i in module.callers.get(c, ())}
-        found |= {i for i in callers if entry.start <= i < entry.stop}
-        left = callers - found
-    return found
-
-
-def _widened(case: Case, region: Region, taken_in: Iterable[tuple[int, int]]) -> bool:
-    """Notes where the region ends; True if it had to be widened first."""
-    a, b = case.diff.a, case.diff.b
-    users = {(x, y) for x, y in taken_in}
-    users |= {(x, case.a.partners[x]) for i in region.a for x in a.users[i]}
-    users |= {(case.b.partners[y], y) for j in region.b for y in b.users[j]}
-    before = len(region.a) + len(region.b)
-    roots = (a.entry_computation.root, b.entry_computation.root)
-    for x, y in sorted(users):
-        if x in region.a or y in region.b or x < 0 or y < 0 or (x, y) == roots:
-            if (x in region.a) != (y in region.b) and min(x, y) >= 0:
-                region.a.add(x)
-                region.b.add(y)
-            continue
-        _take(case, region, x, y)
-    outputs = [(s.a, s.b) for s in case.diff.outputs if s.a is not None and s.b is not None]
-    for j, k in (*outputs, *case.replaced_outputs()):
-        p, q = a.outputs[j], b.outputs[k]
-        if p in region.a or q in region.b or case.a.partners[p] != q:
-            _end(case, region, p, q)
-    return len(region.a) + len(region.b) > before
-
-
-def _take(case: Case, region: Region, x: int, y: int) -> None:
-    """Ends the region before a pair that takes it in, or takes that pair in."""
-    a, b = case.diff.a, case.diff.b
-    below_a, below_b = a.operands[x], b.operands[y]
-    pairs = list(zip(below_a, below_b, strict=False))
-    met = [(p, q) for p, q in pairs if p in region.a or q in region.b]
-    if len(below_a) != len(below_b) or not all(_end(case, region, p, q) for p, q in met):
-        region.a.add(x)
-        region.b.add(y)
-
-
-def _end(case: Case, region: Region, p: int, q: int) -> bool:
-    """Lets two values stand for each other; False if they are of two shapes, or inputs."""
-    a, b = case.diff.a, case.diff.b
-    if a.shapes[p] != b.shapes[q] or "parameter" in (a.opcodes[p], b.opcodes[q]):
-        return False
-    region.a.add(p)
-    region.b.add(q)
-    region.ends.add((p, q))
-    return True
-
-
-def _is_plain(case: Case, region: Region) -> bool:
-    """Whether it takes in no input of one side alone, and does nothing but give values."""
-    return all(
-        view.module.opcodes[i] != "parameter" and not has_effect(view.module, i)
-        for view, mine in ((case.a, region.a), (case.b, region.b))
-        for i in mine
-    )
-
-
-def _parts(case: Case, region: Region) -> list[Region]:
-    """The region as pieces that have neither an instruction nor a line in common."""
-    ends = sorted(region.ends)
-    groups = Groups(len(ends))
-    placed: list[int] = []
-    for view, mine in ((case.a, region.a), (case.b, region.b)):
-        seen: dict[object, int] = {}
-        for k, pair in enumerate(ends):
-            below = _below(view, mine, view.mine(pair))[0]
-            lines = _lines(view, below, view.mine(pair))
-            placed += [k] if lines else []
-            for key in (*below, *(line.forward for line in lines)):
-                groups.join(seen.setdefault(key, k), k)
-    parts = with_placeless(case, groups.members(), placed)
-    return [_part(case, region, [ends[k] for k in members]) for members in parts]
-
-
-def _part(case: Case, region: Region, ends: Sequence[tuple[int, int]]) -> Region:
-    """What of a region leads to these of its ends."""
-    return Region(
-        set().union(*(_below(case.a, region.a, p)[0] for p, _ in ends)),
-        set().union(*(_below(case.b, region.b, q)[0] for _, q in ends)),
-        set(ends),
-    )
-
-
-def _lines(view: SideView, piece: Iterable[int], end: int) -> tuple[SourceLine, ...]:
-    """The lines of a piece; where it has none, of what takes in its end."""
-    return where(view.module, piece) or where(view.module, view.module.users[end])
-
-
-def _below(view: SideView, mine: set[int], end: int) -> tuple[set[int], set[int]]:
-    """Of a piece what one of its ends is made of, and what that takes in from outside."""
-    members, inputs, stack = set[int](), set[int](), [end]
-    while stack:
-        i = stack.pop()
-        if i not in mine:
-            inputs.add(i)
-        elif i not in members:
-            members.add(i)
-            stack.extend(view.module.operands[i])
-    return members, inputs
-
-
-def _inputs(case: Case, part: Region, end: tuple[int, int]) -> list[tuple[int, int]]:
-    """The paired values that either side makes this end of."""
-    p, q = end
+def _inputs(case: Case, part: Region, p: int, q: int) -> list[tuple[int, int]]:
+    """The paired values that either side makes one of its values of."""
     a, b = case.a.partners, case.b.partners
-    found = {(x, a[x]) for x in _below(case.a, part.a, p)[1]}
-    found |= {(b[y], y) for y in _below(case.b, part.b, q)[1]}
+    found = {(x, a[x]) for x in below_of(case.a, part.a, p)[1]}
+    found |= {(b[y], y) for y in below_of(case.b, part.b, q)[1]}
     return sorted((x, y) for x, y in found if 0 <= x < p and 0 <= y < q)
+
+
+def _claimed(module: Module, piece: set[int], users: Iterable[int]) -> frozenset[int]:
+    """A piece with what it calls, and what takes it in."""
+    return frozenset(piece).union(called_only_by(module, piece), users)
+
+
+def _undo(case: Case, part: Region) -> Callable[[Editors], None]:
+    """Replaces what both compute by one operation, and leaves out what one side alone computes."""
+    pairs = sorted({(e.p, e.q) for e in part.edges if e.p in part.a and e.q in part.b})
+    replaced = [(p, q, _inputs(case, part, p, q)) for p, q in pairs]
+    to_a, to_b = case.b.partners, case.a.partners
+
+    def undo(edit: Editors) -> None:
+        for p, q, inputs in replaced:
+            edit.a.become_undone(p, [x for x, _ in inputs])
+            edit.b.become_undone(q, [y for _, y in inputs])
+        for edge in part.edges:
+            if edge.q not in part.b:
+                edit.a.set_operand(edge.x, edge.place, to_a[edge.q])
+            elif edge.p not in part.a:
+                edit.b.set_operand(edge.y, edge.place, to_b[edge.p])
+
+    return undo
 
 
 def _finding(case: Case, part: Region) -> Finding:
@@ -209,16 +89,10 @@ def _finding(case: Case, part: Region) -> Finding:
         where(b, [change.b for change in beginnings])
         or where(b, part.b)
         or where(a, part.a)
-        or where(b, [user for _, q in part.ends for user in b.users[q]])
+        or where(b, {e.y for e in part.edges})
     )
-    ends = {end: _inputs(case, part, end) for end in sorted(part.ends)}
-    number = count(len(ends), "value")
-
-    def undo(edit: Editors) -> None:
-        for (p, q), inputs in ends.items():
-            edit.a.become_undone(p, [x for x, _ in inputs])
-            edit.b.become_undone(q, [y for _, y in inputs])
-
+    values = len({(e.p, e.q) for e in part.edges})
+    number = count(values, "value")
     told = {_told(case, change): (change.a, change.b) for change in reversed(beginnings)}
     options = ["attributes" in change.fields for change in beginnings]
     return Finding(
@@ -226,7 +100,7 @@ def _finding(case: Case, part: Region) -> Finding:
         title=say(
             number,
             operations(b, part.b),
-            f" {'is' if len(ends) == 1 else 'are'} computed in another way",
+            f" {'is' if values == 1 else 'are'} computed in another way",
             at(lines),
             ": ",
             *(tuple(told)[-1:] or _both(case, part)),
@@ -240,10 +114,13 @@ def _finding(case: Case, part: Region) -> Finding:
             ),
             *(Evidence(text, (x,), (y,), where(b, [y])) for text, (x, y) in reversed(told.items())),
         ),
-        proof=say("each of these values was replaced by one operation on the same inputs"),
-        a=frozenset(part.a),
-        b=frozenset(part.b),
-        undo=undo,
+        proof=say(
+            "each of these values was replaced by one operation on the same inputs, or left out "
+            "where one side alone computes it"
+        ),
+        a=_claimed(a, part.a, (e.x for e in part.edges if e.place != OUTPUT)),
+        b=_claimed(b, part.b, (e.y for e in part.edges if e.place != OUTPUT)),
+        undo=_undo(case, part),
     )
 
 
@@ -255,7 +132,7 @@ def _beginnings(case: Case, part: Region) -> list[Change]:
         if change.a in part.a
         and change.b in part.b
         and TELLING.intersection(change.fields)
-        and "operands" not in change.fields
+        and SPREAD.isdisjoint(change.fields)
         and part.a.isdisjoint(case.diff.a.operands[change.a])
     ]
     return sorted(found)[:MAX_BEGINNINGS]

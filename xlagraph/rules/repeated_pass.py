@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, called_at
+from xlagraph.cause.sources import at, called_at, called_within
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.enclosing import enclosing
 from xlagraph.facts.telling import HEAVY, PLAIN
 from xlagraph.facts.updates import formula, updates
 from xlagraph.message import say
@@ -17,6 +18,7 @@ from xlagraph.message import say
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
+    from xlagraph.cause.model import Context
     from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
@@ -121,11 +123,33 @@ def _finding(found: Bypass) -> Finding | None:
 
 
 def _lines(found: Bypass) -> tuple[SourceLine, ...]:
-    """Where the program runs the pass: the line that all of it is called from, if that is known."""
+    """Where the program runs the pass: the line that all of it is called from, if that is known.
+
+    A line that runs once a step, or leads to its end, is left for the first one within.
+    """
     more, in_less = found.more, _counts(found.less)
-    again = (i for i in found.piece if more.matched.labels[i] in in_less)
-    called = called_at(more.module, (i for i in again if more.module.opcodes[i] not in PLAIN))
-    return called if len(called) == 1 and not called[0].is_library else found.lines
+    copies = (i for i in found.piece if more.matched.labels[i] in in_less)
+    again = [i for i in copies if more.module.opcodes[i] not in PLAIN]
+    called = called_at(more.module, again)
+    if len(called) != 1 or called[0].is_library:
+        return found.lines
+    line: SourceLine | None = called[0]
+    while line and _is_once_a_step(more.context, line):
+        called = (line,)
+        line = called_within(more.module, again, line)
+    return (line,) if line else called
+
+
+def _is_once_a_step(context: Context, line: SourceLine) -> bool:
+    """Whether the end of the step is called from a line, or lies in the loop around it."""
+    site = context.call_site
+    if site is None:
+        return False
+    place = line.file, line.line
+    if any((frame.file, frame.line) == place for frame in context.stacks.get(site, ())):
+        return True
+    loop, end = (enclosing(context.program, [one]) for one in (line, site))
+    return loop is not None and end is not None and loop.loop[:2] == end.loop[:2]
 
 
 def _times(number: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Context, MissingGradient, UnfinishedBackward
+from xlagraph.facts.enclosing import ProgramText
 from xlagraph.facts.named_inputs import replaced_inputs, with_inputs_named
 from xlagraph.message import SourceLine
-from xlagraph.runs.enclosing import ProgramText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

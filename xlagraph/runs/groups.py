@@ -11,10 +11,10 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause, Seen
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
+from xlagraph.facts.enclosing import ProgramText
 from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.growing_input import GROWING_INPUT
-from xlagraph.runs.enclosing import ProgramText
 from xlagraph.runs.growth import main_line
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.lists import AsList

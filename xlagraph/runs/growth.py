@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
+from xlagraph.facts.enclosing import enclosing
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
@@ -16,7 +17,6 @@ from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.live_tensors import LIVE_TENSOR
 from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.enclosing import enclosing
 from xlagraph.runs.kept import kept
 from xlagraph.runs.kinds import GROWING_GRAPH
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
+    from xlagraph.facts.enclosing import Program
     from xlagraph.message import SourceLine
-    from xlagraph.runs.enclosing import Program
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.turns import Turns
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
+from xlagraph.facts.enclosing import enclosing
 from xlagraph.message import count, join, say
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.runs.enclosing import enclosing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.facts.enclosing import ProgramText
     from xlagraph.message import SourceLine
-    from xlagraph.runs.enclosing import ProgramText
     from xlagraph.runs.model import GraphNode
 
 MANY = 3

@@ -41,8 +41,8 @@ from xlagraph.runs.picked import picked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from xlagraph.facts.enclosing import ProgramText
     from xlagraph.message import SourceLine
-    from xlagraph.runs.enclosing import ProgramText
     from xlagraph.runs.lists import LongerList
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.pending import PendingWork

@@ -8,8 +8,8 @@ import pytest
 from real_modules import explained_run
 from repository import ROOT
 
+from xlagraph.facts.enclosing import enclosing
 from xlagraph.message import SourceLine
-from xlagraph.runs.enclosing import enclosing
 from xlagraph.runs.growth import AsLoop
 
 FILES = sorted((ROOT / "examples").rglob("*.py")) + sorted(
