@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 from real_modules import explained_run
 from repository import ROOT
 
-from xlagraph.facts.enclosing import enclosing
+from xlagraph.facts.enclosing import ProgramText, enclosing
 from xlagraph.message import SourceLine
 from xlagraph.runs.growth import AsLoop
 
@@ -87,6 +88,31 @@ def test_a_loop_of_another_length_is_told_at_its_head(above, place, short):
         line.line: " " * 8 + "x()",
     }
     members = [node for node in explained.graphs if node.digest in problem.graphs]
-    told = AsLoop({line.file: program})(problem.cause, members)
+    told = AsLoop(ProgramText({line.file: program}), members)(problem.cause, members)
     assert told.place.line.line == line.line + place
     assert str(told.short) == short
+
+
+def test_the_loop_of_the_steps_is_not_the_one_of_another_length():
+    explained = explained_run(ROOT / "fixtures" / "pairs" / "unrolled_loop")
+    (problem,) = explained.problems
+    line = problem.cause.place.line
+    program = {line.line - 1: "for step in range(n):", line.line: "    x()"}
+    loops = frozenset({(line.file, line.line - 1)})
+    told = AsLoop(ProgramText({line.file: program}, loops), ())(problem.cause, explained.graphs)
+    assert told.place.line == line
+
+
+@pytest.mark.parametrize(("function", "is_read"), [("", True), ("elsewhere", False)])
+def test_a_loop_that_ends_by_a_value_is_told_where_it_reads_it(function, is_read):
+    explained = explained_run(ROOT / "fixtures" / "pairs" / "unrolled_loop")
+    (problem,) = explained.problems
+    line = problem.cause.place.line
+    program = {
+        line.line + 1: "for k in range(n):",
+        line.line + 2: "    if gap < tol:",
+    }
+    here = line._replace(line=line.line + 2, function=function or line.function)
+    graph = replace(explained.graphs[0], sync_kind="value", call_site=here)
+    told = AsLoop(ProgramText({line.file: program}), (graph,))(problem.cause, explained.graphs)
+    assert (told.place.line == here) == is_read

@@ -114,8 +114,9 @@ def _cause(
     own_b = frozenset({c.b for c in changed} | mine_b.intersection(diff.added))
     number = len(own_a) + len(own_b) - len(changed)
     total = _counted(diff, *taken)
-    near = _own_line(diff, finding)
-    evidence = finding.evidence + near + _backward(diff, finding)
+    behind = _backward(diff, finding)
+    near = () if behind else _own_line(diff, finding)
+    evidence = finding.evidence + near + behind
     return Cause(
         kind=finding.kind,
         title=finding.title,
@@ -140,9 +141,9 @@ def _if_short(fix: Message) -> Message:
 
 
 def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
-    """The program's line nearest to what a finding cites, if it cites a library's line only."""
+    """The program's line nearest to what a finding cites, if it cites none of the program."""
     lines = [line for evidence in finding.evidence for line in evidence.sources]
-    if not lines or not all(line.is_library for line in lines):
+    if not all(line.is_library for line in lines):
         return ()
     near = line_near(diff.b, finding.b) or line_near(diff.a, finding.a)
     if not near:

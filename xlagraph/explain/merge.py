@@ -71,26 +71,20 @@ def _of_one_option(groups: list[list[Finding]]) -> list[list[Finding]]:
 
     A layer's option stands in its forward operation, in its derivative and in constants beside.
     """
-    homes: dict[Change, list[Finding]] = {}
-    for (finding,) in groups:
-        changed = [p for p in finding.title.parts if isinstance(p, Change)]
-        if finding.kind is ATTRIBUTE and len(changed) == 1 and finding.lines:
-            homes.setdefault(_bare(changed[0]), []).append(finding)
-    kept = []
-    for group in groups:
+    homes: dict[Change, list[list[Finding]]] = defaultdict(list)
+    joined: set[int] = set()
+    options = [group for group in groups if group[0].kind in (ATTRIBUTE, CONSTANT_VALUE)]
+    for group in sorted(options, key=lambda group: group[0].kind is not ATTRIBUTE):
         (finding,) = group
-        changed = [_bare(p) for p in finding.title.parts if isinstance(p, Change)]
-        is_option = finding.kind in (ATTRIBUTE, CONSTANT_VALUE) and len(changed) == 1
-        home = homes.get(changed[0]) if is_option else None
-        if home is None or finding is home[0]:
-            kept.append(home or group)
-        elif finding not in home:
+        changed = [Change(*p[:2]) for p in finding.title.parts if isinstance(p, Change)]
+        known = homes[changed[0]] if len(changed) == 1 else []
+        home = next((one for one in known if _forward(finding) <= _forward(one[0])), None)
+        if home is not None:
             home.append(finding)
-    return kept
-
-
-def _bare(change: Change) -> Change:
-    return Change(change.old, change.new)
+            joined.add(id(group))
+        elif finding.kind is ATTRIBUTE:
+            known.append(group)
+    return [group for group in groups if id(group) not in joined]
 
 
 def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
@@ -81,22 +82,19 @@ def _tensors(message: Message) -> tuple[Tensor, ...]:
 def _stack(
     line: SourceLine, finding: Finding, diff: Diff, contexts: tuple[Context, Context]
 ) -> tuple[SourceLine, ...]:
-    """The frames around a line: those captured with it, else those of an instruction."""
+    """The frames around a line: those of most instructions cited, else those captured with it."""
     plain = line.forward._replace(called=None)
-    for context in contexts:
-        if plain in context.stacks:
-            return context.stacks[plain]
     cited = chain(
         ((diff.b, i) for e in finding.evidence for i in e.b),
         ((diff.a, i) for e in finding.evidence for i in e.a),
         ((diff.b, i) for i in sorted(finding.b)),
         ((diff.a, i) for i in sorted(finding.a)),
     )
-    for module, i in islice(cited, MAX_LOOKED):
-        frames = stack(module, i)
-        if frames and plain in frames:
-            return frames
-    return ()
+    stacks = (stack(module, i) for module, i in islice(cited, MAX_LOOKED))
+    found = Counter(frames for frames in stacks if plain in frames)
+    if found:
+        return found.most_common(1)[0][0]
+    return next((c.stacks[plain] for c in contexts if plain in c.stacks), ())
 
 
 def _unknown(

@@ -10,6 +10,8 @@ from xlagraph.cause.names import differing_keys
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xlagraph.cause.case import Case
     from xlagraph.graph import Attributes
     from xlagraph.hlo.shapes import Shape
@@ -122,3 +124,14 @@ def with_sizes(first: Attributes, second: Attributes) -> Attributes:
     items = tuple((k, new.get(k, v) if k in SIZE_KEYS else v) for k, v in first.items)
     added = tuple((k, v) for k, v in second.items if k in SIZE_KEYS and first.get(k) is None)
     return first if items == first.items and not added else replace(first, items=items + added)
+
+
+def stated_sizes(case: Case, members: Mapping[int, int]) -> dict[int, int]:
+    """Instructions whose attributes state sizes of what changed, A's numbers to B's."""
+    a, b = case.diff.a, case.diff.b
+    return {
+        x: y
+        for x, y in case.changed_alone("attributes")
+        if any(o in members for o in a.operands[x])
+        and size_keys_differ_only(a.attributes[x], b.attributes[y])
+    }

@@ -21,6 +21,7 @@ from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
 
 REPLICA_GROUPS = Kind(
@@ -46,6 +47,7 @@ xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
 )
 BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
 """What a Python index decides of an instruction."""
+FORMS = frozenset({"bitcast", "convert", "get-tuple-element", "reshape"})
 AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "start_index_map"})
 """What the dimension decides along which is indexed."""
 
@@ -73,6 +75,19 @@ _MOVED = Words(
     short_fix=_AS_DATA,
 )
 """Of a slice as long as before at another place."""
+_TAKE_SORTED = say("Take the place by a tensor: ", Code("sorted.index_select(dim, k)"), ".")
+_RANKED = Words(
+    say(
+        "kthvalue, and any place in a sorted tensor that Python computes, is part of the graph: "
+        "sort, and take the place by a tensor of one element that is sent, ",
+        Code("x.sort(dim).values.index_select(dim, k)"),
+        ". Where a library does it (a schedule of a budget), rank on the host, x.cpu(), or call it "
+        "in fewer steps.",
+    ),
+    say("a place in a sorted tensor (kthvalue's k) changes"),
+    _TAKE_SORTED,
+)
+"""Of a slice of what was sorted."""
 MAX_NAME = 30
 """Characters of an expression that is named in the headline."""
 _NOT_MADE_THERE = "# keep .to(): made with device=... the numbers are constants again"
@@ -136,7 +151,9 @@ def _finding(
         kind = PYTHON_INDEX
         what = "the Python index where values are written" if is_written else "a Python index"
         is_moved = opcode == "slice" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
-        if is_written or is_moved:
+        if is_moved and all(_is_sorted(case.diff.b, q) for _, q in pairs):
+            words = _RANKED
+        elif is_written or is_moved:
             typed = _as_data(case, lines, is_written=is_written)
             words = typed if typed.fix else _WRITTEN if is_written else _MOVED
         title = say(f"{what} is baked into {number}: ", changes)
@@ -167,6 +184,14 @@ def _finding(
         b=frozenset(q for _, q in pairs),
         undo=undo,
     )
+
+
+def _is_sorted(module: Module, i: int) -> bool:
+    """Whether a slice is cut from what a sort gives back."""
+    (i,) = module.operands[i]
+    while module.opcodes[i] in FORMS:
+        (i,) = module.operands[i]
+    return module.opcodes[i] == "sort"
 
 
 RULE = Rule(

@@ -99,6 +99,15 @@ _DIAGONAL = Words(
     say("the diagonal of a mask changed"),
     say("Compare with a tensor of one element, ", Code("rows - columns >= shift"), "."),
 )
+JAX = ("jit_", "pjit_", "pmap_")
+"""How modules are called that JAX traces from a function."""
+_TRACED = Words(
+    say(
+        "What a jitted function takes from Python is a constant of its graph: pass the value as an "
+        "argument of the function, and not one of its static_argnums."
+    ),
+    short_fix=say("Pass it as an argument of the jitted function."),
+)
 _EXPONENTS = ({"exponent"}, {"exponent", "multiply"})
 """Uses of an exponent: the derivative of ``x ** p`` multiplies by it. Other factors that Python
 computes are parameters of the graph."""
@@ -121,6 +130,7 @@ def _finding(
     case: Case, old: str, new: str, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
 ) -> Finding:
     b = case.diff.b
+    lines = lines or where(b, [user for _, y in pairs for user in b.users[y]])
     is_list = new.startswith("{")
     is_special = {old, new} <= SPECIAL and all(_is_scalar(case, y) for _, y in pairs)
     words = _words(case, lines, pairs, is_list=is_list)
@@ -183,7 +193,7 @@ def _words(
     option = _library_option(lines)
     if option:
         return Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
-    return Words()
+    return _TRACED if case.diff.b.name.startswith(JAX) else Words()
 
 
 def _is_scalar(case: Case, y: int) -> bool:
@@ -224,12 +234,12 @@ def _operation(case: Case, y: int) -> str:
 def _library_option(lines: tuple[SourceLine, ...]) -> SourceLine | None:
     """The function of ``torch.nn`` that makes the number a constant, as its own argument."""
     inner = (lines[0].called or lines[0]) if lines else None
-    return inner if inner and inner.function and "torch/nn/" in inner.file else None
+    return inner if inner and "torch/nn/" in inner.file else None
 
 
 def _library_fix(option: SourceLine) -> Message:
     return say(
-        Code(option.function),
+        Code(option.function or "torch.nn"),
         " (",
         option,
         ") makes this number a constant, as an argument of it (a momentum, an epsilon, a bound) or "

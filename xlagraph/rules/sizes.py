@@ -16,6 +16,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
+from xlagraph.facts.batch_calls import cut_by
 from xlagraph.facts.counts import counting_constants
 from xlagraph.facts.fills import fills
 from xlagraph.facts.fixed_k import fixed_k
@@ -23,7 +24,7 @@ from xlagraph.facts.joined import longer_lists, pieces
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.senders import asked_at, called_by_step
-from xlagraph.facts.size_makers import CUT, LISTED, TOPK, size_maker
+from xlagraph.facts.size_makers import LISTED, TOPK, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -31,7 +32,7 @@ from xlagraph.facts.sizes import (
     explained,
     follows_operand,
     same_structure,
-    size_keys_differ_only,
+    stated_sizes,
     with_dimensions,
     with_sizes,
 )
@@ -371,7 +372,12 @@ def _finding(case: Case, origins: Origins) -> Finding:
     numbers = counting_constants(case, origins.members)
     filled = fills(case, origins.members)
     members = {x: y for x, y in origins.members.items() if (x, y) not in filled.pairs}
-    claimed = {**members, **_stated(case, origins), **numbers.certain, **numbers.assumed}
+    claimed = {
+        **members,
+        **stated_sizes(case, origins.members),
+        **numbers.certain,
+        **numbers.assumed,
+    }
     claimed |= origins.options
     assumed = join(
         sorted({f"{a.payloads[x]} -> {b.payloads[y]}" for x, y in numbers.assumed.items()})
@@ -416,7 +422,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         title = say("a list of tensors has another length, ", number, " joined: ", names)
     elif maker:
         title = say(f"another {maker.what} is baked into the graph: ", names)
-    words = maker or (CUT if origins.kind is PYTHON_INDEX else None)
+    words = maker or (cut_by(case.b, in_b, lines) if origins.kind is PYTHON_INDEX else None)
     taken = say("; the constant ", assumed, " is taken for a number of elements")
     return Finding(
         kind=GROWING_INPUT if grows else origins.kind,
@@ -479,17 +485,6 @@ def _fix(case: Case, origins: Origins) -> Message:
     if numbers & (donated | set(known)):
         return say(WEIGHT_FIX)
     return say(DATA_FIX) if donated or known else say()
-
-
-def _stated(case: Case, origins: Origins) -> dict[int, int]:
-    """Instructions whose attributes state sizes of what changed."""
-    a, b = case.diff.a, case.diff.b
-    return {
-        x: y
-        for x, y in case.changed_alone("attributes")
-        if any(o in origins.members for o in a.operands[x])
-        and size_keys_differ_only(a.attributes[x], b.attributes[y])
-    }
 
 
 RULE = Rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import reduce
 from itertools import zip_longest
@@ -194,12 +195,13 @@ def _representative(
 
 
 def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
-    """The causes behind the first one of each graph: who mends that alone still recompiles.
+    """The causes behind the first one of each graph, those of most graphs first.
 
-    What comes of it anyway is none; nor is what the first graphs of a growing input differ in.
+    Who mends the first alone still recompiles. What comes of it anyway is none; nor is what the
+    first graphs of a growing input differ in.
     """
-    found = {
-        (cause.kind, main_line(cause)): cause
+    found = [
+        cause
         for node in members
         if node.explanation
         and (kind is not GROWING_INPUT or node.explanation.causes[0].kind is kind)
@@ -207,8 +209,10 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
         for cause in node.explanation.causes
         if cause is not main_cause(node, kind)
         and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
-    }
-    return tuple(found.values())
+    ]
+    number = Counter((cause.kind, main_line(cause)) for cause in found)
+    last = {(cause.kind, main_line(cause)): cause for cause in found}
+    return tuple(last[key] for key, _ in number.most_common())
 
 
 def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:

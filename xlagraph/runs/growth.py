@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
-    from xlagraph.facts.enclosing import Program
+    from xlagraph.facts.enclosing import ProgramText
     from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.turns import Turns
@@ -208,13 +208,14 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
 class AsLoop:
     """Says the cause of a single step as the other length of a loop, which the sizes speak of."""
 
-    program: Program
+    program: ProgramText
     """What is known of the program's text, to find the loop."""
+    nodes: Sequence[GraphNode]
+    """All graphs of the run, to find the values that the loop reads."""
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with a place and a fix for the loop."""
-        reads = Counter(n.call_site for n in members if n.sync_kind == "value" and n.call_site)
-        read = next((line for line, _ in reads.most_common(1)), None)
+        read = self._read(members) or self._read(self.nodes, cause.place.stack)
         told = _as_loop(cause, members)
         if read is not None:
             return replace(
@@ -225,8 +226,8 @@ class AsLoop:
                 short_fix=say("Give the loop a fixed length, and read nothing in it."),
                 place=Place(read),
             )
-        found = enclosing(self.program, cause.place.stack or cause.lines[:1])
-        if found is None:
+        found = enclosing(self.program.lines, cause.place.stack or cause.lines[:1])
+        if found is None or found.loop[:2] in self.program.step_loops:
             return told
         if found.branch:
             return replace(
@@ -242,6 +243,21 @@ class AsLoop:
         begin = next((k for k, f in enumerate(stack) if f.function == found.loop.function), 0)
         place = replace(cause.place, line=found.loop, stack=(found.loop, *stack[begin:]), source=())
         return replace(told, place=place)
+
+    def _read(
+        self, nodes: Sequence[GraphNode], around: Sequence[SourceLine] | None = None
+    ) -> SourceLine | None:
+        """Where most of these graphs end by reading a value, in a loop of a function around."""
+        functions = {(frame.file, frame.function) for frame in around or ()}
+        reads = Counter(n.call_site for n in nodes if n.sync_kind == "value" and n.call_site)
+        for line, _ in reads.most_common():
+            if around is None:
+                return line
+            found = enclosing(self.program.lines, [line])
+            within = found is not None and found.loop[:2] not in self.program.step_loops
+            if within and (line.file, line.function) in functions:
+                return line
+        return None
 
 
 def _as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:

@@ -134,21 +134,30 @@ class CauseGroup:
         return self.cause.fix_in_short if self.cause else say(self.kind.short_fix or self.kind.fix)
 
 
+OFTEN = 3
+"""Compiles of one reason from which on it goes on, as far as one can tell."""
+SELDOM_WEIGHT = 0.25
+
+
 def by_cost(group: CauseGroup) -> tuple[bool, bool, float, str]:
-    """Sorts problems before what is by design, that before warm-up, and then by seconds."""
+    """Sorts problems before what is by design, that before warm-up, and then by seconds.
+
+    Those of what came once or twice count for less: what comes again and again will go on.
+    """
     is_warm_up = group.expected and not group.is_by_design
-    return (group.expected, is_warm_up, -group.spent.wall_seconds, words(group.title))
+    weight = 1 if group.compiles >= OFTEN else SELDOM_WEIGHT
+    return (group.expected, is_warm_up, -group.spent.wall_seconds * weight, words(group.title))
 
 
 @dataclass(frozen=True, eq=False)
 class RunExplanation:
-    """The verdict over a run, its graphs, and the reasons ranked by compile seconds."""
+    """The verdict over a run, its graphs, and the reasons ranked by what they cost (`by_cost`)."""
 
     run: Run
     verdict: Verdict
     graphs: tuple[GraphNode, ...]
     groups: tuple[CauseGroup, ...]
-    """Problems first, by seconds; behind them what is by design, and then warm-up."""
+    """Problems first, by what they cost; behind them what is by design, and then warm-up."""
     steps: int
     compiles: int
     """Modules that were compiled: a sync may compile several."""

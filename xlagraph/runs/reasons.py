@@ -77,7 +77,7 @@ def reasons_of(
     program: ProgramText,
 ) -> dict[str, Reason]:
     """Digest to reason of all graphs; the arguments are those of `group_nodes`."""
-    as_loop = AsLoop(program.lines)
+    as_loop = AsLoop(program, nodes)
     over_run: dict[str, Reason] = {}
     for digest, line in uneven_loops(nodes).items():
         over_run[digest] = Reason(EXTRA_SUBGRAPH, line, as_loop)

@@ -230,6 +230,9 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         )
         number = count(len(problems) - 1, "other cause")
         yield say(f"{number}: ", join(shown, 3, "; "), ".")
-    further = len(problems[0].further)
+    further = problems[0].further
     if further:
-        yield say(f"Beside it {count(further, 'further cause')} in the same graphs.")
+        first, rest = further[0], len(further) - 1
+        more = f" and {count(rest, 'further cause')}" if rest else ""
+        named = say(first.in_short.clause, first.place.within)
+        yield say("Beside it in the same graphs: ", named, more, ".")
