@@ -115,3 +115,43 @@ def test_a_number_of_python_alone_stays_what_it_was():
     )
     (cause,) = causes(FRACTIONS, number)
     assert cause.startswith("dtype an input has another dtype (f32 -> s64): B converts input 2")
+
+
+MISSING = """HloModule step
+
+ENTRY main {
+  n = f64[6] parameter(0)
+  logged = f64[6] log-plus-one(n)
+  typed = f32[6] convert(logged)
+  p = f32[6] parameter(1)
+  error = f32[6] subtract(p, typed)
+  ROOT z = (f32[6]) tuple(error)
+}
+"""
+COUNTED = """HloModule step
+
+ENTRY main {
+  n = s64[6] parameter(0)
+  typed = f32[6] convert(n)
+  logged = f32[6] log-plus-one(typed)
+  p = f32[6] parameter(1)
+  error = f32[6] subtract(p, logged)
+  ROOT z = (f32[6]) tuple(error)
+}
+"""
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_whole_numbers_are_converted_before_and_fractions_behind(turned):
+    pair = [read_module(text, "m") for text in (COUNTED, MISSING)]
+    found = explain_modules(*(reversed(pair) if turned else pair))
+    assert found.proved
+    (cause,) = found.causes
+    assert str(cause.kind) == "dtype"
+    assert ("f64 -> s64" if turned else "s64 -> f64") in str(cause.title)
+
+
+def test_another_function_of_another_dtype_is_told_too():
+    pair = [read_module(text, "m") for text in (COUNTED, MISSING.replace("log-plus-one", "log"))]
+    found = explain_modules(*pair)
+    assert not found.proved or len(found.causes) > 1 or "log" in str(found.causes[0].title)

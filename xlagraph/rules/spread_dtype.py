@@ -49,6 +49,13 @@ class _Spread(NamedTuple):
         """Whether more is done with the inputs than that they are converted."""
         return any(not is_input(case.diff.a, x) for x in self.pairs)
 
+    def input_types(self, case: Case) -> set[tuple[str, str]]:
+        """The types of its inputs in A and in B."""
+        a, b = case.diff.a, case.diff.b
+        return {
+            (element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in self.inputs(case)
+        }
+
     def types(self, case: Case) -> set[tuple[str, str]]:
         """The types in A and in B that differ."""
         a, b = case.diff.a, case.diff.b
@@ -62,11 +69,19 @@ def find(case: Case) -> list[Finding]:
     """One finding for inputs of another family of types, and for all that follows from it."""
     spreads = [found for edge in open_edges(case) if (found := _spread(case, edge))]
     main = [found for found in spreads if found.inputs(case) and found.is_computed(case)]
-    types = {types for found in main for types in found.types(case)}
-    if len(types) != 1 or not _are_unlike(*next(iter(types))):
+    given = {types for found in main for types in found.input_types(case)}
+    if len(given) != 1 or not _are_unlike(*(types := next(iter(given)))):
         return []
-    spreads = [found for found in spreads if found.types(case) <= types]
-    return [_finding(case, spreads)] if _are_closed(case, spreads) else []
+    spreads = [found for found in spreads if _are_of(types, found.types(case))]
+    return [_finding(case, spreads, types)] if _are_closed(case, spreads) else []
+
+
+def _are_of(given: tuple[str, str], types: set[tuple[str, str]]) -> bool:
+    """Whether types follow from those of the inputs: on one side work is done in the input's own.
+
+    The other side may convert first: whole numbers to float32, where the fractions are float64.
+    """
+    return all(old == given[0] or new == given[1] for old, new in types)
 
 
 def _are_unlike(old: str, new: str) -> bool:
@@ -86,7 +101,7 @@ def _spread(case: Case, edge: Edge) -> _Spread | None:
         x, y = stack.pop()
         if pairs.get(x) == y:
             continue
-        is_typed_a, is_typed_b = _converts(case.a, x), _converts(case.b, y)
+        is_typed_a, is_typed_b = _converts(case, case.a, x), _converts(case, case.b, y)
         if is_typed_a != is_typed_b:
             stack.append((a.operands[x][0], y) if is_typed_a else (x, b.operands[y][0]))
             (casts_a if is_typed_a else casts_b).add(x if is_typed_a else y)
@@ -100,8 +115,13 @@ def _spread(case: Case, edge: Edge) -> _Spread | None:
     return _Spread(edge, pairs, frozenset(casts_a), frozenset(casts_b))
 
 
-def _converts(view: SideView, i: int) -> bool:
-    return view.module.opcodes[i] == "convert" and view.partners[i] < 0
+def _converts(case: Case, view: SideView, i: int) -> bool:
+    """Whether it is a conversion that the other side has not, or of another value."""
+    if view.module.opcodes[i] != "convert":
+        return False
+    (below,), partner = view.module.operands[i], view.partners[i]
+    other = case.b if view.is_a else case.a
+    return partner < 0 or view.partners[below] not in other.module.operands[partner]
 
 
 def _are_alike(case: Case, x: int, y: int) -> bool:
@@ -140,7 +160,7 @@ def _are_closed(case: Case, spreads: list[_Spread]) -> bool:
     return True
 
 
-def _finding(case: Case, spreads: list[_Spread]) -> Finding:
+def _finding(case: Case, spreads: list[_Spread], types: tuple[str, str]) -> Finding:
     a, b = case.diff.a, case.diff.b
     pairs = {x: y for found in spreads for x, y in found.pairs.items()}
     casts_a = frozenset[int]().union(*(found.casts_a for found in spreads))
@@ -149,7 +169,6 @@ def _finding(case: Case, spreads: list[_Spread]) -> Finding:
     between = {x: y for x, y in pairs.items() if not is_input(a, x)}
     lines = where(b, [y for _, y in inputs]) or where(a, [x for x, _ in inputs])
     lines = lines or where(b, between.values()) or where(a, between)
-    types = {types for found in spreads for types in found.types(case)}
     casts = len(casts_a) + len(casts_b)
 
     def undo(edit: Editors) -> None:
@@ -165,7 +184,7 @@ def _finding(case: Case, spreads: list[_Spread]) -> Finding:
         title=say(
             "an input has" if len(inputs) == 1 else f"{count(len(inputs), 'input')} have",
             " another dtype (",
-            join(Change(old, new) for old, new in types),
+            Change(*types),
             "): ",
             join(origin(case, x, y) for x, y in inputs),
             at(lines),
@@ -183,7 +202,7 @@ def _finding(case: Case, spreads: list[_Spread]) -> Finding:
             ),
         ),
         fix=FROM_VALUES.fix,
-        short=inputs_in_short(len(inputs), types),
+        short=inputs_in_short(len(inputs), {types}),
         short_fix=FROM_VALUES.short_fix,
         proof=say(
             A,

@@ -207,12 +207,17 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
         and (kind is not GROWING_INPUT or node.explanation.causes[0].kind is kind)
         and not _is_beside(kind, node)
         for cause in node.explanation.causes
-        if cause is not main_cause(node, kind)
+        if _key(cause) != _key(main_cause(node, kind))
         and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
     ]
-    number = Counter((cause.kind, main_line(cause)) for cause in found)
-    last = {(cause.kind, main_line(cause)): cause for cause in found}
+    number = Counter(map(_key, found))
+    last = {_key(cause): cause for cause in found}
     return tuple(last[key] for key, _ in number.most_common())
+
+
+def _key(cause: Cause) -> tuple[Kind, SourceLine | None]:
+    """What makes two causes one to whom they are told."""
+    return cause.kind, main_line(cause)
 
 
 def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:
