@@ -122,6 +122,12 @@ PROVED = {
     ),
     "scan_constant": Truth("", "0.5 became 0.25 .* the body of while"),
     "scan_more_carried": Truth("lax.scan(step", r"1 value more in B \(f32"),
+    "scan_of_another_function": Truth(
+        "lax.scan(lambda c, x", "in another way .* tanh", kinds="replaced-subgraph"
+    ),
+    "scan_rescaled": Truth(
+        "kept = total * shrink", r"body\(\): .* times exp", kinds="extra-subgraph"
+    ),
     "scan_trip_count": Truth("", r"input 2 \(f32\[5,8\]\) became f32\[7,8\]"),
     "seed": Truth("", "0 became 1", kinds="constant-value constant-value"),
     "selection_turned": Truth("jnp.where", "call takes"),
