@@ -97,6 +97,9 @@ PROVED = {
     "partitions_one.after": Truth(),
     "parts_of_other_widths_reordered": Truth("jnp.concatenate"),
     "parts_reordered": Truth("jnp.concatenate", "concatenate takes"),
+    "passes_joined": Truth(
+        "jnp.concatenate([real, fake])", "2 passes over 6 rows in A are one pass over 12 in B"
+    ),
     "permute_pairs": Truth("lax.ppermute", "source_target_pairs"),
     "pooled_otherwise": Truth("lax.reduce_window", "minimum became maximum"),
     "product_turned": Truth("jnp.cos(w) @ jnp.sin(h)", "dot takes"),
