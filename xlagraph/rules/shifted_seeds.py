@@ -36,15 +36,18 @@ def find(case: Case) -> list[Finding]:
     if not (steps_a and steps_b):
         return []
     kept = _kept(case, steps_a, steps_b)
-    if all(j == k for j, k in kept) or kept != sorted(kept):
+    places_b = [k for _, k in kept]
+    if all(j == k for j, k in kept) or places_b != sorted(places_b):
         return []
     shared_a, shared_b = {j for j, _ in kept}, {k for _, k in kept}
     if len(shared_a) != len(kept) or len(shared_b) != len(kept):
         return []
     extra_a = tuple(step for j, step in enumerate(steps_a) if j not in shared_a)
     extra_b = tuple(step for k, step in enumerate(steps_b) if k not in shared_b)
-    both = (_Extra(case.a, case.b, extra_a), _Extra(case.b, case.a, extra_b))
-    return [_finding(extra) for extra in both if extra.steps]
+    if bool(extra_a) == bool(extra_b):
+        return []  # none, or other draws on each side, as where a graph is cut
+    more, less = (case.a, case.b) if extra_a else (case.b, case.a)
+    return [_finding(_Extra(more, less, extra_a or extra_b))]
 
 
 def _kept(case: Case, a: Sequence[Step], b: Sequence[Step]) -> list[tuple[int, int]]:
