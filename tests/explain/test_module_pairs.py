@@ -100,6 +100,9 @@ PROVED = {
     "partitions_one.after": Truth(),
     "parts_of_other_widths_reordered": Truth("jnp.concatenate"),
     "parts_reordered": Truth("jnp.concatenate", "concatenate takes"),
+    "passes_joined": Truth(
+        "jnp.concatenate([real, fake])", "2 passes over 6 rows in A are one pass over 12 in B"
+    ),
     "permute_pairs": Truth("lax.ppermute", "source_target_pairs"),
     "pooled_otherwise": Truth("lax.reduce_window", "minimum became maximum"),
     "product_turned": Truth("jnp.cos(w) @ jnp.sin(h)", "dot takes"),
@@ -125,6 +128,12 @@ PROVED = {
     ),
     "scan_constant": Truth("", "0.5 became 0.25 .* the body of while"),
     "scan_more_carried": Truth("lax.scan(step", r"1 value more in B \(f32"),
+    "scan_of_another_function": Truth(
+        "lax.scan(lambda c, x", "in another way .* tanh", kinds="replaced-subgraph"
+    ),
+    "scan_rescaled": Truth(
+        "kept = total * shrink", r"body\(\): .* times exp", kinds="extra-subgraph"
+    ),
     "scan_trip_count": Truth("", r"input 2 \(f32\[5,8\]\) became f32\[7,8\]"),
     "seed": Truth("", "0 became 1", kinds="constant-value constant-value"),
     "selection_turned": Truth("jnp.where", "call takes"),

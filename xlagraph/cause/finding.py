@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Evidence, Seen
     from xlagraph.cause.verdict import Made
+    from xlagraph.diff import Diff
     from xlagraph.message import Message, SourceLine
 
 NONE: frozenset[int] = frozenset()
@@ -22,6 +23,11 @@ NONE: frozenset[int] = frozenset()
 
 def nothing(_edit: Editors) -> None:
     """Undoes nothing: the comparison forgives the difference by itself."""
+
+
+def always(_finding: Finding, _diff: Diff) -> bool:
+    """Any finding of the right kind."""
+    return True
 
 
 class Words(NamedTuple):
@@ -79,6 +85,10 @@ class Finding:
     """Part of a normal warm-up."""
     incidental: bool = False
     """Never the reason of a compile: undone for the comparison, named only if it is alone."""
+
+    brings: Callable[[Finding, Diff], bool] = always
+    """Whether another finding, of a kind that may follow from this one's (`Kind.consequences`),
+    does follow."""
 
     @property
     def is_silent(self) -> bool:

@@ -50,7 +50,7 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
         groups[family] = _with_placeless(known)
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
     found = _with_moves(found, diff)
-    return [_one(group, diff) for group in _with_consequences(found)]
+    return [_one(group, diff) for group in _with_consequences(found, diff)]
 
 
 def _with_placeless(groups: list[list[Finding]]) -> list[list[Finding]]:
@@ -110,28 +110,33 @@ def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
     return kept
 
 
-def _with_consequences(groups: list[list[Finding]]) -> list[list[Finding]]:
+def _with_consequences(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
     """Groups with those taken in that follow from them.
 
     Buckets that carry gradients over the step also move outputs and keep values alive: live
     tensors are ordered by age, so that what waits stands first; and a gradient that waits in a
     bucket is alive although nothing more is computed for it.
     """
-    main = next((group for group in groups if group[0].kind.consequences), None)
-    if main is None:
+    leading = [group for group in groups if group[0].kind.consequences]
+    if not leading:
         return groups
+    brought = {kind for group in leading for kind in group[0].kind.consequences}
+    main = next((group for group in leading if group[0].kind.id not in brought), leading[0])
+    first = main[0]
     kept = []
     for group in groups:
-        if group is not main and _follows(group, main[0].kind):
+        if group is not main and _follows(group, first, diff):
             main += group
         else:
             kept.append(group)
     return kept
 
 
-def _follows(group: Sequence[Finding], kind: Kind) -> bool:
-    """Whether a group follows from a kind; live tensors only if they add nothing."""
-    if group[0].kind.id not in kind.consequences:
+def _follows(group: Sequence[Finding], main: Finding, diff: Diff) -> bool:
+    """Whether a group follows from a finding; live tensors only if they add nothing."""
+    if group[0].kind.id not in main.kind.consequences:
+        return False
+    if not all(main.brings(finding, diff) for finding in group):
         return False
     return group[0].kind.family is not Family.LIVE or not any(f.a or f.b for f in group)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import IDLE
 from xlagraph.cause.sources import at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.message import HloName, join, say
@@ -71,6 +72,26 @@ for step, (x, y) in enumerate(loader):
 )
 
 
+class _Combined(NamedTuple):
+    """What is said of a value that is combined with another one."""
+
+    done: str
+    short: Message
+    short_fix: Message
+
+
+_FACTOR = say("A factor is multiplied in some steps only")
+_TERM = say("A term is added in some steps only")
+_BY_ONE = say("Multiply in every step, by ones where it is unwanted.")
+_BY_ZERO = say("Add it in every step, times a tensor of 0 or 1.")
+_COMBINED = {
+    "multiply": _Combined("times", _FACTOR, _BY_ONE),
+    "divide": _Combined("divided by", _FACTOR, _BY_ONE),
+    "add": _Combined("and", _TERM, _BY_ZERO),
+    "subtract": _Combined("and", _TERM, _BY_ZERO),
+}
+
+
 def find(case: Case) -> list[Finding]:
     """One side computes something more on the way, and hands the result on in its place."""
     return [_finding(found) for found in bypasses(case)]
@@ -81,10 +102,29 @@ def _finding(found: Bypass) -> Finding:
     title = say(more, " computes ", found.words, " that ", less, " does not", at(found.lines))
     others = found.other_values
     if not 0 < len(others) <= MAX_SHOWN:
-        return bypass_finding(found, EXTRA_SUBGRAPH, title)
+        return _of_term(found, title) or bypass_finding(found, EXTRA_SUBGRAPH, title)
     taken = join(starmap(partial(_taken, found), others.items()), MAX_SHOWN, "; ")
     finding = bypass_finding(found, EXTRA_SUBGRAPH, say(title, ": ", taken), stands=taken)
     return replace(finding, short=say(OTHER_OPERAND.short), short_fix=say(OTHER_OPERAND.short_fix))
+
+
+def _of_term(found: Bypass, title: Message) -> Finding | None:
+    """The finding, if one line combines two values of both sides, and all else follows from that.
+
+    What follows is the derivative: it stands behind, and has the line of what it is taken of.
+    """
+    module = found.more.module
+    terms = {edge.value(found.more): value for edge, value in found.uses.items()}
+    first = min((i for i in found.piece if module.opcodes[i] not in IDLE), default=0)
+    words = _COMBINED.get(module.opcodes[first])
+    others = [o for o in module.operands[first] if o != terms.get(first)]
+    if words is None or len(found.lines) != 1 or len(others) != 1 or others[0] in found.piece:
+        return None
+    names = [HloName(module.names[i], module.opcodes[i]) for i in (terms[first], *others)]
+    shape = short_shape(module, first)
+    told = say(": ", names[0], f" ({shape}) {words.done} ", names[1], ", which both sides compute")
+    finding = bypass_finding(found, EXTRA_SUBGRAPH, say(title, told))
+    return replace(finding, short=words.short, short_fix=words.short_fix, fix=say(BRANCH_FIX))
 
 
 def _taken(found: Bypass, edge: Edge, value: int) -> Message:
