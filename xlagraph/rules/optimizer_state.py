@@ -14,10 +14,10 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.header import given_away
-from xlagraph.facts.gradients import is_multiplied
+from xlagraph.facts.gradients import is_multiplied, uses_of
 from xlagraph.facts.optimizers import is_optimizer_state
 from xlagraph.facts.state import parameter_number, state_pairs
-from xlagraph.facts.updates import at_zero, made_anew, new_values
+from xlagraph.facts.updates import at_zero, formula, is_one, made_anew, new_values, updates
 from xlagraph.message import count, join, say
 
 if TYPE_CHECKING:
@@ -214,17 +214,45 @@ def _lines(module: Module, state: Sequence[tuple[int, int]]) -> tuple[SourceLine
 def _is_state(case: Case, more: SideView, less: SideView, state: Sequence[tuple[int, int]]) -> bool:
     """Whether this is what an optimizer keeps: by name or line, else since zeros do for it.
 
-    Its line also updates weights, which are multiplied with something.
+    Its line also updates weights, which are multiplied with something. A line of the program's own
+    is an optimizer's that it has written if the state decays and other tensors are updated by it.
     """
     inputs = [p for p, _ in state]
     tensors = [more.input_tensor(p) for p in inputs]
     if not any(tensors) and any(is_multiplied(more.module, p) for p in inputs):
         return False
     lines = _lines(more.module, state)
-    if any(tensors) or lines:
+    if any(tensors) or (lines and is_optimizer_state(tensors, lines)):
         return is_optimizer_state(tensors, lines)
+    if lines and not _steps_others(more, state):
+        return False
     zeros, _ = at_zero(more.module, inputs)
     return zeros.issuperset(inputs) and _gives_back(case, less, more, inputs)
+
+
+def _steps_others(more: SideView, state: Sequence[tuple[int, int]]) -> bool:
+    """Whether each decays, and the new value of a tensor that both read is made from its own.
+
+    What is only added up is a gradient of several batches.
+    """
+    module = more.module
+    own = {p for p, _ in state}
+    if not all(any(_scales(module, u) for u in uses_of(module, p)) for p in own):
+        return False
+    made_from = [
+        formula(module, module.outputs[k])
+        for p, places in updates(module).items()
+        if p not in own and more.partners[p] >= 0
+        for k in places
+    ]
+    return all(any(module.outputs[k] in one for one in made_from) for _, k in state)
+
+
+def _scales(module: Module, i: int) -> bool:
+    """Whether an instruction is a product, and not with one."""
+    return module.opcodes[i] == "multiply" and not any(
+        is_one(module, o) for o in module.operands[i]
+    )
 
 
 def _updated(case: Case, more: SideView, state: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
