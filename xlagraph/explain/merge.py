@@ -80,23 +80,30 @@ def _with_consequences(groups: list[list[Finding]]) -> list[list[Finding]]:
     tensors are ordered by age, so that what waits stands first; and a gradient that waits in a
     bucket is alive although nothing more is computed for it.
     """
-    main = next((group for group in groups if group[0].kind.consequences), None)
-    if main is None:
-        return groups
-    kept = []
-    for group in groups:
-        if group is not main and _follows(group, main[0].kind):
-            main += group
-        else:
-            kept.append(group)
+    kept = list(groups)
+    for main in groups:
+        if main not in kept:
+            continue
+        behind = [group for group in kept if group is not main and _follows(group, main)]
+        kept = [group for group in kept if group not in behind]
+        main += [finding for group in behind for finding in group]
     return kept
 
 
-def _follows(group: Sequence[Finding], kind: Kind) -> bool:
-    """Whether a group follows from a kind; live tensors only if they add nothing."""
-    if group[0].kind.id not in kind.consequences:
+def _follows(group: Sequence[Finding], main: Sequence[Finding]) -> bool:
+    """Whether a group follows from another; live tensors only if they add nothing.
+
+    Of a piece follows what it takes in.
+    """
+    if group[0].kind.id not in main[0].kind.consequences:
         return False
-    return group[0].kind.family is not Family.LIVE or not any(f.a or f.b for f in group)
+    if group[0].kind.family is Family.LIVE:
+        return not any(f.a or f.b for f in group)
+    if not main[0].kind.is_piece:
+        return True
+    cited_a = {i for f in group for e in f.evidence for i in e.a}
+    cited_b = {i for f in group for e in f.evidence for i in e.b}
+    return any(f.a & cited_a or f.b & cited_b for f in main)
 
 
 def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Finding] | None:
