@@ -89,10 +89,9 @@ def find(case: Case) -> list[Finding]:
 
 def _finding(found: Bypass) -> Finding | None:
     more, less = found.more, found.less
-    places, state = _updates(found), _tensors(found)
-    if not places or not all(_has_own_value(more, i) for i in state):
+    if not is_option(found):
         return None
-    outputs, partners = more.module.outputs, more.partners
+    places, outputs, partners = _updates(found), more.module.outputs, more.partners
     places = [k for k in places if partners[outputs[k]] >= 0] or places
     title = say(
         "the optimizer computes ",
@@ -106,13 +105,18 @@ def _finding(found: Bypass) -> Finding | None:
         ")",
         at(found.lines),
     )
-    if state:
+    if _tensors(found):
         finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX)
         return replace(finding, short=STATE_SHORT, short_fix=STATE_SHORT_FIX)
     if not any(_RADAM.search(frame.file) for i in found.piece for frame in stack(more.module, i)):
         return bypass_finding(found, OPTIMIZER_OPTION, title)
     finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX)
     return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
+
+
+def is_option(found: Bypass) -> bool:
+    """Whether a piece stands in the update of parameters alone, and only state comes in for it."""
+    return bool(_updates(found)) and all(_has_own_value(found.more, i) for i in _tensors(found))
 
 
 def _tensors(found: Bypass) -> set[int]:
@@ -164,6 +168,5 @@ RULE = Rule(
     name="optimizer-option",
     kinds=(OPTIMIZER_OPTION,),
     find=find,
-    after=("repeated-pass",),
-    before=("added-input",),
+    after=("random-numbers",),
 )
