@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
+from xlagraph.explain.left_out import comes_of_block
 from xlagraph.facts.telling import MOVING, opcodes_in_words
 from xlagraph.message import A, B, join, say
 from xlagraph.rules.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE
 
@@ -47,7 +49,7 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
             home.append(finding)
     found = [*single, *(group for family in groups.values() for group in family)]
     found = _with_moves(found, diff)
-    return [_one(group, diff) for group in _with_consequences(found)]
+    return [_one(group, diff) for group in _with_consequences(found, diff)]
 
 
 def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
@@ -73,7 +75,7 @@ def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
     return kept
 
 
-def _with_consequences(groups: list[list[Finding]]) -> list[list[Finding]]:
+def _with_consequences(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
     """Groups with those taken in that follow from them.
 
     Buckets that carry gradients over the step also move outputs and keep values alive: live
@@ -84,19 +86,21 @@ def _with_consequences(groups: list[list[Finding]]) -> list[list[Finding]]:
     for main in groups:
         if main not in kept:
             continue
-        behind = [group for group in kept if group is not main and _follows(group, main)]
+        behind = [group for group in kept if group is not main and _follows(group, main, diff)]
         kept = [group for group in kept if group not in behind]
         main += [finding for group in behind for finding in group]
     return kept
 
 
-def _follows(group: Sequence[Finding], main: Sequence[Finding]) -> bool:
+def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> bool:
     """Whether a group follows from another; live tensors only if they add nothing.
 
     Of a piece follows what it takes in.
     """
     if group[0].kind.id not in main[0].kind.consequences:
         return False
+    if main[0].kind is SKIPPED_BLOCK:
+        return all(comes_of_block(finding, main[0], diff) for finding in group)
     if group[0].kind.family is Family.LIVE:
         return not any(f.a or f.b for f in group)
     if not main[0].kind.is_piece:
