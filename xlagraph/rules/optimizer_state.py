@@ -278,9 +278,11 @@ def _block_title(
         join(short_shape(more.module, p) for p in weights),
         ")",
         at(lines),
-        f"; {number} of ",
+        "; with it ",
         more.side,
-        " alone are updated with it",
+        f" updates {number} that ",
+        less.side,
+        " has not",
     )
 
 
