@@ -112,3 +112,57 @@ def test_a_factor_of_one_weight_is_one():
     """A group of parameters may be of one tensor: a decoupled weight decay."""
     inserted = f"  e = f32[4] multiply(rates, p)\n{ONE.replace('(p,', '(e,')}"
     assert kinds(ONE, inserted) == ["optimizer-option"]
+
+
+LARGEST = """  m = f32[4] parameter(4)
+  n = f32[4] parameter(5)
+  sm = f32[4] maximum(m, s)
+  cn = f32[4] maximum(n, c)
+  dp = f32[4] multiply(rates, sm)
+  dq = f32[4] multiply(rates, cn)
+"""
+SECOND_STATE = (
+    PLAIN.replace("  dp = f32[4] multiply(rates, s)\n  dq = f32[4] multiply(rates, c)\n", LARGEST)
+    .replace("(f32[4], f32[4]) t", "(f32[4], f32[4], f32[4], f32[4]) t")
+    .replace("tuple(np, nq)", "tuple(np, nq, sm, cn)")
+)
+
+
+def both(first: str, second: str) -> list[list[str]]:
+    modules = read_module(first, "a"), read_module(second, "b")
+    found = [explain_modules(*modules), explain_modules(*reversed(modules))]
+    assert all(explanation.proved for explanation in found)
+    return [sorted(cause.kind.id for cause in explanation.causes) for explanation in found]
+
+
+def test_an_option_and_its_state_are_one_cause():
+    assert both(PLAIN, SECOND_STATE) == [["optimizer-option"]] * 2
+    explanation = explain_modules(read_module(PLAIN, "a"), read_module(SECOND_STATE, "b"))
+    (cause,) = explanation.causes
+    assert "amsgrad" in str(cause.fix_in_short)
+    assert "tiny" not in str(cause.fix)
+    assert "for 2 tensors" in str(cause.title)
+
+
+def test_a_mask_that_is_only_read_is_no_state():
+    read = SECOND_STATE.replace("tuple(np, nq, sm, cn)", "tuple(np, nq)")
+    read = read.replace("(f32[4], f32[4], f32[4], f32[4]) t", "(f32[4], f32[4]) t")
+    assert both(PLAIN, read.replace("maximum", "multiply")) == [["added-input"]] * 2
+    assert both(PLAIN, read) == [["added-input"]] * 2
+
+
+def test_state_that_the_option_does_not_take_in_stays_a_cause_of_its_own():
+    """Weight decay of one weight, and momentum of another that comes into being beside it."""
+    decay = f"  e = f32[4] multiply(rates, p)\n{ONE.replace('(p,', '(e,')}"
+    momentum = PLAIN.replace(ONE, decay).replace(
+        "  dq = f32[4] multiply(rates, c)\n",
+        "  m = f32[4] parameter(4)\n  old = f32[4] multiply(m, rates)\n  new = f32[4] add(old, c)\n"
+        "  dq = f32[4] multiply(rates, new)\n",
+    )
+    momentum = momentum.replace("(f32[4], f32[4]) t", "(f32[4], f32[4], f32[4]) t")
+    first = PLAIN.replace("(f32[4], f32[4]) t", "(f32[4], f32[4], f32[4]) t")
+    found = both(
+        first.replace("tuple(np, nq)", "tuple(np, nq, c)"),
+        momentum.replace("tuple(np, nq)", "tuple(np, nq, new)"),
+    )
+    assert found == [["optimizer-option", "optimizer-state"]] * 2

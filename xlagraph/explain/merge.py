@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
+from xlagraph.explain.left_out import comes_of_block
 from xlagraph.facts.telling import MOVING, opcodes_in_words
 from xlagraph.message import A, B, Change, join, say
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import ATTRIBUTE, INPUT_SHAPE
 
@@ -117,28 +119,36 @@ def _with_consequences(groups: list[list[Finding]], diff: Diff) -> list[list[Fin
     tensors are ordered by age, so that what waits stands first; and a gradient that waits in a
     bucket is alive although nothing more is computed for it.
     """
-    leading = [group for group in groups if group[0].kind.consequences]
-    if not leading:
-        return groups
-    brought = {kind for group in leading for kind in group[0].kind.consequences}
-    main = next((group for group in leading if group[0].kind.id not in brought), leading[0])
-    first = main[0]
-    kept = []
-    for group in groups:
-        if group is not main and _follows(group, first, diff):
-            main += group
-        else:
-            kept.append(group)
+    brought = {kind for group in groups for kind in group[0].kind.consequences}
+    kept = list(groups)
+    for main in sorted(groups, key=lambda group: group[0].kind.id in brought):
+        if main not in kept:
+            continue
+        behind = [group for group in kept if group is not main and _follows(group, main, diff)]
+        kept = [group for group in kept if group not in behind]
+        main += [finding for group in behind for finding in group]
     return kept
 
 
-def _follows(group: Sequence[Finding], main: Finding, diff: Diff) -> bool:
-    """Whether a group follows from a finding; live tensors only if they add nothing."""
-    if group[0].kind.id not in main.kind.consequences:
+def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> bool:
+    """Whether a group follows from another; live tensors only if they add nothing.
+
+    Of a piece follows what it takes in.
+    """
+    first = main[0]
+    if group[0].kind.id not in first.kind.consequences:
         return False
-    if not all(main.brings(finding, diff) for finding in group):
+    if not all(first.brings(finding, diff) for finding in group):
         return False
-    return group[0].kind.family is not Family.LIVE or not any(f.a or f.b for f in group)
+    if main[0].kind is SKIPPED_BLOCK:
+        return all(comes_of_block(finding, main[0], diff) for finding in group)
+    if group[0].kind.family is Family.LIVE:
+        return not any(f.a or f.b for f in group)
+    if not main[0].kind.is_piece:
+        return True
+    cited_a = {i for f in group for e in f.evidence for i in e.a}
+    cited_b = {i for f in group for e in f.evidence for i in e.b}
+    return any(f.a & cited_a or f.b & cited_b for f in main)
 
 
 def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Finding] | None:

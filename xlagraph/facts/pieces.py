@@ -107,6 +107,19 @@ def piece_of(view: SideView, starts: Iterable[int], *, with_claimed: bool = Fals
     return found
 
 
+def connected(module: Module, lone: Collection[int], seeds: Iterable[int]) -> set[int]:
+    """What of one side's own instructions hangs together with some of them."""
+    own = frozenset(lone)
+    found = own.intersection(seeds)
+    stack = list(found)
+    while stack:
+        i = stack.pop()
+        near = own.intersection((*module.operands[i], *module.users[i])) - found
+        found |= near
+        stack += near
+    return set(found)
+
+
 class Groups:
     """Numbers from 0, joined to groups (union-find, Galler and Fischer 1964)."""
 

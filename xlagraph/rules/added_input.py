@@ -12,6 +12,7 @@ from xlagraph.cause.sources import at, called_at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.updates import updates
 from xlagraph.message import count, join, say
+from xlagraph.rules.optimizer_option import is_option
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _finding(found: Bypass) -> Finding | None:
     if not inputs:
         return None
     tensors = [more.input_tensor(p) for p in inputs]
-    if any(tensor and tensor.is_optimizer_state for tensor in tensors):
+    if any(tensor and tensor.is_optimizer_state for tensor in tensors) or is_option(found):
         return None
     is_block = all(tensor and tensor.role is Role.PARAMETER for tensor in tensors)
     lines = called_at(module, found.piece) if is_block else found.lines

@@ -14,6 +14,8 @@ from xlagraph.cause.sources import at, stack
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.optimizers import runs_in_optimizer
 from xlagraph.facts.pieces import OUTPUT
+from xlagraph.facts.scalars import is_scalar_input
+from xlagraph.facts.state import is_factor
 from xlagraph.facts.updates import formula, updates
 from xlagraph.message import count, join, say
 
@@ -54,6 +56,7 @@ for step, (x, y) in enumerate(loader):
     family=Family.BRANCH,
     short="An option of the optimizer is switched on",
     short_fix="Give the option from the first step, as a tiny number.",
+    consequences=("optimizer-state", "newly-updated"),
     is_piece=True,
     may_be_meant=True,
 )
@@ -70,6 +73,15 @@ RADAM_FIX = say(
 )
 
 
+STATE_SHORT = say("An optimizer's option brings state of its own")
+STATE_SHORT_FIX = say("Set the option (amsgrad, centered) alike in every step.")
+STATE_FIX = say(
+    "The option keeps a tensor more for each weight (amsgrad the largest averages so far, centered "
+    "the averages of the gradients): set it before the first step, and leave it. Switched on once, "
+    "one compile is its price."
+)
+
+
 def find(case: Case) -> list[Finding]:
     """Pieces that stand in the update of parameters alone, and nowhere else."""
     return [finding for found in bypasses(case) if (finding := _finding(found))]
@@ -77,9 +89,10 @@ def find(case: Case) -> list[Finding]:
 
 def _finding(found: Bypass) -> Finding | None:
     more, less = found.more, found.less
-    places = _updates(found)
-    if not places:
+    if not is_option(found):
         return None
+    places, outputs, partners = _updates(found), more.module.outputs, more.partners
+    places = [k for k in places if partners[outputs[k]] >= 0] or places
     title = say(
         "the optimizer computes ",
         found.words,
@@ -92,10 +105,30 @@ def _finding(found: Bypass) -> Finding | None:
         ")",
         at(found.lines),
     )
+    if _tensors(found):
+        finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX)
+        return replace(finding, short=STATE_SHORT, short_fix=STATE_SHORT_FIX)
     if not any(_RADAM.search(frame.file) for i in found.piece for frame in stack(more.module, i)):
         return bypass_finding(found, OPTIMIZER_OPTION, title)
     finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX)
     return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
+
+
+def is_option(found: Bypass) -> bool:
+    """Whether a piece stands in the update of parameters alone, and only state comes in for it."""
+    return bool(_updates(found)) and all(_has_own_value(found.more, i) for i in _tensors(found))
+
+
+def _tensors(found: Bypass) -> set[int]:
+    """The tensors that the piece takes in and the other side does not."""
+    module = found.more.module
+    return {i for i in found.piece if is_input(module, i) and not is_scalar_input(module, i)}
+
+
+def _has_own_value(more: SideView, tensor: int) -> bool:
+    """Whether a tensor has a new value that the other side has not: it is state, and no mask."""
+    values = (more.module.outputs[k] for k in updates(more.module).get(tensor, ()))
+    return any(more.partners[v] < 0 and not is_factor(more.module, tensor, v) for v in values)
 
 
 def _named(view: SideView, place: int) -> Message | Tensor:

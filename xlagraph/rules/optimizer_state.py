@@ -12,12 +12,13 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
-from xlagraph.cause.sources import at, where
+from xlagraph.cause.sources import at, called_at, is_forward, line_of, where
 from xlagraph.diff.header import given_away
-from xlagraph.facts.gradients import is_multiplied
+from xlagraph.facts.gradients import is_multiplied, uses_of
 from xlagraph.facts.optimizers import is_optimizer_state
+from xlagraph.facts.pieces import connected
 from xlagraph.facts.state import parameter_number, state_pairs
-from xlagraph.facts.updates import at_zero, made_anew, new_values
+from xlagraph.facts.updates import at_zero, formula, is_one, made_anew, new_values, updates
 from xlagraph.message import count, join, say
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
     from xlagraph.graph import Module
-    from xlagraph.message import SourceLine
+    from xlagraph.message import Message, SourceLine
 
 OPTIMIZER_STATE = Kind(
     id="optimizer-state",
@@ -95,6 +96,57 @@ for step, (x, y) in enumerate(loader):
     short_fix="Update the same tensors in every step.",
 )
 
+SKIPPED_BLOCK = Kind(
+    id="skipped-block",
+    title="Blocks of the model are left out in some steps",
+    section=Section.RUN,
+    meaning="LayerDrop, stochastic depth, an expert or a branch that Python picks: a random number "
+    "or a condition on the host decides which blocks of the model run, so each choice is a graph "
+    "of its own, and of n blocks there are up to 2^n. The optimizer's state, the gradients that "
+    "clipping joins and the step counts that it divides by differ as a consequence.",
+    before="""\
+blocks = nn.ModuleList([nn.Linear(16, 16) for _ in range(2)]).to("xla")
+optimizer = torch.optim.SGD(blocks.parameters(), lr=0.05)
+left_out = (2, 6), (4, 5)  # what a random number decides
+for step, (x, y) in enumerate(loader):
+    for block, steps in zip(blocks, left_out):
+        if step not in steps:
+            x = x + torch.relu(block(x))
+    update(loss_fn(x, y))
+""",
+    after="""\
+blocks = nn.ModuleList([nn.Linear(16, 16) for _ in range(2)]).to("xla")
+optimizer = torch.optim.SGD(blocks.parameters(), lr=0.05)
+left_out = (2, 6), (4, 5)
+for step, (x, y) in enumerate(loader):
+    keep = torch.tensor([float(step not in steps) for steps in left_out]).to("xla")
+    for block, kept in zip(blocks, keep.unbind()):
+        x = x + kept * torch.relu(block(x))
+    update(loss_fn(x, y))
+""",
+    evidence="The parameters that each graph takes in and updates, by name; of two modules without "
+    "names the weights, and what hangs together with them.",
+    fix="Run every block in every step, and multiply its branch by 0 or 1, drawn on the device "
+    "(torch.rand on the device, then a comparison) or taken in as a tensor. In transformers set "
+    "layerdrop to 0 and use dropout instead; in timm leave drop_path on the device as it is.",
+    proof="Of two modules the block is bypassed, without its updates. Over a run nothing is "
+    "undone: this is read off its records.",
+    examples=("layer_drop",),
+    consequences=(
+        "newly-updated",
+        "optimizer-state",
+        "live-tensor",
+        "shared-scalar",
+        "python-size",
+        "added-input",
+        "clipping",
+        "extra-subgraph",
+    ),
+    entails=("optimizer-state", "shared-scalar"),
+    short="Some steps leave blocks of the model out",
+    short_fix="Run every block; multiply its branch by 0 or 1.",
+)
+
 BLOCK_SHORT = say("A part of the model is trained in some steps only")
 BLOCK_SHORT_FIX = say("Run every part; multiply its result by 0 or 1.")
 BLOCK_FIX = say(
@@ -160,7 +212,11 @@ def _finding(
     claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
     dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
     cited_a, cited_b = more.ab(tuple(inputs), ())
-    is_block = not is_state and any(is_multiplied(module, p) for p in inputs)
+    weights = [] if is_state else [p for p in inputs if is_multiplied(module, p)]
+    is_block = bool(weights)
+    is_nameless = is_block and not any(tensors)
+    if is_nameless:
+        lines = _block_lines(more, inputs)
     zero = count(len(zeros.intersection(inputs)), "new tensor")
     aside = say(f", {count(len(dropped), 'output')} of ", side, " alone left out")
     aside = aside if dropped else say()
@@ -169,8 +225,10 @@ def _finding(
         edit[side].replace_uses(left)
 
     return Finding(
-        kind=OPTIMIZER_STATE if is_state else NEWLY_UPDATED,
-        title=say(
+        kind=SKIPPED_BLOCK if is_nameless else OPTIMIZER_STATE if is_state else NEWLY_UPDATED,
+        title=_block_title(more, less, weights, number, lines)
+        if is_nameless
+        else say(
             "optimizer state came into being: " if is_state else "",
             side,
             f" takes in and updates {number} that ",
@@ -193,7 +251,7 @@ def _finding(
             ),
         ),
         fix=BLOCK_FIX if is_block else say(),
-        short=BLOCK_SHORT if is_block else say(),
+        short=BLOCK_SHORT if is_block and not is_nameless else say(),
         short_fix=BLOCK_SHORT_FIX if is_block else say(),
         proof=say(f"{zero} taken to be zero", aside),
         a=claimed_a,
@@ -205,6 +263,40 @@ def _finding(
     )
 
 
+def _block_title(
+    more: SideView,
+    less: SideView,
+    weights: Sequence[int],
+    number: str,
+    lines: Sequence[SourceLine],
+) -> Message:
+    return say(
+        less.side,
+        " leaves out a part of the model that ",
+        more.side,
+        f" computes with {count(len(weights), 'weight')} (",
+        join(short_shape(more.module, p) for p in weights),
+        ")",
+        at(lines),
+        "; with it ",
+        more.side,
+        f" updates {number} that ",
+        less.side,
+        " has not",
+    )
+
+
+def _block_lines(more: SideView, inputs: Sequence[int]) -> tuple[SourceLine, ...]:
+    """Where a part of the model is called; else the last line of it, going forward."""
+    module = more.module
+    piece = connected(module, more.lone, inputs)
+    called = called_at(module, piece)
+    if len(called) == 1 and not called[0].is_library:
+        return called
+    lines = {i: line for i in piece if (line := line_of(module, i)) and is_forward(line)}
+    return (lines[max(lines)],) if lines else called
+
+
 def _lines(module: Module, state: Sequence[tuple[int, int]]) -> tuple[SourceLine, ...]:
     return where(module, [module.outputs[k] for _, k in state]) or where(
         module, [p for p, _ in state]
@@ -214,17 +306,45 @@ def _lines(module: Module, state: Sequence[tuple[int, int]]) -> tuple[SourceLine
 def _is_state(case: Case, more: SideView, less: SideView, state: Sequence[tuple[int, int]]) -> bool:
     """Whether this is what an optimizer keeps: by name or line, else since zeros do for it.
 
-    Its line also updates weights, which are multiplied with something.
+    Its line also updates weights, which are multiplied with something. A line of the program's own
+    is an optimizer's that it has written if the state decays and other tensors are updated by it.
     """
     inputs = [p for p, _ in state]
     tensors = [more.input_tensor(p) for p in inputs]
     if not any(tensors) and any(is_multiplied(more.module, p) for p in inputs):
         return False
     lines = _lines(more.module, state)
-    if any(tensors) or lines:
+    if any(tensors) or (lines and is_optimizer_state(tensors, lines)):
         return is_optimizer_state(tensors, lines)
+    if lines and not _steps_others(more, state):
+        return False
     zeros, _ = at_zero(more.module, inputs)
     return zeros.issuperset(inputs) and _gives_back(case, less, more, inputs)
+
+
+def _steps_others(more: SideView, state: Sequence[tuple[int, int]]) -> bool:
+    """Whether each decays, and the new value of a tensor that both read is made from its own.
+
+    What is only added up is a gradient of several batches.
+    """
+    module = more.module
+    own = {p for p, _ in state}
+    if not all(any(_scales(module, u) for u in uses_of(module, p)) for p in own):
+        return False
+    made_from = [
+        formula(module, module.outputs[k])
+        for p, places in updates(module).items()
+        if p not in own and more.partners[p] >= 0
+        for k in places
+    ]
+    return all(any(module.outputs[k] in one for one in made_from) for _, k in state)
+
+
+def _scales(module: Module, i: int) -> bool:
+    """Whether an instruction is a product, and not with one."""
+    return module.opcodes[i] == "multiply" and not any(
+        is_one(module, o) for o in module.operands[i]
+    )
 
 
 def _updated(case: Case, more: SideView, state: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -17,8 +17,8 @@ from xlagraph.cause.verdict import Place
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.buckets import BUCKET_CARRY
-from xlagraph.rules.optimizer_state import NEWLY_UPDATED
-from xlagraph.runs.kinds import CHANGING_UPDATES, SKIPPED_BLOCK
+from xlagraph.rules.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
+from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import CauseGroup
 from xlagraph.runs.spent import together
 from xlagraph.tensors import Role, Tensor

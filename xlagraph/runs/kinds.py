@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlagraph.cause.kinds import Kind, Section
+from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
 
 _NOT_UNDONE = "Nothing is undone: this is read off the run's records."
 FIRST_GRAPH = Kind(
@@ -83,44 +84,6 @@ for x, y in loader:
     proof="That of its single steps.",
     examples=("leak_running_loss", "leak_pending", "metric_list", "clouds_and_list"),
     short_fix="Keep plain numbers, not tensors, from step to step.",
-)
-SKIPPED_BLOCK = Kind(
-    id="skipped-block",
-    title="Blocks of the model are left out in some steps",
-    section=Section.RUN,
-    meaning="LayerDrop, stochastic depth, an expert or a branch that Python picks: a random number "
-    "or a condition on the host decides which blocks of the model run, so each choice is a graph "
-    "of its own, and of n blocks there are up to 2^n. The optimizer's state, the gradients that "
-    "clipping joins and the step counts that it divides by differ as a consequence.",
-    before="""\
-blocks = nn.ModuleList([nn.Linear(16, 16) for _ in range(2)]).to("xla")
-optimizer = torch.optim.SGD(blocks.parameters(), lr=0.05)
-left_out = (2, 6), (4, 5)  # what a random number decides
-for step, (x, y) in enumerate(loader):
-    for block, steps in zip(blocks, left_out):
-        if step not in steps:
-            x = x + torch.relu(block(x))
-    update(loss_fn(x, y))
-""",
-    after="""\
-blocks = nn.ModuleList([nn.Linear(16, 16) for _ in range(2)]).to("xla")
-optimizer = torch.optim.SGD(blocks.parameters(), lr=0.05)
-left_out = (2, 6), (4, 5)
-for step, (x, y) in enumerate(loader):
-    keep = torch.tensor([float(step not in steps) for steps in left_out]).to("xla")
-    for block, kept in zip(blocks, keep.unbind()):
-        x = x + kept * torch.relu(block(x))
-    update(loss_fn(x, y))
-""",
-    evidence="The parameters that each graph takes in and updates, by name.",
-    fix="Run every block in every step, and multiply its branch by 0 or 1, drawn on the device "
-    "(torch.rand on the device, then a comparison) or taken in as a tensor. In transformers set "
-    "layerdrop to 0 and use dropout instead; in timm leave drop_path on the device as it is.",
-    proof=_NOT_UNDONE,
-    examples=("layer_drop",),
-    entails=("optimizer-state", "shared-scalar"),
-    short="Some steps leave blocks of the model out",
-    short_fix="Run every block; multiply its branch by 0 or 1.",
 )
 CHANGING_UPDATES = Kind(
     id="changing-updates",
