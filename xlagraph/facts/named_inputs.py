@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Context
     from xlagraph.graph import Module
+    from xlagraph.tensors import Tensor
 
 LASTING = frozenset({Role.PARAMETER, Role.BUFFER, Role.STATE})
 """What is the same tensor before and after a step."""
@@ -25,18 +26,24 @@ LASTING = frozenset({Role.PARAMETER, Role.BUFFER, Role.STATE})
 
 def replaced_inputs(
     module: Module, updated: Mapping[int, Sequence[int]] | None = None
-) -> dict[int, int]:
+) -> dict[int, tuple[int, ...]]:
     """Parameter number to the output that replaces it, where that replaces no other.
 
+    Behind it further outputs that are new values of this input alone.
     `updated`: the module's `updates`, if they are known.
     """
     values, found = module.outputs, updates(module) if updated is None else updated
     nearest = {p: min(places, key=values.__getitem__) for p, places in found.items()}
     times = Counter(nearest.values())
-    return {int(module.payloads[p]): k for p, k in nearest.items() if times[k] == 1}
+    shared = Counter(k for places in found.values() for k in places)
+    return {
+        int(module.payloads[p]): (k, *(o for o in found[p] if o != k and shared[o] == 1))
+        for p, k in nearest.items()
+        if times[k] == 1
+    }
 
 
-def with_inputs_named(context: Context, replaced: Mapping[int, int]) -> Context:
+def with_inputs_named(context: Context, replaced: Mapping[int, Sequence[int]]) -> Context:
     """The context with the name of each lasting output for the one input that it replaces.
 
     `replaced`: what `replaced_inputs` says of the module.
@@ -44,10 +51,23 @@ def with_inputs_named(context: Context, replaced: Mapping[int, int]) -> Context:
     known = set(context.parameters.values())
     names = {
         number: tensor
-        for number, k in replaced.items()
-        if (tensor := context.outputs.get(k))
+        for number, outputs in replaced.items()
+        if (tensor := _replaced([context.outputs.get(k) for k in outputs]))
         and tensor.role in LASTING
         and tensor not in known
         and number not in context.parameters
     }
     return replace(context, parameters={**context.parameters, **names}) if names else context
+
+
+def _replaced(outputs: Sequence[Tensor | None]) -> Tensor | None:
+    """The tensor that an input is, of those that its new values are, the nearest first.
+
+    Weight decay makes a momentum's first value from the weight: the weight is there, and the
+    momentum is not yet.
+    """
+    nearest = outputs[0]
+    if nearest is None or not nearest.is_optimizer_state:
+        return nearest
+    owner = replace(nearest, role=Role.PARAMETER, optimizer="", key="")
+    return owner if owner in outputs else nearest

@@ -47,8 +47,8 @@ class Sketch:
     counts: tuple[tuple[str, str, int], ...]
     """Opcode, shape, and how often the two stand together."""
     interface: Interface
-    replaced: tuple[tuple[int, int], ...]
-    """Parameter number and the output that replaces it; see `replaced_inputs`."""
+    replaced: tuple[tuple[int, tuple[int, ...]], ...]
+    """Parameter number and the output that replaces it, with others; see `replaced_inputs`."""
     files: tuple[str, ...]
     """The Python files that its instructions come from, sorted."""
     hooks: tuple[tuple[SourceLine, int], ...]
