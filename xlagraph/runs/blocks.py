@@ -84,7 +84,9 @@ def _weights(graphs: Iterable[CapturedGraph]) -> dict[str, Weights]:
     for graph in graphs:
         context = graph.context()
         read = _parameters(context.parameters.values())
-        nameless = (p for p, k in graph.sketch.replaced if k not in context.outputs)
+        nameless = (
+            p for p, places in graph.sketch.replaced if context.outputs.keys().isdisjoint(places)
+        )
         renewed = (context.parameters[p] for p in nameless if p in context.parameters)
         one = Weights(read, read & _parameters((*context.outputs.values(), *renewed)))
         found[graph.record.digest] = known.setdefault(one, one)
