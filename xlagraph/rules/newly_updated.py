@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.live import mark
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
 
 OWN_GRAPH = Kind(
@@ -100,6 +102,7 @@ TRAINED_FIX = say(
 )
 TRAINED_SHORT = say("Parameters are trained in some steps only")
 TRAINED_SHORT_FIX = say("Freeze the same layers (requires_grad) in every step.")
+FORMS = frozenset({"bitcast", "reshape", "transpose"})
 GRADIENTS = PRODUCTS | {"scatter"}
 """What an update needs alone only if it is by a gradient."""
 
@@ -125,7 +128,10 @@ def find(case: Case) -> list[Finding]:
     found = []
     for less, more in case.both_ways:
         own, handed_on = _updated(case, more, less), _handed_on(case, more, less)
-        beside = _beside(case, more, handed_on) if handed_on else []
+        if not (_says_what_is_new(more) or _by_gradients(case, more, own)):
+            own = []  # a difference that is kept, perhaps
+        steps = handed_on or (own if not _says_what_is_new(more) else [])
+        beside = _beside(case, more, steps) if steps else []
         if own or handed_on:
             found.append(_finding(more, less, Updates(own, handed_on, beside)))
     return found
@@ -139,12 +145,43 @@ def _handed_on(case: Case, more: SideView, less: SideView) -> list[tuple[int, in
     return [(p, k) for p, k in kept if k in new.get(p, ())]
 
 
-def _beside(case: Case, more: SideView, handed_on: Sequence[tuple[int, int]]) -> list[int]:
+def _in_any_form(module: Module, i: int) -> Sequence[int]:
+    """What a value is computed from by the same elements, in whatever shape they come."""
+    return module.operands[i] if module.opcodes[i] in FORMS else past_barriers(module, i)
+
+
+def _says_what_is_new(view: SideView) -> bool:
+    """Whether it is known which outputs replace inputs: by name, or by buffers given away."""
+    return bool(view.context.outputs or given_away(view.module))
+
+
+def _by_gradients(case: Case, more: SideView, own: Sequence[tuple[int, int]]) -> bool:
+    """Whether these outputs need what a gradient is computed by, and nothing else needs it."""
+    module, below = more.module, bytearray(len(more.module))
+    alone = exclusive_slice(module, {*case.unpaired_outputs(more), *(k for _, k in own)})
+    mark(module, below, [module.outputs[k] for _, k in own])
+    return any(below[i] and module.opcodes[i] in GRADIENTS for i in alone)
+
+
+def _is_step(module: Module, parameter: int, value: int) -> bool:
+    """Whether a value is a parameter plus or minus something, as an optimizer moves it.
+
+    The parameter may be scaled first: decoupled weight decay.
+    """
+    if module.opcodes[value] not in ("add", "subtract"):
+        return False
+    moved = module.operands[value][0]
+    return parameter == moved or (
+        module.opcodes[moved] == "multiply" and parameter in module.operands[moved]
+    )
+
+
+def _beside(case: Case, more: SideView, steps: Sequence[tuple[int, int]]) -> list[int]:
     """Outputs that the other side has not and that only these updates compute on their way."""
-    module = more.module
-    lone = case.unpaired_outputs(more)
-    alone = exclusive_slice(module, {*lone, *(k for _, k in handed_on)})
-    formulas = [formula(module, module.outputs[k], past_barriers) for _, k in handed_on]
+    module, positions = more.module, {k for _, k in steps}
+    lone = [k for k in case.unpaired_outputs(more) if k not in positions]
+    alone = exclusive_slice(module, {*lone, *positions})
+    formulas = [formula(module, module.outputs[k], _in_any_form) for k in positions]
     on_the_way = alone.intersection(set[int]().union(*formulas))
     return [k for k in lone if module.outputs[k] in on_the_way]
 
@@ -166,12 +203,14 @@ def _updated(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]
     kept = {values[k] for k in range(len(values)) if k not in outputs}
 
     def is_updated(parameter: int, output: int) -> bool:
-        """Whether the output replaces the parameter: by name, else as it gives its buffer away."""
+        """Whether the output replaces the parameter: by name, by its buffer, or as it is moved."""
         number = parameter_number(module, parameter)
         tensor = context.outputs.get(output)
         if tensor and number in context.parameters:
             return tensor == context.parameters[number]
-        return number in away
+        if _says_what_is_new(more):
+            return number in away
+        return _is_step(module, parameter, values[output])
 
     return state_pairs(module, shared, [k for k in outputs if values[k] not in kept], is_updated)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, called_at, called_within
+from xlagraph.cause.sources import at, called_at, called_within, is_forward, line_of
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.enclosing import enclosing
 from xlagraph.facts.telling import HEAVY, PLAIN
@@ -16,6 +17,8 @@ from xlagraph.facts.updates import formula, updates
 from xlagraph.message import say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
     from xlagraph.cause.model import Context
@@ -131,13 +134,25 @@ def _lines(found: Bypass) -> tuple[SourceLine, ...]:
     copies = (i for i in found.piece if more.matched.labels[i] in in_less)
     again = [i for i in copies if more.module.opcodes[i] not in PLAIN]
     called = called_at(more.module, again)
-    if len(called) != 1 or called[0].is_library:
+    if not called or called[0].is_library:
         return found.lines
+    if len(called) > 1:
+        return _last(more.module, again) or found.lines
     line: SourceLine | None = called[0]
     while line and _is_once_a_step(more.context, line):
         called = (line,)
         line = called_within(more.module, again, line)
     return (line,) if line else called
+
+
+def _last(module: Module, again: Iterable[int]) -> tuple[SourceLine, ...]:
+    """The line of the forward pass that comes last in it: where only innermost frames are known.
+
+    The loss is computed in the loop, as a rule, and the layers elsewhere.
+    """
+    lines = ((i, line) for i in again if (line := line_of(module, i)) and is_forward(line))
+    plain = (line for _, line in sorted(lines, reverse=True) if not line.called)
+    return tuple(islice(plain, 1))
 
 
 def _is_once_a_step(context: Context, line: SourceLine) -> bool:
