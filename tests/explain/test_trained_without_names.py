@@ -12,6 +12,9 @@ STEP = """  t{k} = f32[8,8] transpose(g{k}), dimensions={{1,0}}
   s{k} = f32[8,8] multiply(d{k}, rates)
   n{k} = f32[8,8] subtract(w{k}, s{k})
 """
+BACK = """  b{k} = f32[8,8] dot(g{k}, w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  g{below} = f32[8,8] multiply(b{k}, h{below})
+"""
 
 
 def trained(*layers: int, keep: str = "") -> str:
@@ -28,9 +31,7 @@ def trained(*layers: int, keep: str = "") -> str:
         if k in layers:
             text += STEP.format(k=k, below=k - 1)
         if k > 1:
-            text += f"""  b{k} = f32[8,8] dot(g{k}, w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
-  g{k - 1} = f32[8,8] multiply(b{k}, h{k - 1})
-"""
+            text += BACK.format(k=k, below=k - 1)
     text += "  still = f32[8,8] subtract(w1, h0)\n"
     outs = ["h3", *(f"n{k}" for k in layers), *([keep] if keep else [])]
     types = ", ".join(["f32[8,8]"] * len(outs))
