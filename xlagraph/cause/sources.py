@@ -54,7 +54,7 @@ def line_of(module: Module, i: int) -> SourceLine | None:
     origin = module.origins.get(i) if metadata.op_type else None
     if origin is None:
         return None
-    return own_line(origin.frames)._replace(backward_of=_bare(origin.operation))
+    return own_line(origin.frames)._replace(backward_of=bare(origin.operation))
 
 
 def called_at(module: Module, piece: Iterable[int]) -> tuple[SourceLine, ...]:
@@ -146,7 +146,8 @@ def _named(function: str) -> str:
     return next((part for part in reversed(parts) if not part.startswith("<")), function)
 
 
-def _bare(operation: str) -> str:
+def bare(operation: str) -> str:
+    """An operation's name as torch writes it: ``mul`` of ``aten__mul``."""
     return operation.removeprefix("aten__").removeprefix("xla__")
 
 
@@ -161,7 +162,7 @@ def operations(module: Module, instructions: Iterable[int]) -> Message:
     for i in instructions:
         metadata = module.metadata(i)
         if metadata and metadata.op_type:
-            counts[_bare(metadata.op_type)] += 1
+            counts[bare(metadata.op_type)] += 1
     ordered = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_LINES]
     return say(" (", join(map(Operation, ordered)), ")") if ordered else say()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
 from xlagraph.explain.left_out import comes_of_block
-from xlagraph.facts.telling import MOVING, opcodes_in_words
+from xlagraph.facts.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
 from xlagraph.message import A, B, Change, join, say
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.extra_effect import EXTRA_EFFECT
@@ -180,17 +180,18 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         return main
     a = frozenset[int]().union(*(f.a for f in group))
     b = frozenset[int]().union(*(f.b for f in group))
-    kind, title, fix = main.kind, main.title, main.fix
+    kind, title, fix, short = main.kind, main.title, main.fix, main.short
     if main.kind in GENERAL:
-        kind, title = _branch(main, a.intersection(diff.removed), b.intersection(diff.added), diff)
-        fix = say()
+        own_a, own_b = a.intersection(diff.removed), b.intersection(diff.added)
+        kind, title = _branch(main, own_a, own_b, diff)
+        fix, short = say(), _branch_in_short(own_a, own_b, diff)
     proofs = list(dict.fromkeys(f.proof for f in group))
     return replace(
         main,
         kind=kind,
         title=title,
         fix=fix,
-        short=main.short if kind is main.kind else say(),
+        short=short,
         short_fix=main.short_fix if fix else say(),
         evidence=tuple(e for f in group for e in f.evidence),
         proof=join(proofs, len(proofs), "; "),
@@ -199,6 +200,14 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         dropped_a=frozenset[int]().union(*(f.dropped_a for f in group)),
         dropped_b=frozenset[int]().union(*(f.dropped_b for f in group)),
     )
+
+
+def _branch_in_short(own_a: frozenset[int], own_b: frozenset[int], diff: Diff) -> Message:
+    if own_a and own_b:
+        return computed_with(diff, own_a, own_b)
+    if own_a:
+        return in_some_steps(diff.a, own_a, diff.b)
+    return in_some_steps(diff.b, own_b, diff.a)
 
 
 def _branch(

@@ -6,15 +6,19 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.slices import IDLE, called_only_by
-from xlagraph.message import count, join, say
+from xlagraph.cause.sources import bare
+from xlagraph.message import Operation, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
 MAX_NAMED = 2
+MAX_TOLD = 40
+"""Instructions of a piece that the name of one operation tells well enough."""
 PLAIN = IDLE | {"broadcast", "reshape", "bitcast", "copy", "convert", "transpose", "iota"}
 """What moves values, spreads them or makes them: it tells least of what is computed."""
 MOVING = PLAIN | {
@@ -24,6 +28,13 @@ MOVING = PLAIN | {
 """What cuts values and puts them in their places."""
 COMMON = frozenset({"add", "multiply", "subtract", "divide", "negate", "compare", "and", "or"})
 """What nearly every program computes."""
+EVERYDAY = PLAIN | COMMON | {
+    "alias", "call", "cast", "clamp", "clone", "concatenate", "convolution_overrideable",
+    "device_data", "div", "dot", "expand", "fusion", "mean", "mm", "mul", "neg", "not", "pad",
+    "permute", "pow", "power", "prim__Constant", "reduce", "rsqrt", "rsub", "select", "slice",
+    "sqrt", "squeeze", "sub", "sum", "t", "unsqueeze", "view", "where",
+}  # fmt: skip
+"""What tells little of a piece by its name: torch's names and XLA's."""
 RANDOM = frozenset({"rng", "rng-bit-generator"})
 HEAVY = frozenset({"dot", "convolution", "gather", "scatter", "sort", "custom-call"})
 """What a pass does at least once, and an update or a metric rarely."""
@@ -48,6 +59,53 @@ def opcodes_in_words(module: Module, piece: Collection[int], other: Module) -> M
     if not rest:
         return join(named, MAX_NAMED, " and ")
     return say(", ".join(named), f" and {count(rest, 'more instruction')}")
+
+
+def computed_with(diff: Diff, piece_a: Collection[int], piece_b: Collection[int]) -> Message:
+    """By which operations a value is computed on both sides; empty where no name tells.
+
+    ``a value is computed with erf or with tanh``
+    """
+    a, b = diff.a, diff.b
+    one, other = named_by(a, piece_a, b, piece_b), named_by(b, piece_b, a, piece_a)
+    if one and other:
+        return say("a value is computed with ", one, " or with ", other)
+    if one or other:
+        return say("a value is computed with or without ", one or other or "")
+    return say()
+
+
+def in_some_steps(more: Module, piece: Collection[int], less: Module) -> Message:
+    """By which operation a small piece is told that nothing else computes; empty if by none."""
+    is_small = len(piece) <= MAX_TOLD
+    told = named_by(more, piece, less, range(len(less))) if is_small else None
+    return say(told, " is computed in some steps only") if told else say()
+
+
+def named_by(
+    module: Module, piece: Collection[int], other: Module, others: Collection[int]
+) -> Operation | None:
+    """The operation that tells a piece from the other side's, in the framework's words or XLA's.
+
+    None where both do the same ones, or only what nearly every program does.
+    """
+    for names in (_operations, telling_opcodes):
+        own, theirs = names(module, piece), names(other, others)
+        telling = [name for name in own if own[name] > theirs[name] and name not in EVERYDAY]
+        if telling:
+            new = [name for name in telling if name not in theirs] or telling
+            return Operation(max(new, key=lambda name: (own[name] - theirs[name], name)))
+    return None
+
+
+def _operations(module: Module, piece: Collection[int]) -> Counter[str]:
+    """How often each operation of the framework made an instruction; derivatives are none."""
+    found: Counter[str] = Counter()
+    for i in piece:
+        metadata = module.metadata(i)
+        if metadata and metadata.op_type and not metadata.op_type.endswith("_backward"):
+            found[bare(metadata.op_type)] += 1
+    return found
 
 
 def telling_opcodes(module: Module, piece: Collection[int]) -> Counter[str]:

@@ -12,7 +12,7 @@ from xlagraph.cause.slices import called_only_by
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.facts.pieces import OUTPUT
 from xlagraph.facts.regions import SPREAD, below_of, parts_of, region_of
-from xlagraph.facts.telling import opcodes_in_words
+from xlagraph.facts.telling import computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.message import Change as Became
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
@@ -95,8 +95,9 @@ def _finding(case: Case, part: Region) -> Finding:
     number = count(values, "value")
     told = {_told(case, change): (change.a, change.b) for change in reversed(beginnings)}
     options = ["attributes" in change.fields for change in beginnings]
+    is_option = len(told) == 1 and all(options)
     return Finding(
-        kind=ATTRIBUTE if len(told) == 1 and all(options) else REPLACED_SUBGRAPH,
+        kind=ATTRIBUTE if is_option else REPLACED_SUBGRAPH,
         title=say(
             number,
             operations(b, part.b),
@@ -118,6 +119,7 @@ def _finding(case: Case, part: Region) -> Finding:
             "each of these values was replaced by one operation on the same inputs, or left out "
             "where one side alone computes it"
         ),
+        short=say() if is_option else computed_with(case.diff, part.a, part.b),
         a=_claimed(a, part.a, (e.x for e in part.edges if e.place != OUTPUT)),
         b=_claimed(b, part.b, (e.y for e in part.edges if e.place != OUTPUT)),
         undo=_undo(case, part),

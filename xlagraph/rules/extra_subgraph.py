@@ -13,6 +13,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE
 from xlagraph.cause.sources import at
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.telling import in_some_steps
 from xlagraph.message import HloName, join, say
 from xlagraph.rules.other_operand import OTHER_OPERAND
 
@@ -102,7 +103,9 @@ def _finding(found: Bypass) -> Finding:
     title = say(more, " computes ", found.words, " that ", less, " does not", at(found.lines))
     others = found.other_values
     if not 0 < len(others) <= MAX_SHOWN:
-        return _of_term(found, title) or bypass_finding(found, EXTRA_SUBGRAPH, title)
+        short = in_some_steps(found.more.module, found.piece, found.less.module)
+        plain = replace(bypass_finding(found, EXTRA_SUBGRAPH, title), short=short)
+        return _of_term(found, title) or plain
     taken = join(starmap(partial(_taken, found), others.items()), MAX_SHOWN, "; ")
     finding = bypass_finding(found, EXTRA_SUBGRAPH, say(title, ": ", taken), stands=taken)
     return replace(finding, short=say(OTHER_OPERAND.short), short_fix=say(OTHER_OPERAND.short_fix))

@@ -128,7 +128,8 @@ def find(case: Case) -> list[Finding]:
     found = []
     for less, more in case.both_ways:
         own, handed_on = _updated(case, more, less), _handed_on(case, more, less)
-        if not (_says_what_is_new(more) or _by_gradients(case, more, own)):
+        is_training = _updates_any(less) and _by_gradients(case, more, own)
+        if not (_says_what_is_new(more) or is_training):
             own = []  # a difference that is kept, perhaps
         steps = handed_on or (own if not _says_what_is_new(more) else [])
         beside = _beside(case, more, steps) if steps else []

@@ -12,7 +12,7 @@ from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.facts.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
-from xlagraph.facts.telling import MOVING, opcodes_in_words
+from xlagraph.facts.telling import MOVING, computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import BRANCH_FIX
@@ -178,7 +178,11 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
             ),
         ),
         fix=FORM_FIX if is_form else EARLY_FIX if is_early else say(),
-        short=FORM_SHORT if is_form else say(),
+        short=FORM_SHORT
+        if is_form
+        else say()
+        if is_early
+        else computed_with(case.diff, piece_a, piece_b),
         short_fix=FORM_SHORT_FIX if is_form else say(),
         proof=say("both pieces were replaced by one operation on the same inputs"),
         a=frozenset(piece_a | users_a),
