@@ -29,9 +29,12 @@ NORMAL = {
     "truncated_window": "2 kinds of step by design (evaluation, training); stable",
     "penalty_every_third": "Stable: 2 compiles,",
     "target_every_fourth": "Stable: 2 compiles,",
+    "target_copied": "Stable: 3 compiles,",
+    "frozen_copy": "Stable after warm-up: 2 compiles,",
     "lookahead_in_buckets": "Stable: 5 compiles,",
     "average_of_copy": "3 kinds of step by design (training, step at ",
     "average_later": "3 kinds of step by design (update of 4 tensors, ",
+    "momentum_with_decay": "Stable after warm-up: 2 compiles,",
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
     "length_buckets": "Stable: 4 compiles,",
@@ -64,12 +67,14 @@ PROBLEMS = {
     "groups_of_batches": 3,
     "layers_dropped_late": 2,
     "averaged_by_chance": 1,
+    "layers_copied": 4,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
     "truncated_window": "In a fixed order since step 1: a piece is computed in some steps only at ",
     "penalty_every_third": "In a fixed order since step 1: ",
     "target_every_fourth": "In a fixed order since step 3: tensors are updated ",
+    "target_copied": "In a fixed order since step 2: one input here is two inputs there at ",
     "lookahead_in_buckets": "In turn since steps 2, 10: an input comes in 2 sizes (",
     "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",

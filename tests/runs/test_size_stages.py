@@ -100,3 +100,32 @@ def test_an_odd_batch_is_none_where_later_hits_have_no_names(tmp_path):
 def test_more_examples_are_no_stage(tmp_path):
     rows = stages((4, 10), (8, 12))
     assert write(tmp_path, [(20, step(16, rows=one)) for one in rows]).has_problem
+
+
+def evaluated(folder, *sizes):
+    """Three stages, each with an evaluation of two steps behind it, in one of these sizes."""
+    plan = []
+    for trained, size in zip((16, 24, 32), sizes, strict=True):
+        plan += [(20, step(trained))] * 9 + [(30, step(size, adds=True))] * 2
+    return write(folder, plan)
+
+
+def test_an_evaluation_has_the_stages_of_its_training(tmp_path):
+    run = evaluated(tmp_path, 16, 24, 32)
+    assert not run.has_problem
+    notes = [str(note) for note in run.verdict.notes]
+    assert [note.partition(":")[0] for note in notes] == [
+        "Changed in steps 11, 22 and stayed so",
+        "Changed in steps 20, 31 and stayed so",
+    ]
+    assert all("an input has another size in each of 3 stages" in note for note in notes)
+
+
+def test_an_evaluation_whose_size_comes_back_is_said_to_take_turns(tmp_path):
+    run = evaluated(tmp_path, 16, 24, 16)
+    assert not run.has_problem
+    assert [group.meant for group in run.groups if group.meant] == ["stages", "sizes"]
+
+
+def test_an_evaluation_in_sizes_that_were_not_trained_is_a_problem(tmp_path):
+    assert evaluated(tmp_path, 16, 20, 28).has_problem

@@ -49,6 +49,7 @@ for x, y in loader:
     proof="The side with two is given the tensor that the other uses in place of the second one.",
     examples=("target_of_its_own", "target_network"),
     short="One input here is two inputs there",
+    may_be_meant=True,
     short_fix="Use one tensor in every step, or two from the start.",
 )
 

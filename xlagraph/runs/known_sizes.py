@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.few_sizes import MOST, brings_size
@@ -48,18 +49,27 @@ def with_known_sizes(
             continue
         own = sizes_apart([graphs[other], graphs[k]])[1]
         file = graphs[k].process.file
-        if own and any(own <= sizes for sizes in places.get(file, ())):
-            found[k] = replace(node, warm_up=True, meant=Meant.SIZES)
+        known = [meant for sizes, meant in places.get(file, ()) if own <= sizes]
+        if own and known:
+            is_stage = Meant.STAGES in known and _is_left(design.ran_at_place(k))
+            meant = Meant.STAGES if is_stage else Meant.SIZES
+            found[k] = replace(node, warm_up=True, meant=meant)
     return found
+
+
+def _is_left(turns: Sequence[frozenset[int]]) -> bool:
+    """Whether no graph is known to have run again after another one."""
+    runs = [graph for graph, _ in groupby(turn for turn in turns if len(turn) == 1)]
+    return len(runs) == len(set(runs))
 
 
 def _places(
     nodes: Sequence[GraphNode],
     graphs: Sequence[CapturedGraph],
     seen: Sequence[tuple[int | None, ...]],
-) -> dict[str, list[frozenset[Size]]]:
-    """By process: the sizes of each graph that came again, where several are no problem."""
-    found: defaultdict[str, list[frozenset[Size]]] = defaultdict(list)
+) -> dict[str, list[tuple[frozenset[Size], Meant]]]:
+    """By process: the sizes of each graph that came again, where several are meant, and how."""
+    found: defaultdict[str, list[tuple[frozenset[Size], Meant]]] = defaultdict(list)
     files = (graph.process.file for graph in graphs)
     asked = dict.fromkeys(zip(files, seen, strict=True))
     for file, numbers in asked:
@@ -68,5 +78,6 @@ def _places(
             continue
         sizes = sizes_apart([graphs[k] for k in here])
         again = [nodes[k].hits or nodes[k].unnamed_hits for k in here]
-        found[file] += [one for one, came in zip(sizes, again, strict=True) if one and came]
+        each = zip(sizes, here, again, strict=True)
+        found[file] += [(one, nodes[k].meant) for one, k, came in each if one and came]
     return found

@@ -17,10 +17,12 @@ from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import FORM_SHORT
+from xlagraph.rules.second_input import SECOND_INPUT
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
 from xlagraph.runs.few_sizes import is_one_of_few_sizes
 from xlagraph.runs.periodic import turns_of_part
 from xlagraph.runs.size_stages import is_size_of_stage
+from xlagraph.runs.turns import call_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +45,8 @@ MANY = 16
 BESIDE = frozenset({Section.LIVE, Section.HEADER})
 """What comes along: other pieces keep other tensors alive, have other state, and other donors."""
 BY_VALUE = frozenset({Section.VALUES, Section.INPUTS})
-"""Sizes, numbers and types: nobody means these to make another graph, but for few sizes."""
+"""Sizes, numbers and types: nobody means these to make another graph, but for few sizes. Two
+tensors that begin as one are no such thing: that kind may be meant."""
 
 
 class Meant(str, Enum):
@@ -87,7 +90,11 @@ def how_meant(
     if parts.get(number) == number:
         return Meant.RHYTHM
     is_on_purpose = _is_on_purpose(outcome)
-    if is_on_purpose and design.is_in_cycle(number) and _is_early(graphs[number], history):
+    if (
+        is_on_purpose
+        and design.is_in_cycle(number)
+        and _is_early(number, graphs, comparisons, history)
+    ):
         return Meant.RHYTHM
     if is_on_purpose and outcome.proved and _is_phase(number, comparisons, design):
         return Meant.PHASE
@@ -119,10 +126,12 @@ def _has_settled(
 def settles(outcome: Outcome, period: int) -> bool:
     """Whether a graph of a cycle's second turn differs from the first's as what settles does.
 
-    State, gradients and copies that the first turn makes are inputs from the second on. In a cycle
-    of one step only what is known as such, or not explained.
+    State, gradients and copies that the first turn makes are inputs from the second on, and a copy
+    that shared its tensor has one of its own once one of the two is updated. In a cycle of one step
+    only what is known as such, or not explained, or comes with copies.
     """
-    if outcome.proved and period == 1:
+    copies_part = any(cause.kind is SECOND_INPUT for cause in outcome.causes)
+    if outcome.proved and period == 1 and not copies_part:
         return all(cause.expected for cause in outcome.causes)
     return not changes_values(outcome) and all(
         _comes_along(cause) or cause.kind is SHARED_SCALAR for cause in outcome.causes
@@ -140,14 +149,14 @@ def takes_what_is_left(outcome: Outcome) -> bool:
     """Whether values that one graph computes come into the other ready-made; no number differs."""
     causes = outcome.causes
     left = [one for one in causes if one.kind is EARLY_EXECUTION or one.short == FORM_SHORT]
-    return bool(left) and all(one in left or one.kind.section not in BY_VALUE for one in causes)
+    return bool(left) and not any(_is_value(one) for one in causes if one not in left)
 
 
 def changes_values(outcome: Outcome) -> bool:
     """Whether a size, a number or a type is another one; state comes with numbers of its own."""
     brings_state = any(cause.expected for cause in outcome.causes)
     return any(
-        cause.kind.section in BY_VALUE and not (brings_state and cause.kind is SHARED_SCALAR)
+        _is_value(cause) and not (brings_state and cause.kind is SHARED_SCALAR)
         for cause in outcome.causes
     )
 
@@ -170,8 +179,12 @@ def _is_unsure(
 
 def _is_of_values(outcome: Outcome) -> bool:
     """Whether sizes, numbers or types make most of a difference: that needs no proof."""
-    values = (c for c in outcome.causes if c.kind.section in BY_VALUE and c.short != FORM_SHORT)
+    values = (c for c in outcome.causes if _is_value(c) and c.short != FORM_SHORT)
     return sum(one.share for one in values) >= MOST
+
+
+def _is_value(cause: Cause) -> bool:
+    return cause.kind.section in BY_VALUE and not cause.kind.may_be_meant
 
 
 def _comes_along(cause: Cause) -> bool:
@@ -184,9 +197,28 @@ def _is_on_purpose(outcome: Outcome) -> bool:
     return has_own and all(map(_comes_along, causes))
 
 
-def _is_early(graph: CapturedGraph, history: History) -> bool:
-    """Whether it came in one of the first two turns of its place: nothing compiled later."""
-    return graph.sync is not None and history.turns.number(graph.process, graph.sync) < 2
+def _is_early(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    history: History,
+) -> bool:
+    """Whether it came in one of the first two turns of its place: nothing compiled later.
+
+    Turns that only brought state are left out of account.
+    """
+    graph = graphs[number]
+    if graph.sync is None:
+        return False
+    place = call_place(graph.process, graph.sync)
+    brought = sum(
+        one.sync is not None
+        and call_place(one.process, one.sync) == place
+        and comparison.outcome is not None
+        and _brings_state(comparison.outcome)
+        for one, comparison in zip(graphs[:number], comparisons[:number], strict=True)
+    )
+    return history.turns.number(graph.process, graph.sync) - brought < 2
 
 
 def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design) -> bool:
