@@ -64,6 +64,8 @@ PROBLEMS = {
     "part_of_a_table": 3,
     "solver_reads": 10,
     "coins_in_a_loop": 6,
+    "coins_drawn": 3,
+    "pool_by_chance": 5,
     "groups_of_batches": 3,
     "layers_dropped_late": 2,
     "averaged_by_chance": 1,
@@ -91,6 +93,8 @@ REASONS = {
     "layers_dropped": "skipped-block at layers_dropped.py:18",
     "layers_dropped_late": "skipped-block at layers_dropped_late.py:18",
     "coins_in_a_loop": "other-operand at coins_in_a_loop.py:26",
+    "coins_drawn": "other-operand at coins_drawn.py:23",
+    "pool_by_chance": "added-input at pool_by_chance.py:25",
 }
 """Graphs of one reason, whatever else differs in some of them as its consequence."""
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+import networkx as nx
+
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import count, join, say
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     Names = frozenset[Tensor]
 
 SHOWN = 4
+STAGE = 3
+"""Hits of a choice from which on it is no draw."""
 MANY = 3
 """Choices of what is updated from which on they come of the data: two take turns by design."""
 
@@ -105,6 +109,8 @@ def _at_one_place(
     digests = {node.digest for node in nodes}
     turns = {(weights[x], weights[y]) for x in digests for y in followed.get(x, ()) if y in digests}
     pairs = [(x, y) for x, y in turns if x is not y]
+    if _are_stages(nodes, weights, pairs):
+        return None
     blocks = _all(x.trained - y.read for x, y in pairs) & _all(y.trained - x.read for x, y in pairs)
     if blocks:
         reads = list(dict.fromkeys(weights[digest].read for digest in sorted(digests)))
@@ -119,6 +125,19 @@ def _at_one_place(
     left_out = _left_out(nodes, CHANGING_UPDATES, lambda one: weights[one].trained)
     paths = tuple(sorted(tensor.path for tensor in updates))
     return Skipped(left_out, CHANGING_UPDATES, paths) if left_out else None
+
+
+def _are_stages(
+    nodes: Sequence[GraphNode],
+    weights: Mapping[str, Weights],
+    pairs: Iterable[tuple[Weights, Weights]],
+) -> bool:
+    """Whether each choice runs for some steps and never comes again: layers trained in turn."""
+    hits: defaultdict[Weights, int] = defaultdict(int)
+    for node in nodes:
+        hits[weights[node.digest]] += node.hits
+    order = nx.DiGraph([(id(x), id(y)) for x, y in pairs])
+    return min(hits.values()) >= STAGE and nx.is_directed_acyclic_graph(order)
 
 
 def _waits(node: GraphNode) -> bool:

@@ -16,6 +16,7 @@ from xlagraph.facts.enclosing import ProgramText
 from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.runs.drawn import AsDrawn
 from xlagraph.runs.growth import main_line
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.lists import AsList
@@ -131,11 +132,14 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         cause = retell(cause, members)
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
+    further = _further(kind, members)
+    if isinstance(retell, AsDrawn):
+        further = tuple(one for one in further if not retell.accounts_for(one))
     return CauseGroup(
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, members),
         cause=cause,
-        further=_further(kind, members) if cause and not is_over_run else (),
+        further=further if cause and not is_over_run else (),
         follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),

@@ -16,6 +16,7 @@ from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.drawn import drawn
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages
 from xlagraph.runs.growth import (
     AsLoop,
@@ -95,6 +96,7 @@ def reasons_of(
         over_run |= dict.fromkeys(work.graphs, Reason(GROWING_GRAPH, work.line, AsPending(work)))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
     found |= _picked(nodes, found, program)
+    found |= _drawn(nodes, found, program)
     return found | _with_sizes(nodes, found)
 
 
@@ -108,6 +110,21 @@ def _picked(
         if not node.warm_up and known[node.digest].kind in PIECES and not known[node.digest].retell
     ]
     return {d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in picked(causes, program).items()}
+
+
+def _drawn(
+    nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
+) -> dict[str, Reason]:
+    """Digest to reason of graphs that differ in what Python draws in their steps."""
+    causes = [
+        (node, main_cause(node))
+        for node in nodes
+        if not node.warm_up
+        and not known[node.digest].retell
+        and node.explanation
+        and node.explanation.causes
+    ]
+    return {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
 
 
 def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

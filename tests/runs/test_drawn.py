@@ -1,0 +1,192 @@
+"""Graphs that differ in what Python has drawn, told by their causes and the program's text."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from xlagraph.cause.verdict import Place
+from xlagraph.facts.enclosing import ProgramText
+from xlagraph.message import SourceLine
+from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.sizes import PYTHON_INDEX
+from xlagraph.runs.drawn import drawn
+from xlagraph.runs.draws import draws_around
+from xlagraph.tensors import Role, Tensor
+
+FILE = "t.py"
+ENDS = SourceLine(FILE, 99, "train")
+TURNS = """def forward(self, gold):
+    for t in range(gold.size(1)):
+        scores = self.step(token)
+        coin = random.random() < self.ratio
+        token = gold[:, t] if coin else scores.argmax(1)
+    return scores
+"""
+STORE = """def query(self, images):
+    out = []
+    for image in images:
+        if random.random() > 0.5:
+            out.append(image)
+        else:
+            place = random.randrange(self.size)
+            out.append(self.images[place])
+            self.images[place] = self.images[place : place + 1]
+    return torch.cat(out, 0)
+"""
+
+
+def program(text: str, *step_loops: int) -> ProgramText:
+    lines = dict(enumerate(text.splitlines(), 1))
+    return ProgramText({FILE: lines}, frozenset((FILE, loop) for loop in step_loops))
+
+
+def causes(line: int, *kinds, function: str = "forward", tensors=()):
+    """Graphs, each with a cause of one of these kinds on a line."""
+    for kind in kinds:
+        at = SourceLine(FILE, line, function)
+        place = Place(at, (at,), tensors=tensors)
+        name = f"{kind.id}:{line}"
+        yield SimpleNamespace(digest=name, call_site=ENDS), SimpleNamespace(kind=kind, place=place)
+
+
+def told(text: str, line: int, *, step_loops=(), kind=REPLACED_SUBGRAPH, **options):
+    """What is said of many such graphs on a line of a text; None if each is told on its own."""
+    many = [
+        (SimpleNamespace(digest=str(k), call_site=ENDS), cause)
+        for k, (_, cause) in enumerate(causes(line, *[kind] * 3, **options))
+    ]
+    found = set(drawn(many, program(text, *step_loops)).values())
+    assert len(found) <= 1
+    return next(iter(found), None)
+
+
+def test_graphs_of_other_coins_in_the_turns_of_a_loop_are_one_reason():
+    kinds = (REPLACED_SUBGRAPH, PYTHON_INDEX, EXTRA_SUBGRAPH)
+    found = drawn(causes(5, *kinds), program(TURNS))
+    assert len(found) == 3
+    (one,) = set(found.values())
+    assert (one.draw.line, one.loop.line) == (4, 2)
+    others = {
+        cause.kind for _, cause in causes(5, *kinds, REORDERED_OPERANDS) if one.accounts_for(cause)
+    }
+    assert others == set(kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (TURNS.replace("random.random() < self.ratio", "self.rng.random() < 0.5"), 5),
+        (TURNS.replace("random.random() < self.ratio", "torch.rand(1).item() < 0.5"), 5),
+        ("def f(x, p):\n    for t in x:\n        if torch.rand(1) < p:\n            y = g(t)\n", 4),
+        ("coins = [random.random() for _ in x]\nfor t in x:\n    y = g(t) if coins[t] else y\n", 3),
+        (
+            "c = random.choices(x)\nfor t, c in enumerate(c):\n    y = y[t] if c else z\n",
+            3,
+        ),
+        ("for t in x:\n    u = random.random()\n    use = u < p\n    y = g(t) if use else y\n", 4),
+        (
+            "for t in x:\n    if random.random() < p:\n        pass\n    else:\n        y = g(t)\n",
+            5,
+        ),
+    ],
+    ids=["generator", "torch", "tensor", "list", "in turn", "compared", "else"],
+)
+def test_coins_are_drawn_and_asked_in_many_ways(text, line):
+    assert told(text, line)
+    assert told(text, line, kind=PYTHON_INDEX)
+
+
+ONCE = "use = random.random() < p\nfor t in x:\n    y = g(t) if use else y\n"
+AROUND = "if random.random() < p:\n    for t in x:\n        y = g(t)\n"
+GIVEN = "for t in x:\n    y = g(t) if coins[t] else y\n"
+CROP = """for _ in range(2):
+    if random.random() < 0.5:
+        start = random.randrange(8)
+        x = x[:, start : start + 16]
+"""
+STEPS = "for x in batches:\n    if random.random() < p:\n        loss = loss + extra(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "options"),
+    [
+        (ONCE, 3, {}),
+        (AROUND, 3, {}),
+        (GIVEN, 2, {}),
+        (CROP, 4, {"kind": PYTHON_INDEX}),
+        (STEPS, 3, {"step_loops": [1]}),
+        (TURNS, 5, {"kind": REORDERED_OPERANDS}),
+        (TURNS, 3, {}),
+    ],
+    ids=["one draw", "around the loop", "no draw", "a crop", "a coin a step", "order", "no choice"],
+)
+def test_other_branches_keep_their_own_reasons(text, line, options):
+    assert told(text, line, **options) is None
+
+
+def test_two_graphs_are_no_pattern():
+    assert drawn(causes(5, REPLACED_SUBGRAPH, PYTHON_INDEX), program(TURNS)) == {}
+
+
+def test_what_a_store_gives_out_is_one_reason_with_the_order_that_it_is_joined_in():
+    found = drawn(
+        [
+            *causes(8, ADDED_INPUT, function="query"),
+            *causes(9, ADDED_INPUT, function="query"),
+            *causes(10, REORDERED_OPERANDS, function="query"),
+            *causes(3, PYTHON_INDEX, function="query"),
+            *causes(9, PYTHON_INDEX, function="query"),
+            *causes(10, REPLACED_SUBGRAPH, function="query"),
+        ],
+        program(STORE),
+    )
+    assert set(found) == {
+        "added-input:8",
+        "added-input:9",
+        "reordered-operands:10",
+        "python-index:3",
+    }
+    (one,) = set(found.values())
+    assert (one.draw.line, one.loop) == (7, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "old = random.choice(self.images)",
+        "old = self.images[random.randrange(8)]",
+        "old = self.images.pop(random.randrange(8))",
+    ],
+)
+def test_a_draw_may_stand_where_it_is_taken(line):
+    assert told(f"def query(self):\n    {line}\n", 2, kind=ADDED_INPUT)
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("old = self.images[self.next]", {}),
+        ("new = image * random.uniform(0.5, 1.5)", {}),
+        ("old = random.choice(self.images)", {"kind": REORDERED_OPERANDS}),
+        (
+            "new = random.choice(self.experts)(x)",
+            {"tensors": (Tensor("experts.1", "weight", Role.PARAMETER),)},
+        ),
+    ],
+    ids=["in turn", "a factor", "order alone", "weights"],
+)
+def test_other_inputs_keep_their_own_reasons(line, options):
+    assert told(f"def query(self):\n    {line}\n", 2, **{"kind": ADDED_INPUT} | options) is None
+
+
+def test_a_function_is_known_over_small_gaps_up_to_its_head_and_the_next():
+    lines = dict(enumerate(f"def before():\n    a = 1\n\n{STORE}\nx = 2\n".splitlines(), 1))
+    del lines[7]
+    assert set(draws_around(lines, 8).lines) == {*range(5, 15)} - {7}
+    far = {1: "    place = random.randrange(8)", 6: "    old = images[place]"}
+    assert set(draws_around(far, 6).lines) == {6}
