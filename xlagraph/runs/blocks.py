@@ -23,7 +23,8 @@ from xlagraph.rules.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
 from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import CauseGroup
 from xlagraph.runs.spent import together
-from xlagraph.tensors import Role, Tensor
+from xlagraph.runs.weights import Weights, weights_by_digest
+from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,13 +41,6 @@ STAGE = 3
 """Hits of a choice from which on it is no draw."""
 MANY = 3
 """Choices of what is updated from which on they come of the data: two take turns by design."""
-
-
-class Weights(NamedTuple):
-    """The parameters of the model that a graph takes in, and those that it also gives out anew."""
-
-    read: Names
-    trained: Names
 
 
 class Skipped(NamedTuple):
@@ -72,33 +66,13 @@ def skipped_blocks(
         nodes: the same graphs, explained.
         followed: by digest, which graphs ran in the next turn of its place.
     """
-    weights = _weights(graphs)
+    weights = weights_by_digest(graphs)
     places: defaultdict[tuple[object, ...], list[GraphNode]] = defaultdict(list)
     for node in nodes:
         if weights[node.digest].trained and not node.by_design:
             places[node.call_site, node.sync_kind, node.rank].append(node)
     found = (_at_one_place(members, weights, followed) for members in places.values())
     return [one for one in found if one]
-
-
-def _weights(graphs: Iterable[CapturedGraph]) -> dict[str, Weights]:
-    """By digest; equal sets are one object, so that comparing them costs nothing."""
-    known: dict[Weights, Weights] = {}
-    found = {}
-    for graph in graphs:
-        context = graph.context()
-        read = _parameters(context.parameters.values())
-        nameless = (
-            p for p, places in graph.sketch.replaced if context.outputs.keys().isdisjoint(places)
-        )
-        renewed = (context.parameters[p] for p in nameless if p in context.parameters)
-        one = Weights(read, read & _parameters((*context.outputs.values(), *renewed)))
-        found[graph.record.digest] = known.setdefault(one, one)
-    return found
-
-
-def _parameters(tensors: Iterable[Tensor]) -> Names:
-    return frozenset(t for t in tensors if t.role is Role.PARAMETER)
 
 
 def _at_one_place(

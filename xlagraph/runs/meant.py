@@ -23,6 +23,7 @@ from xlagraph.runs.few_sizes import is_one_of_few_sizes
 from xlagraph.runs.periodic import turns_of_part
 from xlagraph.runs.size_stages import is_size_of_stage
 from xlagraph.runs.turns import call_place
+from xlagraph.runs.weights import trains_others
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,8 +114,13 @@ def _has_settled(
 
     Of one that ran only in the first turn also of the one that took its place.
     """
-    sync, outcome = graphs[number].sync, comparisons[number].outcome
-    if sync is None or not sync.ends_step or outcome is None or _is_of_values(outcome):
+    sync, comparison = graphs[number].sync, comparisons[number]
+    outcome, other = comparison.outcome, comparison.number
+    if sync is None or not sync.ends_step or outcome is None:
+        return False
+    if other is not None and trains_others(graphs[number], graphs[other]):
+        return design.settles(number)
+    if _is_of_values(outcome):
         return False
     if any(cause.kind is BUCKET_CARRY for cause in outcome.causes):
         return False  # what waits in a bucket is known from the capture's records

@@ -1,0 +1,51 @@
+"""Which parameters of the model a graph takes in, and which it trains, by their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.tensors import Role, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xlagraph.runs.captured import CapturedGraph
+
+Names = frozenset[Tensor]
+
+
+class Weights(NamedTuple):
+    """The parameters of the model that a graph takes in, and those that it also gives out anew."""
+
+    read: Names
+    trained: Names
+
+
+def weights_of(graph: CapturedGraph) -> Weights:
+    """The weights of one graph; an output without a name counts by the input that it replaces."""
+    context = graph.context()
+    read = _parameters(context.parameters.values())
+    named = context.outputs.keys()
+    nameless = (p for p, places in graph.sketch.replaced if named.isdisjoint(places))
+    renewed = (context.parameters[p] for p in nameless if p in context.parameters)
+    return Weights(read, read & _parameters((*context.outputs.values(), *renewed)))
+
+
+def weights_by_digest(graphs: Iterable[CapturedGraph]) -> dict[str, Weights]:
+    """By digest; equal sets are one object, so that comparing them costs nothing."""
+    known: dict[Weights, Weights] = {}
+    found = {}
+    for graph in graphs:
+        one = weights_of(graph)
+        found[graph.record.digest] = known.setdefault(one, one)
+    return found
+
+
+def trains_others(graph: CapturedGraph, other: CapturedGraph) -> bool:
+    """Whether each of two graphs trains parameters that the other does not even take in."""
+    one, two = weights_of(graph), weights_of(other)
+    return bool(one.trained - two.read and two.trained - one.read)
+
+
+def _parameters(tensors: Iterable[Tensor]) -> Names:
+    return frozenset(t for t in tensors if t.role is Role.PARAMETER)
