@@ -1,15 +1,16 @@
-"""BatchNorm's cumulative average, which divides by a number of batches that Python knows."""
+"""BatchNorm's momentum, a Python number: as a schedule sets it, or by a cumulative average."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, stack, where
-from xlagraph.message import A, Change, Code, Quoted, count, say
+from xlagraph.message import A, B, Change, Code, Quoted, count, say
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ FIX = say(
     " a number. For an exact average let it be 1.0, sum the running statistics of each batch in "
     "tensors, and divide at the end; or collect them on the host.",
 )
+MOMENTUM_SHORT = say("the momentum of BatchNorm changes from step to step")
+MOMENTUM_FIX = say(
+    "The momentum of BatchNorm's running statistics is a constant of the graph. Where ",
+    Code(".momentum"),
+    " is set by a schedule, leave it as it is, or let it take few values (once in many steps): a "
+    "tensor is not taken there.",
+)
+MOMENTUM_SHORT_FIX = say("Leave ", Code(".momentum"), " as it is, or set it seldom.")
 SHORT_FIX = say("Give ", Code("momentum"), " a number, or collect the statistics on the host.")
 PASS_FIX = say(
     Code("update_bn()"),
@@ -59,14 +68,37 @@ def find(case: Case) -> list[Finding]:
     for x, y in case.changed_alone("payload"):
         if a.opcodes[x] == "constant" and _is_average(b, y):
             groups[a.payloads[x], b.payloads[y], where(b, [y])].append((x, y))
-    findings = []
+    findings, others = [], []
     for (old, new, lines), pairs in sorted(groups.items()):
         batches = _batches(old), _batches(new)
         caller = _pass_line(stack(b, pairs[0][1]))
         is_next = batches[0] > 0 and batches[1] == batches[0] + 1
         if is_next and (caller or batches not in BY_HAND):
             findings.append(_finding(case, Change(old, new, "became"), lines, pairs, caller))
-    return findings
+        else:
+            others += pairs
+    return [*findings, *([_scheduled(case, others)] if others else [])]
+
+
+def _scheduled(case: Case, pairs: Sequence[tuple[int, int]]) -> Finding:
+    """The finding for all layers whose momentum is another one."""
+    a, b = case.diff.a, case.diff.b
+    lines = where(b, [y for _, y in pairs])
+    x, y = pairs[0]
+    change = Change(a.payloads[x], b.payloads[y], "became")
+    return replace(
+        _finding(case, change, lines, pairs, None),
+        title=say(
+            "the momentum of BatchNorm's running statistics is baked into the graph: ",
+            change,
+            f" at {count(len(pairs), 'place')}",
+            at(lines),
+        ),
+        short=MOMENTUM_SHORT,
+        fix=MOMENTUM_FIX,
+        short_fix=MOMENTUM_SHORT_FIX,
+        proof=say("the constants in ", A, " were set to those of ", B),
+    )
 
 
 def _is_average(module: Module, i: int) -> bool:
@@ -137,7 +169,7 @@ def _finding(
 
 
 RULE = Rule(
-    name="cumulative-average",
+    name="batch-norm-momentum",
     kinds=(),
     find=find,
     after=("other-operation",),
