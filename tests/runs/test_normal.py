@@ -89,7 +89,7 @@ REASONS = {
     "checkpoint_reads": "early-execution at checkpoint_reads.py:15",
     "part_of_a_table": "input-shape at part_of_a_table.py:12",
     "solver_reads": "extra-subgraph at solver_reads.py:20",
-    "groups_of_batches": "accumulation-count at groups_of_batches.py:28",
+    "groups_of_batches": "accumulation-count at groups_of_batches.py:21",
     "layers_dropped": "skipped-block at layers_dropped.py:18",
     "layers_dropped_late": "skipped-block at layers_dropped_late.py:18",
     "coins_in_a_loop": "other-operand at coins_in_a_loop.py:26",

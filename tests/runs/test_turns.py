@@ -209,7 +209,8 @@ def test_a_verdict_says_where_it_is_not_sure(tmp_path):
 def test_a_verdict_counts_what_else_differs(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
     said = verdict(run, group(proved=True, further=2))
-    assert said.endswith("Beside it 2 further causes in the same graphs.")
+    beside = "the same computation runs in another dtype and 1 further cause."
+    assert said.endswith(f"Beside it in the same graphs: {beside}")
 
 
 def test_what_else_differs_in_a_graph_is_not_lost():

@@ -25,6 +25,12 @@ class ProgramText:
     step_loops: frozenset[tuple[str, int]] = frozenset()
     """File and line of the loops in which steps end."""
 
+    def loop_in_step(self, line: SourceLine | None) -> SourceLine | None:
+        """The innermost loop around a line; None if steps end in it, or none is in sight."""
+        found = enclosing(self.lines, [line]) if line else None
+        is_within = found is not None and found.loop[:2] not in self.step_loops
+        return found.loop if found and is_within else None
+
 
 _LOOP = re.compile(r"(?:async\s+for|for|while)\b")
 _BRANCH = re.compile(r"(?:if|elif|else)\b")

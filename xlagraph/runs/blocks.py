@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
-
-import networkx as nx
 
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
@@ -110,8 +109,14 @@ def _are_stages(
     hits: defaultdict[Weights, int] = defaultdict(int)
     for node in nodes:
         hits[weights[node.digest]] += node.hits
-    order = nx.DiGraph([(id(x), id(y)) for x, y in pairs])
-    return min(hits.values()) >= STAGE and nx.is_directed_acyclic_graph(order)
+    later: defaultdict[int, list[int]] = defaultdict(list)
+    for x, y in pairs:
+        later[id(x)].append(id(y))
+    try:
+        TopologicalSorter(later).prepare()
+    except CycleError:
+        return False
+    return min(hits.values()) >= STAGE
 
 
 def _waits(node: GraphNode) -> bool:

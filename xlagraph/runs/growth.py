@@ -16,6 +16,7 @@ from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.live_tensors import LIVE_TENSOR
 from xlagraph.rules.output_order import OUTPUT_ORDER
+from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.kept import kept
 from xlagraph.runs.kinds import GROWING_GRAPH
@@ -23,7 +24,6 @@ from xlagraph.runs.kinds import GROWING_GRAPH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
     from xlagraph.facts.enclosing import ProgramText
     from xlagraph.message import SourceLine
@@ -122,10 +122,11 @@ def growing_inputs(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, Source
     of another length that ran in the next turn, and the first one that takes the input in at all.
     """
     lines = {
-        node.digest: line for node, line in _with_line(nodes, lambda kind: kind is GROWING_INPUT)
+        node.digest: line
+        for node, line in _with_line(nodes, lambda cause: cause.kind is GROWING_INPUT)
     }
     first = {node.nearest for node in nodes if node.digest in lines}
-    for node, line in _with_line(nodes, lambda kind: kind is INPUT_SHAPE):
+    for node, line in _with_line(nodes, lambda cause: cause.kind is INPUT_SHAPE):
         before = [d for d, known in lines.items() if known == line]
         if any((d, node.digest) in turns.in_a_row for d in before):
             lines[node.digest] = line
@@ -143,12 +144,21 @@ def _begins_growth(node: GraphNode) -> bool:
     return ADDED_INPUT in kinds and kinds <= {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE}
 
 
-def uneven_loops(nodes: Sequence[GraphNode]) -> dict[str, SourceLine | None]:
-    """Digest to line of graphs that stand about equal pieces apart, one or several."""
+def uneven_loops(nodes: Sequence[GraphNode], program: ProgramText) -> dict[str, SourceLine | None]:
+    """Digest to line of graphs that stand about equal pieces apart, one or several.
+
+    A piece in place of another is a branch, but where the loop reads a value: it ends by that.
+    """
+    reading = {program.loop_in_step(n.call_site) for n in nodes if n.sync_kind == "value"} - {None}
+
+    def is_looped(cause: Cause) -> bool:
+        is_read = program.loop_in_step(main_line(cause)) in reading
+        return cause.kind in LOOPED or (cause.kind is REPLACED_SUBGRAPH and is_read)
+
     sizes = {node.digest: node.instructions for node in nodes}
     lines: defaultdict[tuple[SourceLine | None, SourceLine | None], list[GraphNode]]
     lines = defaultdict(list)
-    for node, line in _with_line(nodes, lambda kind: kind in LOOPED):
+    for node, line in _with_line(nodes, is_looped):
         lines[node.call_site, line].append(node)
     return {
         node.digest: line
@@ -169,16 +179,16 @@ def _evenly_apart(sizes: Iterable[int]) -> bool:
 
 
 def _with_line(
-    nodes: Sequence[GraphNode], fits: Callable[[Kind], bool]
+    nodes: Sequence[GraphNode], fits: Callable[[Cause], bool]
 ) -> list[tuple[GraphNode, SourceLine | None]]:
-    """The graphs beyond warm-up whose first cause is of such a kind, with its line."""
+    """The graphs beyond warm-up whose first cause is of such a sort, with its line."""
     return [
         (node, main_line(node.explanation.causes[0]))
         for node in nodes
         if not node.warm_up
         and node.explanation
         and node.explanation.causes
-        and fits(node.explanation.causes[0].kind)
+        and fits(node.explanation.causes[0])
     ]
 
 
@@ -253,8 +263,7 @@ class AsLoop:
         for line, _ in reads.most_common():
             if around is None:
                 return line
-            found = enclosing(self.program.lines, [line])
-            within = found is not None and found.loop[:2] not in self.program.step_loops
+            within = self.program.loop_in_step(line) is not None
             if within and (line.file, line.function) in functions:
                 return line
         return None

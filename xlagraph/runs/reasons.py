@@ -13,6 +13,7 @@ from xlagraph.message import count, say
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
@@ -80,8 +81,8 @@ def reasons_of(
     """Digest to reason of all graphs; the arguments are those of `group_nodes`."""
     as_loop = AsLoop(program, nodes)
     over_run: dict[str, Reason] = {}
-    for digest, line in uneven_loops(nodes).items():
-        over_run[digest] = Reason(EXTRA_SUBGRAPH, line, as_loop)
+    for digest, line in uneven_loops(nodes, program).items():
+        over_run[digest] = Reason(EXTRA_SUBGRAPH, program.loop_in_step(line) or line, as_loop)
     for digest, line in growing_inputs(nodes, turns).items():
         over_run[digest] = Reason(GROWING_INPUT, line)
     for line, grown in growing(nodes, turns).items():
@@ -95,9 +96,23 @@ def reasons_of(
     for work in pending:
         over_run |= dict.fromkeys(work.graphs, Reason(GROWING_GRAPH, work.line, AsPending(work)))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
+    found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
     return found | _with_sizes(nodes, found)
+
+
+def _of_same_pick(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of pieces that differ at a line that picks one of two values elsewhere."""
+    picks = {one.line: one for one in known.values() if one.kind is OTHER_OPERAND and one.line}
+    return {
+        node.digest: picks[reason.line]
+        for node in nodes
+        if not node.warm_up
+        and (reason := known[node.digest]).kind in PIECES
+        and reason.line in picks
+        and not reason.retell
+    }
 
 
 def _picked(
