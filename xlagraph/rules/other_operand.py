@@ -11,10 +11,11 @@ from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, called_at, where
 from xlagraph.facts.pieces import OUTPUT, open_edges
+from xlagraph.facts.step_places import within_step
 from xlagraph.message import HloName, count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -123,7 +124,7 @@ def _can_undo(case: Case, edge: Edge) -> bool:
 def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     a, b = case.a, case.b
     users = {edge.y for edge in edges}
-    lines = called_at(b.module, users) or called_at(a.module, {edge.x for edge in edges})
+    lines = _lines(b, users) or _lines(a, {edge.x for edge in edges})
     taken = [_taken(case, edge) for edge in edges]
 
     def undo(edit: Editors) -> None:
@@ -155,6 +156,13 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
         b=frozenset(users),
         undo=undo,
     )
+
+
+def _lines(view: SideView, users: Iterable[int]) -> tuple[SourceLine, ...]:
+    members = sorted(users)
+    called = called_at(view.module, members)
+    is_own = len(called) == 1 and not called[0].is_library
+    return (within_step(view, members, called[0]),) if is_own else called
 
 
 def _evidence(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, called_at, called_within, is_forward, line_of
+from xlagraph.cause.sources import at, called_at, is_forward, line_of
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
-from xlagraph.facts.enclosing import enclosing
+from xlagraph.facts.step_places import within_step
 from xlagraph.facts.telling import HEAVY, PLAIN
 from xlagraph.facts.updates import formula, updates
 from xlagraph.message import say
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
-    from xlagraph.cause.model import Context
     from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
@@ -138,11 +137,7 @@ def _lines(found: Bypass) -> tuple[SourceLine, ...]:
         return found.lines
     if len(called) > 1:
         return _last(more.module, again) or found.lines
-    line: SourceLine | None = called[0]
-    while line and _is_once_a_step(more.context, line):
-        called = (line,)
-        line = called_within(more.module, again, line)
-    return (line,) if line else called
+    return (within_step(more, again, called[0]),)
 
 
 def _last(module: Module, again: Iterable[int]) -> tuple[SourceLine, ...]:
@@ -153,18 +148,6 @@ def _last(module: Module, again: Iterable[int]) -> tuple[SourceLine, ...]:
     lines = ((i, line) for i in again if (line := line_of(module, i)) and is_forward(line))
     plain = (line for _, line in sorted(lines, reverse=True) if not line.called)
     return tuple(islice(plain, 1))
-
-
-def _is_once_a_step(context: Context, line: SourceLine) -> bool:
-    """Whether the end of the step is called from a line, or lies in the loop around it."""
-    site = context.call_site
-    if site is None:
-        return False
-    place = line.file, line.line
-    if any((frame.file, frame.line) == place for frame in context.stacks.get(site, ())):
-        return True
-    loop, end = (enclosing(context.program, [one]) for one in (line, site))
-    return loop is not None and end is not None and loop.loop[:2] == end.loop[:2]
 
 
 def _times(number: int) -> str:

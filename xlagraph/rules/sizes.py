@@ -18,6 +18,7 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.batch_calls import cut_by
 from xlagraph.facts.counts import counting_constants
+from xlagraph.facts.filled_spans import filled_span
 from xlagraph.facts.fills import fills
 from xlagraph.facts.fixed_k import fixed_k
 from xlagraph.facts.joined import longer_lists, pieces
@@ -411,7 +412,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     names, title = _named(case, origins)
     lists = longer_lists(case, origins.starts)
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
-    maker = LISTED if lists else size_maker(case, origins.starts)
+    maker = LISTED if lists else size_maker(case, origins.starts) or filled_span(case, lines)
     maker = None if origins.options or grows else maker
     if maker is TOPK:
         maker = fixed_k(case, origins.starts, lines)

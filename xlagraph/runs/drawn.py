@@ -78,7 +78,7 @@ class AsDrawn:
 
     def accounts_for(self, cause: Cause) -> bool:
         """Whether a cause comes of what is drawn as well."""
-        frames = [one for one in _own_frames(cause) if one.file == self.draw.file]
+        frames = [one for one in own_frames(cause) if one.file == self.draw.file]
         if cause.kind in SLICED:
             return any(one.line in self.turns for one in frames[:1])
         if self.loop is None:
@@ -136,7 +136,7 @@ def drawn(causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText) -> di
 
 def _store(cause: Cause, program: ProgramText) -> AsDrawn | None:
     """The draw of a tensor that a graph takes in and others do not."""
-    frame = next(iter(_own_frames(cause)), None)
+    frame = next(iter(own_frames(cause)), None)
     if cause.kind is not ADDED_INPUT or not _is_stored(cause) or not frame:
         return None
     draws = _draws(frame, program)
@@ -160,7 +160,7 @@ def _coin(cause: Cause, ends: SourceLine | None, program: ProgramText) -> AsDraw
         ends: where its step ends; what is around that function is no loop of the step.
         program: what is known of its text.
     """
-    frames = _own_frames(cause)
+    frames = own_frames(cause)
     for k, frame in enumerate(frames):
         draws = _draws(frame, program)
         draw = draws.decides(frame.line) if draws else None
@@ -198,7 +198,7 @@ def _draws(frame: SourceLine, program: ProgramText) -> Draws | None:
     return draws_around(lines, frame.line) if frame.line in lines else None
 
 
-def _own_frames(cause: Cause) -> list[SourceLine]:
+def own_frames(cause: Cause) -> list[SourceLine]:
     """The program's own frames around the line of a cause's forward pass, innermost first."""
     line = cause.place.line
     if line is None or line.is_library or line.backward_of:

@@ -19,6 +19,12 @@ _DRAW = re.compile(
     r"|(?<![\w.])(?:random|randint|randrange|getrandbits|uniform|choices?|sample))\("
     r"|\btorch\.rand\w*\(.*\.(?:item|tolist)\("
 )
+_SHUFFLED = re.compile(
+    r"\bshuffle\(\s*(\w+)"
+    r"|\b(\w+)\s*=\s*.*(?:random|rng)\w*\.(?:sample|permutation)\("
+    r"|\b(\w+)\s*=\s*torch\.randperm\(.*\.tolist\("
+)
+"""What is put into another order, in place or as a new list."""
 _OF_TENSOR = re.compile(r"\btorch\.rand\w*\(")
 _OF_LIST = re.compile(r"\b(?:choices?|sample)\(")
 _DEF = re.compile(r"(?:async\s+def|def|class)\b")
@@ -75,6 +81,24 @@ class Draws:
         places = re.findall(r"\[(.+?)\]|\.pop\((.+?)\)", text)
         drawn = (self._drawn(one, number, self.names) for pair in places for one in pair)
         return next(filter(None, drawn), None)
+
+    def shuffled(self, number: int) -> int | None:
+        """The line that shuffles what the innermost loop around a line goes through."""
+        heads = (head for head in self._heads(number) if _LOOP.match(_code(self.lines[head])))
+        loop = next(heads, None)
+        if loop is None or not (head := _LOOP.match(_code(self.lines[loop]))):
+            return None
+        mixed = {
+            name: line
+            for line, text in self.lines.items()
+            for pair in _SHUFFLED.findall(_code(text))
+            for name in pair
+            if line < loop
+        }
+        gone_through = (name for name in _NAME.findall(head[2]) if name in mixed)
+        if _SHUFFLED.search(f"_ = {head[2]}"):
+            return loop
+        return next((mixed[name] for name in gone_through), None)
 
     def turns(self) -> frozenset[int]:
         """The lines whose slices follow the turn of a loop: what it counts or goes through."""

@@ -39,6 +39,7 @@ from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.pending import AsPending
 from xlagraph.runs.picked import picked
+from xlagraph.runs.shuffled import shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +140,10 @@ def _drawn(
         and node.explanation
         and node.explanation.causes
     ]
-    return {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
+    mixed = {
+        d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
+    }
+    return mixed | {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
 
 
 def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

@@ -1,0 +1,67 @@
+"""Graphs that differ in an order that Python shuffles, told by their causes and the text."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from xlagraph.cause.verdict import Place
+from xlagraph.facts.enclosing import ProgramText
+from xlagraph.message import SourceLine
+from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.other_operand import OTHER_OPERAND
+from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
+from xlagraph.runs.shuffled import shuffled
+
+FILE = "t.py"
+TEXT = """def project(self, parts):
+    others = list(parts)
+    {shuffle}
+    total = 0
+    for part in {through}:
+        total = total + self.scale * part
+    return total
+"""
+
+
+def told(text: str, kind=OTHER_OPERAND, number: int = 3, line: int = 6):
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
+    at = SourceLine(FILE, line, "project")
+    cause = SimpleNamespace(kind=kind, place=Place(at, (at,)))
+    causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(number)]
+    found = shuffled(causes, program)
+    return found["0"].shuffle.line if found else None
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "through", "line"),
+    [
+        ("random.shuffle(others)", "others", 3),
+        ("rng.shuffle(others)", "enumerate(others)", 3),
+        ("others = random.sample(others, len(others))", "others", 3),
+        ("others = torch.randperm(4).tolist()", "others", 3),
+    ],
+)
+def test_what_a_loop_goes_through_is_shuffled(shuffle, through, line):
+    assert told(TEXT.format(shuffle=shuffle, through=through)) == line
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "through"),
+    [
+        ("random.shuffle(names)", "others"),  # another list
+        ("others.sort()", "others"),
+        ("random.shuffle(others)", "sorted(parts)"),
+    ],
+)
+def test_another_list_is_shuffled_or_none(shuffle, through):
+    assert told(TEXT.format(shuffle=shuffle, through=through)) is None
+
+
+def test_only_an_order_that_keeps_coming_is_told():
+    text = TEXT.format(shuffle="random.shuffle(others)", through="others")
+    assert told(text, REORDERED_OPERANDS) == 3
+    assert told(text, number=2) is None
+    assert told(text, ADDED_INPUT) is None
+    assert told(text, line=4) is None  # outside of the loop
