@@ -56,3 +56,22 @@ def test_gradients_that_live_on_are_those_of_the_update():
 @pytest.mark.parametrize("kept", ["still", "h1"])
 def test_what_is_kept_is_no_update(kept):
     assert kinds(trained(3), trained(3, keep=kept)) == ["live-tensor"]
+
+
+def with_momentum(text: str, *layers: int) -> str:
+    """The same with momentum, which is taken in and given out as well."""
+    added, outs, types = "", "", ""
+    for number, k in enumerate(layers):
+        added += f"  v{k} = f32[8,8] parameter({number + 5})\n"
+        added += f"  keep{k} = f32[8,8] multiply(v{k}, rates)\n"
+        text = text.replace(f"multiply(d{k}, rates)", f"add(keep{k}, d{k})")
+        outs, types = f"{outs}, s{k}", types + ", f32[8,8]"
+    text = text.replace("  g3 = ", added + "  g3 = ")
+    return text.replace(") tuple(", f"{types}) tuple(").replace(")\n}", f"{outs})\n}}")
+
+
+def test_momentum_that_comes_with_the_training_does_not_hide_it():
+    second = with_momentum(trained(3, 2, 1), 3, 2, 1)
+    found = kinds(with_momentum(trained(3), 3), second)
+    assert "newly-updated" in found
+    assert "live-tensor" not in found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.live import has_effect
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.sources import operations, where
+from xlagraph.cause.sources import is_forward, line_of, operations, where
 from xlagraph.facts.pieces import OUTPUT, computed, open_edges, piece_of, pieces
 from xlagraph.facts.telling import opcodes_in_words
 from xlagraph.facts.terms import ANY_ORDER
@@ -38,8 +38,14 @@ class Bypass:
 
     @property
     def lines(self) -> tuple[SourceLine, ...]:
-        """The source lines of the piece."""
-        return where(self.more.module, self.piece)
+        """The source lines of the piece, of those of its forward pass the one that it begins at."""
+        module, found = self.more.module, where(self.more.module, self.piece)
+        entry = module.entry_computation
+        inside = (i for i in sorted(self.piece) if entry.start <= i < entry.stop)
+        first = next(filter(None, (line_of(module, i) for i in inside)), None)
+        if first not in found or not is_forward(first):
+            return found
+        return (first, *(line for line in found if line != first))
 
     @property
     def words(self) -> Message:

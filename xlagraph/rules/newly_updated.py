@@ -134,7 +134,7 @@ def find(case: Case) -> list[Finding]:
         steps = handed_on or (own if not _says_what_is_new(more) else [])
         beside = _beside(case, more, steps) if steps else []
         if own or handed_on:
-            found.append(_finding(more, less, Updates(own, handed_on, beside)))
+            found.append(_finding(case, more, less, Updates(own, handed_on, beside)))
     return found
 
 
@@ -159,7 +159,8 @@ def _says_what_is_new(view: SideView) -> bool:
 def _by_gradients(case: Case, more: SideView, own: Sequence[tuple[int, int]]) -> bool:
     """Whether these outputs need what a gradient is computed by, and nothing else needs it."""
     module, below = more.module, bytearray(len(more.module))
-    alone = exclusive_slice(module, {*case.unpaired_outputs(more), *(k for _, k in own)})
+    lone = {*case.unpaired_outputs(more), *more.dropped}
+    alone = exclusive_slice(module, {*lone, *(k for _, k in own)})
     mark(module, below, [module.outputs[k] for _, k in own])
     return any(below[i] and module.opcodes[i] in GRADIENTS for i in alone)
 
@@ -181,7 +182,7 @@ def _beside(case: Case, more: SideView, steps: Sequence[tuple[int, int]]) -> lis
     """Outputs that the other side has not and that only these updates compute on their way."""
     module, positions = more.module, {k for _, k in steps}
     lone = [k for k in case.unpaired_outputs(more) if k not in positions]
-    alone = exclusive_slice(module, {*lone, *positions})
+    alone = exclusive_slice(module, {*lone, *positions, *more.dropped})
     formulas = [formula(module, module.outputs[k], _in_any_form) for k in positions]
     on_the_way = alone.intersection(set[int]().union(*formulas))
     return [k for k in lone if module.outputs[k] in on_the_way]
@@ -216,7 +217,7 @@ def _updated(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]
     return state_pairs(module, shared, [k for k in outputs if values[k] not in kept], is_updated)
 
 
-def _finding(more: SideView, less: SideView, found: Updates) -> Finding:
+def _finding(case: Case, more: SideView, less: SideView, found: Updates) -> Finding:
     module, side = more.module, more.side
     lines = where(module, [module.outputs[k] for _, k in found.pairs])
     listed = join(parameter_name(more, p) for p, _ in found.pairs)
@@ -229,7 +230,9 @@ def _finding(more: SideView, less: SideView, found: Updates) -> Finding:
     number = count(len(found.pairs), "tensor")
     is_skipped = not site and not _updates_any(less)
     is_layer = not (site or is_skipped)
-    is_trained = is_layer and any(module.opcodes[i] in GRADIENTS for i in claimed)
+    is_trained = is_layer and (
+        any(module.opcodes[i] in GRADIENTS for i in claimed) or _by_gradients(case, more, found.own)
+    )
     title = say(
         side, f" updates {number} that ", less.side, " only reads (", listed, ")", at(lines),
         _also(found),
