@@ -55,7 +55,7 @@ def cause(file: str):
 def test_a_helper_that_an_optimizer_calls_belongs_to_the_optimizer():
     found = cause("adamw")
     assert found.kind.id == "optimizer-option"
-    assert "tiny number" in str(found.fix_in_short)
+    assert "may be tiny" in str(found.fix_in_short)
 
 
 def test_another_formula_of_radam_is_said_as_such():

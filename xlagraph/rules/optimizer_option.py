@@ -46,16 +46,16 @@ for step, (x, y) in enumerate(loader):
     update(loss_fn(model(x), y))
 """,
     evidence="The term, the tensors that it updates, and the line of the optimizer.",
-    fix="Give the option from the first step on, as a number that does nearly nothing where "
-    "nothing is wanted (for SGD weight_decay=1e-30; for AdamW large enough that 1 - lr * "
-    "weight_decay is not 1): 0 leaves its term out, and other numbers are parameters of the graph. "
-    "What the optimizer itself decides by the number of steps, capturable=True decides on the "
-    "device.",
+    fix="Set the option from the first step on, alike in every step (nesterov, maximize, amsgrad). "
+    "One that is a number may do nearly nothing where nothing is wanted (for SGD "
+    "weight_decay=1e-30; for AdamW large enough that 1 - lr * weight_decay is not 1): 0 leaves its "
+    "term out, and other numbers are parameters of the graph. What the optimizer itself decides by "
+    "the number of steps, capturable=True decides on the device.",
     proof="The term is bypassed.",
     examples=("weight_decay_late", "decoupled_decay_late"),
     family=Family.BRANCH,
     short="An option of the optimizer is switched on",
-    short_fix="Give the option from the first step, as a tiny number.",
+    short_fix="Set it from the first step on; a number may be tiny.",
     consequences=("optimizer-state", "newly-updated"),
     is_piece=True,
     may_be_meant=True,
