@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.message import count, say
+from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
@@ -221,22 +222,33 @@ def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
 
 
 def _of_sizes(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
-    """Graphs in which a piece comes or goes with the size of an input that others have too.
+    """Graphs in which pieces come or go with the size of an input that others have too.
 
-    A slice of the whole is no slice, and what is never filled up is not padded.
+    A slice of the whole is no slice, what is never filled up is not padded, and a loop over the
+    input has as many turns, with tensors for each.
     """
     causes = {
         node: node.explanation.causes for node in nodes if node.explanation and not node.warm_up
     }
-    lines = {
-        main_line(found[0]) for found in causes.values() if found and found[0].kind is INPUT_SHAPE
-    }
+    sized = [
+        (found.index(cause), main_line(cause))
+        for found in causes.values()
+        for cause in found
+        if cause.kind is INPUT_SHAPE
+    ]
+    times = Counter(line for _, line in sized)
+    lines = {line for place, line in sized if place == 0 or times[line] >= OFTEN}
     return {
         node.digest: Reason(INPUT_SHAPE, main_line(cause))
         for node, found in causes.items()
         for cause in found[1:]
-        if found[0].kind.is_piece and cause.kind is INPUT_SHAPE and main_line(cause) in lines
+        if _may_come_of_size(found[0]) and cause.kind is INPUT_SHAPE and main_line(cause) in lines
     }
+
+
+def _may_come_of_size(cause: Cause) -> bool:
+    """Whether it may be one more turn of a loop over an input, or what such a loop takes in."""
+    return cause.kind.is_piece or (cause.kind is ADDED_INPUT and not cause.place.tensors)
 
 
 def _beside_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
