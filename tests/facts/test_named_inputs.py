@@ -54,3 +54,21 @@ def test_what_is_no_state_of_the_weight_keeps_its_name():
     average = Tensor("average", "weight", Role.BUFFER)
     assert names(FIRST, other, WEIGHT) == {0: other}
     assert names(FIRST, average, WEIGHT) == {0: average}
+
+
+ALONE = """HloModule alone
+
+ENTRY %main (m: f32[8], w: f32[16]) -> (f32[8], f32[8]) {
+  %m = f32[8]{0} parameter(0)
+  %w = f32[16]{0} parameter(1)
+  %kept = f32[8]{0} negate(f32[8]{0} %m)
+  %part = f32[8]{0} slice(f32[16]{0} %w), slice={[0:8]}
+  %n = f32[8]{0} subtract(f32[8]{0} %part, f32[8]{0} %kept)
+  ROOT %t = (f32[8]{0}, f32[8]{0}) tuple(f32[8]{0} %kept, f32[8]{0} %n)
+}
+"""
+"""The weight is cut from what was gathered, so that only the momentum has its shape."""
+
+
+def test_a_momentum_that_makes_the_weight_by_its_own_new_value_stays_one():
+    assert names(ALONE, MOMENTUM, WEIGHT) == {0: MOMENTUM}

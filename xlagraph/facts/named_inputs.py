@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.facts.updates import updates
+from xlagraph.facts.updates import elementwise, formula, updates
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def replaced_inputs(
 ) -> dict[int, tuple[int, ...]]:
     """Parameter number to the output that replaces it, where that replaces no other.
 
-    Behind it further outputs that are new values of this input alone.
+    Behind it further outputs that are new values of this input alone, and not only by the nearest:
+    a momentum, too, makes a weight's new value, but through its own.
     `updated`: the module's `updates`, if they are known.
     """
     values, found = module.outputs, updates(module) if updated is None else updated
@@ -37,10 +38,26 @@ def replaced_inputs(
     times = Counter(nearest.values())
     shared = Counter(k for places in found.values() for k in places)
     return {
-        int(module.payloads[p]): (k, *(o for o in found[p] if o != k and shared[o] == 1))
+        int(module.payloads[p]): (
+            k,
+            *(
+                o
+                for o in found[p]
+                if o != k and shared[o] == 1 and _reaches(module, values[o], p, values[k])
+            ),
+        )
         for p, k in nearest.items()
         if times[k] == 1
     }
+
+
+def _reaches(module: Module, value: int, parameter: int, without: int) -> bool:
+    """Whether a value is computed from a parameter element by element past another value, too."""
+
+    def sources(module: Module, i: int) -> Sequence[int]:
+        return () if i == without else elementwise(module, i)
+
+    return parameter in formula(module, value, sources)
 
 
 def with_inputs_named(context: Context, replaced: Mapping[int, Sequence[int]]) -> Context:

@@ -142,10 +142,10 @@ SELDOM_WEIGHT = 0.25
 def by_cost(group: CauseGroup) -> tuple[bool, bool, float, str]:
     """Sorts problems before what is by design, that before warm-up, and then by seconds.
 
-    Those of what came once or twice count for less: what comes again and again will go on.
+    The seconds of a problem that came once or twice count for less: what comes again will go on.
     """
     is_warm_up = group.expected and not group.is_by_design
-    weight = 1 if group.compiles >= OFTEN else SELDOM_WEIGHT
+    weight = 1 if group.expected or group.compiles >= OFTEN else SELDOM_WEIGHT
     return (group.expected, is_warm_up, -group.spent.wall_seconds * weight, words(group.title))
 
 
