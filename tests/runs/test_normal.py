@@ -37,6 +37,7 @@ NORMAL = {
     "momentum_with_decay": "Stable after warm-up: 2 compiles,",
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
+    "network_grows": "Stable: 4 compiles,",
     "length_buckets": "Stable: 4 compiles,",
     "progressive_resizing": "Stable: 4 compiles,",
     "evaluation_in_buckets": "2 kinds of step by design (training, evaluation); stable",
@@ -70,6 +71,7 @@ PROBLEMS = {
     "layers_dropped_late": 2,
     "averaged_by_chance": 1,
     "layers_copied": 4,
+    "head_returns": 2,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -81,6 +83,7 @@ MEANT = {
     "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
+    "network_grows": "Settled since step 11: 1 compile, ",
     "unfreezing": "Changed in step 5 and stayed so: tensors are updated in some steps only at ",
 }
 """What is said of changes that are made on purpose."""

@@ -23,7 +23,7 @@ from xlagraph.runs.few_sizes import is_one_of_few_sizes
 from xlagraph.runs.periodic import turns_of_part
 from xlagraph.runs.size_stages import is_size_of_stage
 from xlagraph.runs.turns import call_place
-from xlagraph.runs.weights import trains_others
+from xlagraph.runs.weights import trains_new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ def _has_settled(
     outcome, other = comparison.outcome, comparison.number
     if sync is None or not sync.ends_step or outcome is None:
         return False
-    if other is not None and trains_others(graphs[number], graphs[other]):
+    if other is not None and trains_new(graphs[number], graphs[other]):
         return design.settles(number)
     if _is_of_values(outcome):
         return False

@@ -41,10 +41,9 @@ def weights_by_digest(graphs: Iterable[CapturedGraph]) -> dict[str, Weights]:
     return found
 
 
-def trains_others(graph: CapturedGraph, other: CapturedGraph) -> bool:
-    """Whether each of two graphs trains parameters that the other does not even take in."""
-    one, two = weights_of(graph), weights_of(other)
-    return bool(one.trained - two.read and two.trained - one.read)
+def trains_new(graph: CapturedGraph, other: CapturedGraph) -> bool:
+    """Whether a graph trains parameters that another one does not even take in."""
+    return bool(weights_of(graph).trained - weights_of(other).read)
 
 
 def _parameters(tensors: Iterable[Tensor]) -> Names:
