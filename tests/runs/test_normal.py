@@ -38,6 +38,7 @@ NORMAL = {
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
     "network_grows": "Stable: 4 compiles,",
+    "adapters": "4 kinds of step by design (update of one.0.bias and 3 more, evaluation, ",
     "length_buckets": "Stable: 4 compiles,",
     "progressive_resizing": "Stable: 4 compiles,",
     "evaluation_in_buckets": "2 kinds of step by design (training, evaluation); stable",
@@ -72,6 +73,7 @@ PROBLEMS = {
     "averaged_by_chance": 1,
     "layers_copied": 4,
     "head_returns": 2,
+    "adapters_mixed": 7,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {

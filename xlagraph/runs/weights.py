@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.tensors import Role, Tensor
@@ -44,6 +45,20 @@ def weights_by_digest(graphs: Iterable[CapturedGraph]) -> dict[str, Weights]:
 def trains_new(graph: CapturedGraph, other: CapturedGraph) -> bool:
     """Whether a graph trains parameters that another one does not even take in."""
     return bool(weights_of(graph).trained - weights_of(other).read)
+
+
+def own_weights(graphs: Iterable[CapturedGraph]) -> Names:
+    """All that is trained, where several graphs train parameters of their own; else nothing.
+
+    Adapters of one model are such: none takes in what another one trains.
+    """
+    updates = {one for one in weights_by_digest(graphs).values() if one.trained}
+    if len({one.trained for one in updates}) < 2:
+        return frozenset()
+    pairs = permutations(updates, 2)
+    if any(one.trained != other.trained and one.trained & other.read for one, other in pairs):
+        return frozenset()
+    return frozenset[Tensor]().union(*(one.trained for one in updates))
 
 
 def _parameters(tensors: Iterable[Tensor]) -> Names:
