@@ -38,6 +38,8 @@ NORMAL = {
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
     "network_grows": "Stable: 4 compiles,",
+    "coin_of_two": "Stable: 3 compiles,",
+    "sampler": "3 kinds of step by design (training, evaluation, evaluation at the end of each ",
     "adapters": "4 kinds of step by design (update of one.0.bias and 3 more, evaluation, ",
     "length_buckets": "Stable: 4 compiles,",
     "progressive_resizing": "Stable: 4 compiles,",
@@ -74,6 +76,8 @@ PROBLEMS = {
     "layers_copied": 4,
     "head_returns": 2,
     "adapters_mixed": 7,
+    "coins_of_two_layers": 3,
+    "kept_before_evaluation": 1,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -85,6 +89,7 @@ MEANT = {
     "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
+    "coin_of_two": "One of two by turns, in no order, since step 2: ",
     "network_grows": "Settled since step 11: 1 compile, ",
     "unfreezing": "Changed in step 5 and stayed so: tensors are updated in some steps only at ",
 }

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 from xlagraph.message import count, join, say
 from xlagraph.runs.cycle import cycle_of
 from xlagraph.runs.nearest import opcodes_of
-from xlagraph.runs.order import PlaceTurns, comes_again, comes_in_phases, followers, step_turns
+from xlagraph.runs.order import (
+    Phase,
+    PlaceTurns,
+    begins_phases,
+    comes_again,
+    comes_in_phases,
+    ends_phases,
+    followers,
+    step_turns,
+)
 from xlagraph.runs.settled import LASTING, stages_of
 from xlagraph.runs.traits import input_names, names_from, traits_of
 from xlagraph.runs.weights import own_weights, weights_of
@@ -38,9 +47,6 @@ MOST = 0.5
 
 PASSED_ON = frozenset({"parameter", "tuple"})
 """A graph of these computes nothing: copies that a program makes as it sets up."""
-
-PHASES = 3
-"""So often a graph is seen to begin a phase, if it always does."""
 
 
 class Part(str, Enum):
@@ -67,16 +73,6 @@ class Sort:
     """Where an evaluation runs."""
     own: frozenset[Tensor] = frozenset()
     """What an evaluation takes in that one of several trainings alone has: an adapter."""
-
-
-class Phase(str, Enum):
-    """What a step is to the phases of a program whose parts run in turn."""
-
-    __str__ = str.__str__
-
-    BEGIN = "at the start of each phase"
-    """The first of a phase: it takes in what the part before has left."""
-    REST = "after the start of each phase"
 
 
 class Design:
@@ -228,20 +224,20 @@ class Design:
         """
         if not self.is_in_cycle(number):
             return None
-        begins = [self._begins_phases(one) for one in (other, number)]
+        begins = [begins_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
         if begins[1] == {True}:
             return Phase.BEGIN
         return Phase.REST if begins == [{True}, {False}] else None
 
-    def _begins_phases(self, number: int) -> set[bool]:
-        """Whether a step at another place came before it, of each step that is known to run it."""
-        digest, turns = self._graphs[number].record.digest, self._turns_of(number)
-        found = [
-            k == 0 or turns[k - 1].site != turn.site
-            for k, turn in enumerate(turns)
-            if turn.graph == digest
-        ]
-        return set(found) if len(found) >= PHASES else set()
+    def ends_evaluations(self, other: int, number: int) -> bool:
+        """Whether a graph ends each round of an evaluation, a sampler, whose others are `other`."""
+        if any(s is None or s.part is not Part.EVALUATION for s in map(self.sort, (other, number))):
+            return False
+        ends = [ends_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
+        return ends == [{False}, {True}]
+
+    def _digest(self, number: int) -> str:
+        return self._graphs[number].record.digest
 
     def brings_state(self, other: int, number: int) -> bool:
         """Whether a graph takes in what `other` does and optimizer state that this has made."""
@@ -406,7 +402,7 @@ class Design:
         return comes_again(parts)
 
     def _comes_in_stages(self, number: int) -> bool:
-        """Whether it begins a stage of parameters of its own, as did all before it; whatever follows."""
+        """Whether it begins a stage of parameters of its own, as all before it did at first."""
         sorts = (self._sort_of(turn) for turn in self._turns_of(number))
         lasted: dict[Sort | None, int] = {}
         for sort, run in groupby(s for s in sorts if s is None or s.part is Part.UPDATE):
