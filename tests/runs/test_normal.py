@@ -89,7 +89,7 @@ MEANT = {
     "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
-    "coin_of_two": "One of two by turns, in no order, since step 2: ",
+    "coin_of_two": "In no fixed order since step 2: tanh is computed in some steps only at ",
     "network_grows": "Settled since step 11: 1 compile, ",
     "unfreezing": "Changed in step 5 and stayed so: tensors are updated in some steps only at ",
 }

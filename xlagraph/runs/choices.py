@@ -6,7 +6,7 @@ many outcomes, and from what comes now and then:
 
 * the graphs differ in a piece, proved, and there are two of them, but for state;
 * no graph was new in the longer part of the run, and at the pace until then more would have come;
-* both are known to have run several times since.
+* both are known to have run several times since, and neither is the exception.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.design import Design
     from xlagraph.runs.outcome import Outcome
 
+EXCEPTION = 1 / 4
+"""What fewer of the steps than this have comes now and then: nobody chose between two."""
 OUTCOMES = 2
 """A coin has so many."""
 LASTING = 8
@@ -44,7 +46,7 @@ def is_one_of_two(number: int, comparisons: Sequence[Comparison], design: Design
     ran = Counter(begun[graph] for graph in since if graph is not None)
     return (
         len({*begun.values()}) == len(ran) == OUTCOMES
-        and min(ran.values()) >= AGAIN
+        and min(ran.values()) >= max(AGAIN, EXCEPTION * ran.total())
         and len(since) >= max(LASTING, until)
         and has_settled(OUTCOMES, until, len(since))
     )

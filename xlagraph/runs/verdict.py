@@ -169,7 +169,7 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
         elif group.meant is Meant.SIZES:
             when = say("In turn since ", begin)
         elif group.meant is Meant.CHOICE:
-            when = say("One of two by turns, in no order, since ", begin)
+            when = say("In no fixed order since ", begin)
         else:
             when = say("In a fixed order since ", begin)
         cost = f"; {count(group.compiles, 'compile')}, {group.spent}. If not on purpose: "
