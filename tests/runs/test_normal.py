@@ -37,6 +37,10 @@ NORMAL = {
     "momentum_with_decay": "Stable after warm-up: 2 compiles,",
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
+    "network_grows": "Stable: 4 compiles,",
+    "coin_of_two": "Stable: 3 compiles,",
+    "sampler": "3 kinds of step by design (training, evaluation, evaluation at the end of each ",
+    "adapters": "4 kinds of step by design (update of one.0.bias and 3 more, evaluation, ",
     "length_buckets": "Stable: 4 compiles,",
     "progressive_resizing": "Stable: 4 compiles,",
     "evaluation_in_buckets": "2 kinds of step by design (training, evaluation); stable",
@@ -70,6 +74,10 @@ PROBLEMS = {
     "layers_dropped_late": 2,
     "averaged_by_chance": 1,
     "layers_copied": 4,
+    "head_returns": 2,
+    "adapters_mixed": 7,
+    "coins_of_two_layers": 3,
+    "kept_before_evaluation": 1,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -81,6 +89,8 @@ MEANT = {
     "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
+    "coin_of_two": "In no fixed order since step 2: tanh is computed in some steps only at ",
+    "network_grows": "Settled since step 11: 1 compile, ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }
 """What is said of changes that are made on purpose."""

@@ -11,15 +11,25 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.message import count, join, say
 from xlagraph.runs.cycle import cycle_of
 from xlagraph.runs.nearest import opcodes_of
-from xlagraph.runs.order import PlaceTurns, comes_again, comes_in_phases, followers, step_turns
-from xlagraph.runs.settled import stages_of
+from xlagraph.runs.order import (
+    Phase,
+    PlaceTurns,
+    begins_phases,
+    comes_again,
+    comes_in_phases,
+    ends_phases,
+    followers,
+    step_turns,
+)
+from xlagraph.runs.settled import LASTING, stages_of
 from xlagraph.runs.traits import input_names, names_from, traits_of
+from xlagraph.runs.weights import own_weights, weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,12 +45,8 @@ if TYPE_CHECKING:
 MOST = 0.5
 """An evaluation reads so much of what a training step reads at least."""
 
-
 PASSED_ON = frozenset({"parameter", "tuple"})
 """A graph of these computes nothing: copies that a program makes as it sets up."""
-
-PHASES = 3
-"""So often a graph is seen to begin a phase, if it always does."""
 
 
 class Part(str, Enum):
@@ -65,16 +71,8 @@ class Sort:
     """The parameters that an update gives new values."""
     place: object = None
     """Where an evaluation runs."""
-
-
-class Phase(str, Enum):
-    """What a step is to the phases of a program whose parts run in turn."""
-
-    __str__ = str.__str__
-
-    BEGIN = "at the start of each phase"
-    """The first of a phase: it takes in what the part before has left."""
-    REST = "after the start of each phase"
+    own: frozenset[Tensor] = frozenset()
+    """What an evaluation takes in that one of several trainings alone has: an adapter."""
 
 
 class Design:
@@ -120,6 +118,7 @@ class Design:
             for trained in dict.fromkeys(traits.trained for traits in self._traits)
             if trained
         ]
+        self._own = own_weights(graphs)
         self._sorts = [self._sort(k) for k in range(len(graphs))]
         self._updates = {s.trained for s in self._sorts if s and s.part is Part.UPDATE}
         self._updated = Counter(weight for trained in self._updates for weight in trained)
@@ -225,20 +224,20 @@ class Design:
         """
         if not self.is_in_cycle(number):
             return None
-        begins = [self._begins_phases(one) for one in (other, number)]
+        begins = [begins_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
         if begins[1] == {True}:
             return Phase.BEGIN
         return Phase.REST if begins == [{True}, {False}] else None
 
-    def _begins_phases(self, number: int) -> set[bool]:
-        """Whether a step at another place came before it, of each step that is known to run it."""
-        digest, turns = self._graphs[number].record.digest, self._turns_of(number)
-        found = [
-            k == 0 or turns[k - 1].site != turn.site
-            for k, turn in enumerate(turns)
-            if turn.graph == digest
-        ]
-        return set(found) if len(found) >= PHASES else set()
+    def ends_evaluations(self, other: int, number: int) -> bool:
+        """Whether a graph ends each round of an evaluation, a sampler, whose others are `other`."""
+        if any(s is None or s.part is not Part.EVALUATION for s in map(self.sort, (other, number))):
+            return False
+        ends = [ends_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
+        return ends == [{False}, {True}]
+
+    def _digest(self, number: int) -> str:
+        return self._graphs[number].record.digest
 
     def brings_state(self, other: int, number: int) -> bool:
         """Whether a graph takes in what `other` does and optimizer state that this has made."""
@@ -306,7 +305,8 @@ class Design:
         if self._is_kept(number):
             return Sort(Part.MICRO_BATCH)
         if self._is_forward_only(number) and not self._is_cut(number):
-            return Sort(Part.EVALUATION, place=(graph.sync.entry, graph.sync.call_site))
+            own = self._own & weights_of(graph).read
+            return Sort(Part.EVALUATION, place=(graph.sync.entry, graph.sync.call_site), own=own)
         return None
 
     def _is_kept(self, number: int) -> bool:
@@ -373,7 +373,7 @@ class Design:
             case Part.UPDATE if earlier == {Part.EVALUATION}:
                 return True
             case Part.UPDATE if Part.UPDATE in earlier:
-                return self._takes_turns(number)
+                return self._takes_turns(number) or self._comes_in_stages(number)
             case _:
                 return self._is_accumulation(number)
 
@@ -400,6 +400,17 @@ class Design:
             if sort is None or sort.part is Part.UPDATE
         ]
         return comes_again(parts)
+
+    def _comes_in_stages(self, number: int) -> bool:
+        """Whether it begins a stage of parameters of its own, as all before it did at first."""
+        sorts = (self._sort_of(turn) for turn in self._turns_of(number))
+        lasted: dict[Sort | None, int] = {}
+        for sort, run in groupby(s for s in sorts if s is None or s.part is Part.UPDATE):
+            lasted.setdefault(sort, len(list(run)))
+        if not self._own or self._sorts[number] not in lasted:
+            return False
+        before = list(lasted)[: list(lasted).index(self._sorts[number]) + 1]
+        return all(sort and lasted[sort] >= LASTING for sort in before)
 
     @cached_property
     def _updates_are_apart(self) -> bool:

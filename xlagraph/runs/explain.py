@@ -15,7 +15,7 @@ from xlagraph.runs.alternation import alternating
 from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort, compare_further
 from xlagraph.runs.context import own_frame, program_text
-from xlagraph.runs.design import Design, Phase
+from xlagraph.runs.design import Design
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.hooks import attached_again, hook_groups
@@ -23,8 +23,16 @@ from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.known_sizes import with_known_sizes
 from xlagraph.runs.leading import told_graphs
 from xlagraph.runs.lists import longer_lists
-from xlagraph.runs.meant import Meant, how_meant, reorders_outputs, settles, takes_what_is_left
+from xlagraph.runs.meant import (
+    Meant,
+    changes_values,
+    how_meant,
+    reorders_outputs,
+    settles,
+    takes_what_is_left,
+)
 from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
+from xlagraph.runs.order import Phase
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
 from xlagraph.runs.pending import pending_work
@@ -203,12 +211,16 @@ def _node(
 def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     """The place of a graph in the phases of a program, if it is another one for that.
 
-    What the part before has computed comes in ready-made there, such as gathered weights.
+    What the part before has computed comes in ready-made there, such as gathered weights; or the
+    last round of an evaluation leaves out what only another one needs.
     """
     outcome, other = comparison.outcome, comparison.number
-    if outcome is None or other is None or not takes_what_is_left(outcome):
+    if outcome is None or other is None:
         return None
-    return design.place_in_phase(other, number)
+    if takes_what_is_left(outcome):
+        return design.place_in_phase(other, number)
+    is_whole = outcome.proved and not changes_values(outcome)
+    return Phase.END if is_whole and design.ends_evaluations(other, number) else None
 
 
 def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:

@@ -81,7 +81,7 @@ def is_one_of_few_sizes(
     lengths = dict(zip(sizes, _lengths([graphs[graph] for graph in sizes]), strict=True))
     each = [lengths.get(graph) if graph is not None else None for graph in turns]
     return (
-        _settled(len(sizes), begin, len(turns) - begin)
+        has_settled(len(sizes), begin, len(turns) - begin)
         and _come_again(sizes, again, unnamed, each)
         and not _has_rule(turns[begin:])
         and brings_size(number, graphs, comparisons, here)
@@ -90,8 +90,8 @@ def is_one_of_few_sizes(
     )
 
 
-def _settled(number: int, until: int, since: int) -> bool:
-    """Whether no size is new any more: so many came in the first steps, none in those since."""
+def has_settled(number: int, until: int, since: int) -> bool:
+    """Whether nothing is new any more: so many came in the first steps, none in those since."""
     return since >= AGAIN * number and (number - 1) * since >= PACE * (until - 1)
 
 

@@ -19,11 +19,12 @@ from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.second_input import SECOND_INPUT
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
+from xlagraph.runs.choices import brings_state, is_one_of_two, phase_of
 from xlagraph.runs.few_sizes import is_one_of_few_sizes
 from xlagraph.runs.periodic import turns_of_part
 from xlagraph.runs.size_stages import is_size_of_stage
 from xlagraph.runs.turns import call_place
-from xlagraph.runs.weights import trains_others
+from xlagraph.runs.weights import trains_new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +61,8 @@ class Meant(str, Enum):
     """Once, and it stays."""
     RHYTHM = "rhythm"
     """Again and again in a fixed order, all graphs having run in the first steps; or every n-th."""
+    CHOICE = "choice"
+    """One of two pieces in each step, in no order; both ran early, and nothing was new since."""
     SIZES = "sizes"
     """One size of an input among few, each of which comes again."""
     STAGES = "stages"
@@ -99,6 +102,8 @@ def how_meant(
         return Meant.RHYTHM
     if is_on_purpose and outcome.proved and _is_phase(number, comparisons, design):
         return Meant.PHASE
+    if not history.began_late and _is_piece(outcome) and is_one_of_two(number, comparisons, design):
+        return Meant.CHOICE
     if not history.began_late and _has_settled(number, graphs, comparisons, design):
         return Meant.SETTLED
     return Meant.NOT
@@ -118,7 +123,7 @@ def _has_settled(
     outcome, other = comparison.outcome, comparison.number
     if sync is None or not sync.ends_step or outcome is None:
         return False
-    if other is not None and trains_others(graphs[number], graphs[other]):
+    if other is not None and trains_new(graphs[number], graphs[other]):
         return design.settles(number)
     if _is_of_values(outcome):
         return False
@@ -194,7 +199,21 @@ def _is_value(cause: Cause) -> bool:
 
 
 def _comes_along(cause: Cause) -> bool:
-    return cause.expected or cause.kind.may_be_meant or cause.kind.section in BESIDE
+    return cause.kind.may_be_meant or _is_beside(cause)
+
+
+def _is_beside(cause: Cause) -> bool:
+    return cause.expected or cause.kind.section in BESIDE
+
+
+def _is_piece(outcome: Outcome) -> bool:
+    """Whether pieces come and go, proved, and what is updated and taken in stays."""
+    own = [one for one in outcome.causes if not _is_beside(one)]
+    return (
+        outcome.proved
+        and bool(own)
+        and all(one.kind.is_piece and one.kind.may_be_meant for one in own)
+    )
 
 
 def _is_on_purpose(outcome: Outcome) -> bool:
@@ -221,7 +240,7 @@ def _is_early(
         one.sync is not None
         and call_place(one.process, one.sync) == place
         and comparison.outcome is not None
-        and _brings_state(comparison.outcome)
+        and brings_state(comparison.outcome)
         for one, comparison in zip(graphs[:number], comparisons[:number], strict=True)
     )
     return history.turns.number(graph.process, graph.sync) - brought < 2
@@ -235,23 +254,10 @@ def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design) ->
     begin = turns.index(number)
     if {*turns[:begin]} & {*turns[begin:]}:
         return False
-    phases = {graph: _phase(graph, comparisons) for graph in graphs if graph is not None}
+    phases = {graph: phase_of(graph, comparisons) for graph in graphs if graph is not None}
     lasted = 0
     for graph in turns[begin:]:
         if graph is None or phases[graph] != phases[number]:
             break
         lasted += 1
     return lasted >= LASTING and len(set(phases.values())) - 1 <= FEW
-
-
-def _phase(number: int, comparisons: Sequence[Comparison]) -> int:
-    """The graph that began the phase: state that it makes comes into the next as an input."""
-    found = comparisons[number]
-    while found.number is not None and found.outcome is not None and _brings_state(found.outcome):
-        number = found.number
-        found = comparisons[number]
-    return number
-
-
-def _brings_state(outcome: Outcome) -> bool:
-    return bool(outcome.causes) and all(cause.expected for cause in outcome.causes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from enum import Enum
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_PERIOD = 128
 """Steps after which an order is seen to come again."""
+PHASES = 3
+"""So often a graph is seen to begin or end a phase, if it always does."""
 EVEN_GAPS = 2
 """So many equal distances, the first from the beginning, are no accident."""
 
@@ -41,6 +44,18 @@ class PlaceTurns(NamedTuple):
     turns: tuple[int | None, ...]
     graphs: tuple[int | None, ...]
     """Each once, in order of appearance."""
+
+
+class Phase(str, Enum):
+    """What a step is to the phases of a program whose parts run in turn."""
+
+    __str__ = str.__str__
+
+    BEGIN = "at the start of each phase"
+    """The first of a phase: it takes in what the part before has left."""
+    REST = "after the start of each phase"
+    END = "at the end of each phase"
+    """The last round of a sampler's loop: nothing is left to prepare for another one."""
 
 
 def step_turns(process: Process) -> tuple[Turn, ...]:
@@ -102,6 +117,21 @@ def comes_in_phases(is_one: Sequence[bool]) -> bool:
         return True
     gaps = [length for flag, length in runs[: inner[-1][0]] if not flag]
     return len(gaps) >= EVEN_GAPS and len(set(gaps)) == 1
+
+
+def begins_phases(turns: Sequence[Turn], graph: str) -> set[bool]:
+    """Whether a step at another place came before it, of each step that is known to run it."""
+    found = [
+        k == 0 or turns[k - 1].site != turn.site
+        for k, turn in enumerate(turns)
+        if turn.graph == graph
+    ]
+    return set(found) if len(found) >= PHASES else set()
+
+
+def ends_phases(turns: Sequence[Turn], graph: str) -> set[bool]:
+    """Whether a step at another place came behind it, or none."""
+    return begins_phases(turns[::-1], graph)
 
 
 def followers(graphs: Iterable[str | None]) -> dict[str, set[str]]:

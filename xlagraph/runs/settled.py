@@ -7,6 +7,9 @@ place of a program its steps fall into stages, each of which goes round in a cyc
 turn on. A graph of the first two turns of such a stage compiled once, and since then its steps
 only hit. That costs its compile and no more, so it is told and is no alarm.
 
+So is a stage in which parameters are trained that no graph before it took in, whatever is known of
+the rest: a network that is grown, another adapter.
+
 An alarm stays what is known better: a proved cause, a size, a number or a type; what comes and
 goes, or ends a stage for the same graphs to come again; and more stages than a few.
 """

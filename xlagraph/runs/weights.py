@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.tensors import Role, Tensor
@@ -41,10 +42,23 @@ def weights_by_digest(graphs: Iterable[CapturedGraph]) -> dict[str, Weights]:
     return found
 
 
-def trains_others(graph: CapturedGraph, other: CapturedGraph) -> bool:
-    """Whether each of two graphs trains parameters that the other does not even take in."""
-    one, two = weights_of(graph), weights_of(other)
-    return bool(one.trained - two.read and two.trained - one.read)
+def trains_new(graph: CapturedGraph, other: CapturedGraph) -> bool:
+    """Whether a graph trains parameters that another one does not even take in."""
+    return bool(weights_of(graph).trained - weights_of(other).read)
+
+
+def own_weights(graphs: Iterable[CapturedGraph]) -> Names:
+    """All that is trained, where several graphs train parameters of their own; else nothing.
+
+    Adapters of one model are such: none takes in what another one trains.
+    """
+    updates = {one for one in weights_by_digest(graphs).values() if one.trained}
+    if len({one.trained for one in updates}) < 2:
+        return frozenset()
+    pairs = permutations(updates, 2)
+    if any(one.trained != other.trained and one.trained & other.read for one, other in pairs):
+        return frozenset()
+    return frozenset[Tensor]().union(*(one.trained for one in updates))
 
 
 def _parameters(tensors: Iterable[Tensor]) -> Names:
