@@ -112,6 +112,19 @@ def test_pieces_of_uneven_size_are_no_loop(tmp_path):
     assert all("another length" not in str(group.title) for group in found)
 
 
+def test_a_first_step_that_computes_more_hides_no_loop(tmp_path):
+    steps = [looped(START + 5, more=1), *(looped(START + n) for n in (1, 0, 2, 4, 1, 0))]
+    (problem,) = problems(tmp_path, *steps)
+    assert "loop or list has another length" in str(problem.title)
+    assert len(problem.graphs) == 4
+
+
+def test_uneven_pieces_behind_a_first_step_that_computes_more_are_no_loop(tmp_path):
+    steps = [(5, 1), (1, 0), (0, 1), (2, 2), (4, 1), (6, 0)]
+    found = problems(tmp_path, *(looped(START + n, more) for n, more in steps))
+    assert all("another length" not in str(group.title) for group in found)
+
+
 def test_hits_of_the_only_graph_of_a_place_are_its_own(tmp_path):
     steps = [(20, looped(1)), (20, None), (20, None), (30, other(4)), (20, None), (30, None)]
     explained = write(tmp_path, steps)

@@ -39,6 +39,11 @@ def _rank(line: SourceLine) -> tuple[bool, bool, bool]:
     return line.is_library, bool(line.backward_of), steps
 
 
+def _rank_of(module: Module, i: int, line: SourceLine) -> tuple[bool, ...]:
+    """As `_rank`; the line of an input, as of weights that were moved, computes nothing."""
+    return module.opcodes[i] == "parameter", *_rank(line)
+
+
 def is_forward(line: SourceLine) -> bool:
     """Whether it is a line of the program's own forward pass, that runs no optimizer."""
     return not any(_rank(line))
@@ -60,15 +65,15 @@ def line_of(module: Module, i: int) -> SourceLine | None:
 def called_at(module: Module, piece: Iterable[int]) -> tuple[SourceLine, ...]:
     """The program's line that all of a piece was called from, the innermost; else as `where`.
 
-    Of a module of several lines that is where it is called. What optimizers and derivatives run
-    counts only where there is nothing else.
+    Of a module of several lines that is where it is called. What optimizers and derivatives run,
+    and where the inputs were made, counts only where there is nothing else.
     """
     found: dict[tuple[bool, ...], list[tuple[SourceLine, ...]]] = {}
     members = sorted(piece)
     for i in members:
         line = line_of(module, i)
         if line:
-            found.setdefault(_rank(line), []).append(stack(module, i))
+            found.setdefault(_rank_of(module, i, line), []).append(stack(module, i))
     if not found:
         return ()
     stacks = found[min(found)]
@@ -82,14 +87,14 @@ def called_at(module: Module, piece: Iterable[int]) -> tuple[SourceLine, ...]:
 def called_within(module: Module, piece: Iterable[int], line: SourceLine) -> SourceLine | None:
     """The first line that this one leads to for a piece; None if these are not in one function.
 
-    Lines of derivatives and of optimizers count only where there is nothing else.
+    Lines of derivatives, of optimizers and of inputs count only where there is nothing else.
     """
     found: dict[tuple[bool, ...], set[SourceLine]] = {}
     for i in piece:
         own = line_of(module, i)
         frames = stack(module, i) if own else ()
         if own and line in frames[1:]:
-            found.setdefault(_rank(own), set()).add(frames[frames.index(line) - 1])
+            found.setdefault(_rank_of(module, i, own), set()).add(frames[frames.index(line) - 1])
     inner = found[min(found)] if found else set()
     is_one = len({(frame.file, frame.function) for frame in inner}) == 1
     return min(inner) if is_one and not any(frame.is_library for frame in inner) else None

@@ -163,10 +163,15 @@ def uneven_loops(nodes: Sequence[GraphNode], program: ProgramText) -> dict[str, 
     return {
         node.digest: line
         for (_, line), members in lines.items()
-        if len(members) >= MANY
-        and _evenly_apart({sizes[d] for n in members for d in (n.digest, n.nearest)})
+        if len(members) >= MANY and _are_turns(members, sizes)
         for node in members
     }
+
+
+def _are_turns(members: Sequence[GraphNode], sizes: Mapping[str, int]) -> bool:
+    """Whether graphs are turns apart, with what they were compared with or, as it sets up, not."""
+    own = {sizes[node.digest] for node in members}
+    return _evenly_apart(own) or _evenly_apart(own | {sizes[node.nearest] for node in members})
 
 
 def _evenly_apart(sizes: Iterable[int]) -> bool:
