@@ -167,7 +167,16 @@ def test_what_comes_of_a_history_that_grows_is_one_cause(tmp_path):
     assert (problem.place.line.line, problem.compiles) == (22, 22)
 
 
+def test_an_average_that_is_never_detached_is_told_where_it_is_made(tmp_path):
+    run, status = explained("problem/average_not_detached.py", tmp_path)
+    assert status == 0
+    problem = next(group for group in run.groups if group.kind.id == "growing-graph")
+    assert problem.place.line.line == 17
+    assert str(problem.fix_in_short) == "Detach the old value (.detach())."
+
+
 def test_every_program_is_tried():
     there = {f"{path.parent.name}/{path.stem}" for path in PROGRAMS.glob("*/*.py")}
     tried = {f"normal/{name}" for name in NORMAL} | {f"problem/{name}" for name in PROBLEMS}
-    assert there - tried == {"problem/failed", "problem/history_grows"}
+    told = {f"problem/{name}" for name in ("average_not_detached", "failed", "history_grows")}
+    assert there - tried == told

@@ -9,12 +9,12 @@ from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, where
+from xlagraph.cause.sources import at, is_forward, where
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.cotangents import Reach, affected, gradients_taken, leaves, reach_of
 from xlagraph.facts.gradients import PRODUCTS
 from xlagraph.facts.pieces import OUTPUT, Edge, open_edges
-from xlagraph.facts.updates import is_one
+from xlagraph.facts.updates import formula, is_one, updates
 from xlagraph.facts.vanishing import is_zero, vanishing
 from xlagraph.message import HloName, count, join, say
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
     from xlagraph.graph import Module
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
 
 LONGER_BACKWARD = Kind(
     id="longer-backward",
@@ -181,7 +181,7 @@ def _finding(longer: Longer) -> Finding:
     more, less = found.more.side, found.less.side
     value = _parting(longer)
     lines = where(module, longer.starts) or found.lines
-    lines = lines or where(module, [] if value is None else [value])
+    lines = lines or where(module, [] if value is None else [value]) or _carried(longer)
     title = say(
         "gradients flow further in ",
         more,
@@ -197,6 +197,32 @@ def _finding(longer: Longer) -> Finding:
         () if value is None else (Evidence(say(_named(module, value), *alone), (), (), lines),)
     )
     return bypass_finding(found, LONGER_BACKWARD, title, *evidence, lines=lines)
+
+
+def _carried(longer: Longer) -> tuple[SourceLine, ...]:
+    """Where the forward pass makes the next value of a tensor, which it uses, and no gradient does.
+
+    What is computed with gradients is an optimizer's new value, and an average that nothing uses
+    carries none.
+    """
+    view, weights = longer.found.more, set(longer.reach.weights)
+    module, backward = view.module, longer.found.piece | longer.gradients
+    root, positions = module.entry_computation.root, updates(view.module)
+    values = {
+        module.outputs[k]
+        for p in module.entry_computation.parameters
+        if (tensor := view.input_tensor(p)) and not tensor.is_optimizer_state
+        for k in positions.get(p, ())
+        if view.context.outputs.get(k) == tensor
+    }
+    carried = [
+        i
+        for i in sorted(values)
+        if set(module.users[i]) - {root}
+        and not (made := formula(module, i)).isdisjoint(weights)
+        and made.isdisjoint(backward)
+    ]
+    return tuple(line for line in where(module, carried) if is_forward(line))
 
 
 def _more_terms(longer: Longer) -> Message:

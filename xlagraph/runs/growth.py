@@ -15,6 +15,7 @@ from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.live_tensors import LIVE_TENSOR
+from xlagraph.rules.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
@@ -53,6 +54,11 @@ READING_FIX = say(
     "A Python loop reads a value in each turn, which cuts the graph there, and most likely ends by "
     "it: give it a fixed number of turns and read nothing in it (torch.where keeps what has "
     "converged as it is), or read only once in so many turns, so that few lengths are left."
+)
+DETACH_FIX = say(
+    "Something that is kept from step to step was never detached, so each backward pass goes "
+    "through all steps before it: detach the old value where the new one is computed from it "
+    "(.detach()), or compute it under torch.no_grad()."
 )
 
 
@@ -202,6 +208,7 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
     sizes = [node.instructions for node in grown]
     more = (sizes[-1] - sizes[0]) / (len(sizes) - 1)
     where_kept, evidence = kept(grown)
+    is_history = cause.kind is LONGER_BACKWARD
     return replace(
         cause,
         kind=GROWING_GRAPH,
@@ -213,9 +220,9 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
             where_kept,
         ),
         evidence=(*cause.evidence, *evidence),
-        fix=say(GROWING_GRAPH.fix),
+        fix=DETACH_FIX if is_history else say(GROWING_GRAPH.fix),
         short=say(),
-        short_fix=say(),
+        short_fix=say("Detach the old value (.detach()).") if is_history else say(),
     )
 
 
