@@ -219,8 +219,9 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
         return None
     if takes_what_is_left(outcome):
         return design.place_in_phase(other, number)
-    is_whole = outcome.proved and not changes_values(outcome)
-    return Phase.END if is_whole and design.ends_evaluations(other, number) else None
+    is_other = not all(one.expected for one in outcome.causes)
+    is_other = is_other and outcome.proved and not changes_values(outcome)
+    return Phase.END if is_other and design.ends_evaluations(other, number) else None
 
 
 def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
