@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 MAX_PART = 0.3
 """Of the smaller module: of more it says nothing that it is computed in another way."""
+MAX_WORK = 4_000_000
+"""Instructions times edges: each edge is asked what it is made of."""
+MAX_ROUNDS = 100
+"""How often the region is widened: what needs more spreads through the module."""
 SPREAD = frozenset({"operands"})
 """What differs of an instruction where it only takes in what differs."""
 
@@ -32,6 +36,25 @@ class Region:
     edges: list[Edge] = field(default_factory=list)
     """Of the values at least one is of the region. Where both are they stand for each other; else
     one side uses its piece where the other uses what both have."""
+    ends: set[tuple[int, int]] = field(default_factory=set)
+    """Values of both sides that stand for each other at edges, and none for two."""
+    used: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
+    """The values in `ends`, A's and B's."""
+
+    def end(self, edge: Edge) -> None:
+        """Takes note of an edge."""
+        self.edges.append(edge)
+        if edge.p in self.a and edge.q in self.b:
+            self.ends.add((edge.p, edge.q))
+            self.used[0].add(edge.p)
+            self.used[1].add(edge.q)
+
+    def clear(self) -> None:
+        """Forgets the edges."""
+        self.edges.clear()
+        self.ends.clear()
+        self.used[0].clear()
+        self.used[1].clear()
 
     def add(self, x: int, y: int) -> None:
         """Takes in a pair."""
@@ -59,13 +82,15 @@ def region_of(case: Case) -> Region | None:
     )
     limit = 2 * MAX_PART * min(live_work(a.module), live_work(b.module))
     size = -1
-    while size < len(region.a) + len(region.b) <= limit:
+    for _ in range(MAX_ROUNDS):
+        if not size < len(region.a) + len(region.b) <= limit:
+            break
         size = len(region.a) + len(region.b)
-        region.edges.clear()
+        region.clear()
         if not _give_out(case, region):
             return None
         _bound(case, region, taken_in)
-    is_whole = size == len(region.a) + len(region.b)
+    is_whole = size == len(region.a) + len(region.b) and size * len(region.edges) <= MAX_WORK
     return region if is_whole and region.edges and _is_plain(case, region) else None
 
 
@@ -96,7 +121,8 @@ def _bound(case: Case, region: Region, taken_in: Iterable[tuple[int, int]]) -> N
         if x in region.a or y in region.b or edges is None:
             region.add(x, y)
         else:
-            region.edges.extend(edges)
+            for edge in edges:
+                region.end(edge)
 
 
 def _edges(case: Case, region: Region, x: int, y: int) -> list[Edge] | None:
@@ -109,7 +135,9 @@ def _edges(case: Case, region: Region, x: int, y: int) -> list[Edge] | None:
         for place, (p, q) in enumerate(zip(below_a, below_b, strict=True))
         if p in region.a or case.a.partners[p] != q
     ]
-    return edges if all(_may_end(case, region, edge) for edge in edges) else None
+    ends = {(e.p, e.q) for e in edges if e.p in region.a and e.q in region.b}
+    is_clear = len({p for p, _ in ends}) == len(ends) == len({q for _, q in ends})
+    return edges if is_clear and all(_may_end(case, region, edge) for edge in edges) else None
 
 
 def _may_end(case: Case, region: Region, edge: Edge) -> bool:
@@ -118,8 +146,7 @@ def _may_end(case: Case, region: Region, edge: Edge) -> bool:
     if case.diff.a.shapes[p] != case.diff.b.shapes[q]:
         return False
     if p in region.a and q in region.b:
-        both = (e for e in region.edges if e.p in region.a and e.q in region.b)
-        return all((e.p == p) == (e.q == q) for e in both)
+        return (p, q) in region.ends or not (p in region.used[0] or q in region.used[1])
     if edge.place == OUTPUT:
         return False
     return (p in region.a and case.b.partners[q] >= 0) or (
@@ -139,7 +166,7 @@ def _give_out(case: Case, region: Region) -> bool:
         region.add(edge.p, edge.q)
         if not _may_end(case, region, edge):
             return False
-        region.edges.append(edge)
+        region.end(edge)
     return True
 
 
