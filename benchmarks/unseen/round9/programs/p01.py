@@ -109,4 +109,4 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     trainer = GANTrainer(torch_xla.device())
     trainer.fit(24)
-    torch.save({k: v.cpu() for k, v in trainer.G.state_dict().items()}, "/tmp/wave_gan.pt")
+    torch.save({k: v.cpu() for k, v in trainer.G.state_dict().items()}, "wave_gan.pt")
