@@ -140,11 +140,11 @@ def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> b
         return False
     if not all(first.brings(finding, diff) for finding in group):
         return False
-    if main[0].kind is SKIPPED_BLOCK:
-        return all(comes_of_block(finding, main[0], diff) for finding in group)
+    if first.kind is SKIPPED_BLOCK:
+        return all(comes_of_block(finding, first, diff) for finding in group)
     if group[0].kind.family is Family.LIVE:
         return not any(f.a or f.b for f in group)
-    if not main[0].kind.is_piece:
+    if not first.kind.is_piece:
         return True
     cited_a = {i for f in group for e in f.evidence for i in e.a}
     cited_b = {i for f in group for e in f.evidence for i in e.b}

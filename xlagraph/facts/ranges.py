@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.facts.scalars import unspread
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,17 +40,11 @@ def _users(module: Module, i: int) -> Iterator[int]:
 
 
 def _is_range(module: Module, i: int) -> bool:
-    i = _below_spreads(module, i)
+    i = unspread(module, i)
     return module.opcodes[i] == "iota" or _is_shifted_range(module, i)
 
 
 def _is_shifted_range(module: Module, i: int) -> bool:
     """Whether one number is added to a range: what is made of ranges alone is no mask's edge."""
-    below = [module.opcodes[_below_spreads(module, o)] for o in module.operands[i]]
+    below = [module.opcodes[unspread(module, o)] for o in module.operands[i]]
     return module.opcodes[i] in SHIFTS and sorted(below) == ["constant", "iota"]
-
-
-def _below_spreads(module: Module, i: int) -> int:
-    while module.opcodes[i] in SPREADS:
-        (i,) = module.operands[i]
-    return i

@@ -90,8 +90,10 @@ def named_by(
     None where both do the same ones, or only what nearly every program does.
     """
     for names in (_operations, telling_opcodes):
-        own, theirs = names(module, piece), names(other, others)
-        telling = [name for name in own if own[name] > theirs[name] and name not in EVERYDAY]
+        own = names(module, piece)
+        known = own.keys() - EVERYDAY
+        theirs = names(other, others) if known else Counter[str]()
+        telling = [name for name in known if own[name] > theirs[name]]
         if telling:
             new = [name for name in telling if name not in theirs] or telling
             return Operation(max(new, key=lambda name: (own[name] - theirs[name], name)))

@@ -84,10 +84,12 @@ class Draws:
 
     def shuffled(self, number: int) -> int | None:
         """The line that shuffles what the innermost loop around a line goes through."""
-        heads = (head for head in self._heads(number) if _LOOP.match(_code(self.lines[head])))
-        loop = next(heads, None)
-        if loop is None or not (head := _LOOP.match(_code(self.lines[loop]))):
+        heads = ((one, _LOOP.match(_code(self.lines[one]))) for one in self._heads(number))
+        loop, head = next(((one, found) for one, found in heads if found), (number, None))
+        if head is None:
             return None
+        if _SHUFFLED.search(f"_ = {head[2]}"):
+            return loop
         mixed = {
             name: line
             for line, text in self.lines.items()
@@ -95,10 +97,7 @@ class Draws:
             for name in pair
             if line < loop
         }
-        gone_through = (name for name in _NAME.findall(head[2]) if name in mixed)
-        if _SHUFFLED.search(f"_ = {head[2]}"):
-            return loop
-        return next((mixed[name] for name in gone_through), None)
+        return next((mixed[name] for name in _NAME.findall(head[2]) if name in mixed), None)
 
     def turns(self) -> frozenset[int]:
         """The lines whose slices follow the turn of a loop: what it counts or goes through."""

@@ -132,7 +132,7 @@ def _picked(
 def _drawn(
     nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
 ) -> dict[str, Reason]:
-    """Digest to reason of graphs that differ in what Python draws in their steps."""
+    """Digest to reason of graphs that differ in what Python draws or shuffles in their steps."""
     causes = [
         (node, main_cause(node))
         for node in nodes
