@@ -71,12 +71,13 @@ def _with_placeless(groups: list[list[Finding]]) -> list[list[Finding]]:
 def _of_one_option(groups: list[list[Finding]]) -> list[list[Finding]]:
     """Groups with options and constants joined that went from one number to one other.
 
-    A layer's option stands in its forward operation, in its derivative and in constants beside.
+    A layer's option stands in its forward operation, in its derivative and in constants beside,
+    and so does a number that a function is given.
     """
     homes: dict[Change, list[list[Finding]]] = defaultdict(list)
     joined: set[int] = set()
     options = [group for group in groups if group[0].kind in (ATTRIBUTE, CONSTANT_VALUE)]
-    for group in sorted(options, key=lambda group: group[0].kind is not ATTRIBUTE):
+    for group in sorted(options, key=lambda group: _from_option(group[0])):
         (finding,) = group
         changed = [Change(*p[:2]) for p in finding.title.parts if isinstance(p, Change)]
         known = homes[changed[0]] if len(changed) == 1 else []
@@ -84,9 +85,14 @@ def _of_one_option(groups: list[list[Finding]]) -> list[list[Finding]]:
         if home is not None:
             home.append(finding)
             joined.add(id(group))
-        elif finding.kind is ATTRIBUTE:
+        elif finding.lines:
             known.append(group)
     return [group for group in groups if id(group) not in joined]
+
+
+def _from_option(finding: Finding) -> tuple[bool, bool]:
+    """The order in which others join them: options first, forward before its derivative."""
+    return finding.kind is not ATTRIBUTE, any(line.backward_of for line in finding.lines)
 
 
 def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:

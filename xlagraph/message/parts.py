@@ -103,6 +103,15 @@ class SourceLine(NamedTuple):
         """Whether the file lies in a folder of installed packages."""
         return not set(_PACKAGES).isdisjoint(PurePath(self.file).parts)
 
+    def __lt__(self, other: tuple[object, ...]) -> bool:
+        """By place; a line that led to no library comes before one that did."""
+        return self._order < other._order if isinstance(other, SourceLine) else NotImplemented
+
+    @property
+    def _order(self) -> tuple[object, ...]:
+        called = self.called._order if self.called else ()
+        return self.file, self.line, self.function, called, self.backward_of
+
     @property
     def forward(self) -> SourceLine:
         """The line without the mark that its derivative was asked about."""

@@ -65,6 +65,10 @@ for step, (x, y) in enumerate(loader):
 ARITHMETIC = frozenset({"aten__add", "aten__sub", "aten__mul", "aten__div"})
 """What a Python number comes into as a parameter, but for the special ones."""
 LIBRARY_SHORT_FIX = say("Keep this number the same in every step.")
+_WRITTEN_OUT = {
+    "threshold": Code("torch.where(x > t, x, value)"),
+}
+"""What a library's function computes, in operations that take the number as a tensor."""
 
 
 _LISTED = Words(
@@ -192,7 +196,7 @@ def _words(
             return typed
     option = _library_option(lines)
     if option:
-        return Words(fix=_library_fix(option), short_fix=LIBRARY_SHORT_FIX)
+        return _library_words(option)
     return _TRACED if case.diff.b.name.startswith(JAX) else Words()
 
 
@@ -237,13 +241,23 @@ def _library_option(lines: tuple[SourceLine, ...]) -> SourceLine | None:
     return inner if inner and "torch/nn/" in inner.file else None
 
 
-def _library_fix(option: SourceLine) -> Message:
-    return say(
+def _library_words(option: SourceLine) -> Words:
+    number = say(
         Code(option.function or "torch.nn"),
         " (",
         option,
         ") makes this number a constant, as an argument of it (a momentum, an epsilon, a bound) or "
         "a size: keep it the same in every step, or let it take few values.",
+    )
+    name = option.function.strip("_")
+    written = _WRITTEN_OUT.get(name)
+    if written is None:
+        return Words(number, short_fix=LIBRARY_SHORT_FIX)
+    tensor = Code("torch.tensor([number]).to(device)")
+    return Words(
+        say(number, " Or write out what it computes, ", written, ", with ", tensor, " in it."),
+        say("a number given to ", Code(name), " changes from step to step"),
+        say("Write ", written, ", the number sent as a tensor."),
     )
 
 
