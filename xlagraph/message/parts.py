@@ -105,11 +105,12 @@ class SourceLine(NamedTuple):
 
     def __lt__(self, other: tuple[object, ...]) -> bool:
         """By place; a line that led to no library comes before one that did."""
-        return self._order < other._order if isinstance(other, SourceLine) else NotImplemented
+        return self.order < other.order if isinstance(other, SourceLine) else NotImplemented
 
     @property
-    def _order(self) -> tuple[object, ...]:
-        called = self.called._order if self.called else ()
+    def order(self) -> tuple[object, ...]:
+        """What lines are sorted by."""
+        called = self.called.order if self.called else ()
         return self.file, self.line, self.function, called, self.backward_of
 
     @property

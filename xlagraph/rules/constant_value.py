@@ -13,7 +13,7 @@ from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.ranges import shifts_range
 from xlagraph.facts.typed_numbers import typed_exponent
 from xlagraph.facts.written import lines_in_words
-from xlagraph.message import A, Change, Code, Listing, Message, Quoted, count, say
+from xlagraph.message import A, Change, Code, Listing, Quoted, count, say
 from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 
 if TYPE_CHECKING:
