@@ -9,9 +9,10 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Kind, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.case import Case
+    from xlagraph.graph import Module
 
 GROWING_INPUT = Kind(
     id="growing-input",
@@ -52,12 +53,20 @@ def grow(case: Case, starts: Mapping[int, int]) -> bool:
     return bool(starts) and all(_grows(case, x, y) for x, y in starts.items())
 
 
+def growers(module: Module, inputs: Iterable[int]) -> list[int]:
+    """The concatenations that inputs come into and that are given back: what makes them grow.
+
+    Others may only join an input with what it is computed with, as an attention does.
+    """
+    outputs = set(module.outputs)
+    return [
+        user
+        for i in inputs
+        for user in module.users[i]
+        if module.opcodes[user] == "concatenate" and user in outputs
+    ]
+
+
 def _grows(case: Case, x: int, y: int) -> bool:
-    a, b = case.diff.a, case.diff.b
-    outputs = set(a.outputs)
-    return is_input(a, x) and any(
-        a.opcodes[user] == "concatenate"
-        and user in outputs
-        and bare_shape(a, user) == bare_shape(b, y)
-        for user in a.users[x]
-    )
+    a, shape = case.diff.a, bare_shape(case.diff.b, y)
+    return is_input(a, x) and any(bare_shape(a, one) == shape for one in growers(a, [x]))

@@ -38,7 +38,7 @@ from xlagraph.facts.sizes import (
     with_sizes,
 )
 from xlagraph.message import A, B, Change, count, join, say
-from xlagraph.rules.growing_input import GROWING_INPUT, grow
+from xlagraph.rules.growing_input import GROWING_INPUT, grow, growers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -389,7 +389,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
     changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
     starts_b = list(origins.starts.values())
     in_b = [y for y in starts_b if b.opcodes[y] == "slice"] or starts_b
+    grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
+    lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
     asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE else None
     called = say() if asked else called_by_step(case.b, in_b[0], lines)
     sent = say("; what is asked for there is sent", at(lines)) if asked else say()
@@ -411,7 +413,6 @@ def _finding(case: Case, origins: Origins) -> Finding:
 
     names, title = _named(case, origins)
     lists = longer_lists(case, origins.starts)
-    grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     maker = LISTED if lists else size_maker(case, origins.starts) or filled_span(case, lines)
     maker = None if origins.options or grows else maker
     if maker is TOPK:

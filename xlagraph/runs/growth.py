@@ -17,6 +17,7 @@ from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.live_tensors import LIVE_TENSOR
 from xlagraph.rules.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.output_order import OUTPUT_ORDER
+from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.kept import kept
@@ -35,6 +36,8 @@ MANY = 3
 """So many graphs in a row, each larger than the one before, are growth."""
 EVEN = 0.1
 """How far from a whole number of turns the sizes of a loop's graphs may be, in turns."""
+BEGINNING = {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE, REORDERED_OPERANDS}
+"""What the first step differs in that takes a growing input in."""
 LOOPED = frozenset({EXTRA_SUBGRAPH})
 """What a loop of another length looks like; of pieces that are known better more is known.
 
@@ -127,15 +130,14 @@ def growing_inputs(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, Source
     The growth is known where a graph is compared with the one of the turn before. Others are one
     of another length that ran in the next turn, and the first one that takes the input in at all.
     """
-    lines = {
-        node.digest: line
-        for node, line in _with_line(nodes, lambda cause: cause.kind is GROWING_INPUT)
-    }
+    grown = list(_with_line(nodes, lambda cause: cause.kind is GROWING_INPUT))
+    lines = {node.digest: line for node, line in grown}
+    used = {line: known for node, known in grown for line in (known, *_lines(node))}
     first = {node.nearest for node in nodes if node.digest in lines}
     for node, line in _with_line(nodes, lambda cause: cause.kind is INPUT_SHAPE):
-        before = [d for d, known in lines.items() if known == line]
+        before = [d for d, known in lines.items() if line in used and known == used[line]]
         if any((d, node.digest) in turns.in_a_row for d in before):
-            lines[node.digest] = line
+            lines[node.digest] = used[line]
     for node in nodes:
         if node.digest in first and node.digest not in lines and _begins_growth(node):
             after = next(n for n in nodes if n.nearest == node.digest and n.digest in lines)
@@ -143,11 +145,16 @@ def growing_inputs(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, Source
     return lines
 
 
+def _lines(node: GraphNode) -> tuple[SourceLine, ...]:
+    """All lines of its first cause: where an input is used first, and where it is made longer."""
+    return node.explanation.causes[0].lines if node.explanation else ()
+
+
 def _begins_growth(node: GraphNode) -> bool:
     """Whether all that differs is a tensor more that comes in, and what follows from its size."""
     causes = node.explanation.causes if node.explanation and not node.warm_up else ()
     kinds = {cause.kind for cause in causes if not cause.expected}
-    return ADDED_INPUT in kinds and kinds <= {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE}
+    return ADDED_INPUT in kinds and kinds <= BEGINNING
 
 
 def uneven_loops(nodes: Sequence[GraphNode], program: ProgramText) -> dict[str, SourceLine | None]:
