@@ -275,3 +275,47 @@ def test_a_slice_is_written_with_the_names_of_the_program():
     assert fixed("    y = table.narrow(0, row, 2)") == [
         "Send the index as data: x.index_select(dim, torch.arange(start, stop).to(x.device))"
     ]
+
+
+def weighted_parts(*sizes: int, skipped: int = 0) -> str:
+    """Parts of twelve rows; for each a number is spread over as many rows of another value."""
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+    lines = []
+    for k, (size, end) in enumerate(zip(sizes, ends, strict=True)):
+        start = end - size + skipped
+        lines += [
+            f"  p{k} = f32[{size - skipped},4] slice(x), slice={{[{start}:{end}], [0:4]}}",
+            f"  s{k} = f32[{size - skipped},4] tanh(p{k})",
+            f"  m{k} = f32[4] reduce(s{k}, zero), dimensions={{0}}, to_apply=plus",
+            f"  g{k} = f32[{size},4] broadcast(w), dimensions={{1}}",
+            f"  h{k} = f32[{size},4] sine(g{k})",
+        ]
+    parts = ", ".join(f"f32[4] m{k}, f32[{size},4] h{k}" for k, size in enumerate(sizes))
+    kinds = ", ".join(f"f32[4], f32[{size},4]" for size in sizes)
+    return f"""HloModule parts
+
+plus {{
+  i = f32[] parameter(0)
+  j = f32[] parameter(1)
+  ROOT k = f32[] add(i, j)
+}}
+
+ENTRY main {{
+  x = f32[12,4] parameter(0)
+  w = f32[4] parameter(1)
+  zero = f32[] constant(0)
+{chr(10).join(lines)}
+  ROOT r = ({kinds}) tuple({parts})
+}}
+"""
+
+
+def test_what_has_the_size_of_a_part_belongs_to_the_split():
+    a, b = (read_module(weighted_parts(*sizes), "m") for sizes in ((3, 4, 5), (5, 1, 6)))
+    (cause,) = explain_modules(a, b).causes
+    assert "list of split sizes" in str(cause.in_short)
+
+
+def test_what_has_the_size_of_some_slice_does_not():
+    a, b = (read_module(weighted_parts(*s, skipped=1), "m") for s in ((3, 4, 5), (5, 2, 5)))
+    assert "list of split sizes" not in str(explain_modules(a, b).causes[0].in_short)

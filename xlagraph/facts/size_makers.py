@@ -196,10 +196,32 @@ def _called(case: Case, parameter: int) -> SizeMaker | None:
     return next((maker for pattern, maker in _BY_CALL if pattern.search(text)), None)
 
 
+def part_sizes(case: Case, starts: Mapping[int, int]) -> frozenset[tuple[int, int]]:
+    """A's size and B's of any part of what is split at these instructions of A, if it is.
+
+    Parts are told apart by their sizes alone, so that any may be paired with any.
+    """
+    a, b = case.diff.a, case.diff.b
+    return frozenset(
+        (old, new)
+        for x, y in starts.items()
+        for old in _part_sizes(a, x)
+        for new in _part_sizes(b, y)
+        if old != new
+    )
+
+
 def _is_part(module: Module, i: int) -> bool:
-    """Whether a slice is one of several that divide a value along one axis, leaving nothing out."""
+    return bool(_part_sizes(module, i))
+
+
+def _part_sizes(module: Module, i: int) -> set[int]:
+    """The sizes of slices that divide a value along one axis, leaving nothing out.
+
+    Empty if this instruction is none of them.
+    """
     if module.opcodes[i] != "slice":
-        return False
+        return set()
     (source,) = module.operands[i]
     size = read_shape(module.shapes[source]).dimensions
     bounds = [_bounds(module, u) for u in module.users[source] if module.opcodes[u] == "slice"]
@@ -210,8 +232,8 @@ def _is_part(module: Module, i: int) -> bool:
         ends = [0, *(end for _, end in parts)]
         starts = [*(start for start, _ in parts), size[axis]]
         if len(parts) > 1 and starts == ends and _bounds(module, i)[axis] in parts:
-            return True
-    return False
+            return {end - start for start, end in parts}
+    return set()
 
 
 def _bounds(module: Module, i: int) -> list[tuple[int, int]]:

@@ -25,7 +25,7 @@ from xlagraph.facts.joined import longer_lists, pieces
 from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.senders import asked_at, called_by_step
-from xlagraph.facts.size_makers import LISTED, TOPK, size_maker
+from xlagraph.facts.size_makers import LISTED, TOPK, part_sizes, size_maker
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -226,7 +226,7 @@ def find(case: Case) -> list[Finding]:
             found += _origins(case, one)
     return [
         _finding(case, _with_options(case, origins))
-        for origins in _joined(found)
+        for origins in _joined(case, found)
         if not _inputs_crossed(case, origins)
     ]
 
@@ -352,11 +352,12 @@ def _sizes(case: Case, pairs: Mapping[int, int]) -> Sizes:
     )
 
 
-def _joined(found: Iterable[Origins]) -> list[Origins]:
+def _joined(case: Case, found: Iterable[Origins]) -> list[Origins]:
     """Origins of which one's sizes are among the other's are one cause that cites them all."""
     joined: list[Origins] = []
     for origins in sorted(found, key=lambda o: (ORDER.index(o.kind), -len(o.sizes))):
-        home = next((k for k, o in enumerate(joined) if origins.sizes <= o.sizes), None)
+        reach = (o.sizes | part_sizes(case, o.starts) for o in joined)
+        home = next((k for k, sizes in enumerate(reach) if origins.sizes <= sizes), None)
         if home is None:
             joined.append(origins)
             continue
