@@ -25,6 +25,7 @@ from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
 from xlagraph.runs.pending import AsPending
 from xlagraph.runs.reasons import SIZES, Reason, main_cause, reasons_of
 from xlagraph.runs.spent import together
+from xlagraph.runs.uneven_turns import AsUneven
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -133,7 +134,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
     further = _further(kind, members)
-    if isinstance(retell, AsDrawn):
+    if isinstance(retell, (AsDrawn, AsUneven)):
         further = tuple(one for one in further if not retell.accounts_for(one))
     return CauseGroup(
         kind=cause.kind if cause else kind,

@@ -41,6 +41,7 @@ from xlagraph.runs.meant import Meant
 from xlagraph.runs.pending import AsPending
 from xlagraph.runs.picked import picked
 from xlagraph.runs.shuffled import shuffled
+from xlagraph.runs.uneven_turns import uneven_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -132,7 +133,7 @@ def _picked(
 def _drawn(
     nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
 ) -> dict[str, Reason]:
-    """Digest to reason of graphs that differ in what Python draws or shuffles in their steps."""
+    """Digest to reason of graphs that differ in what Python draws, shuffles or leaves out."""
     causes = [
         (node, main_cause(node))
         for node in nodes
@@ -141,10 +142,14 @@ def _drawn(
         and node.explanation
         and node.explanation.causes
     ]
+    uneven = {
+        d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(causes, program).items()
+    }
     mixed = {
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
     }
-    return mixed | {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
+    picks = {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
+    return uneven | mixed | picks
 
 
 def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
