@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
     from xlagraph.facts.formulas import Formulas
+    from xlagraph.message import SourceLine
 
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
+TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
+"""What a formula says more of than their own words."""
 MAX_FORMULA = 64
 """Characters of a formula in a verdict."""
 MAX_LEGEND = 5
@@ -93,20 +96,20 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     found = formulas(diff, cause.a, cause.b) if is_piece else None
     if found is None:
         return cause
-    evidence = (_evidence(found), *cause.evidence)
-    if max(len(found.a), len(found.b)) > MAX_FORMULA:
-        return replace(cause, evidence=evidence)
-    told = say(": ", Code(found.a), " became ", Code(found.b))
-    if cause.kind in BRANCHES:
-        told = say(cause.short or say(REPLACED_SUBGRAPH.short), told)
-    elif cause.kind in (ADDED_INPUT, OPTIMIZER_OPTION) and not cause.short:
-        told = say(cause.in_short, told)
-    else:
-        told = cause.short
-    return replace(cause, evidence=evidence, short=told)
+    cited = _evidence(found, cause.evidence[0].sources)
+    if cause.kind not in TOLD_BY:
+        return replace(cause, evidence=(*cause.evidence, cited))
+    cause = replace(cause, evidence=(cited, *cause.evidence))
+    has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH
+    if has_words or max(len(found.a), len(found.b)) > MAX_FORMULA:
+        return cause
+    is_branch = cause.kind in BRANCHES and not cause.short
+    first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
+    return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
 
 
-def _evidence(found: Formulas) -> Evidence:
+def _evidence(found: Formulas, sources: tuple[SourceLine, ...]) -> Evidence:
     named = join((say(Code(name), f" is {what}") for name, what in found.legend), MAX_LEGEND)
     where = say(", where ", named) if found.legend else EMPTY
-    return Evidence(say(A, " computes ", Code(found.a), ", ", B, " ", Code(found.b), where))
+    told = say(A, " computes ", Code(found.a), ", ", B, " ", Code(found.b), where)
+    return Evidence(told, sources=sources)

@@ -250,7 +250,8 @@ def _is_new_value(module: Module, value: int) -> bool:
     shape = bare_shape(module, value)
     front = [value] if not shape.endswith("[]") else []
     for _ in range(MAX_CLIMBED):
-        front = [o for i in front for o in module.operands[i] if bare_shape(module, o) == shape]
+        sums = [i for i in front if module.opcodes[i] in ARITHMETIC]
+        front = [o for i in sums for o in module.operands[i] if bare_shape(module, o) == shape]
         if any(is_input(module, i) for i in front):
             return True
     return False
