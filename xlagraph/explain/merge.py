@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family
@@ -49,7 +50,7 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
         else:
             home.append(finding)
     for family, known in groups.items():
-        groups[family] = _with_placeless(known)
+        groups[family] = _in_place_of_each_other(_with_placeless(known), diff)
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
     found = _with_moves(found, diff)
     return [_one(group, diff) for group in _with_consequences(found, diff)]
@@ -66,6 +67,41 @@ def _with_placeless(groups: list[list[Finding]]) -> list[list[Finding]]:
         return groups
     joined = placed[0] + [f for group in follow for f in group]
     return [joined if group is placed[0] else group for group in groups if group not in follow]
+
+
+def _in_place_of_each_other(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with a piece of A and a piece of B joined that touch: one stands for the other.
+
+    ``sqrt(n) + eps`` and ``sqrt(n + eps)``: each side has a root that the other has not there.
+    """
+    kept: list[list[Finding]] = []
+    for group in groups:
+        home = next((one for one in kept if _stand_for_each_other(one, group, diff)), None)
+        if home is None:
+            kept.append(group)
+        else:
+            home += group
+    return kept
+
+
+def _stand_for_each_other(one: Sequence[Finding], other: Sequence[Finding], diff: Diff) -> bool:
+    """Whether one group is a piece of A alone, the other one of B alone, and they touch."""
+    if not all(f.kind is EXTRA_SUBGRAPH for f in (*one, *other)):
+        return False
+    if sorted(_sides(group, diff) for group in (one, other)) != [(False, True), (True, False)]:
+        return False
+    return any(
+        f.a & _around(diff.a, g.a.intersection(diff.removed))
+        or f.b & _around(diff.b, g.b.intersection(diff.added))
+        for mine, theirs in product(one, other)
+        for f, g in ((mine, theirs), (theirs, mine))
+    )
+
+
+def _sides(group: Sequence[Finding], diff: Diff) -> tuple[bool, bool]:
+    """Whether a group has instructions of A alone, and of B alone."""
+    in_a = any(not f.a.isdisjoint(diff.removed) for f in group)
+    return in_a, any(not f.b.isdisjoint(diff.added) for f in group)
 
 
 def _of_one_option(groups: list[list[Finding]]) -> list[list[Finding]]:

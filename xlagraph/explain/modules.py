@@ -14,6 +14,7 @@ from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict
+from xlagraph.explain.versions import of_a_pair
 from xlagraph.facts.buckets import bucket_rows
 from xlagraph.rules.same_computation import remaining_differences
 
@@ -86,6 +87,7 @@ def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDE
     left_a, left_b = unexplained(diff, found)
     contexts = (task.context_a, task.context_b)
     causes = remaining_differences(diff) if diff.same else causes_of(diff, found, contexts)
+    causes = of_a_pair(diff, causes, contexts)
     left = len(left_a) + len(left_b)
     scope = scope_of(found.state)
     place = place_left(diff, left_a, left_b, contexts)

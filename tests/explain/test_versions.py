@@ -1,0 +1,90 @@
+"""Two versions of a program: what each computes, and a fix that speaks of no steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.cause.model import Context
+from xlagraph.explain import explain_modules
+from xlagraph.hlo import read_module
+
+SHARED = 8
+"""Operations that both have before what differs, each on a line of its own."""
+
+
+def module(piece, taken, file="a.py", moved=0):
+    """A module that computes `taken` of n and g by a piece, with lines of a file."""
+
+    def at(line):
+        return f'metadata={{op_name="f" source_file="{file}" source_line={line + moved}}}'
+
+    shared = [
+        f"e{k} = f32[4] tanh({'p0' if k == 0 else f'e{k - 1}'}), {at(k + 1)}" for k in range(SHARED)
+    ]
+    lines = [
+        "p0 = f32[4] parameter(0)",
+        "n0 = f32[4] parameter(1)",
+        *shared,
+        f"n = f32[4] exponential(n0), {at(20)}",
+        "eps = f32[] constant(0.001)",
+        "e = f32[4] broadcast(eps), dimensions={}",
+        *(f"{line}, {at(30 + k)}" for k, line in enumerate(piece.splitlines())),
+        f"q = f32[4] divide(e{SHARED - 1}, {taken}), {at(38)}",
+        f"ROOT r = f32[4] sine(q), {at(40)}",
+    ]
+    return read_module("HloModule m\nENTRY main {\n  " + "\n  ".join(lines) + "\n}\n")
+
+
+OUTSIDE = ("s = f32[4] sqrt(n)\nd = f32[4] add(s, e)", "d")
+INSIDE = ("d = f32[4] add(n, e)\ns = f32[4] sqrt(d)", "s")
+
+
+@pytest.mark.parametrize(("file", "moved"), [("b.py", 0), ("a.py", 3)])
+def test_two_versions_are_told_by_formulas_and_not_as_steps(file, moved):
+    explanation = explain_modules(module(*OUTSIDE), module(*INSIDE, file, moved))
+    assert explanation.proved
+    (cause,) = explanation.causes
+    assert cause.kind.id == "replaced-subgraph"
+    assert "x / (sqrt(y) + 0.001) became x / sqrt(y + 0.001)" in str(explanation.verdict.what)
+    assert "where x is tanh f32[4], y is exponential f32[4]" in str(cause.evidence[0].text)
+    said = " ".join(map(str, (explanation.verdict, cause.fix)))
+    assert "two versions" in said
+    assert "steps" not in said
+    assert "torch.where" not in said
+
+
+def test_where_nothing_tells_versions_from_steps_the_words_fit_both():
+    (cause,) = explain_modules(module(*OUTSIDE), module(*INSIDE)).causes
+    assert "torch.where" in str(cause.fix)
+    assert "If these are two versions" in str(cause.fix)
+    assert str(cause.fix_in_short) == "Do the same work in every step, or keep one version."
+
+
+def test_what_one_run_captured_is_of_one_program():
+    captured = Context(key={"graph_hash": "1"})
+    moved = module(*INSIDE, moved=3)
+    (cause,) = explain_modules(module(*OUTSIDE), moved, captured, captured).causes
+    said = (cause.fix, cause.short, cause.fix_in_short)
+    assert "version" not in " ".join(map(str, said))
+
+
+def test_one_line_elsewhere_is_another_call_and_no_other_version():
+    text = "HloModule m\nENTRY main {{\n  p = f32[4] parameter(0)\n{}\n}}\n"
+    sides = [
+        text.format(
+            f'  t = f32[4] tanh(p), metadata={{source_file="a.py" source_line={line}}}\n'
+            f"  ROOT r = f32[4] {last}(t)"
+        )
+        for line, last in ((1, "exponential"), (9, "cosine"))
+    ]
+    (cause,) = explain_modules(*map(read_module, sides)).causes
+    assert "two versions of the program differ" not in str(cause.fix)
+
+
+def test_pieces_of_both_sides_that_do_not_touch_stay_two_changes():
+    chain = "u = f32[4] sine({})\nv = f32[4] tanh(u)\nw = f32[4] cosine(v)"
+    first = module("c = f32[4] ceil(n)\n" + chain.format("c"), "w")
+    other = module(chain.format("n") + "\nk = f32[4] floor(w)", "k")
+    explanation = explain_modules(first, other)
+    assert explanation.proved
+    assert [cause.kind.id for cause in explanation.causes] == ["extra-subgraph"] * 2

@@ -1,0 +1,66 @@
+"""What each side computes, as formulas."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.explain import explain_modules
+from xlagraph.facts.formulas import formulas
+from xlagraph.hlo import read_module
+
+
+def both(*pieces, shape="f32[8,10]"):
+    """The formulas of two pieces of one line, that end in `r`, over x, y and z."""
+    modules = [
+        read_module(
+            "HloModule m\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+            "  ROOT c = f32[] add(a, b)\n}\nENTRY main {\n"
+            f"  x = {shape} parameter(0)\n  y = {shape} parameter(1)\n  z = {shape} parameter(2)\n"
+            "  t = f32[] parameter(3)\n  zero = f32[] constant(0)\n"
+            + "".join(f"  {line}\n" for line in piece)
+            + "  ROOT out = (f32[]) tuple(r)\n}\n"
+        )
+        for piece in pieces
+    ]
+    explanation = explain_modules(*modules)
+    found = [formulas(explanation.diff, c.a, c.b) for c in explanation.causes]
+    return next(((one.a, one.b) for one in found if one), None)
+
+
+SUM = "s = f32[] reduce(x, zero), dimensions={0,1}, to_apply=add"
+END = "r = f32[] tanh(d)"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (
+            (SUM, "k = f32[] constant(0.0125)", "d = f32[] multiply(s, k)", END),
+            (SUM, "d = f32[] divide(s, t)", END),
+            ("tanh(mean(x))", "tanh(sum(x) / s)"),
+        ),
+        (
+            (SUM, "k = f32[] constant(0.5)", "d = f32[] multiply(s, k)", END),
+            (SUM, "d = f32[] divide(s, t)", END),
+            ("tanh(sum(x) * 0.5)", "tanh(sum(x) / s)"),
+        ),
+        (
+            (SUM, "u = f32[] subtract(s, t)", "d = f32[] exponential(u)", END),
+            (SUM, "u = f32[] subtract(t, s)", "v = f32[] negate(u)", "d = f32[] sqrt(v)", END),
+            ("tanh(exp(sum(x) - s))", "tanh(sqrt(-(s - sum(x))))"),
+        ),
+    ],
+)
+def test_a_short_formula_tells_what_differs(first, second, said):
+    assert both(first, second) == said
+
+
+def test_a_long_formula_is_not_told():
+    chain = [f"c{k} = f32[] cosine(c{k - 1})" for k in range(1, 12)]
+    long = (SUM, "c0 = f32[] sine(s)", *chain, "d = f32[] add(c11, t)", END)
+    assert both((SUM, "d = f32[] negate(s)", END), long) is None
+
+
+def test_what_stands_in_both_alike_is_no_formula():
+    same = (SUM, "d = f32[] negate(s)", END)
+    assert both(same, same) is None
