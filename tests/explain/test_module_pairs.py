@@ -37,6 +37,11 @@ class Truth:
 PROVED = {
     "heads_tiled": Truth("", r"axes of 5 values .*f32\[2,2,1,16,4\] became f32\[2,1,2,16,4\]"),
     "mask_shifted": Truth("", "0 became 1"),
+    "norm_before_layers": Truth(
+        "",
+        r"the same operations are connected in another order: \S+ takes the result of ",
+        kinds="replaced-subgraph output-order",
+    ),
     "pooled_inside": Truth("", "3 values are computed in another way: pad and 4 more"),
     "advantage_kept": Truth("", r"flow further in B than in A, .* gradients of 4 tensors \(input "),
     "state_kept": Truth("", r"flow further in B than in A, .* gradients of 5 tensors \(input "),

@@ -60,6 +60,7 @@ for step, (x, y) in enumerate(loader):
         "collectives_turned",
         "uniform_or_normal",
         "pooled_inside",
+        "norm_before_layers",
     ),
     family=Family.BRANCH,
     is_piece=True,
