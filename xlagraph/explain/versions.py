@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.kinds import Section
 from xlagraph.cause.model import Evidence
 from xlagraph.facts.formulas import formulas
 from xlagraph.facts.versions import are_versions
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
-"""What a formula says more of than their own words."""
+"""Somebody has edited a formula: it says more than the words of a kind."""
 MAX_FORMULA = 64
 """Characters of a formula in a verdict."""
 MAX_LEGEND = 5
@@ -72,7 +71,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
         fix = say(fix, OR_FIX)
     elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE):
         fix, short_fix = say(FIX, ELSE, fix), SHORT_FIX
-    elif cause.kind.section is Section.PIECES:
+    elif cause.kind in TOLD_BY:
         fix, short_fix = FIX, SHORT_FIX
     return replace(
         cause,
@@ -92,13 +91,11 @@ def _respelled(message: Message, words: Mapping[str, str]) -> Message:
 
 def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     """The cause with what each side computes, if a short formula tells that."""
-    is_piece = cause.kind.section is Section.PIECES and cause.proved
-    found = formulas(diff, cause.a, cause.b) if is_piece else None
+    is_told = cause.kind in TOLD_BY and cause.proved
+    found = formulas(diff, cause.a, cause.b) if is_told else None
     if found is None:
         return cause
     cited = _evidence(found, cause.evidence[0].sources)
-    if cause.kind not in TOLD_BY:
-        return replace(cause, evidence=(*cause.evidence, cited))
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH
     if has_words or max(len(found.a), len(found.b)) > MAX_FORMULA:

@@ -34,6 +34,8 @@ THROUGH = RESHAPED | {"broadcast"}
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 UNSAID = frozenset({"tuple", "while", "conditional", "call", "fusion", "parameter"})
 """What tells nothing as an operation: of such a one the values that differ are told."""
+UNTOLD = (UNSAID - {"call"}) | {"custom-call", "opt-barrier", "sort", "scatter"}
+"""What no formula is written of."""
 VALUES = ("x", "y", "z", "u", "v", "w")
 GRADIENTS = ("g", "h", "k")
 STATE = ("m", "n", "o")
@@ -105,7 +107,7 @@ class _Writer:
         if not operands or not (self._is_open(i) or self._is_scaled(i)):
             return Term(self._leaf(i), ATOM)
         self.left -= 1
-        if self.left < 0:
+        if self.left < 0 or module.opcodes[i] in UNTOLD:
             raise _UntoldError
         is_fold = module.opcodes[i] in ("reduce", "reduce-window")
         return written(module, i, [self.write(o) for o in (operands[:1] if is_fold else operands)])
