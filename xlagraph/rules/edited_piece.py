@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding
@@ -10,11 +11,13 @@ from xlagraph.cause.names import attribute_changes
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import called_only_by
 from xlagraph.cause.sources import at, operations, where
+from xlagraph.facts.further_gradients import flows_further, is_backward
 from xlagraph.facts.pieces import OUTPUT
 from xlagraph.facts.regions import SPREAD, below_of, parts_of, region_of
 from xlagraph.facts.telling import computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.message import Change as Became
+from xlagraph.rules.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import ATTRIBUTE
 
@@ -44,7 +47,7 @@ def find(case: Case) -> list[Finding]:
     region = region_of(case)
     lone_a, lone_b = set(case.a.lone), set(case.b.lone)
     return [
-        _finding(case, part)
+        _further_gradients(case, part) or _finding(case, part)
         for part in (parts_of(case, region) if region else ())
         if not (part.a.isdisjoint(lone_a) and part.b.isdisjoint(lone_b))
     ]
@@ -123,6 +126,26 @@ def _finding(case: Case, part: Region) -> Finding:
         a=_claimed(a, part.a, (e.x for e in part.edges if e.place != OUTPUT)),
         b=_claimed(b, part.b, (e.y for e in part.edges if e.place != OUTPUT)),
         undo=_undo(case, part),
+    )
+
+
+def _further_gradients(case: Case, part: Region) -> Finding | None:
+    """The finding, if one side alone sends gradients through values that both compute."""
+    view = flows_further(case, part)
+    if view is None:
+        return None
+    module, mine = view.module, view.mine((part.a, part.b))
+    lines = where(module, (i for i in mine if not is_backward(module, i))) or where(module, mine)
+    number = count(sum(is_backward(module, i) for i in mine), "instruction")
+    less = B if view.is_a else A
+    plain = _finding(case, part)
+    made = (f": the backward pass goes on there with {number} of its own, and is cut off in ", less)
+    return replace(
+        plain,
+        kind=LONGER_BACKWARD,
+        title=say("gradients flow further in ", view.side, " than in ", less, at(lines), *made),
+        evidence=(replace(plain.evidence[0], sources=lines), *plain.evidence[1:]),
+        short=say(),
     )
 
 
