@@ -45,6 +45,7 @@ NORMAL = {
     "progressive_resizing": "Stable: 4 compiles,",
     "evaluation_in_buckets": "2 kinds of step by design (training, evaluation); stable",
     "evaluation_gathers": "3 kinds of step by design (training, evaluation, ",
+    "longer_rollouts": "Stable: 3 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -78,6 +79,7 @@ PROBLEMS = {
     "adapters_mixed": 7,
     "coins_of_two_layers": 3,
     "kept_before_evaluation": 1,
+    "longer_each_epoch": 5,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -91,6 +93,7 @@ MEANT = {
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
     "coin_of_two": "In no fixed order since step 2: tanh is computed in some steps only at ",
     "network_grows": "Settled since step 11: 1 compile, ",
+    "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }
 """What is said of changes that are made on purpose."""
