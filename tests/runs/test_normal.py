@@ -46,6 +46,7 @@ NORMAL = {
     "evaluation_in_buckets": "2 kinds of step by design (training, evaluation); stable",
     "evaluation_gathers": "3 kinds of step by design (training, evaluation, ",
     "longer_rollouts": "Stable: 3 compiles,",
+    "loops_in_buckets": "Stable: 3 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -80,6 +81,7 @@ PROBLEMS = {
     "coins_of_two_layers": 3,
     "kept_before_evaluation": 1,
     "longer_each_epoch": 5,
+    "loops_of_any_length": 5,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -94,6 +96,7 @@ MEANT = {
     "coin_of_two": "In no fixed order since step 2: tanh is computed in some steps only at ",
     "network_grows": "Settled since step 11: 1 compile, ",
     "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",
+    "loops_in_buckets": "In turn since step 2: an input comes in ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }
 """What is said of changes that are made on purpose."""
