@@ -47,6 +47,7 @@ NORMAL = {
     "evaluation_gathers": "3 kinds of step by design (training, evaluation, ",
     "longer_rollouts": "Stable: 3 compiles,",
     "loops_in_buckets": "Stable: 3 compiles,",
+    "lookahead_copied": "Stable: 3 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -82,6 +83,7 @@ PROBLEMS = {
     "kept_before_evaluation": 1,
     "longer_each_epoch": 5,
     "loops_of_any_length": 5,
+    "norm_every_fifth": 1,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -97,6 +99,7 @@ MEANT = {
     "network_grows": "Settled since step 11: 1 compile, ",
     "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",
     "loops_in_buckets": "In turn since step 2: an input comes in ",
+    "lookahead_copied": "In a fixed order since step 5: ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }
 """What is said of changes that are made on purpose."""
