@@ -48,6 +48,7 @@ NORMAL = {
     "longer_rollouts": "Stable: 3 compiles,",
     "loops_in_buckets": "Stable: 3 compiles,",
     "lookahead_copied": "Stable: 3 compiles,",
+    "stages_of_one_function": "Stable: 5 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -84,6 +85,7 @@ PROBLEMS = {
     "longer_each_epoch": 5,
     "loops_of_any_length": 5,
     "norm_every_fifth": 1,
+    "stage_reads": 1,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -100,6 +102,7 @@ MEANT = {
     "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",
     "loops_in_buckets": "In turn since step 2: an input comes in ",
     "lookahead_copied": "In a fixed order since step 5: ",
+    "stages_of_one_function": "Changed in step 11 and stayed so: some steps use tensors that ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }
 """What is said of changes that are made on purpose."""
