@@ -45,6 +45,10 @@ NORMAL = {
     "progressive_resizing": "Stable: 4 compiles,",
     "evaluation_in_buckets": "2 kinds of step by design (training, evaluation); stable",
     "evaluation_gathers": "3 kinds of step by design (training, evaluation, ",
+    "longer_rollouts": "Stable: 3 compiles,",
+    "loops_in_buckets": "Stable: 3 compiles,",
+    "lookahead_copied": "Stable: 3 compiles,",
+    "stages_of_one_function": "Stable: 5 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -78,6 +82,10 @@ PROBLEMS = {
     "adapters_mixed": 7,
     "coins_of_two_layers": 3,
     "kept_before_evaluation": 1,
+    "longer_each_epoch": 5,
+    "loops_of_any_length": 5,
+    "norm_every_fifth": 1,
+    "stage_reads": 1,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -91,6 +99,10 @@ MEANT = {
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
     "coin_of_two": "In no fixed order since step 2: tanh is computed in some steps only at ",
     "network_grows": "Settled since step 11: 1 compile, ",
+    "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",
+    "loops_in_buckets": "In turn since step 2: an input comes in ",
+    "lookahead_copied": "In a fixed order since step 5: ",
+    "stages_of_one_function": "Changed in step 11 and stayed so: some steps use tensors that ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }
 """What is said of changes that are made on purpose."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
+from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.nearest import opcodes_of
 from xlagraph.runs.sketch import without_layout
@@ -141,9 +142,16 @@ def changes_sizes_only(
     if outcome is None or other is None or other not in here or not outcome.proved:
         return False
     others = [c for c in outcome.causes if not (c.kind in SIZES or c.expected)]
-    return all(one.kind.is_piece for one in others) and (
-        not others or _cuts_only(graphs[other].sketch, graphs[number].sketch)
-    )
+    if not all(map(may_come_of_size, others)):
+        return False
+    a, b = graphs[other].sketch, graphs[number].sketch
+    has_sizes = any(cause.kind in SIZES for cause in outcome.causes)
+    return not others or _cuts_only(a, b) or (has_sizes and _has_more_turns(a, b))
+
+
+def may_come_of_size(cause: Cause) -> bool:
+    """Whether it may be one more turn of a loop over an input, or what such a loop takes in."""
+    return cause.kind.is_piece or (cause.kind is ADDED_INPUT and not cause.place.tensors)
 
 
 def _cuts_only(a: Sketch, b: Sketch) -> bool:
@@ -153,6 +161,15 @@ def _cuts_only(a: Sketch, b: Sketch) -> bool:
     """
     one, other = opcodes_of(a.histogram()), opcodes_of(b.histogram())
     return {*(one - other), *(other - one)} <= CUTS
+
+
+def _has_more_turns(a: Sketch, b: Sketch) -> bool:
+    """Whether the larger graph computes several times more of what both do, as a loop does.
+
+    Nothing is new in it, so that it is no branch, and nothing is missing but what is cut.
+    """
+    one, other = sorted((opcodes_of(a.histogram()), opcodes_of(b.histogram())), key=Counter.total)
+    return {*(one - other), *({*other} - {*one})} <= CUTS
 
 
 def _count_up(lengths: Sequence[int], ran: Sequence[int | None]) -> bool:

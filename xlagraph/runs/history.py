@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from xlagraph.run.records import EARLIER_COMPILES
@@ -11,7 +12,7 @@ from xlagraph.runs.leading import leading
 from xlagraph.runs.turns import Turns, call_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import Frame, SyncRecord
@@ -63,8 +64,11 @@ class History:
             return True
         if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
             return True
-        others = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
-        return bool(others) and all(site and _is_behind(sync.call_site, site) for site in others)
+        loops = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
+        return bool(loops) and all(
+            site and _is_behind(sync.call_site, site)
+            for site in _of_same_calls(sync.call_site, loops)
+        )
 
     def has_own_line(self, process: Process, sync: SyncRecord) -> bool:
         """Whether a step is the first at its line, and those at other lines stay as they were."""
@@ -159,6 +163,28 @@ def _first_of(steps: Sequence[SyncRecord]) -> SyncRecord:
 def _is_whole(steps: Sequence[SyncRecord]) -> bool:
     """Whether the first of a site's syncs had a step's work behind it."""
     return _size(steps[0]) >= WHOLE * max(map(_size, steps))
+
+
+def _of_same_calls(
+    site: Sequence[Frame], loops: Iterable[tuple[Frame, ...] | None]
+) -> list[tuple[Frame, ...] | None]:
+    """The loops, of one that is called several times the call from which a site was reached.
+
+    Stages call one function for their training: what else that does is behind its own loop. Where
+    neither call leads to the site it is the first.
+    """
+    found: dict[Frame | None, tuple[Frame, ...] | None] = {}
+    for loop in loops:
+        line = loop[0] if loop else None
+        if line not in found or _shared(site, loop) > _shared(site, found[line]):
+            found[line] = loop
+    return list(found.values())
+
+
+def _shared(site: Sequence[Frame], other: Sequence[Frame] | None) -> int:
+    """How many calls, from the outermost on, lead to both."""
+    pairs = zip(reversed(site), reversed(other or ()), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _is_behind(site: Sequence[Frame], other: Sequence[Frame]) -> bool:

@@ -100,7 +100,8 @@ def how_meant(
         and _is_early(number, graphs, comparisons, history)
     ):
         return Meant.RHYTHM
-    if is_on_purpose and outcome.proved and _is_phase(number, comparisons, design):
+    is_switched = is_on_purpose or _is_mostly_on_purpose(outcome)
+    if is_switched and outcome.proved and _is_phase(number, comparisons, design):
         return Meant.PHASE
     if not history.began_late and _is_piece(outcome) and is_one_of_two(number, comparisons, design):
         return Meant.CHOICE
@@ -220,6 +221,20 @@ def _is_on_purpose(outcome: Outcome) -> bool:
     causes = outcome.causes
     has_own = any(cause.kind.may_be_meant and not cause.expected for cause in causes)
     return has_own and all(map(_comes_along, causes))
+
+
+def _is_mostly_on_purpose(outcome: Outcome) -> bool:
+    """Whether pieces make most of a difference, and all else is numbers beside them.
+
+    Where pieces come once and stay there is another graph anyway: such a number costs no compile.
+    """
+    own = [one for one in outcome.causes if one.kind.may_be_meant and not one.expected]
+    rest = [one for one in outcome.causes if not _comes_along(one)]
+    return (
+        all(one.kind.is_piece for one in own)
+        and all(one.kind.section is Section.VALUES for one in rest)
+        and sum(one.share for one in own) > MOST
+    )
 
 
 def _is_early(

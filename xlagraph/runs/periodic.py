@@ -6,7 +6,8 @@ show tells it from what comes by chance, or still comes:
 * all its steps are equally far apart, to the end of the run, and there are several;
 * nothing at its place was new in the second half of the run;
 * it differs, proved, in what a person switches: what is updated, which pieces are computed. A
-  value that is kept to be logged, or read, in every n-th step is no such thing.
+  value that is kept to be logged, or read, in every n-th step is no such thing, but for one beside
+  tensors that only these steps update.
 
 Where sizes come in turn beside it there is such a graph for each size: all of them are one part.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Section
+from xlagraph.rules.optimizer_state import NEWLY_UPDATED
 from xlagraph.runs.few_sizes import changes_sizes_only
 from xlagraph.runs.order import PlaceTurns
 
@@ -68,10 +70,13 @@ def _is_switched(
         return False
     own = [one for one in outcome.causes if not one.expected and one.kind.may_be_meant]
     rest = [one for one in outcome.causes if one not in own]
+    beside = {Section.HEADER}
+    if any(one.kind is NEWLY_UPDATED for one in own):
+        beside.add(Section.LIVE)  # these steps have a graph of their own anyway
     return (
         outcome.proved
         and bool(own)
-        and all(one.expected or one.kind.section is Section.HEADER for one in rest)
+        and all(one.expected or one.kind.section in beside for one in rest)
     )
 
 

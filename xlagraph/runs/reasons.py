@@ -10,7 +10,6 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.message import count, say
-from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.growing_input import GROWING_INPUT
@@ -19,7 +18,7 @@ from xlagraph.rules.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.drawn import drawn
-from xlagraph.runs.few_sizes import as_few_sizes, as_stages
+from xlagraph.runs.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.growth import (
     AsLoop,
     as_growth,
@@ -247,13 +246,8 @@ def _of_sizes(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
         node.digest: Reason(INPUT_SHAPE, main_line(cause))
         for node, found in causes.items()
         for cause in found[1:]
-        if _may_come_of_size(found[0]) and cause.kind is INPUT_SHAPE and main_line(cause) in lines
+        if may_come_of_size(found[0]) and cause.kind is INPUT_SHAPE and main_line(cause) in lines
     }
-
-
-def _may_come_of_size(cause: Cause) -> bool:
-    """Whether it may be one more turn of a loop over an input, or what such a loop takes in."""
-    return cause.kind.is_piece or (cause.kind is ADDED_INPUT and not cause.place.tensors)
 
 
 def _beside_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
