@@ -104,7 +104,11 @@ class Session:
                 return
             tensors = event.live_tensors if self.may_want_deep or event.asked else ()
             writer.write(_sync_record(event, index, step, tensors))
-            for source in self._sources.new(_places(event, tensors)):
+            places = set(_places(event, tensors))
+            for setting in self._sources.settings(places) if event.compiled else ():
+                places.add((setting.file, setting.line))
+                writer.write(setting)
+            for source in self._sources.new(places):
                 writer.write(source)
             if event.ends_step:
                 for source in self._sources.loops((one.file, one.line) for one in event.call_site):

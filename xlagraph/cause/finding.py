@@ -58,6 +58,9 @@ class Finding:
     """What it does to the training beside the time, where that is known: one sentence."""
     made: Made | None = None
     """Lines that are to be edited with the one it goes back to."""
+    option: str = ""
+    """An option of layers or parameters, as ``momentum``, that it comes of if the program sets it:
+    see `xlagraph.explain.settings`."""
     seen: Seen | None = None
     """How large the number was that Python computes, where a largest one is to be chosen."""
     a: frozenset[int] = NONE

@@ -219,6 +219,16 @@ class Explanation:
         )
 
 
+class Setting(NamedTuple):
+    """A statement of the program that sets an option of a layer or a parameter."""
+
+    line: SourceLine
+    option: str
+    """``momentum``, ``training`` or ``requires_grad``."""
+    value: str
+    """To which constant, as Python writes it; empty where it is computed."""
+
+
 @dataclass(frozen=True, slots=True)
 class MissingGradient:
     """A parameter whose gradient an FSDP module waits for, and backward did not give."""
@@ -274,6 +284,8 @@ class Context:
     """The frames around lines that this capture tells of, innermost first."""
     program: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Lines of the program's files by number, as far as they were stored with the run."""
+    settings: tuple[Setting, ...] = ()
+    """The statements of the program that set options of layers and parameters."""
 
     def around(self, line: SourceLine | None, first: int = 0) -> tuple[tuple[int, str], ...]:
         """A line of the program with those around it; empty where it was not stored.

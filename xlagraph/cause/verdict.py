@@ -51,6 +51,8 @@ class Place:
     """Where the step ends that shows it, if no line is known."""
     made: Made | None = None
     """The lines of the same file that are to be edited with `line`."""
+    sets: str = ""
+    """The option of a layer that `line` sets, if it does that and runs no operation."""
 
     @property
     def excerpt(self) -> tuple[tuple[int, str], ...]:
@@ -73,6 +75,8 @@ class Place:
             if operation:
                 before = say(before, "backward of ", Operation(operation), " at ")
             made = self.made.message if self.made else EMPTY
+            if self.sets:
+                made = say(", which sets ", Code(f".{self.sets}"))
             return say(before, self.line, made, say(": ", tensors) if tensors else EMPTY)
         named = say(tensors, "; ") if tensors else EMPTY
         if self.command:
@@ -86,6 +90,8 @@ class Place:
         """The same within a sentence: `` at train.py:7``; empty where no place is known."""
         if self.line and self.is_near:
             return say(" ", self.in_short)
+        if self.line and self.sets:
+            return say(": ", self.line, " sets ", Code(f".{self.sets}"))
         if self.line:
             alone = replace(self, made=None).in_short
             return say(" in the " if self.line.backward_of else " at ", alone)

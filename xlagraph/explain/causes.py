@@ -12,6 +12,7 @@ from xlagraph.cause.sources import backward_line, line_near
 from xlagraph.explain.merge import merged
 from xlagraph.explain.origins import following
 from xlagraph.explain.places import place_of
+from xlagraph.explain.settings import cited, set_there, settings_of
 from xlagraph.facts.callers import placed
 from xlagraph.message import EMPTY, say, words
 
@@ -117,10 +118,12 @@ def _cause(
     behind = _backward(diff, finding)
     near = () if behind else _own_line(diff, finding)
     evidence = finding.evidence + near + behind
+    place = replace(place_of(finding, evidence, diff, contexts), is_near=bool(near))
+    settings = settings_of(finding.option, contexts) if finding.option else ()
     return Cause(
         kind=finding.kind,
         title=finding.title,
-        evidence=evidence,
+        evidence=evidence + cited(settings),
         fix=finding.fix or say(finding.kind.fix),
         share=number / total if total else 1.0,
         proved=proved,
@@ -132,7 +135,7 @@ def _cause(
         effect=finding.effect,
         short_fix=finding.short_fix or _if_short(finding.fix),
         seen=finding.seen,
-        place=replace(place_of(finding, evidence, diff, contexts), is_near=bool(near)),
+        place=set_there(place, settings, contexts),
     )
 
 

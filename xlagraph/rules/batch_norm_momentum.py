@@ -97,6 +97,7 @@ def _scheduled(case: Case, pairs: Sequence[tuple[int, int]]) -> Finding:
         short=MOMENTUM_SHORT,
         fix=MOMENTUM_FIX,
         short_fix=MOMENTUM_SHORT_FIX,
+        option="momentum",
         proof=say("the constants in ", A, " were set to those of ", B),
     )
 

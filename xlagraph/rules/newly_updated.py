@@ -278,6 +278,7 @@ def _finding(case: Case, more: SideView, less: SideView, found: Updates) -> Find
         fix=TRAINED_FIX if is_trained else LAYER_FIX if is_layer else say(),
         short=TRAINED_SHORT if is_trained else say(),
         short_fix=TRAINED_SHORT_FIX if is_trained else say(),
+        option="requires_grad" if is_trained else "",
         proof=_proof(more, found),
         a=claimed_a,
         b=claimed_b,

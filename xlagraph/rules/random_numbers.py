@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family, Kind, Section
@@ -14,6 +15,7 @@ from xlagraph.message import say
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
+    from xlagraph.message import SourceLine
 
 RANDOM_NUMBERS = Kind(
     id="random-numbers",
@@ -75,7 +77,14 @@ def _finding(found: Bypass) -> Finding:
     title = say(
         more, " draws random numbers and ", less, " does not: ", found.words, at(found.lines)
     )
-    return bypass_finding(found, RANDOM_NUMBERS, title)
+    finding = bypass_finding(found, RANDOM_NUMBERS, title)
+    return replace(finding, option="training") if any(map(_is_dropout, found.lines)) else finding
+
+
+def _is_dropout(line: SourceLine) -> bool:
+    """Whether a line led to torch's dropout, which train() and eval() switch."""
+    inner = line.called or line
+    return inner.is_library and "dropout" in inner.function
 
 
 RULE = Rule(

@@ -24,6 +24,7 @@ from xlagraph.run.records import (
     NoteRecord,
     ProcessRecord,
     Record,
+    SettingRecord,
     SourceRecord,
     SyncRecord,
 )
@@ -38,6 +39,7 @@ RECORD_TYPES: dict[str, type[Record]] = {
     "flush": FlushRecord,
     "note": NoteRecord,
     "source": SourceRecord,
+    "setting": SettingRecord,
 }
 RECORD_NAMES: dict[type[Record], str] = {cls: name for name, cls in RECORD_TYPES.items()}
 

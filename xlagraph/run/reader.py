@@ -34,6 +34,7 @@ from xlagraph.run.records import (
     NoteRecord,
     ProcessRecord,
     Record,
+    SettingRecord,
     SourceRecord,
     SyncRecord,
 )
@@ -64,6 +65,8 @@ class Process:
     """Lines that could not be read: a half-written tail, damage."""
     sources: tuple[SourceRecord, ...] = ()
     """Lines of the program that the others refer to."""
+    settings: tuple[SettingRecord, ...] = ()
+    """Statements of the program that set options of layers and parameters."""
     ended: bool = False
     """The process ended in order: nothing of its records is missing at the end."""
 
@@ -299,6 +302,7 @@ def _read_process(file: Path) -> Process | None:
         notes=notes,
         unread_lines=unread,
         sources=_of(records, SourceRecord),
+        settings=_of(records, SettingRecord),
         ended=ended,
     )
 

@@ -6,8 +6,8 @@ A run folder is a directory (or fsspec URL)::
     RUN/graphs/<digest>.hlo.zst             each distinct module once, named by its digest
     RUN/graphs/<digest>.hlo.pb.zst          the same as a protobuf, where that has Python stacks
 
-Every line is a JSON object with a key ``record`` that names its type (``process``,
-``sync``, ``graph``, ``flush``, ``note``, ``source``); the first line is the ``process`` record.
+Every line is a JSON object with a key ``record`` that names its type (``process``, ``sync``,
+``graph``, ``flush``, ``note``, ``source``, ``setting``); the first line is the ``process`` record.
 Unknown keys and unknown record types are skipped, so that older readers survive newer writers; a
 missing key reads as the empty value of its type. ``xlagraph.run.codec`` has the details.
 """
@@ -240,6 +240,20 @@ class SourceRecord:
     """The line that the innermost such loop begins with."""
 
 
+@dataclass(frozen=True, slots=True)
+class SettingRecord:
+    """A statement of the program that sets an option of a layer or a parameter."""
+
+    file: str
+    """As frames call it."""
+    line: int
+    function: str
+    option: str
+    """``momentum``, ``training`` or ``requires_grad``."""
+    value: str = ""
+    """To which constant, as Python writes it; empty where it is computed."""
+
+
 EARLIER_COMPILES = "earlier compiles"
 """What the note is called that says: the process compiled before the capture began."""
 NO_END = "no end"
@@ -255,4 +269,12 @@ NO_GRAPH = "no graph"
 PERSISTENT_CACHE = "persistent cache"
 """What the note is called that says: graphs came from torch_xla's own cache on disk."""
 
-Record = ProcessRecord | SyncRecord | GraphRecord | FlushRecord | NoteRecord | SourceRecord
+Record = (
+    ProcessRecord
+    | SyncRecord
+    | GraphRecord
+    | FlushRecord
+    | NoteRecord
+    | SourceRecord
+    | SettingRecord
+)

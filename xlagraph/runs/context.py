@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.model import Context, MissingGradient, UnfinishedBackward
+from xlagraph.cause.model import Context, MissingGradient, Setting, UnfinishedBackward
 from xlagraph.facts.enclosing import ProgramText
 from xlagraph.facts.named_inputs import replaced_inputs, with_inputs_named
 from xlagraph.message import SourceLine
@@ -44,6 +44,10 @@ def context_of(process: Process, graph: GraphRecord) -> Context:
         argv=process.record.argv,
         stacks=_stacks(sync),
         program=_stored([process]),
+        settings=tuple(
+            Setting(SourceLine(one.file, one.line, one.function), one.option, one.value)
+            for one in process.settings
+        ),
         key=dict(graph.key) | ({"ir_nodes": str(sync.fingerprint[0])} if sync.fingerprint else {}),
     )
 

@@ -6,24 +6,30 @@ import io
 import linecache
 import os
 import re
+import sys
 import time
 import tokenize
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from types import ModuleType
 
 from xlagraph.capture.places.loops import loops_around
+from xlagraph.capture.places.settings import settings_in
 from xlagraph.capture.places.sites import INSTALLED, is_inner
 from xlagraph.errors import BytesError
 from xlagraph.run.files import open_regular
-from xlagraph.run.records import AROUND, SourceRecord
+from xlagraph.run.records import AROUND, SettingRecord, SourceRecord
 from xlagraph.wire import WireField, varint, wire_fields
 
 MAX_LINES = 2_000
 """Lines of the program that one process stores, without those around them."""
 _MAX_FILE = 4 << 20
 _MAX_FILES = 500
+_MAX_SETTINGS = 200
+_MAX_SCANNED = 1 << 20
+"""Characters of the program that are searched for settings, 25,000 lines: less than a second."""
 _MAX_WIDTH = 400
 _INDEX, _FILE_NAMES, _LOCATIONS, _FILE, _LINE = 17, 1, 3, 1, 3
 """Of an HloModuleProto: its ``stack_frame_index``; of that the names of files, and places in them,
@@ -44,6 +50,8 @@ class SourceReader:
         self._known: set[Place] = set()
         self._looked: set[Place] = set()
         self._files: dict[str, list[str]] = {}
+        self._scanned: set[str] = set()
+        self._settings = self._characters = self._modules = 0
 
     def new(self, places: Iterable[Place]) -> Iterator[SourceRecord]:
         """Those of these lines that were not given yet, torch's and Python's own left out."""
@@ -60,15 +68,35 @@ class SourceReader:
         found = sorted(set(places) - self._looked)[: MAX_LINES - len(self._looked)]
         self._looked.update(found)
         for file, of_file in groupby(found, key=itemgetter(0)):
-            if any(folder in file for folder in INSTALLED):
+            if _is_installed(file):
                 continue
             loops = loops_around(self._lines(file), [line for _, line in of_file])
             for line, loop in sorted(loops.items()):
                 near = self._near(file, loop)
                 yield SourceRecord(file, max(loop - AROUND, 1), near, line, loop)
 
+    def settings(self, places: Iterable[Place]) -> Iterator[SettingRecord]:
+        """What the files of these lines, and the program's modules, set of layers and parameters.
+
+        Each file is read once; those of libraries are left out.
+        """
+        named = dict.fromkeys(file for file, _ in places)
+        if len(sys.modules) != self._modules:
+            self._modules = len(sys.modules)
+            named |= dict.fromkeys(_imported())
+        for file in [one for one in named if one not in self._scanned]:
+            self._scanned.add(file)
+            if _is_installed(file) or is_inner(file) or self._characters > _MAX_SCANNED:
+                continue
+            lines = self._files[file] if file in self._files else self._read(file)
+            self._characters += sum(map(len, lines))
+            for one in settings_in(lines)[: _MAX_SETTINGS - self._settings]:
+                self._settings += 1
+                yield SettingRecord(file, *one)
+
     def _near(self, file: str, line: int) -> tuple[str, ...]:
-        return tuple(self._lines(file)[max(line - 1 - AROUND, 0) : max(line + AROUND, 0)])
+        near = self._lines(file)[max(line - 1 - AROUND, 0) : max(line + AROUND, 0)]
+        return tuple(text[:_MAX_WIDTH] for text in near)
 
     def _lines(self, file: str) -> list[str]:
         if file not in self._files:
@@ -77,13 +105,22 @@ class SourceReader:
         return self._files[file]
 
     def _read(self, file: str) -> list[str]:
-        """A file's lines, without their ends and cut; none if it cannot be told how they were."""
+        """A file's lines, without their ends; none if it cannot be told how they were."""
         entry = linecache.cache.get(file)
         if entry is not None and len(entry) == 4:  # a notebook's cell, for example
-            lines = [line.rstrip("\r\n") for line in entry[2]]
-        else:
-            lines = _lines_of(self._folder / file, self._began)
-        return [line[:_MAX_WIDTH] for line in lines]
+            return [line.rstrip("\r\n") for line in entry[2]]
+        return _lines_of(self._folder / file, self._began)
+
+
+def _imported() -> set[str]:
+    """The files of modules, but for the program's first one: call sites say how that is called."""
+    known = [module for name, module in list(sys.modules.items()) if name != "__main__"]
+    files = {vars(one).get("__file__") for one in known if type(one) is ModuleType}
+    return {file for file in files if type(file) is str and file.endswith(".py")}
+
+
+def _is_installed(file: str) -> bool:
+    return any(folder in file for folder in INSTALLED)
 
 
 def places_in(text: bytes, proto: bytes | None) -> set[Place]:

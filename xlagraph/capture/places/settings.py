@@ -1,0 +1,120 @@
+"""Statements of the program that set an option of a layer or a parameter, and run no operation.
+
+What such an option changes is seen where the layer runs; the line to edit is the one that sets it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+ATTRIBUTES = frozenset({"momentum", "training", "requires_grad"})
+"""What is set by assignment or by ``setattr``."""
+METHODS = {
+    "train": ("training", "True"),
+    "eval": ("training", "False"),
+    "requires_grad_": ("requires_grad", "True"),
+}
+"""Method to the attribute that it sets, and to what without an argument."""
+_ARGUMENTS = frozenset({"mode", "requires_grad"})
+_TAKES_ONE = frozenset({"train", "requires_grad_"})
+_SETS = re.compile(
+    rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
+    rf"|\.(?:{'|'.join(sorted(METHODS))})\("
+)
+_MAX_TEXT = 1 << 19
+_ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
+"""In a string; outside of one a backslash stands at the end of a line."""
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+class Setting(NamedTuple):
+    """One such statement."""
+
+    line: int
+    function: str
+    """As frames call it."""
+    option: str
+    value: str
+    """The text of a constant; empty where it is computed."""
+
+
+def settings_in(lines: Sequence[str]) -> list[Setting]:
+    """The statements of a file that set an option of something that was made before, by line.
+
+    Left out is what an object sets of its own, and what belongs to an object just made.
+    Empty where the text is no Python.
+    """
+    text = "\n".join(lines)
+    if len(text) > _MAX_TEXT or not _SETS.search(text):
+        return []
+    try:
+        tree = ast.parse(_ESCAPE.sub(_blank, text))  # without escapes, of which it would warn
+    except _UNREADABLE:
+        return []
+    return sorted(_settings(tree))
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "_" * len(found[0])
+
+
+def _settings(tree: ast.Module) -> Iterator[Setting]:
+    waiting: list[tuple[ast.AST, str]] = [(tree, "<module>")]
+    while waiting:
+        node, function = waiting.pop()
+        if isinstance(node, ast.Call):
+            yield from _called(node, function)
+        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            yield from _assigned(node, function)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            function = node.name
+        waiting += [(inner, function) for inner in ast.iter_child_nodes(node)]
+
+
+def _assigned(node: ast.Assign | ast.AugAssign | ast.AnnAssign, function: str) -> Iterator[Setting]:
+    if node.value is None:  # an annotation alone
+        return
+    value = "" if isinstance(node, ast.AugAssign) else _constant(node.value)
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if not isinstance(target, ast.Attribute) or _is_self(target.value):
+            continue
+        if target.attr in ATTRIBUTES:
+            yield Setting(node.lineno, function, target.attr, value)
+
+
+def _called(node: ast.Call, function: str) -> Iterator[Setting]:
+    called = node.func
+    if isinstance(called, ast.Name) and called.id == "setattr" and len(node.args) == 3:
+        owner, name, given = node.args
+        if isinstance(name, ast.Constant) and name.value in ATTRIBUTES and not _is_self(owner):
+            yield Setting(node.lineno, function, str(name.value), _constant(given))
+    elif isinstance(called, ast.Attribute) and called.attr in METHODS and _is_there(called.value):
+        arguments = [*node.args, *(one.value for one in node.keywords)]
+        is_known = all(one.arg in _ARGUMENTS for one in node.keywords)
+        if is_known and len(arguments) <= (called.attr in _TAKES_ONE):
+            option, value = METHODS[called.attr]
+            yield Setting(
+                called.end_lineno or node.lineno,
+                function,
+                option,
+                _constant(arguments[0]) if arguments else value,
+            )
+
+
+def _is_self(owner: ast.expr) -> bool:
+    """Whether an object's own attribute is set, of which it is not known what it is."""
+    return isinstance(owner, ast.Name) and owner.id == "self"
+
+
+def _is_there(owner: ast.expr) -> bool:
+    """Whether something is named, by variables, attributes and items, and not just made."""
+    while isinstance(owner, (ast.Attribute, ast.Subscript)):
+        owner = owner.value
+    return isinstance(owner, ast.Name)
+
+
+def _constant(value: ast.expr | None) -> str:
+    return repr(value.value) if isinstance(value, ast.Constant) else ""
