@@ -55,6 +55,10 @@ class Sketch:
     """Lines of the program in hooks, and how many operations each makes."""
     forward: int
     """Operations that forward passes of modules make, but for those of hooks."""
+    passes: tuple[tuple[tuple[SourceLine, ...], int], ...]
+    """The program's frames around calls of the backward pass, innermost first, and how often."""
+    updates: tuple[tuple[SourceLine, ...], ...]
+    """Those around calls of optimizers."""
     program: Program | None
     """Its collectives; None in a run of one rank, where nobody asks for them."""
 
@@ -87,6 +91,8 @@ class Shared:
             replaced=self._one(self._each(sketch.replaced)),
             files=self._one(sketch.files),
             hooks=self._each(sketch.hooks),
+            passes=self._each(sketch.passes),
+            updates=self._each(sketch.updates),
             program=self._program(sketch.program),
         )
 
@@ -128,6 +134,8 @@ def sketch_of(module: Module, *, has_ranks: bool = False) -> Sketch:
         files=tuple(sorted({frame.file for frames in stacks for frame in frames})),
         hooks=tuple(sorted(hooks.items())),
         forward=forward,
+        passes=tuple(sorted(_passes(stacks).items())),
+        updates=tuple(sorted({_own(s) for s in stacks if _has(s, "torch/optim/")} - {()})),
         program=program_of(module) if has_ranks else None,
     )
 
@@ -179,3 +187,23 @@ def _hooks(stacks: Counter[tuple[SourceFrame, ...]]) -> tuple[Counter[SourceLine
         elif is_forward(frames):
             forward += number
     return hooks, forward
+
+
+def _passes(stacks: Counter[tuple[SourceFrame, ...]]) -> Counter[tuple[SourceLine, ...]]:
+    """How many backward passes each place begins: one operation makes the gradient of a loss."""
+    found: Counter[tuple[SourceLine, ...]] = Counter()
+    for frames, number in stacks.items():
+        own = _own(frames)
+        if own and number and frames[0].file.endswith("torch/autograd/__init__.py"):
+            found[own] += number
+    return found
+
+
+def _own(frames: tuple[SourceFrame, ...]) -> tuple[SourceLine, ...]:
+    """The frames of the program itself."""
+    lines = (SourceLine(frame.file, frame.line, frame.function) for frame in frames)
+    return tuple(line for line in lines if not line.is_library)
+
+
+def _has(frames: tuple[SourceFrame, ...], folder: str) -> bool:
+    return any(folder in frame.file for frame in frames)
