@@ -34,15 +34,18 @@ HELPER = (SourceLine(FILE, 9, "one"), CALL)
 PROGRAM = ProgramText({FILE: LINES}, frozenset({(FILE, 6)}))
 
 
-def loops(turns, program=PROGRAM, *, call=BACKWARD, steps=(STEP,)):
-    """The loops of graphs in which backward is called so many times."""
+def loops(turns, program=PROGRAM, *, call=BACKWARD, step=STEP, times=None):
+    """The loops of graphs in which backward is called so many times, and an optimizer, too."""
     process = SimpleNamespace(file="records-0.jsonl")
     sync = SimpleNamespace(entry="sync", call_site=("t.py", 5), ends_step=True)
     graphs = [
         SimpleNamespace(
             process=process,
             sync=sync,
-            sketch=SimpleNamespace(passes=((call, number),) if number else (), updates=steps),
+            sketch=SimpleNamespace(
+                passes=((call, number),) if number else (),
+                updates=((step, 30 * (times or number)),),
+            ),
             record=SimpleNamespace(digest=str(k)),
         )
         for k, number in enumerate(turns)
@@ -68,8 +71,8 @@ def test_the_innermost_loop_around_the_backward_pass_is_unrolled():
     (loop,) = loops([2, 3, 1])
     assert loop == (SourceLine(FILE, 2, "train"), {"0": 2, "1": 3, "2": 1}, True)
     assert AsUnrolled(loop, ()).kind is MISSING_BARRIER
-    (summed,) = loops([2, 3, 1], steps=(BEHIND,))
-    assert AsUnrolled(summed, ()).kind is ACCUMULATION_COUNT
+    for summed in (*loops([2, 3, 1], step=BEHIND), *loops([2, 3, 1], times=1)):
+        assert AsUnrolled(summed, ()).kind is ACCUMULATION_COUNT, "one step for all passes"
 
 
 def test_a_loop_of_steps_counts_where_the_call_stands_in_it():

@@ -7,7 +7,7 @@ different numbers, the graphs are unrolled turns, and differ in whatever turns d
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +25,7 @@ from xlagraph.runs.turns import call_place
 from xlagraph.runs.uneven_turns import ORDERS, PIECES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
@@ -52,13 +52,13 @@ class UnrolledLoop(NamedTuple):
     turns: dict[str, int]
     """Digest of each graph to how many it holds, in the order in which they came."""
     updates: bool
-    """An optimizer steps in each turn."""
+    """An optimizer steps in each turn: the more turns, the more operations it makes."""
 
 
 def unrolled_loops(graphs: Sequence[CapturedGraph], program: ProgramText) -> list[UnrolledLoop]:
     """The loops of a run whose turns stand in one graph, in different numbers."""
     found: defaultdict[tuple[CallPlace, SourceLine], dict[str, int]] = defaultdict(dict)
-    updated = set()
+    updated: defaultdict[SourceLine | None, Counter[str]] = defaultdict(Counter)
     for graph in graphs:
         if graph.sync is None or not graph.sync.ends_step:
             continue
@@ -68,12 +68,20 @@ def unrolled_loops(graphs: Sequence[CapturedGraph], program: ProgramText) -> lis
             if loop:
                 turns = found[place, loop]
                 turns[graph.record.digest] = max(number, turns.get(graph.record.digest, 0))
-        updated |= {_loop(frames, program) for frames in graph.sketch.updates}
+        for frames, number in graph.sketch.updates:
+            updated[_loop(frames, program)][graph.record.digest] += number
     return [
-        UnrolledLoop(loop, turns, loop in updated)
+        UnrolledLoop(loop, turns, _goes_with(updated[loop], turns))
         for (_, loop), turns in found.items()
         if len(set(turns.values())) > 1
     ]
+
+
+def _goes_with(made: Mapping[str, int], turns: Mapping[str, int]) -> bool:
+    """Whether there is more of something in graphs of more turns, rather than as much in each."""
+    few, many = min(turns, key=turns.__getitem__), max(turns, key=turns.__getitem__)
+    ratio = turns[many] / turns[few]
+    return made.get(many, 0) > made.get(few, 0) * (1 + ratio) / 2
 
 
 def _loop(frames: Sequence[SourceLine], program: ProgramText) -> SourceLine | None:
@@ -157,7 +165,8 @@ class AsUnrolled:
                 f"Call torch_xla.sync() at the end of each turn of the loop at line {loop.line}: "
                 "a graph for each shape of a turn then serves any number of them.",
                 "" if what == "steps" else " Keep the gradients as they are added up, with "
-                "zero_grad(set_to_none=False), so that the first turn is like the others.",
+                "zero_grad(set_to_none=False), so that the first turn is like the others. Or have "
+                "as many turns in every step.",
             ),
             short=say(f"{held}, their number changes"),
             short_fix=say(
