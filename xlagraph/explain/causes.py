@@ -9,6 +9,7 @@ from xlagraph.cause.case import Case
 from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
 from xlagraph.cause.sources import backward_line, line_near
+from xlagraph.explain.libraries import in_library
 from xlagraph.explain.merge import merged
 from xlagraph.explain.origins import following
 from xlagraph.explain.places import place_of
@@ -120,11 +121,12 @@ def _cause(
     evidence = finding.evidence + near + behind
     place = replace(place_of(finding, evidence, diff, contexts), is_near=bool(near))
     settings = settings_of(finding.option, contexts) if finding.option else ()
+    fix, short_fix = in_library(diff, finding) or (finding.fix or say(finding.kind.fix), EMPTY)
     return Cause(
         kind=finding.kind,
         title=finding.title,
         evidence=evidence + cited(settings),
-        fix=finding.fix or say(finding.kind.fix),
+        fix=fix,
         share=number / total if total else 1.0,
         proved=proved,
         proof=finding.proof,
@@ -133,7 +135,7 @@ def _cause(
         b=own_b,
         short=finding.short,
         effect=finding.effect,
-        short_fix=finding.short_fix or _if_short(finding.fix),
+        short_fix=short_fix or finding.short_fix or _if_short(finding.fix),
         seen=finding.seen,
         place=set_there(place, settings, contexts),
     )

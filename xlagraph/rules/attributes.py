@@ -81,8 +81,7 @@ _RANKED = Words(
         "kthvalue, and any place in a sorted tensor that Python computes, is part of the graph: "
         "sort, and take the place by a tensor of one element that is sent, ",
         Code("x.sort(dim).values.index_select(dim, k)"),
-        ". Where a library does it (a schedule of a budget), rank on the host, x.cpu(), or call it "
-        "in fewer steps.",
+        ". Or rank on the host, x.cpu().",
     ),
     say("a place in a sorted tensor (kthvalue's k) changes"),
     _TAKE_SORTED,

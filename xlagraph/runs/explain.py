@@ -48,6 +48,7 @@ from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.small import small_graphs
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.tasks import modules
+from xlagraph.runs.unrolled import unrolled_loops
 from xlagraph.runs.verdict import run_verdict, stable_after
 from xlagraph.runs.work import Means, captured_graphs, outcomes
 
@@ -116,8 +117,10 @@ def _explanation(
     others = [node for node in nodes if node.digest not in told]
     lists = longer_lists(pairs.graphs, history.turns)
     program = program_text(run.processes)
-    late = history.began_late
-    groups = group_nodes(others, history.turns, lists, pending, program, began_late=late)
+    unrolled = unrolled_loops(pairs.graphs, program)
+    groups = group_nodes(
+        others, history.turns, lists, pending, unrolled, program, began_late=history.began_late
+    )
     groups = tuple(sorted((*blocks, *hooks, *groups), key=by_cost))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)

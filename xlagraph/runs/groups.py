@@ -26,6 +26,7 @@ from xlagraph.runs.pending import AsPending
 from xlagraph.runs.reasons import SIZES, Reason, main_cause, reasons_of
 from xlagraph.runs.spent import together
 from xlagraph.runs.uneven_turns import AsUneven
+from xlagraph.runs.unrolled import AsUnrolled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.lists import LongerList
     from xlagraph.runs.pending import PendingWork
     from xlagraph.runs.turns import Turns
+    from xlagraph.runs.unrolled import UnrolledLoop
 
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "
@@ -47,6 +49,7 @@ def group_nodes(
     turns: Turns,
     lists: Sequence[LongerList] = (),
     pending: Sequence[PendingWork] = (),
+    unrolled: Sequence[UnrolledLoop] = (),
     program: ProgramText | None = None,
     *,
     began_late: bool,
@@ -55,10 +58,11 @@ def group_nodes(
 
     `turns`: what ran at each place of the program.
     `lists`, `pending`: what grows there, if it is not seen from its single graphs.
+    `unrolled`: the loops whose turns stand in one graph.
     `program`: what is known of its text.
     `began_late`: the process had compiled before the capture began.
     """
-    reasons = reasons_of(nodes, turns, lists, pending, program or ProgramText())
+    reasons = reasons_of(nodes, turns, lists, pending, unrolled, program or ProgramText())
     grouped: dict[tuple[Reason, bool], list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault((reasons[node.digest], _is_expected(node)), []).append(node)
@@ -134,7 +138,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
     further = _further(kind, members)
-    if isinstance(retell, (AsDrawn, AsUneven)):
+    if isinstance(retell, (AsDrawn, AsUneven, AsUnrolled)):
         further = tuple(one for one in further if not retell.accounts_for(one))
     return CauseGroup(
         kind=cause.kind if cause else kind,

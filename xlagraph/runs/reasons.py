@@ -41,6 +41,7 @@ from xlagraph.runs.pending import AsPending
 from xlagraph.runs.picked import picked
 from xlagraph.runs.shuffled import shuffled
 from xlagraph.runs.uneven_turns import uneven_turns
+from xlagraph.runs.unrolled import AsUnrolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.pending import PendingWork
     from xlagraph.runs.turns import Turns
+    from xlagraph.runs.unrolled import UnrolledLoop
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
 
@@ -78,6 +80,7 @@ def reasons_of(
     turns: Turns,
     lists: Sequence[LongerList],
     pending: Sequence[PendingWork],
+    unrolled: Sequence[UnrolledLoop],
     program: ProgramText,
 ) -> dict[str, Reason]:
     """Digest to reason of all graphs; the arguments are those of `group_nodes`."""
@@ -95,6 +98,11 @@ def reasons_of(
     over_run |= _beside_sizes(nodes, over_run)
     for longer in lists:
         over_run |= _listed(longer, nodes, over_run)
+    for loop in unrolled:
+        as_unrolled = AsUnrolled(loop, tuple(nodes))
+        over_run |= dict.fromkeys(
+            as_unrolled.members(), Reason(as_unrolled.kind, loop.line, as_unrolled)
+        )
     for work in pending:
         over_run |= dict.fromkeys(work.graphs, Reason(GROWING_GRAPH, work.line, AsPending(work)))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}

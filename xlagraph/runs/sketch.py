@@ -16,6 +16,8 @@ from xlagraph.facts.updates import renewed, updates
 from xlagraph.message import SourceLine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xlagraph.collectives.program import Item, Items
     from xlagraph.graph import Module, SourceFrame
 
@@ -55,6 +57,10 @@ class Sketch:
     """Lines of the program in hooks, and how many operations each makes."""
     forward: int
     """Operations that forward passes of modules make, but for those of hooks."""
+    passes: tuple[tuple[tuple[SourceLine, ...], int], ...]
+    """The program's frames around calls of the backward pass, innermost first, and how often."""
+    updates: tuple[tuple[tuple[SourceLine, ...], int], ...]
+    """Those around calls of optimizers, and how many operations these make."""
     program: Program | None
     """Its collectives; None in a run of one rank, where nobody asks for them."""
 
@@ -87,6 +93,8 @@ class Shared:
             replaced=self._one(self._each(sketch.replaced)),
             files=self._one(sketch.files),
             hooks=self._each(sketch.hooks),
+            passes=self._each(sketch.passes),
+            updates=self._each(sketch.updates),
             program=self._program(sketch.program),
         )
 
@@ -128,6 +136,8 @@ def sketch_of(module: Module, *, has_ranks: bool = False) -> Sketch:
         files=tuple(sorted({frame.file for frames in stacks for frame in frames})),
         hooks=tuple(sorted(hooks.items())),
         forward=forward,
+        passes=tuple(sorted(_made(stacks, _begins_backward).items())),
+        updates=tuple(sorted(_made(stacks, _updates).items())),
         program=program_of(module) if has_ranks else None,
     )
 
@@ -179,3 +189,25 @@ def _hooks(stacks: Counter[tuple[SourceFrame, ...]]) -> tuple[Counter[SourceLine
         elif is_forward(frames):
             forward += number
     return hooks, forward
+
+
+def _made(
+    stacks: Counter[tuple[SourceFrame, ...]], is_such: Callable[[tuple[SourceFrame, ...]], bool]
+) -> Counter[tuple[SourceLine, ...]]:
+    """How many operations such stacks make, by the frames of the program itself in them."""
+    found: Counter[tuple[SourceLine, ...]] = Counter()
+    for frames, number in stacks.items():
+        if number and is_such(frames):
+            lines = (SourceLine(frame.file, frame.line, frame.function) for frame in frames)
+            found[tuple(line for line in lines if not line.is_library)] += number
+    found.pop((), None)
+    return found
+
+
+def _begins_backward(frames: tuple[SourceFrame, ...]) -> bool:
+    """Whether a stack makes the gradient of a loss, in one operation."""
+    return frames[0].file.endswith("torch/autograd/__init__.py")
+
+
+def _updates(frames: tuple[SourceFrame, ...]) -> bool:
+    return any("torch/optim/" in frame.file for frame in frames)

@@ -1,0 +1,111 @@
+"""Graphs that hold another number of a loop's turns each."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from xlagraph.cause.model import Cause
+from xlagraph.facts.enclosing import ProgramText
+from xlagraph.message import EMPTY, GraphName, SourceLine, say
+from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.dtype import DTYPE
+from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
+from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.runs.unrolled import AsUnrolled, unrolled_loops
+
+TEXT = """def train(batches):
+    for x, y in batches:
+        loss_fn(model(x), y).backward()
+        optimizer.step()
+    torch_xla.sync()
+for client in clients:
+    train(client)
+def one(x, y):
+    loss_fn(model(x), y).backward()
+"""
+FILE = "t.py"
+LINES = dict(enumerate(TEXT.splitlines(), 1))
+CALL = SourceLine(FILE, 7, "<module>")
+BACKWARD, STEP = ((SourceLine(FILE, line, "train"), CALL) for line in (3, 4))
+BEHIND = (SourceLine(FILE, 5, "train"), CALL)
+HELPER = (SourceLine(FILE, 9, "one"), CALL)
+PROGRAM = ProgramText({FILE: LINES}, frozenset({(FILE, 6)}))
+
+
+def loops(turns, program=PROGRAM, *, call=BACKWARD, step=STEP, times=None):
+    """The loops of graphs in which backward is called so many times, and an optimizer, too."""
+    process = SimpleNamespace(file="records-0.jsonl")
+    sync = SimpleNamespace(entry="sync", call_site=("t.py", 5), ends_step=True)
+    graphs = [
+        SimpleNamespace(
+            process=process,
+            sync=sync,
+            sketch=SimpleNamespace(
+                passes=((call, number),) if number else (),
+                updates=((step, 30 * (times or number)),),
+            ),
+            record=SimpleNamespace(digest=str(k)),
+        )
+        for k, number in enumerate(turns)
+    ]
+    return unrolled_loops(graphs, program)
+
+
+def nodes(kinds):
+    """Graphs of a run, each with a cause of a kind; None: warm-up."""
+    for k, kind in enumerate(kinds):
+        told = SimpleNamespace(causes=(SimpleNamespace(kind=kind),)) if kind else None
+        yield SimpleNamespace(
+            digest=str(k), letter="ABCDEF"[k], warm_up=kind is None, explanation=told
+        )
+
+
+def members(turns, kinds):
+    (loop,) = loops(turns)
+    return AsUnrolled(loop, tuple(nodes(kinds))).members()
+
+
+def test_the_innermost_loop_around_the_backward_pass_is_unrolled():
+    (loop,) = loops([2, 3, 1])
+    assert loop == (SourceLine(FILE, 2, "train"), {"0": 2, "1": 3, "2": 1}, True)
+    assert AsUnrolled(loop, ()).kind is MISSING_BARRIER
+    for summed in (*loops([2, 3, 1], step=BEHIND), *loops([2, 3, 1], times=1)):
+        assert AsUnrolled(summed, ()).kind is ACCUMULATION_COUNT, "one step for all passes"
+
+
+def test_a_loop_of_steps_counts_where_the_call_stands_in_it():
+    """A barrier that is left out in some of its turns."""
+    steps = ProgramText({FILE: LINES}, frozenset({(FILE, 2)}))
+    assert loops([1, 2, 1], steps)[0].line.line == 2
+    assert loops([1, 2, 1], PROGRAM, call=HELPER) == []
+
+
+@pytest.mark.parametrize("turns", [[4, 4, 4], [1, 1, 1], [2, 0, 2]])
+def test_as_many_turns_in_every_graph_are_no_cause(turns):
+    """Accumulation by design, with a barrier in each turn or without; an evaluation has none."""
+    assert loops(turns) == []
+
+
+def test_graphs_with_a_new_number_or_other_turns_belong_to_it():
+    assert members([2, 3, 1], [None, ADDED_INPUT, MISSING_BARRIER]) == ["1", "2"]
+    assert members([2, 3, 3], [None, ADDED_INPUT, INPUT_SHAPE]) == ["1", "2"]
+
+
+def test_what_differs_in_itself_stays_as_it_is():
+    assert members([2, 3, 1, 3], [None, ADDED_INPUT, ADDED_INPUT, DTYPE]) == ["1", "2"]
+    assert members([2, 1, 3, 1], [None, ADDED_INPUT, ADDED_INPUT, INPUT_SHAPE]) == ["1", "2"]
+    assert members([2, 3], [None, ADDED_INPUT]) == [], "one graph is told by itself"
+
+
+def test_the_number_is_said():
+    (loop,) = loops([2, 3, 1])
+    told = AsUnrolled(loop, tuple(nodes([None, ADDED_INPUT, MISSING_BARRIER])))
+    nothing = frozenset()
+    one = Cause(DTYPE, say("a"), (), EMPTY, 1.0, True, EMPTY, False, nothing, nothing)
+    said = told(one, [None, None])
+    assert str(said.short) == "1 to 3 steps are in one graph, their number changes"
+    assert str(said.short_fix) == "End each turn of the loop at line 2 with torch_xla.sync()."
+    assert GraphName("B") in said.evidence[0].text.parts
+    assert said.place.line == loop.line

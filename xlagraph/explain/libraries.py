@@ -1,0 +1,64 @@
+"""What to do about a value that is baked in by code of a library, which the user did not write."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.sources import stack
+from xlagraph.facts.batch_calls import FRAMEWORKS, ON_HOST
+from xlagraph.message import say
+from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.sizes import PYTHON_INDEX, PYTHON_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xlagraph.cause.finding import Finding
+    from xlagraph.diff import Diff
+    from xlagraph.message import Message, SourceLine
+
+MADE_THERE = frozenset({CONSTANT_VALUE, PYTHON_INDEX, PYTHON_SIZE})
+"""What the code decides that computes it; a number that is handed to it is the caller's."""
+MAX_LOOKED = 100
+"""Instructions of a cause whose stacks are looked at."""
+
+
+def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
+    """Advice to those who call a library, and the same in short; None for code of their own."""
+    has_own = finding.made or finding.short_fix == ON_HOST.short_fix
+    if has_own or finding.kind not in MADE_THERE:
+        return None
+    lines = list(islice(_code(diff, finding), MAX_LOOKED))
+    found = [line for line in lines if line and line.is_installed]
+    if not found or len(found) < len(lines):
+        return None
+    fix = say(
+        "It happens inside ",
+        found[0],
+        ": call that with the same settings in every step, or in fewer steps, or with tensors on "
+        "the CPU. In code of your own: ",
+        finding.fix or finding.kind.fix,
+    )
+    line = found[0]._replace(function="")
+    return fix, say("Inside ", line, ": call it less often, or with CPU tensors.")
+
+
+def _code(diff: Diff, finding: Finding) -> Iterator[SourceLine | None]:
+    """The line that computes each instruction cited: PyTorch does what it is called with.
+
+    None for what has no line, and for optimizers, which have to run in every step.
+    """
+    for evidence in finding.evidence:
+        for module, cited in ((diff.a, evidence.a), (diff.b, evidence.b)):
+            for frames in (stack(module, i) for i in cited):
+                steps = any("/torch/optim/" in frame.file for frame in frames)
+                yield None if steps else next(filter(_is_code, frames), None)
+
+
+def _is_code(frame: SourceLine) -> bool:
+    """Whether it is code of the program or of an installed package other than PyTorch."""
+    if frame.is_installed:
+        return not FRAMEWORKS & set(PurePath(frame.file).parts)
+    return not frame.is_library
