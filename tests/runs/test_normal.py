@@ -49,6 +49,7 @@ NORMAL = {
     "loops_in_buckets": "Stable: 3 compiles,",
     "lookahead_copied": "Stable: 3 compiles,",
     "stages_of_one_function": "Stable: 5 compiles,",
+    "larger_and_unfrozen": "4 kinds of step by design (update of 2 tensors, evaluation, ",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -86,6 +87,8 @@ PROBLEMS = {
     "loops_of_any_length": 5,
     "norm_every_fifth": 1,
     "stage_reads": 1,
+    "larger_each_epoch": 10,
+    "sizes_with_unfreezing": 1,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -98,6 +101,7 @@ MEANT = {
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
     "coin_of_two": "In no fixed order since step 2: tanh is computed in some steps only at ",
+    "larger_and_unfrozen": "Changed in steps 11, 22 and stayed so: parameters are trained in some ",
     "network_grows": "Settled since step 11: 1 compile, ",
     "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",
     "loops_in_buckets": "In turn since step 2: an input comes in ",
