@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 KNOWN = 0.5
 """The sort of so many of the steps of a place has to be known for their order to say something."""
+SMALL = 0.01
+"""A graph is small if it has this part of the instructions of the largest update."""
 
 
 class Design:
@@ -72,6 +74,8 @@ class Design:
         self._sorts = found.sorts
         self._updates = {s.trained for s in self._sorts if s and s.part is Part.UPDATE}
         self._updated = Counter(weight for trained in self._updates for weight in trained)
+        updates = (g.sketch.instructions for k, g in enumerate(graphs) if self.is_update(k))
+        self._small = SMALL * max(updates, default=0)
         self._parts = {sort.part for sort in self._sorts if sort}
         self._firsts = {s: k for k, s in reversed(list(enumerate(self._sorts))) if s}
         self._like = _latest_alike(graphs, self._sorts)
@@ -85,6 +89,10 @@ class Design:
         """Whether the steps of a graph update parameters of the training."""
         sort = self._sorts[number]
         return sort is not None and sort.part is Part.UPDATE
+
+    def is_small(self, number: int) -> bool:
+        """Whether a graph has next to nothing of an update: a log's sum."""
+        return self._graphs[number].sketch.instructions <= self._small
 
     def like(self, number: int) -> int | None:
         """The last earlier graph of the same sort in the same process, if there is one."""
@@ -113,7 +121,10 @@ class Design:
         return cycle.period > 1 and cycle.has(graph.record.digest)
 
     def turns_of_sort(self, number: int) -> PlaceTurns:
-        """What ran at the place of a graph; steps of other parts of the training are left out."""
+        """What ran at the place of a graph; steps of other parts of the training are left out.
+
+        So is what is small beside updates.
+        """
         graph, sort = self._graphs[number], self._sorts[number]
         site = graph.sync.call_site if graph.sync else ()
         part = sort.part if sort else None
@@ -122,8 +133,11 @@ class Design:
             found = []
             for turn in self._turns_of(number):
                 other = self._sort_of(turn)
-                if turn.site == site and (not part or not other or part is other.part):
-                    found.append(self._numbers.get(turn.graph or ""))
+                one = self._numbers.get(turn.graph or "")
+                is_beside = part is Part.UPDATE and one is not None and self.is_small(one)
+                is_of_part = not part or (not is_beside if other is None else part is other.part)
+                if turn.site == site and is_of_part:
+                    found.append(one)
             self._at[key] = PlaceTurns(tuple(found), tuple(dict.fromkeys(found)))
         return self._at[key]
 
