@@ -47,8 +47,10 @@ NORMAL = {
     "evaluation_gathers": "3 kinds of step by design (training, evaluation, ",
     "longer_rollouts": "Stable: 3 compiles,",
     "loops_in_buckets": "Stable: 3 compiles,",
+    "widths_and_logs": "Stable: 8 compiles,",
     "lookahead_copied": "Stable: 3 compiles,",
     "stages_of_one_function": "Stable: 5 compiles,",
+    "larger_and_unfrozen": "4 kinds of step by design (update of 2 tensors, evaluation, ",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -87,6 +89,9 @@ PROBLEMS = {
     "loops_of_any_length": 5,
     "norm_every_fifth": 1,
     "stage_reads": 1,
+    "logs_get_longer": 8,
+    "larger_each_epoch": 10,
+    "sizes_with_unfreezing": 1,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -99,8 +104,10 @@ MEANT = {
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
     "coin_of_two": "In no fixed order since step 2: tanh is computed in some steps only at ",
+    "larger_and_unfrozen": "Changed in steps 11, 22 and stayed so: parameters are trained in some ",
     "network_grows": "Settled since step 11: 1 compile, ",
     "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",
+    "widths_and_logs": "In turn since steps 1, 2, 3: an input comes in 3 sizes (",
     "loops_in_buckets": "In turn since step 2: an input comes in ",
     "lookahead_copied": "In a fixed order since step 5: ",
     "stages_of_one_function": "Changed in step 11 and stayed so: some steps use tensors that ",

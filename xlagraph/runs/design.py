@@ -1,22 +1,19 @@
 """Steps of several sorts that a program runs by design: each has a graph of its own.
 
 Micro-batches whose gradients are summed up, the update behind them, an evaluation, trainings of
-different parameters in turn. What a graph does (`traits`) and how graphs follow each other
+different parameters in turn. What a graph does (`sorts`) and how graphs follow each other
 (`order`) tell them from variants of one step.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections import Counter
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.message import count, join, say
 from xlagraph.runs.cycle import cycle_of
-from xlagraph.runs.nearest import opcodes_of
 from xlagraph.runs.order import (
     Phase,
     PlaceTurns,
@@ -24,12 +21,10 @@ from xlagraph.runs.order import (
     comes_again,
     comes_in_phases,
     ends_phases,
-    followers,
     step_turns,
 )
 from xlagraph.runs.settled import LASTING, stages_of
-from xlagraph.runs.traits import input_names, names_from, traits_of
-from xlagraph.runs.weights import own_weights, weights_of
+from xlagraph.runs.sorts import Part, Sorts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,40 +34,12 @@ if TYPE_CHECKING:
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.order import Turn
     from xlagraph.runs.settled import Stage
-    from xlagraph.runs.traits import Names, Traits, Weight
-    from xlagraph.tensors import Tensor
+    from xlagraph.runs.sorts import Sort
 
-MOST = 0.5
-"""An evaluation reads so much of what a training step reads at least."""
-
-PASSED_ON = frozenset({"parameter", "tuple"})
-"""A graph of these computes nothing: copies that a program makes as it sets up."""
-
-
-class Part(str, Enum):
-    """What a step is to a training."""
-
-    __str__ = str.__str__
-
-    UPDATE = "update"
-    MICRO_BATCH = "micro-batch"
-    """The first whose gradients are kept for a later update."""
-    ACCUMULATE = "accumulate"
-    """Its gradients are added to those that are kept."""
-    EVALUATION = "evaluation"
-
-
-@dataclass(frozen=True, slots=True)
-class Sort:
-    """One sort of step: graphs of the same sort are variants of each other."""
-
-    part: Part
-    trained: frozenset[Weight] = frozenset()
-    """The parameters that an update gives new values."""
-    place: object = None
-    """Where an evaluation runs."""
-    own: frozenset[Tensor] = frozenset()
-    """What an evaluation takes in that one of several trainings alone has: an adapter."""
+KNOWN = 0.5
+"""The sort of so many of the steps of a place has to be known for their order to say something."""
+SMALL = 0.01
+"""A graph is small if it has this part of the instructions of the largest update."""
 
 
 class Design:
@@ -94,34 +61,21 @@ class Design:
             process.file: step_turns(process)
             for process in {graph.process.file: graph.process for graph in graphs}.values()
         }
-        self._followers = {
-            file: followers(turn.graph for turn in turns) for file, turns in self._turns.items()
-        }
         self._cycles = {
             file: cycle_of([turn for turn in turns if turn.step >= first_step])
             for file, turns in self._turns.items()
         }
         self._at: dict[tuple[object, ...], PlaceTurns] = {}
         self._stages: dict[tuple[object, ...], tuple[dict[str | None, int], list[Stage]]] = {}
-        self._cut = {
-            file: {s.step for s in syncs if s.kind == "value" and s.outcome == "compile"}
-            for file, syncs in {g.process.file: g.process.syncs for g in graphs}.items()
-        }
-        self._before: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        for file, followed in self._followers.items():
-            for graph, later in followed.items():
-                for one in later:
-                    self._before[file, one].add(graph)
-        self._traits = _all_traits(graphs, comparisons)
-        self._trainings = [
-            _shapes(trained)
-            for trained in dict.fromkeys(traits.trained for traits in self._traits)
-            if trained
-        ]
-        self._own = own_weights(graphs)
-        self._sorts = [self._sort(k) for k in range(len(graphs))]
+        found = Sorts(graphs, comparisons, self._turns)
+        self._is_cut = found.is_cut
+        self._traits = found.traits
+        self._own = found.own
+        self._sorts = found.sorts
         self._updates = {s.trained for s in self._sorts if s and s.part is Part.UPDATE}
         self._updated = Counter(weight for trained in self._updates for weight in trained)
+        updates = (g.sketch.instructions for k, g in enumerate(graphs) if self.is_update(k))
+        self._small = SMALL * max(updates, default=0)
         self._parts = {sort.part for sort in self._sorts if sort}
         self._firsts = {s: k for k, s in reversed(list(enumerate(self._sorts))) if s}
         self._like = _latest_alike(graphs, self._sorts)
@@ -135,6 +89,10 @@ class Design:
         """Whether the steps of a graph update parameters of the training."""
         sort = self._sorts[number]
         return sort is not None and sort.part is Part.UPDATE
+
+    def is_small(self, number: int) -> bool:
+        """Whether a graph has next to nothing of an update: a log's sum."""
+        return self._graphs[number].sketch.instructions <= self._small
 
     def like(self, number: int) -> int | None:
         """The last earlier graph of the same sort in the same process, if there is one."""
@@ -163,7 +121,10 @@ class Design:
         return cycle.period > 1 and cycle.has(graph.record.digest)
 
     def turns_of_sort(self, number: int) -> PlaceTurns:
-        """What ran at the place of a graph; steps of other parts of the training are left out."""
+        """What ran at the place of a graph; steps of other parts of the training are left out.
+
+        So is what is small beside updates.
+        """
         graph, sort = self._graphs[number], self._sorts[number]
         site = graph.sync.call_site if graph.sync else ()
         part = sort.part if sort else None
@@ -172,8 +133,11 @@ class Design:
             found = []
             for turn in self._turns_of(number):
                 other = self._sort_of(turn)
-                if turn.site == site and (not part or not other or part is other.part):
-                    found.append(self._numbers.get(turn.graph or ""))
+                one = self._numbers.get(turn.graph or "")
+                is_beside = part is Part.UPDATE and one is not None and self.is_small(one)
+                is_of_part = not part or (not is_beside if other is None else part is other.part)
+                if turn.site == site and is_of_part:
+                    found.append(one)
             self._at[key] = PlaceTurns(tuple(found), tuple(dict.fromkeys(found)))
         return self._at[key]
 
@@ -292,73 +256,6 @@ class Design:
     def _turns_of(self, number: int) -> tuple[Turn, ...]:
         return self._turns[self._graphs[number].process.file]
 
-    def _sort(self, number: int) -> Sort | None:
-        graph, traits = self._graphs[number], self._traits[number]
-        if graph.sync is None or not graph.sync.ends_step:
-            return None
-        if traits.trained:
-            return Sort(Part.UPDATE, traits.trained)
-        if traits.others_updated:
-            return None
-        if traits.gradients:
-            return Sort(Part.ACCUMULATE) if traits.sums_gradients else None
-        if self._is_kept(number):
-            return Sort(Part.MICRO_BATCH)
-        if self._is_forward_only(number) and not self._is_cut(number):
-            own = self._own & weights_of(graph).read
-            return Sort(Part.EVALUATION, place=(graph.sync.entry, graph.sync.call_site), own=own)
-        return None
-
-    def _is_kept(self, number: int) -> bool:
-        """Whether a step behind it takes in gradients of the shapes that it gives out."""
-        gives = self._traits[number].gives
-        taken = [self._traits[k].gradients for k in self._behind(number)]
-        return any(shapes and shapes <= gives for shapes in taken)
-
-    def _is_forward_only(self, number: int) -> bool:
-        """Whether it reads what a training reads, gives no gradients, and is no part of a step."""
-        traits, trainings = self._traits[number], self._trainings
-        opcodes = opcodes_of(self._graphs[number].sketch.histogram())
-        if not trainings or opcodes.keys() <= PASSED_ON:
-            return False
-        if any(traits.gives & shapes for shapes in trainings):
-            return False
-        reads = (traits.reads & shapes for shapes in trainings)
-        is_of_model = any(
-            shared.total() >= MOST * shapes.total()
-            for shared, shapes in zip(reads, trainings, strict=True)
-        )
-        return is_of_model and not (traits.gives and self._is_always_completed(number))
-
-    def _is_cut(self, number: int) -> bool:
-        """Whether values were read before its step ended, for the first time."""
-        graph = self._graphs[number]
-        return graph.step in self._cut[graph.process.file]
-
-    def _is_always_completed(self, number: int) -> bool:
-        """Whether one graph runs behind it each time, and behind nothing else: the step's rest.
-
-        That updates something or gives gradients; what gathers the results of an evaluation, in a
-        sync of its own, does neither.
-        """
-        behind = self._behind(number)
-        graph = self._graphs[number]
-        before = [self._before[graph.process.file, self._graphs[k].record.digest] for k in behind]
-        return before == [{graph.record.digest}] and any(map(self._trains, behind))
-
-    def _trains(self, number: int) -> bool:
-        """Whether it updates something, or gives back what has the shape of a trained weight."""
-        traits = self._traits[number]
-        if traits.trained or traits.others_updated:
-            return True
-        return any(traits.gives & shapes for shapes in self._trainings)
-
-    def _behind(self, number: int) -> set[int]:
-        """The graphs known to have run in the step after it, in its process."""
-        file, digest = self._graphs[number].process.file, self._graphs[number].record.digest
-        found = self._followers[file].get(digest, set())
-        return {self._numbers[one] for one in found if one in self._numbers}
-
     def _begins(self, number: int) -> bool:
         """Whether nothing of its sort ran before, others did, and the order is that of the sort."""
         sort = self._sorts[number]
@@ -382,7 +279,7 @@ class Design:
         sync = self._graphs[number].sync
         here = [turn for turn in self._turns_of(number) if sync and turn.site == sync.call_site]
         sorts = [sort for sort in map(self._sort_of, here) if sort]
-        is_known = len(sorts) >= MOST * len(here)
+        is_known = len(sorts) >= KNOWN * len(here)
         return is_known and comes_in_phases([sort == self._sorts[number] for sort in sorts])
 
     def _takes_turns(self, number: int) -> bool:
@@ -442,31 +339,6 @@ class Design:
         return None if number is None else self._sorts[number]
 
 
-def _all_traits(graphs: Sequence[CapturedGraph], comparisons: Sequence[Comparison]) -> list[Traits]:
-    """The traits of each graph; an input without a name has that of its partner.
-
-    The names of a graph are dropped when no later one is compared with it any more.
-    """
-    last = {one.number: k for k, one in enumerate(comparisons) if one.number is not None}
-    names: dict[int, Names] = {}
-    known: dict[frozenset[Weight], frozenset[Weight]] = {}
-    found = []
-    for k, (graph, one) in enumerate(zip(graphs, comparisons, strict=True)):
-        theirs: dict[int, Tensor] = {}
-        if one.number is not None and one.outcome is not None:
-            theirs = names_from(one.outcome.partners, names[one.number])
-            if last[one.number] == k:
-                del names[one.number]
-        interface, context = graph.sketch.interface, graph.context()
-        own = {**theirs, **input_names(interface, context)}
-        traits = traits_of(interface, context, own)
-        trained = known.setdefault(traits.trained, traits.trained)
-        found.append(replace(traits, trained=trained))
-        if k in last:
-            names[k] = own
-    return found
-
-
 def _latest_alike(graphs: Sequence[CapturedGraph], sorts: Sequence[Sort | None]) -> dict[int, int]:
     """For each graph the last one before it of its sort, in its process."""
     found: dict[int, int] = {}
@@ -478,10 +350,6 @@ def _latest_alike(graphs: Sequence[CapturedGraph], sorts: Sequence[Sort | None])
             found[k] = latest[graph.process.file, sort]
         latest[graph.process.file, sort] = k
     return found
-
-
-def _shapes(trained: frozenset[Weight]) -> Counter[str]:
-    return Counter(shape for _, shape in trained)
 
 
 def _turned(shapes: Counter[str]) -> Counter[str]:

@@ -96,7 +96,7 @@ def _explanation(
     grown = frozenset[str]().union(*(work.graphs for work in pending))
     attached = attached_again(pairs.graphs)
     hooked = frozenset[str]().union(*(one.digests for one in attached))
-    small = small_graphs(pairs.graphs, design, history.steps)
+    small = small_graphs(pairs.graphs, design, history)
     parts = periodic_parts(pairs.graphs, comparisons, design)
     for k, comparison in enumerate(comparisons):
         meant = how_meant(k, pairs.graphs, comparisons, design, history, parts)

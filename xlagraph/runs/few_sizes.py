@@ -86,9 +86,23 @@ def is_one_of_few_sizes(
         and _come_again(sizes, again, unnamed, each)
         and not _has_rule(turns[begin:])
         and brings_size(number, graphs, comparisons, here)
-        and all(changes_sizes_only(graph, graphs, comparisons, here) for graph in here[1:])
+        and all(
+            changes_sizes_only(graph, graphs, comparisons, here)
+            for graph in here[1 + _is_begun(turns, comparisons) :]
+        )
         and not _count_up(list(lengths.values()), each)
     )
+
+
+def _is_begun(turns: Sequence[int | None], comparisons: Sequence[Comparison]) -> bool:
+    """Whether the second step brings the state that only the first one makes, with its numbers."""
+    first, second = turns[:2]
+    if first is None or second is None or turns.count(first) > 1:
+        return False
+    outcome = comparisons[second].outcome
+    if outcome is None or not outcome.proved or comparisons[second].number != first:
+        return False
+    return any(cause.expected for cause in outcome.causes)
 
 
 def has_settled(number: int, until: int, since: int) -> bool:

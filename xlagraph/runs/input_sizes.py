@@ -41,6 +41,11 @@ def sizes_apart(graphs: Sequence[CapturedGraph]) -> list[frozenset[Size]]:
     return [frozenset(s for s in _each(shapes) if len(values[s[:2]]) > 1) for shapes in own]
 
 
+def new_sizes(graph: CapturedGraph, other: CapturedGraph) -> frozenset[Size]:
+    """The sizes of inputs that another graph has not."""
+    return frozenset(_each(map(_sizes, _shapes(graph) - _shapes(other))))
+
+
 def _shapes(graph: CapturedGraph) -> Counter[str]:
     shapes = (without_layout(shape) for _, shape in graph.sketch.interface.inputs)
     return Counter(shape for shape in shapes if not shape.endswith("[]"))

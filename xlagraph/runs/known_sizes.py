@@ -2,6 +2,7 @@
 
 A program whose batches come in few sizes evaluates with the same ones. Its evaluation has few
 steps, so that little is seen of their order; but that the sizes are a choice is seen in training.
+So is a size that came with a stage in which other tensors are trained.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.few_sizes import MOST, brings_size
-from xlagraph.runs.input_sizes import sizes_apart
+from xlagraph.runs.input_sizes import new_sizes, sizes_apart
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.periodic import turns_of_part
 
@@ -38,7 +39,7 @@ def with_known_sizes(
     `parts`: what comes in every n-th step.
     """
     seen = [turns_of_part(k, design, parts).graphs for k in range(len(nodes))]
-    places = _places(nodes, graphs, seen)
+    places = _places(nodes, graphs, comparisons, seen)
     found = list(nodes)
     for k, (node, comparison) in enumerate(zip(nodes, comparisons, strict=True)):
         here = seen[k]
@@ -66,10 +67,15 @@ def _is_left(turns: Sequence[frozenset[int]]) -> bool:
 def _places(
     nodes: Sequence[GraphNode],
     graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
     seen: Sequence[tuple[int | None, ...]],
 ) -> dict[str, list[tuple[frozenset[Size], Meant]]]:
     """By process: the sizes of each graph that came again, where several are meant, and how."""
     found: defaultdict[str, list[tuple[frozenset[Size], Meant]]] = defaultdict(list)
+    for k, (node, comparison) in enumerate(zip(nodes, comparisons, strict=True)):
+        if node.meant is Meant.PHASE and comparison.number is not None:
+            begun = new_sizes(graphs[k], graphs[comparison.number])
+            found[graphs[k].process.file].append((begun, Meant.STAGES))
     files = (graph.process.file for graph in graphs)
     asked = dict.fromkeys(zip(files, seen, strict=True))
     for file, numbers in asked:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Section
 from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.optimizer_state import NEWLY_UPDATED
 from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.second_input import SECOND_INPUT
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 LASTING = 3
 """A phase lasts so many steps at least."""
+LASTING_STAGE = 8
+"""One in which more changes than what a person switches lasts so many."""
 FEW = 3
 """More changes than these at one place are no phases."""
 MOST = 0.5
@@ -101,7 +104,9 @@ def how_meant(
     ):
         return Meant.RHYTHM
     is_switched = is_on_purpose or _is_mostly_on_purpose(outcome)
-    if is_switched and outcome.proved and _is_phase(number, comparisons, design):
+    lasting = LASTING if is_switched else LASTING_STAGE
+    is_switched = is_switched or _trains_others(outcome)
+    if is_switched and outcome.proved and _is_phase(number, comparisons, design, lasting):
         return Meant.PHASE
     if not history.began_late and _is_piece(outcome) and is_one_of_two(number, comparisons, design):
         return Meant.CHOICE
@@ -237,6 +242,14 @@ def _is_mostly_on_purpose(outcome: Outcome) -> bool:
     )
 
 
+def _trains_others(outcome: Outcome) -> bool:
+    """Whether other tensors are trained, whatever else comes with it: larger images, new state.
+
+    Where that comes once and stays there is another graph anyway.
+    """
+    return any(cause.kind is NEWLY_UPDATED for cause in outcome.causes)
+
+
 def _is_early(
     number: int,
     graphs: Sequence[CapturedGraph],
@@ -261,8 +274,8 @@ def _is_early(
     return history.turns.number(graph.process, graph.sync) - brought < 2
 
 
-def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design) -> bool:
-    """Whether a graph came in place of others that never ran again, and stayed for a while."""
+def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design, lasting: int) -> bool:
+    """Whether a graph came in place of others that never ran again, and stayed for so long."""
     turns, graphs = design.turns_of_sort(number)
     if len(graphs) > MANY or None in graphs or number not in graphs:
         return False
@@ -275,4 +288,4 @@ def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design) ->
         if graph is None or phases[graph] != phases[number]:
             break
         lasted += 1
-    return lasted >= LASTING and len(set(phases.values())) - 1 <= FEW
+    return lasted >= lasting and len(set(phases.values())) - 1 <= FEW

@@ -6,27 +6,51 @@ end of a step. Each of these compiles in a moment and then hits; nothing is wron
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
+
+from xlagraph.runs.places import is_first
+from xlagraph.runs.turns import call_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.design import Design
+    from xlagraph.runs.history import History
+    from xlagraph.runs.turns import CallPlace
 
-SMALL = 0.01
-"""A graph is small if it has this part of the instructions of the largest update."""
 SETTLED = 0.5
-"""None is new in this last part of the run's steps; else they keep coming."""
+"""None is new in this last part of the run's steps, or of those of its place; else they come."""
 
 
-def small_graphs(graphs: Sequence[CapturedGraph], design: Design, steps: int) -> frozenset[int]:
-    """The numbers of the small graphs of a run, if no new one comes any more.
+def small_graphs(
+    graphs: Sequence[CapturedGraph], design: Design, history: History
+) -> frozenset[int]:
+    """The numbers of the small graphs of a run at places where no new one comes any more.
 
-    `steps`: how many the run had.
+    What comes with the first step of a part of the program is part of that.
     """
-    updates = [graph.sketch.instructions for k, graph in enumerate(graphs) if design.is_update(k)]
-    bound = SMALL * max(updates, default=0)
-    small = [k for k, graph in enumerate(graphs) if graph.sketch.instructions <= bound]
-    latest = max((graphs[k].step for k in small), default=0)
-    return frozenset(small) if latest < (1 - SETTLED) * steps else frozenset()
+    begun = {
+        (graph.process.file, graph.step)
+        for k, graph in enumerate(graphs)
+        if not design.is_small(k) and is_first(graph, history)
+    }
+    small = [k for k, graph in enumerate(graphs) if design.is_small(k)]
+    beginning = {k for k in small if (graphs[k].process.file, graphs[k].step) in begun}
+    places: defaultdict[CallPlace, list[int]] = defaultdict(list)
+    for k in small:
+        sync = graphs[k].sync
+        if sync and k not in beginning:
+            places[call_place(graphs[k].process, sync)].append(k)
+    settled = [here for here in places.values() if _has_settled(graphs[here[-1]], history)]
+    return frozenset(beginning.union(*settled))
+
+
+def _has_settled(last: CapturedGraph, history: History) -> bool:
+    """Whether the last new graph of a place came early in the run, or in the place's own steps."""
+    turns, sync, early = history.turns, last.sync, 1 - SETTLED
+    return last.step < early * history.steps or (
+        sync is not None
+        and turns.number(last.process, sync) < early * turns.total(last.process, sync)
+    )

@@ -79,6 +79,11 @@ class Turns:
         """How often something had run at its place before a sync that compiled."""
         return self._number.get((process.file, sync.index), 0)
 
+    def total(self, process: Process, sync: SyncRecord) -> int:
+        """How often something ran at the place of a sync in all."""
+        seen = self._places.get(call_place(process, sync))
+        return seen.count if seen else 0
+
     def add(self, process: Process, sync: SyncRecord) -> None:
         """Takes in the next sync of a process; one that ran something."""
         seen = self._places.setdefault(call_place(process, sync), _Turns(sync, sync))
