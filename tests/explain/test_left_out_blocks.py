@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.cause.model import Explanation
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Kind
+from xlagraph.cause.model import Evidence, Explanation
+from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
+from xlagraph.explain.left_out import comes_of_block
 from xlagraph.hlo import read_module
+from xlagraph.message import SourceLine, say
+from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
+from xlagraph.rules.output_order import OUTPUT_ORDER
 
 LINE = 'metadata={{op_type="aten__add" source_file="model.py" source_line={}}}'
 
@@ -105,3 +113,25 @@ def test_a_penalty_on_all_weights_stays_a_cause_of_its_own():
     """It takes in the block's weights, too."""
     for explanation in both_ways(step("1", "2", "3", penalty=True), step("1", "2")):
         assert kinds(explanation) == ["live-tensor", "skipped-block"]
+
+
+def test_the_update_of_a_weight_of_it_is_no_option():
+    """A weight of the block may be paired with another block's, so that its update stands alone.
+
+    So may the weights' new values, so that they seem to stand in another order.
+    """
+    a = read_module(step("1", "2", "3"), "a")
+    diff = diff_modules(a, read_module(step("1", "2"), "b"))
+    place = {name: i for i, name in enumerate(a.names)}
+
+    def of(kind: Kind, *names: str, line: str = "") -> Finding:
+        evidence = Evidence(say(), sources=(SourceLine(line, 1),) if line else ())
+        claimed = frozenset(place[name] for name in names)
+        return Finding(kind, say(), (evidence,), say(), a=claimed, reorders=bool(line))
+
+    block = of(SKIPPED_BLOCK, "h3", "t3", "g3")
+    assert comes_of_block(of(OPTIMIZER_OPTION, "d3", "n3"), block, diff)
+    assert not comes_of_block(of(OPTIMIZER_OPTION, "no"), block, diff)
+    assert comes_of_block(of(OUTPUT_ORDER, line="torch/optim/adam.py"), block, diff)
+    assert not comes_of_block(of(OUTPUT_ORDER, line="model.py"), block, diff)
+    assert {OPTIMIZER_OPTION.id, OUTPUT_ORDER.id} <= set(SKIPPED_BLOCK.consequences)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.finding import Finding
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.message import SourceLine
 
 
 def comes_of_block(finding: Finding, block: Finding, diff: Diff) -> bool:
@@ -22,7 +23,10 @@ def comes_of_block(finding: Finding, block: Finding, diff: Diff) -> bool:
     That is what it adds to one side, in instructions and outputs; where it adds nothing, the
     operands that what both sides compute takes from one alone (a list of gradients' norms).
     What takes in more of what both sides take in (a penalty on all weights) is a cause of its own.
+    An optimizer's outputs in another order come of it, too: with the block some are gone.
     """
+    if finding.reorders:
+        return bool(finding.lines) and all(_is_optimizers(line) for line in finding.lines)
     found = [
         _around(diff.a, diff.removed, diff.match.to_b, finding.a, finding.dropped_a, block.a),
         _around(diff.b, diff.added, diff.match.to_a, finding.b, finding.dropped_b, block.b),
@@ -51,3 +55,7 @@ def _around(
 
 def _is_plain(module: Module, i: int) -> bool:
     return module.opcodes[i] == "constant" or is_scalar_input(module, i)
+
+
+def _is_optimizers(line: SourceLine) -> bool:
+    return "torch/optim/" in (line.called or line).file

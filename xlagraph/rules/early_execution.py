@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
@@ -11,7 +11,9 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.gradients import is_multiplied
 from xlagraph.facts.repeats import repeats
+from xlagraph.facts.updates import updates
 from xlagraph.message import count, say
 
 if TYPE_CHECKING:
@@ -65,16 +67,33 @@ SYNC_SHORT = say("Leave this torch_xla.sync() out, or run it in the first steps 
 CUT_SHORT = say("Move what needs a value behind the step's end.")
 
 
+class Cut(NamedTuple):
+    """One side that is the beginning of the other."""
+
+    part: SideView
+    whole: SideView
+    own: list[int]
+    """Outputs of the part that the whole computes on the way."""
+    missing: list[int]
+    """Outputs of the whole that the part has not."""
+
+
 def find(case: Case) -> list[Finding]:
-    """One module is only the beginning of the other: its sync was a value being read.
+    """One module is only the beginning of the other: its sync was a value being read."""
+    cut = cut_of(case)
+    return [_finding(*cut)] if cut and not updates_more(*cut[:2]) else []
+
+
+def cut_of(case: Case) -> Cut | None:
+    """Where one module ends that is only the beginning of the other.
 
     Repeated expressions do not count: they come and go with what is traced.
     """
     if all(slot.a is not None and slot.b is not None for slot in case.diff.outputs):
-        return []
+        return None
     copies = repeats(case)
     if any(x not in copies.a for x, _, _ in case.open_changes()):
-        return []
+        return None
     for part, whole in reversed(case.both_ways):
         own = case.unpaired_outputs(part, replaced=True)
         missing = case.unpaired_outputs(whole, replaced=True)
@@ -87,8 +106,24 @@ def find(case: Case) -> list[Finding]:
         is_cut = bool(cut) and _may_be_cut(part, whole, missing, cut)
         is_read = part.context.sync_kind == "value" and not own and not _at_one_place(case)
         if is_cut or is_read:
-            return [_finding(part, whole, own, missing)]
-    return []
+            return Cut(part, whole, own, missing)
+    return None
+
+
+def updates_more(part: SideView, whole: SideView) -> bool:
+    """Whether both are steps, and one updates further tensors: no record tells of another sync.
+
+    What ran early updates nothing; a step that updates tensors does what it is for.
+    """
+    if part.context.sync_kind:
+        return False
+    stepped = updates(part.module)
+    if not any(is_multiplied(part.module, p) for p in stepped):
+        return False  # an input that is subtracted, say
+    mine = {part.partners[p] for p in stepped}
+    return any(
+        p not in mine and not whole.module.shapes[p].endswith("[]") for p in updates(whole.module)
+    )
 
 
 def _at_one_place(case: Case) -> bool:

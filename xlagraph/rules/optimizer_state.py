@@ -141,6 +141,8 @@ for step, (x, y) in enumerate(loader):
         "added-input",
         "clipping",
         "extra-subgraph",
+        "optimizer-option",
+        "output-order",
     ),
     entails=("optimizer-state", "shared-scalar"),
     short="Some steps leave blocks of the model out",
