@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xlagraph.cause.model import Context, Setting
+from xlagraph.cause.verdict import Place
 from xlagraph.explain import explain_modules
-from xlagraph.explain.settings import settings_of
+from xlagraph.explain.settings import cited, set_there, settings_of
 from xlagraph.hlo import read_module
 from xlagraph.message import SourceLine
 
@@ -57,6 +58,7 @@ def test_the_line_that_sets_it_is_where_it_is():
         [setting(3, "0.01", "init", file="y.py")],
         [setting(9, "False", "main", "training")],
         [setting(2, "", "main", "requires_grad")],
+        [setting(2, function="__init__")],
     ],
 )
 def test_numbers_of_other_functions_and_other_options_leave_it_so(others):
@@ -68,14 +70,23 @@ def test_lines_of_one_function_are_one_place_and_those_of_several_are_cited():
     for other in (setting(9, function="main"), setting(7, file="y.py")):
         cause = cause_of(setting(7), other)
         assert str(cause.place.in_short) == "net.py:5"
-        assert cause.evidence[-1].sources == (setting(7).line, other.line)
+        lines = [one.sources for one in cause.evidence[-2:]]
+        assert lines == [(setting(7).line,), (other.line,)]
     alone = [setting(line, function="<module>") for line in (7, 9)]
     assert str(cause_of(*alone).place.in_short) == "net.py:5"
     many = cause_of(*(setting(7, function=f"f{n}") for n in range(5)))
-    assert str(many.evidence[-1].text) == ".momentum is set at 5 places"
+    assert str(many.evidence[-1].text) == "the same at 2 further places"
 
 
-@pytest.mark.parametrize("settings", [[], [setting(7, "0.01")], [setting(7, "1"), setting(9, "1")]])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        [setting(7, "0.01")],
+        [setting(7, "1"), setting(9, "1")],
+        [setting(7, function="__init__")],
+    ],
+)
 def test_one_number_is_no_schedule(settings):
     cause = cause_of(*settings)
     assert str(cause.place.in_short) == "net.py:5"
@@ -91,3 +102,16 @@ def test_what_an_option_is_at_first_changes_nothing_alone():
     assert known(on) == ()
     assert known(on, off) == (on, off)
     assert known(off) == (off,)
+
+
+def test_what_an_evaluation_sets_back_and_what_is_set_once_is_no_place():
+    frozen = [setting(3, "False", "__init__", "requires_grad")]
+    evaluated = [setting(n, v, "evaluate", "training") for n, v in ((3, "False"), (9, "True"))]
+    switched = [setting(n, v, "train", "training") for n, v in ((3, "True"), (9, "False"))]
+    contexts = Context(), Context()
+    for settings, line in ((frozen, 1), (evaluated, 1), (switched, 9)):
+        assert set_there(Place(SourceLine("x.py", 1)), settings, contexts).line.line == line
+    assert [str(one.text) for one in cited(switched)] == [
+        ".training is set to True",
+        ".training is set to False",
+    ]
