@@ -100,12 +100,27 @@ def test_outputs_that_find_their_order_in_the_second_step_are_no_problem(tmp_pat
     assert {group.kind.id for group in found} <= {"output-order"}
 
 
-@pytest.mark.parametrize(("step", "small"), [(3, {0, 2}), (30, set())], ids=["early", "late"])
-def test_small_graphs_are_no_problem_where_no_new_one_comes(step, small):
-    sizes = {0: 8, 1: 2_000, 2: 20, 3: 21}
+@pytest.mark.parametrize(
+    ("turn", "number_of_part", "small"),
+    [
+        ((3, 3, 40), 30, {0, 2}),
+        ((30, 30, 40), 30, {0}),
+        ((30, 1, 10), 30, {0, 2}),
+        ((30, 30, 40), 0, {0, 2}),
+    ],
+    ids=["early", "late", "early at its place", "with a part of the program"],
+)
+def test_small_graphs_are_no_problem_where_no_new_one_comes(turn, number_of_part, small):
+    """Each graph has a step, the number of its turn at its place, and how many turns that has."""
+    found = [(0, 0, 40), (0, 0, 40), turn, (30, number_of_part, 40)]
     graphs = [
-        SimpleNamespace(step=step * (k == 2), sketch=SimpleNamespace(instructions=size))
-        for k, size in sizes.items()
+        SimpleNamespace(
+            step=step,
+            process=SimpleNamespace(file="records"),
+            sync=SimpleNamespace(entry=k, call_site=(), number=number, total=total),
+        )
+        for k, (step, number, total) in enumerate(found)
     ]
-    design = SimpleNamespace(is_update=lambda number: number == 1)
-    assert small_graphs(graphs, design, 40) == small
+    turns = SimpleNamespace(number=lambda _, sync: sync.number, total=lambda _, sync: sync.total)
+    design = SimpleNamespace(is_small=lambda number: number in (0, 2))
+    assert small_graphs(graphs, design, SimpleNamespace(steps=40, turns=turns)) == small

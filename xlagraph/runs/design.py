@@ -21,6 +21,7 @@ from xlagraph.runs.order import (
     comes_again,
     comes_in_phases,
     ends_phases,
+    parts_of_phases,
     step_turns,
 )
 from xlagraph.runs.settled import LASTING, stages_of
@@ -29,7 +30,8 @@ from xlagraph.runs.sorts import Part, Sorts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.run.records import Frame
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.order import Turn
@@ -184,14 +186,26 @@ class Design:
         """What a graph is to the phases of a program whose parts run in turn; None if nothing.
 
         In a cycle over several places one graph begins each phase at its place, and others follow
-        there. `other` is what the graph is a variant of.
+        there; or it does in each stage. `other` is what the graph is a variant of.
         """
-        if not self.is_in_cycle(number):
-            return None
-        begins = [begins_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
-        if begins[1] == {True}:
+        digests = self._digest(other), self._digest(number)
+        if self.is_in_cycle(number):
+            begins = [begins_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
+            if begins[1] == {True}:
+                return Phase.BEGIN
+            if begins == [{True}, {False}]:
+                return Phase.REST
+        begin, rest = parts_of_phases(self._turns_of(number), self._site(number))
+        if digests[0] in rest and digests[1] in begin:
             return Phase.BEGIN
-        return Phase.REST if begins == [{True}, {False}] else None
+        return Phase.REST if digests[0] in begin and digests[1] in rest else None
+
+    def is_elsewhere(self, number: int, line: SourceLine) -> bool:
+        """Whether a line is of a function from which steps of other places alone are reached."""
+        own = {(frame.file, frame.function) for frame in self._site(number)}
+        sites = {turn.site for turn in self._turns_of(number)}
+        others = {(frame.file, frame.function) for site in sites for frame in site}
+        return (line.file, line.function) in others - own
 
     def ends_evaluations(self, other: int, number: int) -> bool:
         """Whether a graph ends each round of an evaluation, a sampler, whose others are `other`."""
@@ -199,6 +213,10 @@ class Design:
             return False
         ends = [ends_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
         return ends == [{False}, {True}]
+
+    def _site(self, number: int) -> tuple[Frame, ...]:
+        sync = self._graphs[number].sync
+        return sync.call_site if sync else ()
 
     def _digest(self, number: int) -> str:
         return self._graphs[number].record.digest

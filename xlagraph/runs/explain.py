@@ -26,6 +26,7 @@ from xlagraph.runs.lists import longer_lists
 from xlagraph.runs.meant import (
     Meant,
     changes_values,
+    completes_what_is_left,
     how_meant,
     reorders_outputs,
     settles,
@@ -214,13 +215,15 @@ def _node(
 def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     """The place of a graph in the phases of a program, if it is another one for that.
 
-    What the part before has computed comes in ready-made there, such as gathered weights; or the
-    last round of an evaluation leaves out what only another one needs.
+    What the part before has computed comes in ready-made there, such as gathered weights, or what
+    it left pending is computed there; or the last round of an evaluation leaves out what only
+    another one needs.
     """
     outcome, other = comparison.outcome, comparison.number
     if outcome is None or other is None:
         return None
-    if takes_what_is_left(outcome):
+    is_elsewhere = partial(design.is_elsewhere, number)
+    if takes_what_is_left(outcome) or completes_what_is_left(outcome, is_elsewhere):
         return design.place_in_phase(other, number)
     is_other = not all(one.expected for one in outcome.causes)
     is_other = is_other and outcome.proved and not changes_values(outcome)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Section
 from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.initial_state import INITIAL_STATE
+from xlagraph.rules.live_tensors import LIVE_TENSOR
 from xlagraph.rules.optimizer_state import NEWLY_UPDATED
 from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.replaced_subgraph import FORM_SHORT
@@ -28,9 +30,10 @@ from xlagraph.runs.turns import call_place
 from xlagraph.runs.weights import trains_new
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.message import SourceLine
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.design import Design
@@ -167,6 +170,20 @@ def takes_what_is_left(outcome: Outcome) -> bool:
     causes = outcome.causes
     left = [one for one in causes if one.kind is EARLY_EXECUTION or one.short == FORM_SHORT]
     return bool(left) and not any(_is_value(one) for one in causes if one not in left)
+
+
+def completes_what_is_left(outcome: Outcome, is_elsewhere: Callable[[SourceLine], bool]) -> bool:
+    """Whether a graph computes what another part of the program left, or begins something anew."""
+    own = [cause for cause in outcome.causes if not cause.expected]
+    return (
+        outcome.proved
+        and bool(own)
+        and all(
+            cause.kind is INITIAL_STATE
+            or (cause.kind is LIVE_TENSOR and cause.place.line and is_elsewhere(cause.place.line))
+            for cause in own
+        )
+    )
 
 
 def changes_values(outcome: Outcome) -> bool:

@@ -134,6 +134,20 @@ def ends_phases(turns: Sequence[Turn], graph: str) -> set[bool]:
     return begins_phases(turns[::-1], graph)
 
 
+def parts_of_phases(
+    turns: Sequence[Turn], site: tuple[Frame, ...]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The graphs that begin the phases of a place, and those that follow; none if some do both.
+
+    Each stage of the program may have its own two; the very first step has no state yet.
+    """
+    runs = [list(run) for is_here, run in groupby(turns, lambda t: t.site == site) if is_here]
+    begin = frozenset[str]().union(*(run[0].graphs for run in runs))
+    rest = frozenset[str]().union(*(turn.graphs for run in runs for turn in run[1:]))
+    are_apart = sum(len(run) > 1 for run in runs) >= PHASES and not begin & rest
+    return (begin, rest) if are_apart and len(begin) <= len(rest) + 1 else (frozenset(),) * 2
+
+
 def followers(graphs: Iterable[str | None]) -> dict[str, set[str]]:
     """By graph: those known to have run in the step after it."""
     found: defaultdict[str, set[str]] = defaultdict(set)
