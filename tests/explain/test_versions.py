@@ -88,3 +88,35 @@ def test_pieces_of_both_sides_that_do_not_touch_stay_two_changes():
     explanation = explain_modules(first, other)
     assert explanation.proved
     assert [cause.kind.id for cause in explanation.causes] == ["extra-subgraph"] * 2
+
+
+OPTION = """HloModule m
+
+ENTRY main {{
+  x = f32[4] parameter(0)
+  n = f32[] constant({number})
+  c = f32[4] broadcast(n), dimensions={{}}
+  m = pred[4] compare(x, c), direction={direction}
+  ROOT r = f32[4] select(m, x, c)
+}}
+"""
+
+
+def said(context: Context | None = None, **changed: str) -> str:
+    first = {"number": "-1e30", "direction": "LE"}
+    texts = [OPTION.format(**kept) for kept in (first, first | changed)]
+    a, b = (read_module(text, "m") for text in texts)
+    explanation = explain_modules(a, b, context, context)
+    assert explanation.proved
+    return str(explanation.verdict.what)
+
+
+def test_an_option_and_a_number_are_told_with_both_values():
+    assert said(direction="LT") == "Compare's direction: LE became LT."
+    assert said(number="0") == "A number baked into the graph: -1e30 became 0."
+
+
+def test_of_steps_of_one_run_the_next_values_are_others():
+    run = Context(key={"graph_hash": "1"})
+    assert said(run, direction="LT").startswith("An operation has other options")
+    assert said(run, number="0").startswith("A number baked into the graph changed")

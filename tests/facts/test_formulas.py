@@ -64,3 +64,11 @@ def test_a_long_formula_is_not_told():
 def test_what_stands_in_both_alike_is_no_formula():
     same = (SUM, "d = f32[] negate(s)", END)
     assert both(same, same) is None
+
+
+def test_a_formula_that_hides_what_its_side_alone_computes_is_not_told():
+    """Here ``-y`` would be told, where y is what only the second computes."""
+    first = (SUM, "n = f32[] negate(s)", END.replace("d", "n"))
+    second = (SUM, "u = f32[] cosine(t)", "n = f32[] negate(u)", END.replace("d", "n"))
+    told = both(first, second)
+    assert told is None or "cos" in told[1]

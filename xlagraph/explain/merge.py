@@ -16,6 +16,7 @@ from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
+from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import ATTRIBUTE, INPUT_SHAPE
 
@@ -52,7 +53,7 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
     for family, known in groups.items():
         groups[family] = _in_place_of_each_other(_with_placeless(known), diff)
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
-    found = _with_moves(found, diff)
+    found = _with_orders(_with_moves(found, diff), diff)
     return [_one(group, diff) for group in _with_consequences(found, diff)]
 
 
@@ -154,6 +155,34 @@ def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
     return kept
 
 
+def _with_orders(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with orders of operands taken into the piece at their lines that they stand beside.
+
+    Another formula of one function (of gelu) has other orders, too: they take in what the piece
+    does, or are taken in with it.
+    """
+    pieces = [group for group in groups if group[0].kind is REPLACED_SUBGRAPH]
+    kept = []
+    for group in groups:
+        order = group[0]
+        around_a = _around(diff.a, frozenset(_around(diff.a, order.a)))
+        around_b = _around(diff.b, frozenset(_around(diff.b, order.b)))
+        home = next(
+            (
+                piece
+                for piece in pieces
+                if any(_forward(order) & _forward(f) for f in piece)
+                and any(f.a & around_a or f.b & around_b for f in piece)
+            ),
+            None,
+        )
+        if order.kind is REORDERED_OPERANDS and home:
+            home.append(order)
+        else:
+            kept.append(group)
+    return kept
+
+
 def _with_consequences(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
     """Groups with those taken in that follow from them.
 
@@ -217,7 +246,7 @@ def _around(module: Module, instructions: frozenset[int]) -> set[int]:
 
 def _one(group: list[Finding], diff: Diff) -> Finding:
     """The findings as one, led by the first that is more than a piece of some sort."""
-    main = next((f for f in group if f.kind not in GENERAL), group[0])
+    main = next((f for f in group if f.kind not in (*GENERAL, REORDERED_OPERANDS)), group[0])
     if len(group) == 1:
         return main
     a = frozenset[int]().union(*(f.a for f in group))

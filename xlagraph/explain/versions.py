@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import differing_keys
 from xlagraph.facts.formulas import formulas
 from xlagraph.facts.versions import are_versions
-from xlagraph.message import EMPTY, A, B, Code, Message, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, Message, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
@@ -30,6 +31,8 @@ TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
 MAX_FORMULA = 64
 """Characters of a formula in a verdict."""
+MAX_VALUE = 16
+"""Characters of a value of an option in a verdict."""
 MAX_LEGEND = 5
 FIX = say(
     "The two versions of the program differ here: keep one of them. To go from one to the other "
@@ -59,7 +62,8 @@ def of_a_pair(
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
-    return tuple(_worded(_with_formulas(diff, cause), is_sure=versions is True) for cause in causes)
+    told = (_with_values(diff, _with_formulas(diff, cause)) for cause in causes)
+    return tuple(_worded(cause, is_sure=versions is True) for cause in told)
 
 
 def _worded(cause: Cause, *, is_sure: bool) -> Cause:
@@ -103,6 +107,31 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_branch = cause.kind in BRANCHES and not cause.short
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
+
+
+def _with_values(diff: Diff, cause: Cause) -> Cause:
+    """The cause with the two values of an option or a number, where one became one other."""
+    changes = [part for part in cause.title.parts if isinstance(part, Change)]
+    if cause.short or len(changes) != 1 or max(map(len, changes[0][:2])) > MAX_VALUE:
+        return cause
+    change = changes[0]._replace(became="became")
+    if cause.kind is CONSTANT_VALUE:
+        return replace(cause, short=say("a number baked into the graph: ", change))
+    options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
+    if len(options) != 1:
+        return cause
+    ((opcode, key),) = options
+    return replace(cause, short=say(f"{opcode}'s {key}: ", change))
+
+
+def _options(diff: Diff, cause: Cause) -> set[tuple[str, str]]:
+    """The opcodes that have other options, with the names of these."""
+    pairs = ((x, y) for x in cause.a if (y := diff.match.to_b[x]) in cause.b)
+    return {
+        (diff.a.opcodes[x], key)
+        for x, y in pairs
+        for key in differing_keys(diff.a.attributes[x], diff.b.attributes[y])
+    }
 
 
 def _evidence(found: Formulas, sources: tuple[SourceLine, ...]) -> Evidence:

@@ -31,6 +31,7 @@ MAX_NAME = 24
 RESHAPED = frozenset({"bitcast", "bitcast-convert", "convert", "copy", "reshape"})
 THROUGH = RESHAPED | {"broadcast"}
 """What spreads a value, or only puts it into another form."""
+SPREAD = THROUGH | {"constant"}
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 UNSAID = frozenset({"tuple", "while", "conditional", "call", "fusion", "parameter"})
 """What tells nothing as an operation: of such a one the values that differ are told."""
@@ -59,6 +60,8 @@ class _Own(NamedTuple):
     """What differs."""
     above: Collection[int]
     """What stands between that and the new value of a parameter."""
+    alone: frozenset[int]
+    """What this side alone computes: a formula without any of it hides what differs."""
 
 
 class _UntoldError(Exception):
@@ -94,6 +97,10 @@ class _Writer:
     size: int
     """The elements of the parameter whose new value the formula is; 0 if it is none's."""
     left: int = MAX_OPERATIONS
+    told: set[int] = field(default_factory=set)
+    """The instructions that were written out."""
+    computed: bool = False
+    """Whether a letter stands for what is computed, and is no input."""
     is_a: bool = field(kw_only=True)
     other: Module = field(kw_only=True)
     within: int = field(kw_only=True)
@@ -107,6 +114,7 @@ class _Writer:
         if not operands or not (self._is_open(i) or self._is_scaled(i)):
             return Term(self._leaf(i), ATOM)
         self.left -= 1
+        self.told.add(i)
         if self.left < 0 or module.opcodes[i] in UNTOLD:
             raise _UntoldError
         is_fold = module.opcodes[i] in ("reduce", "reduce-window")
@@ -140,6 +148,7 @@ class _Writer:
             return self.names.give(key, ("p",) if _is_used(module, i) else STATE, meaning)
         if module.opcodes[i] == "parameter" and self._is_open(i):
             raise _UntoldError  # what a function takes in, and which one it is, its calls know
+        self.computed = True
         meaning = f"{module.opcodes[i]} {shape}"
         if is_number or elements(module, i) != self.size:
             return self.names.give(key, VALUES, meaning)
@@ -153,13 +162,19 @@ def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | N
     """
     open_a = {c.a for c in diff.changes}
     open_b = {c.b for c in diff.changes}
-    plain = _Own(open_a, ()), _Own(open_b, ())
+    alone_a, alone_b = _computed(diff.a, a, diff.removed), _computed(diff.b, b, diff.added)
+    plain = _Own(open_a, (), alone_a), _Own(open_b, (), alone_b)
     outer, inner = _roots(diff, a, b)
     paths = [(pair, _up_to_new_value(diff, *pair)) for pair in outer[:MAX_TRIED]]
     alone = (_both(diff, pair, plain, 0) for pair, above in paths if above is None)
     renewed = (_of_update(diff, [p, *above], plain) for p, above in paths if above is not None)
     within = (_both(diff, pair, plain, 0) for pair in inner[:MAX_TRIED])
     return next((found for found in chain(alone, renewed, within) if found), None)
+
+
+def _computed(module: Module, own: Collection[int], lone: Collection[int]) -> frozenset[int]:
+    """What a cause tells of that one side alone computes, but for numbers and forms."""
+    return frozenset(i for i in lone if i in own and module.opcodes[i] not in SPREAD)
 
 
 def _roots(
@@ -209,7 +224,7 @@ def _of_update(
 ) -> Formulas | None:
     """The formulas of the new value of a parameter, at the end of this path."""
     above = {x for x, _ in path[1:]}, {y for _, y in path[1:]}
-    ends = _Own(own[0].open, above[0]), _Own(own[1].open, above[1])
+    ends = own[0]._replace(above=above[0]), own[1]._replace(above=above[1])
     return _both(diff, path[-1], ends, elements(diff.a, path[-1][0]))
 
 
@@ -227,7 +242,8 @@ def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) 
         return None
     legend = tuple(_used(names.legend, f"{a} {b}"))
     is_told = a != b and not {a, b} <= names.legend.keys()
-    return Formulas(a, b, legend) if is_told else None
+    is_hidden = any(w.computed and w.own.alone.isdisjoint(w.told) for w in writers if w.own.alone)
+    return Formulas(a, b, legend) if is_told and not is_hidden else None
 
 
 def _used(legend: Mapping[str, str], texts: str) -> Iterator[tuple[str, str]]:
