@@ -162,3 +162,32 @@ def test_a_size_is_not_known_from_steps_that_never_settled_with_it(tmp_path, tra
     problems = [group for group in run.groups if not group.expected]
     assert {group.kind.id for group in problems} == {"input-shape"}
     assert any(step > len(training) for group in problems for step in group.steps)
+
+
+def layers(size, *, beside=0):
+    """Twelve operations on an input, others on one of the same size, and some of another kind."""
+    a, q = f"s32[{size}]{{0}}", "s32[4]{0}"
+    kinds = ["negate"] * 12 + ["not"] * beside
+    lines = [
+        f"%x0 = {a} parameter(0)",
+        *(f"%x{k + 1} = {a} {kind}({a} %x{k})" for k, kind in enumerate(kinds)),
+        f"%y0 = {q} parameter(1)",
+        *(f"%y{k + 1} = {q} abs({q} %y{k})" for k in range(24)),
+        f"%s = {q} slice({a} %x{len(kinds)}), slice={{[0:4]}}",
+        f"ROOT %t = {q} multiply({q} %s, {q} %y24)",
+    ]
+    head = f"HloModule step\n\nENTRY %main (p: {a}, q: {q}) -> {q} {{"
+    return "\n  ".join([head, *lines]) + "\n}\n"
+
+
+@pytest.mark.parametrize(("beside", "is_problem"), [(1, False), (6, True)])
+def test_little_may_come_beside_a_size(beside, is_problem, tmp_path):
+    """A mean over one element is written in another way; a branch of its own is no size."""
+    steps = [(20, layers(size, beside=beside if size == 8 else 0)) for size in BUCKETS[1:]]
+    assert write(tmp_path, steps).has_problem is is_problem
+
+
+def test_sizes_that_ran_before_the_loop_are_not_asked_what_they_were_there(tmp_path):
+    warm_up = [(10, step(size)) for size in (16, 8, 12)]
+    loop = [(20, step(size)) for size in (12, 8, 32, *BUCKETS[3:])]
+    assert not write(tmp_path, [*warm_up, *loop]).has_problem

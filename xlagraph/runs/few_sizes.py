@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.run.records import Frame
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.model import GraphNode
@@ -50,6 +51,8 @@ AGAIN = 3
 RULE = 2 / 3
 """A size with this part of the steps is the rule, and the others are exceptions: of three batches
 the last one is odd."""
+BESIDE = 1 / 4
+"""What has this part of a difference beside a size comes of it: an index, a mean of one element."""
 ROW = 3
 """So many sizes, each as much larger than the one before, count up."""
 CUTS = frozenset({"slice", "pad"})
@@ -88,21 +91,22 @@ def is_one_of_few_sizes(
         and brings_size(number, graphs, comparisons, here)
         and all(
             changes_sizes_only(graph, graphs, comparisons, here)
-            for graph in here[1 + _is_begun(turns, comparisons) :]
+            for graph in here[1 + _is_begun(turns) :]
+            if _began_at(graphs[graph]) == _began_at(graphs[number])
         )
         and not _count_up(list(lengths.values()), each)
     )
 
 
-def _is_begun(turns: Sequence[int | None], comparisons: Sequence[Comparison]) -> bool:
-    """Whether the second step brings the state that only the first one makes, with its numbers."""
+def _is_begun(turns: Sequence[int | None]) -> bool:
+    """Whether the first step's graph never came again: the second has state that only it makes."""
     first, second = turns[:2]
-    if first is None or second is None or turns.count(first) > 1:
-        return False
-    outcome = comparisons[second].outcome
-    if outcome is None or not outcome.proved or comparisons[second].number != first:
-        return False
-    return any(cause.expected for cause in outcome.causes)
+    return first is not None and second is not None and turns.count(first) == 1
+
+
+def _began_at(graph: CapturedGraph) -> tuple[Frame, ...]:
+    """Where a graph ran first: in a warm-up before the loop, what it differs in is another's."""
+    return graph.sync.call_site if graph.sync else ()
 
 
 def has_settled(number: int, until: int, since: int) -> bool:
@@ -156,10 +160,12 @@ def changes_sizes_only(
     if outcome is None or other is None or other not in here or not outcome.proved:
         return False
     others = [c for c in outcome.causes if not (c.kind in SIZES or c.expected)]
+    has_sizes = any(cause.kind in SIZES for cause in outcome.causes)
+    if has_sizes and sum(cause.share for cause in others) <= BESIDE:
+        return True
     if not all(map(may_come_of_size, others)):
         return False
     a, b = graphs[other].sketch, graphs[number].sketch
-    has_sizes = any(cause.kind in SIZES for cause in outcome.causes)
     return not others or _cuts_only(a, b) or (has_sizes and _has_more_turns(a, b))
 
 

@@ -4,7 +4,8 @@ Such a step has a graph of its own, which compiles once, at the first of these s
 show tells it from what comes by chance, or still comes:
 
 * all its steps are equally far apart, to the end of the run, and there are several;
-* nothing at its place was new in the second half of the run;
+* nothing at its place was new in the second half of the run, and there are few such parts: many
+  are the turns of a loop over a sequence, whose graph is longer from turn to turn;
 * it differs, proved, in what a person switches: what is updated, which pieces are computed. A
   value that is kept to be logged, or read, in every n-th step is no such thing, but for one beside
   tensors that only these steps update.
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 TIMES = 4
 """So many steps, equally far apart, are no accident."""
+FEW = 3
+"""More parts than these at one place are none that somebody meant."""
 
 
 def periodic_parts(
@@ -49,7 +52,8 @@ def periodic_parts(
         and _is_periodic(root, [{roots[k] for k in turn} for turn in design.ran_at_place(root)])
         and _is_settled(design.ran_at_place(root))
     }
-    return {k: root for k, root in enumerate(roots) if root in parts}
+    few = {one for one in parts if len(parts.intersection(design.turns_of_sort(one).graphs)) <= FEW}
+    return {k: root for k, root in enumerate(roots) if root in few}
 
 
 def turns_of_part(number: int, design: Design, parts: Mapping[int, int]) -> PlaceTurns:
