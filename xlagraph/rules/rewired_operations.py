@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_PART = 0.1
 """Of what the modules compute: where more takes other values little says that they are alike."""
+MAX_PART_PAIRED = 0.2
+"""The same where the matcher leaves nothing alone, as for a statement that runs for each weight."""
 MAX_TOLD = 3
 MAX_CITED = 50
 FIX = say(
@@ -68,7 +70,8 @@ def _wires(case: Case) -> Wires | None:
     inside = all(
         e.start <= i < e.stop for xy in pairs.items() for e, i in zip(entries, xy, strict=True)
     )
-    if not inside or len(pairs) > MAX_PART * min(live_work(a), live_work(b)):
+    part = MAX_PART if case.a.lone or case.b.lone else MAX_PART_PAIRED
+    if not inside or len(pairs) > part * min(live_work(a), live_work(b)):
         return None
     to_b = _in_b(case, lone)
     operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
