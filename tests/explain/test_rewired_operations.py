@@ -56,3 +56,35 @@ ENTRY main {{
     assert not any(
         REWIRED in title for title in titles(text.format("x", "c"), text.format("a", "b"))
     )
+
+
+def crossed(first: str, second: str, rest: int, last: str = "negate") -> str:
+    """Six times one value squashed and another scaled, by the names of what is."""
+    lines = []
+    for k in range(6):
+        shape = f"f32[4,{k + 2}]"
+        lines += [f"p{k} = {shape} parameter({k})", f"h{k}x0 = {shape} {last}(p{k})"]
+        lines += [f"h{k}x{j + 1} = {shape} sine(h{k}x{j})" for j in range(rest)]
+        lines += [f"v{k} = {shape} exponential(h{k}x{rest})", f"w{k} = {shape} log(h{k}x{rest})"]
+        lines += [f"o{k} = {shape} tanh({first}{k})", f"u{k} = {shape} cosine({second}{k})"]
+    shapes = ", ".join(f"f32[4,{k + 2}]" for k in range(6) for _ in "ou")
+    outputs = ", ".join(f"{name}{k}" for k in range(6) for name in "ou")
+    body = "\n  ".join([*lines, f"ROOT t = ({shapes}) tuple({outputs})"])
+    return f"HloModule step\n\nENTRY main {{\n  {body}\n}}\n"
+
+
+def is_rewired(rest: int, last: str = "negate") -> bool:
+    first, second = crossed("v", "w", rest), crossed("w", "v", rest, last)
+    return any(REWIRED in title for title in titles(first, second))
+
+
+def test_a_statement_may_stand_elsewhere_for_each_weight() -> None:
+    assert is_rewired(rest=8)
+
+
+def test_where_much_takes_other_values_they_are_not_alike() -> None:
+    assert not is_rewired(rest=4)
+
+
+def test_beside_operations_of_one_side_only_few_may_take_other_values() -> None:
+    assert not is_rewired(rest=8, last="floor")

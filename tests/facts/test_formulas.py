@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
 from xlagraph.facts.formulas import formulas
 from xlagraph.hlo import read_module
@@ -72,3 +73,28 @@ def test_a_formula_that_hides_what_its_side_alone_computes_is_not_told():
     second = (SUM, "u = f32[] cosine(t)", "n = f32[] negate(u)", END.replace("d", "n"))
     told = both(first, second)
     assert told is None or "cos" in told[1]
+
+
+def of_all(first: str, second: str) -> tuple[str, str] | None:
+    """What is told of all that is handed to a call."""
+    a, b = (
+        read_module(
+            "HloModule m\nf {\n  a = f32[] parameter(0)\n  ROOT c = f32[] tanh(a)\n}\n"
+            "ENTRY main {\n  t = f32[] parameter(0)\n  k = f32[] constant(64)\n"
+            "  o = f32[] constant(0)\n  d = f32[] multiply(t, k)\n  u = f32[] maximum(d, o)\n"
+            f"  c = f32[] call({taken}), to_apply=f\n"
+            "  ROOT out = (f32[], f32[]) tuple(c, u)\n}\n"
+        )
+        for taken in (first, second)
+    )
+    found = formulas(diff_modules(a, b), range(len(a)), range(len(b)))
+    return (found.a, found.b) if found else None
+
+
+def test_bare_numbers_are_no_formulas():
+    """They stand in a piece that is more than them: ``0 became 64`` says nothing of it."""
+    assert of_all("o", "k") is None
+
+
+def test_a_number_in_place_of_a_computed_value_is_told():
+    assert of_all("o", "d") == ("0", "s * 64")

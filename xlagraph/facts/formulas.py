@@ -229,7 +229,7 @@ def _of_update(
 
 
 def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) -> Formulas | None:
-    """Both formulas; None where they are long, or do not tell what differs."""
+    """Both formulas; None where they are long, do not tell what differs, or are bare numbers."""
     match, names = diff.match, _Names()
     at_a, at_b = _within(diff.a, pair[0]), _within(diff.b, pair[1])
     writers = (
@@ -243,7 +243,8 @@ def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) 
     legend = tuple(_used(names.legend, f"{a} {b}"))
     is_told = a != b and not {a, b} <= names.legend.keys()
     is_hidden = any(w.computed and w.own.alone.isdisjoint(w.told) for w in writers if w.own.alone)
-    return Formulas(a, b, legend) if is_told and not is_hidden else None
+    is_bare = not legend and not any(writer.told for writer in writers)
+    return Formulas(a, b, legend) if is_told and not (is_hidden or is_bare) else None
 
 
 def _used(legend: Mapping[str, str], texts: str) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_PART = 0.1
 """Of what the modules compute: where more takes other values little says that they are alike."""
+MAX_PART_PAIRED = 0.2
+"""The same where the matcher leaves nothing alone, as for a statement that runs for each weight."""
 MAX_TOLD = 3
 MAX_CITED = 50
 FIX = say(
@@ -68,9 +70,10 @@ def _wires(case: Case) -> Wires | None:
     inside = all(
         e.start <= i < e.stop for xy in pairs.items() for e, i in zip(entries, xy, strict=True)
     )
-    if not inside or len(pairs) > MAX_PART * min(live_work(a), live_work(b)):
+    part = MAX_PART if case.a.lone or case.b.lone else MAX_PART_PAIRED
+    if not inside or len(pairs) > part * min(live_work(a), live_work(b)):
         return None
-    to_b = _in_b(case, lone)
+    to_b = in_b_of(case, lone)
     operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
     return None if any(-1 in taken for taken in operands.values()) else Wires(pairs, operands)
 
@@ -96,7 +99,7 @@ def _key(view: SideView, i: int) -> tuple[int, ...]:
     return (matched.labels[i], *called)
 
 
-def _in_b(case: Case, lone: Mapping[int, int]) -> Callable[[int], int]:
+def in_b_of(case: Case, lone: Mapping[int, int]) -> Callable[[int], int]:
     """B's value for one of A's, -1 if it has none; what is made of constants is told by that."""
     a, b = case.a, case.b
     constants = {number: y for y, number in enumerate(b.matched.expressions) if b.matched.closed[y]}
@@ -109,12 +112,12 @@ def _in_b(case: Case, lone: Mapping[int, int]) -> Callable[[int], int]:
     return in_b
 
 
-def _told(case: Case, x: int, y: int) -> list[Message]:
+def takes(case: Case, x: int, y: int) -> list[Message]:
     """What an operation takes on both sides: ``mm takes the result of add (b.py:3) in B``."""
     a, b = case.a.module, case.b.module
     for p, q in zip(a.operands[x], b.operands[y], strict=True):
         if case.a.partners[p] != q and not (
-            a.opcodes[_source(a, p)] in IDLE or b.opcodes[_source(b, q)] in IDLE
+            a.opcodes[source(a, p)] in IDLE or b.opcodes[source(b, q)] in IDLE
         ):
             taken = say(_result(b, q), " in ", B, " and ", _result(a, p), " in ", A)
             return [say(_operation(b, _ahead(b, y)), " takes ", taken)]
@@ -128,7 +131,7 @@ def _ahead(module: Module, i: int) -> int:
     return i
 
 
-def _source(module: Module, i: int) -> int:
+def source(module: Module, i: int) -> int:
     """What a value is another form of."""
     while module.opcodes[i] in PLAIN and module.operands[i]:
         i = module.operands[i][0]
@@ -136,7 +139,7 @@ def _source(module: Module, i: int) -> int:
 
 
 def _result(module: Module, i: int) -> Message:
-    return say("the result of ", _operation(module, _source(module, i)))
+    return say("the result of ", _operation(module, source(module, i)))
 
 
 def _operation(module: Module, i: int) -> Message:
@@ -156,7 +159,7 @@ def _finding(case: Case, wires: Wires) -> Finding:
     b = case.b.module
     moved = sorted((y, x) for x, y in wires.pairs.items() if wires.operands[y] != b.operands[y])
     forward = [(x, y) for y, x in moved if (line := line_of(b, y)) and not line.backward_of]
-    told = [text for x, y in forward or ((x, y) for y, x in moved) for text in _told(case, x, y)][
+    told = [text for x, y in forward or ((x, y) for y, x in moved) for text in takes(case, x, y)][
         :MAX_TOLD
     ]
     lines = _first_lines(b, [y for _, y in forward]) or where(b, wires.pairs.values())
