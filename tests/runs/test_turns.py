@@ -15,7 +15,7 @@ from xlagraph.message import EMPTY, say
 from xlagraph.rules.dtype import DTYPE
 from xlagraph.run.records import PERSISTENT_CACHE
 from xlagraph.runs.kinds import UNEXPLAINED
-from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.model import CauseGroup, ranked
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.verdict import run_verdict
 
@@ -188,6 +188,24 @@ def group(*, proved, further=0, effect=EMPTY):
         expected=False,
         proved=proved,
     )
+
+
+def costing(seconds, compiles, *, proved=True, expected=False):
+    one = replace(group(proved=proved), compiles=compiles, expected=expected)
+    return replace(one, spent=Spent(((0.0, seconds),)))
+
+
+def test_of_causes_that_cost_nearly_the_same_the_one_of_most_compiles_is_first():
+    kept, place, early = costing(4.1, 4), costing(4.0, 7), costing(2.7, 5)
+    assert ranked([early, kept, place]) == (place, kept, early)
+
+
+@pytest.mark.parametrize(
+    "other", [costing(3.6, 7), costing(4.0, 7, proved=False), costing(9, 9, expected=True)]
+)
+def test_what_costs_less_or_is_not_sure_stays_behind(other):
+    dear = costing(4.1, 4)
+    assert ranked([other, dear]) == (dear, other)
 
 
 def verdict(run, *groups):

@@ -21,7 +21,7 @@ from xlagraph.runs.growth import main_line
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
-from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
+from xlagraph.runs.model import CauseGroup, GraphNode, ranked
 from xlagraph.runs.pending import AsPending
 from xlagraph.runs.reasons import SIZES, Reason, main_cause, reasons_of
 from xlagraph.runs.spent import together
@@ -69,7 +69,7 @@ def group_nodes(
     groups = [_group(reason, members) for (reason, _), members in grouped.items()]
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
-    return tuple(sorted(groups, key=by_cost))
+    return ranked(groups)
 
 
 def _is_expected(node: GraphNode) -> bool:
