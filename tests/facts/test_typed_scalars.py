@@ -11,12 +11,14 @@ from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 
 MULTIPLIED = frozenset({"multiply", "dot", "add"})
+_REST = ("use(", "print(")
 
 
 def typed(text: str, opcodes: frozenset[str] = MULTIPLIED) -> str:
-    """What is typed for the last statement, on which these operations were traced."""
+    """What is typed for the last statement but for a loop's rest, with these operations traced."""
     lines = dict(enumerate(text.split("\n"), 5))
-    found = typed_scalar(lines, max(lines), {max(lines): opcodes}, frozenset({"multiply"}))
+    used = [k for k, line in lines.items() if not line.lstrip().startswith(_REST)]
+    found = typed_scalar(lines, used[-1], {used[-1]: opcodes}, frozenset({"multiply"}))
     return "\n".join(found.code) if found else ""
 
 
@@ -38,6 +40,14 @@ def typed(text: str, opcodes: frozenset[str] = MULTIPLIED) -> str:
         (
             "w = max(0.0, 0.6 - 0.2 * step)\nupdate(a.mean() * 2 + b.mean() * w)",
             'update(a.mean() * 2 + b.mean() * torch.tensor([w]).to("xla")[0])',
+        ),
+        (
+            "w = 1 - step / 8\nfor x in parts:\n    y = f(x) * w\n    use(y, w)\nprint(y)",
+            'y = f(x) * torch.tensor([w]).to("xla")[0]',
+        ),
+        (
+            "w = 1 - step / 8\nloss = ce + kl * w",
+            'loss = ce + kl * torch.tensor([w]).to("xla")[0]',
         ),
         (
             "s = torch.tensor(1 - step / 8).to(device)",
@@ -64,6 +74,13 @@ def test_a_number_is_sent_as_one_element(text: str, code: str):
         "for x, w in loader:\n    y = x * w",
         "y = x * 2",
         "y = x[step * 2] * w",
+        "loss = 0.0\nfor k in names:\n    loss = loss + scale[k] * (value * present[k])\nprint()",
+        "loss = 0.0\nfor k in names:\n    loss += f(k) * present[k]\nprint()",
+        "w = 1.0\nfor x in parts:\n    y = f(x) * w\n    use(w := y)\nprint()",  # a tensor next
+        "w = 1 - step / 8\nfor x in parts:\n    y = f(x) * w",  # what follows is not known
+        "w = 1 - step / 8\ny = f(x) * w + g(x) * present[k]",  # or the other
+        "w = 1 - step / 8\ny = f(x) * w * self.present",
+        "w = 1 - step / 8\ny = f(x) * w + a * b",
         "y = x.clamp(0, 1 - step / 8) / (1 - step / 8)",  # that is not what takes the number
         "s = torch.tensor([1 - step / 8]).to(device)[0]",
         "s = torch.tensor(1 - step / 8)",  # where it is sent is not seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from real_modules import explained_run
@@ -12,10 +13,15 @@ from written_runs import write
 
 from xlagraph.cause.model import Cause
 from xlagraph.message import EMPTY, say
+from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.dtype import DTYPE
+from xlagraph.rules.layout import LAYOUT
+from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.run.records import PERSISTENT_CACHE
+from xlagraph.runs.groups import _further
 from xlagraph.runs.kinds import UNEXPLAINED
-from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.meant import Meant
+from xlagraph.runs.model import CauseGroup, ranked
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.verdict import run_verdict
 
@@ -190,6 +196,24 @@ def group(*, proved, further=0, effect=EMPTY):
     )
 
 
+def costing(seconds, compiles, *, proved=True, expected=False):
+    one = replace(group(proved=proved), compiles=compiles, expected=expected)
+    return replace(one, spent=Spent(((0.0, seconds),)))
+
+
+def test_of_causes_that_cost_nearly_the_same_the_one_of_most_compiles_is_first():
+    kept, place, early = costing(4.1, 4), costing(4.0, 7), costing(2.7, 5)
+    assert ranked([early, kept, place]) == (place, kept, early)
+
+
+@pytest.mark.parametrize(
+    "other", [costing(3.6, 7), costing(4.0, 7, proved=False), costing(9, 9, expected=True)]
+)
+def test_what_costs_less_or_is_not_sure_stays_behind(other):
+    dear = costing(4.1, 4)
+    assert ranked([other, dear]) == (dear, other)
+
+
 def verdict(run, *groups):
     return str(run_verdict(run, groups, (), None, 5, 0, began_late=False))
 
@@ -224,6 +248,22 @@ def test_a_verdict_counts_what_else_differs(tmp_path):
     said = verdict(run, group(proved=True, further=2))
     beside = "the same computation runs in another dtype and 1 further cause."
     assert said.endswith(f"Beside it in the same graphs: {beside}")
+
+
+@pytest.mark.parametrize(
+    ("graphs", "told"),
+    [
+        (((OUTPUT_ORDER, DTYPE), (OUTPUT_ORDER,)), [DTYPE, OUTPUT_ORDER]),
+        (((ADDED_INPUT, DTYPE), (ADDED_INPUT,)), [ADDED_INPUT, DTYPE]),  # of more graphs
+        (((OUTPUT_ORDER,), (OUTPUT_ORDER,)), [OUTPUT_ORDER]),
+    ],
+)
+def test_the_order_of_outputs_is_told_behind_what_it_may_come_of(graphs, told):
+    own = replace(group(proved=True).cause, kind=LAYOUT, a=frozenset({1}))
+    causes = [(own, *(replace(own, kind=kind) for kind in kinds)) for kinds in graphs]
+    outcomes = [SimpleNamespace(causes=one) for one in causes]
+    nodes = [SimpleNamespace(explanation=one, meant=Meant.NOT) for one in outcomes]
+    assert [cause.kind for cause in _further(LAYOUT, nodes)] == told
 
 
 def test_what_else_differs_in_a_graph_is_not_lost():

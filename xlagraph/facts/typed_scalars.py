@@ -40,6 +40,10 @@ _OPCODES: dict[type[ast.operator], str] = {
 _NUMBERS = frozenset({"float", "int", "len", "round", "abs", "max", "min"})
 """Functions that give a number for numbers."""
 _MAKERS = frozenset({"tensor", "as_tensor"})
+_MAY_BE_NUMBERS = (ast.Name, ast.Subscript, ast.Attribute)
+"""Operands that may be numbers as well as tensors. What is called for most often is a tensor, and
+so is a name in a sum with what a number is multiplied with: a loss."""
+_LOOPS = ("for ", "async for ", "while ")
 Traced = dict[int, frozenset[str]]
 """The opcodes that the modules have of each line of a file."""
 
@@ -119,21 +123,32 @@ class _Numbers:
         return edits
 
     def operands(self, used_by: frozenset[str]) -> list[tuple[ast.expr, str]]:
-        """Each number that changes and that a tensor is combined with so, sent."""
-        return [
-            (one, f'torch.tensor([{self._statement.segment(one)}]).to("xla")[0]')
-            for one in self._combined(self._statement.node, used_by)
-        ]
+        """Each number that changes and that a tensor is combined with so, sent.
 
-    def _combined(self, node: ast.AST, used_by: frozenset[str]) -> Iterator[ast.expr]:
+        Nothing if another operand of the statement may be the number as well.
+        """
+        edits: list[tuple[ast.expr, str]] = []
+        for operator, pair in self._combined(self._statement.node, used_by):
+            numbers = [one for one in pair if self._is_number(one)]
+            is_sum = isinstance(operator, (ast.Add, ast.Sub))
+            unsure = (ast.Subscript, ast.Attribute) if is_sum else _MAY_BE_NUMBERS
+            if not numbers and any(isinstance(one, unsure) for one in pair):
+                return []
+            for one in numbers:
+                if any(isinstance(n, ast.Name) for n in ast.walk(one)):
+                    sent = f'torch.tensor([{self._statement.segment(one)}]).to("xla")[0]'
+                    edits.append((one, sent))
+        return edits
+
+    def _combined(
+        self, node: ast.AST, used_by: frozenset[str]
+    ) -> Iterator[tuple[ast.operator, tuple[ast.expr, ...]]]:
+        """Each operator that may take the number, and its operands."""
         if isinstance(node, ast.Subscript) or self._is_number(node):
             return
-        pair: tuple[ast.expr, ...] = ()
         if isinstance(node, (ast.BinOp, ast.AugAssign)) and _taken(node.op) & used_by:
             pair = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.value,)
-        for one in pair:
-            if self._is_number(one) and any(isinstance(n, ast.Name) for n in ast.walk(one)):
-                yield one
+            yield node.op, pair
         for child in ast.iter_child_nodes(node):
             yield from self._combined(child, used_by)
 
@@ -179,8 +194,34 @@ class _Numbers:
                 return False
             if not _binds(found[0], name):
                 continue
-            is_around = indentation(text) <= depth
+            is_around = indentation(text) <= depth and self._stays(name, above, line)
             return is_around and self._is_number_given(found[0], name, above)
+        return False
+
+    def _stays(self, name: str, above: int, line: int) -> bool:
+        """Whether no loop that begins below the line `above` binds it again for its next turn.
+
+        As ``loss = loss + term`` does, which makes a tensor of the 0.0 before the loop.
+        """
+        depth = indentation(self._lines.get(line, ""))
+        heads: list[int] = []
+        for k in range(line - 1, above, -1):
+            text = self._lines.get(k, "")
+            if text.strip() and indentation(text) < depth:
+                depth = indentation(text)
+                heads += [depth] if text.lstrip().startswith(_LOOPS) else []
+        if not heads:
+            return True
+        for k in range(line, max(self._lines) + 1):
+            if k not in self._lines:
+                return False
+            text = self._lines[k]
+            if k > line and text.strip() and indentation(text) <= heads[-1]:
+                return True
+            if re.search(rf"\b{name}\b", text):
+                found = statement_at(self._lines, k, " pass")[1]
+                if len(found) != 1 or _binds(found[0], name):
+                    return False
         return False
 
     def _is_number_given(self, node: ast.stmt, name: str, line: int) -> bool:

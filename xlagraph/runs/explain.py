@@ -32,7 +32,7 @@ from xlagraph.runs.meant import (
     settles,
     takes_what_is_left,
 )
-from xlagraph.runs.model import GraphNode, RunExplanation, by_cost
+from xlagraph.runs.model import GraphNode, RunExplanation, ranked
 from xlagraph.runs.order import Phase
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
@@ -122,7 +122,7 @@ def _explanation(
     groups = group_nodes(
         others, history.turns, lists, pending, unrolled, program, began_late=history.began_late
     )
-    groups = tuple(sorted((*blocks, *hooks, *groups), key=by_cost))
+    groups = ranked((*blocks, *hooks, *groups))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)
     stable = stable_after(syncs, history.steps)

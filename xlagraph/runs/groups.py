@@ -16,12 +16,13 @@ from xlagraph.facts.enclosing import ProgramText
 from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.growing_input import GROWING_INPUT
+from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.runs.drawn import AsDrawn
 from xlagraph.runs.growth import main_line
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.lists import AsList
 from xlagraph.runs.meant import Meant
-from xlagraph.runs.model import CauseGroup, GraphNode, by_cost
+from xlagraph.runs.model import CauseGroup, GraphNode, ranked
 from xlagraph.runs.pending import AsPending
 from xlagraph.runs.reasons import SIZES, Reason, main_cause, reasons_of
 from xlagraph.runs.spent import together
@@ -69,7 +70,7 @@ def group_nodes(
     groups = [_group(reason, members) for (reason, _), members in grouped.items()]
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
-    return tuple(sorted(groups, key=by_cost))
+    return ranked(groups)
 
 
 def _is_expected(node: GraphNode) -> bool:
@@ -206,6 +207,7 @@ def _representative(
 def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     """The causes behind the first one of each graph, those of most graphs first.
 
+    The order of the outputs comes last: it most often goes back to another of them.
     Who mends the first alone still recompiles. What comes of it anyway is none; nor is what the
     first graphs of a growing input differ in.
     """
@@ -221,7 +223,8 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     ]
     number = Counter(map(_key, found))
     last = {_key(cause): cause for cause in found}
-    return tuple(last[key] for key, _ in number.most_common())
+    keys = [key for key, _ in number.most_common()]
+    return tuple(last[key] for key in sorted(keys, key=lambda key: key[0] is OUTPUT_ORDER))
 
 
 def _key(cause: Cause) -> tuple[Kind, SourceLine | None]:

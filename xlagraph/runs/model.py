@@ -14,6 +14,8 @@ from xlagraph.runs.meant import Meant
 from xlagraph.runs.spent import together
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.cause.verdict import Place, Verdict
@@ -137,21 +139,43 @@ class CauseGroup:
 OFTEN = 3
 """Compiles of one reason from which on it goes on, as far as one can tell."""
 SELDOM_WEIGHT = 0.25
+NEARLY = 0.9
+"""Of the seconds of a problem, from which on another one costs nearly as much."""
 
 
-def by_cost(group: CauseGroup) -> tuple[bool, bool, float, str]:
-    """Sorts problems before what is by design, that before warm-up, and then by seconds.
+def ranked(groups: Iterable[CauseGroup]) -> tuple[CauseGroup, ...]:
+    """Problems before what is by design, that before warm-up, and each by what it costs.
 
-    The seconds of a problem that came once or twice count for less: what comes again will go on.
+    Of proved problems that cost nearly the same, the one with the most compiles comes first.
     """
+    ordered = sorted(groups, key=_by_cost)
+    rest = [one for one in ordered if not one.expected]
+    problems: list[CauseGroup] = []
+    while rest:
+        least = _weighed(rest[0]) * NEARLY
+        near = [one for one in rest[1:] if one.proved and _weighed(one) >= least]
+        problems.append(max(rest[0], *near, key=lambda one: one.compiles) if near else rest[0])
+        rest.remove(problems[-1])
+    return (*problems, *(one for one in ordered if one.expected))
+
+
+def _by_cost(group: CauseGroup) -> tuple[bool, bool, float, str]:
     is_warm_up = group.expected and not group.is_by_design
+    return (group.expected, is_warm_up, -_weighed(group), words(group.title))
+
+
+def _weighed(group: CauseGroup) -> float:
+    """Its seconds; those of a problem that came once or twice count for less.
+
+    What comes again will go on.
+    """
     weight = 1 if group.expected or group.compiles >= OFTEN else SELDOM_WEIGHT
-    return (group.expected, is_warm_up, -group.spent.wall_seconds * weight, words(group.title))
+    return group.spent.wall_seconds * weight
 
 
 @dataclass(frozen=True, eq=False)
 class RunExplanation:
-    """The verdict over a run, its graphs, and the reasons ranked by what they cost (`by_cost`)."""
+    """The verdict over a run, its graphs, and the reasons ranked by what they cost (`ranked`)."""
 
     run: Run
     verdict: Verdict

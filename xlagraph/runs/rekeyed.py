@@ -11,7 +11,7 @@ from xlagraph.message import GraphName, count, say
 from xlagraph.run.reader import RunError
 from xlagraph.runs.context import context_of
 from xlagraph.runs.kinds import SAME_GRAPH, UNPRINTED_VALUES
-from xlagraph.runs.model import CauseGroup, by_cost
+from xlagraph.runs.model import CauseGroup, ranked
 from xlagraph.runs.spent import Spent
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def with_rekeyed(
         if digest in letters
     ]
     rest = [_without(group, mine) for group in groups]
-    return tuple(sorted((*rest, *mine), key=by_cost))
+    return ranked((*rest, *mine))
 
 
 def _all_again(run: Run) -> Iterator[_Again]:
