@@ -151,6 +151,13 @@ def test_a_value_read_behind_the_steps_begins_another_part(tmp_path):
     assert "train.py:5" in str(late[0].title)
 
 
+def test_steps_that_are_far_larger_in_a_later_stage_do_not_make_the_first_one_small(tmp_path):
+    later = [(STEPS[0][0], "step", 30)] * 9
+    explained = explained_run(tmp_path, [*STEPS * 2, BEHIND, *later, BEHIND])
+    late = [g for g in explained.groups if "another part of the program" in str(g.title)]
+    assert [(g.kind.id, g.compiles) for g in late] == [("first-graph", 1)]
+
+
 def test_another_graph_at_the_same_place_is_a_problem(tmp_path):
     other = (*BEHIND[:2], 4)
     explained = explained_run(tmp_path, [*STEPS, BEHIND, *STEPS, other])

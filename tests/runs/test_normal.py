@@ -37,6 +37,7 @@ NORMAL = {
     "momentum_with_decay": "Stable after warm-up: 2 compiles,",
     "moving_average": "Stable after warm-up: 2 compiles,",
     "unfreezing": "Stable: 4 compiles,",
+    "unfreezing_in_stages": "Stable: 9 compiles,",
     "network_grows": "Stable: 4 compiles,",
     "coin_of_two": "Stable: 3 compiles,",
     "sampler": "3 kinds of step by design (training, evaluation, evaluation at the end of each ",
@@ -94,6 +95,7 @@ PROBLEMS = {
     "logs_get_longer": 8,
     "larger_each_epoch": 10,
     "sizes_with_unfreezing": 1,
+    "unfreezes_each_epoch": 10,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -113,6 +115,7 @@ MEANT = {
     "loops_in_buckets": "In turn since step 2: an input comes in ",
     "lookahead_copied": "In a fixed order since step 5: ",
     "stages_of_one_function": "Changed in step 11 and stayed so: some steps use tensors that ",
+    "unfreezing_in_stages": "Changed in steps 21, 31 and stayed so: parameters are trained in ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }
 """What is said of changes that are made on purpose."""

@@ -53,6 +53,24 @@ def test_the_first_step_of_each_turn_may_settle_in_the_second(tmp_path):
     assert (group.meant, group.kind.id, group.compiles) == ("settled", "unexplained", 3)
 
 
+ROUND = ((20, 0), (20, 0), (30, 1))
+"""Two steps at one line and one at another, as a critic's and a generator's."""
+LATER = ((20, 2), (20, 2), (30, 3))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "settled"),
+    [([ROUND] * 5 + [LATER] * 4, 2), ([ROUND] * 5 + [LATER] * 4 + [ROUND], 0)],
+    ids=["stays", "comes back"],
+)
+def test_where_all_places_go_round_together_a_stage_is_of_all_their_steps(
+    tmp_path, rounds, settled
+):
+    steps = [(line, step(stage)) for one in rounds for line, stage in one]
+    groups = write(tmp_path, steps).groups
+    assert sum(group.compiles for group in groups if group.meant == "settled") == settled
+
+
 @pytest.mark.parametrize(
     "stages",
     [

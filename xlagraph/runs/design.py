@@ -164,12 +164,14 @@ class Design:
         return self._numbers.get(found or "")
 
     def _stage(self, number: int) -> Stage | None:
-        """The stage that settled with a graph."""
+        """The stage that settled with a graph: of its place, or of all places together."""
+        return self._stage_at(number, self._site(number)) or self._stage_at(number, None)
+
+    def _stage_at(self, number: int, site: tuple[Frame, ...] | None) -> Stage | None:
         graph = self._graphs[number]
-        site = graph.sync.call_site if graph.sync else ()
         key = graph.process.file, site
         if key not in self._stages:
-            here = [turn for turn in self._turns_of(number) if turn.site == site]
+            here = [turn for turn in self._turns_of(number) if site in (None, turn.site)]
             firsts: dict[str | None, int] = {}
             for k, turn in enumerate(here):
                 firsts.setdefault(turn.graph, k)

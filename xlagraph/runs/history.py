@@ -26,6 +26,8 @@ LITTLE = 0.25
 WHOLE = 0.5
 """A site's first sync ends a step if it held this part of the work of the largest; where a loop
 begins with the sync (as loaders do), nothing or little was pending the first time."""
+BEGINNING = 8
+"""Among so many: later stages of a program may train far more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +164,7 @@ def _first_of(steps: Sequence[SyncRecord]) -> SyncRecord:
 
 def _is_whole(steps: Sequence[SyncRecord]) -> bool:
     """Whether the first of a site's syncs had a step's work behind it."""
-    return _size(steps[0]) >= WHOLE * max(map(_size, steps))
+    return _size(steps[0]) >= WHOLE * max(map(_size, steps[:BEGINNING]))
 
 
 def _of_same_calls(

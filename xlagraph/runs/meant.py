@@ -299,10 +299,27 @@ def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design, la
     begin = turns.index(number)
     if {*turns[:begin]} & {*turns[begin:]}:
         return False
-    phases = {graph: phase_of(graph, comparisons) for graph in graphs if graph is not None}
+    phases: dict[int, int] = {}
+    for one in (k for k in graphs if k is not None):
+        before = _only_first(one, design)
+        root = phase_of(one, comparisons) if before is None else before
+        phases[one] = phases.get(root, root)
     lasted = 0
     for graph in turns[begin:]:
         if graph is None or phases[graph] != phases[number]:
             break
         lasted += 1
     return lasted >= lasting and len(set(phases.values())) - 1 <= FEW
+
+
+def _only_first(number: int, design: Design) -> int | None:
+    """What ran once before a graph at its place, and makes optimizer state that this takes in.
+
+    Both belong to one phase, whatever else comes along: its optimizer is a new one.
+    """
+    turns = design.turns_of_sort(number).turns
+    begin = turns.index(number) if number in turns else 0
+    first = turns[begin - 1] if begin else None
+    if first is None or turns.count(first) > 1 or turns.count(number) < LASTING:
+        return None
+    return first if design.brings_state(first, number) else None
