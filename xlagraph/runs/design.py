@@ -164,8 +164,16 @@ class Design:
         return self._numbers.get(found or "")
 
     def _stage(self, number: int) -> Stage | None:
-        """The stage that settled with a graph: of its place, or of all places together."""
-        return self._stage_at(number, self._site(number)) or self._stage_at(number, None)
+        """The stage that settled with a graph: of its place, or of all places together.
+
+        A place that never ran before such a stage is none that it changes.
+        """
+        site = self._site(number)
+        if stage := self._stage_at(number, site):
+            return stage
+        stage = self._stage_at(number, None)
+        before = [*self._turns_of(number)][: stage.begin] if stage else []
+        return stage if any(turn.site == site for turn in before) else None
 
     def _stage_at(self, number: int, site: tuple[Frame, ...] | None) -> Stage | None:
         graph = self._graphs[number]
