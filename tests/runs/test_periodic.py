@@ -4,27 +4,9 @@ from __future__ import annotations
 
 import pytest
 from written_runs import write
+from written_steps import step
 
 EVERY = (3, 7, 11, 15, 19, 23, 27)
-
-
-def step(size=8, *, more=False, kept=False):
-    """A step, with a piece more, or with a value that is given back beside the others."""
-    a, o = f"s32[{size}]{{0}}", "s32[4]{0}"
-    lines = [
-        f"%p = {a} parameter(0)",
-        f"%q = {a} parameter(1)",
-        f"%a = {a} multiply({a} %p, {a} %q)",
-        f"%b = {a} abs({a} %a)",
-        *([f"%m = {a} not({a} %b)", f"%n = {a} add({a} %m, {a} %p)"] if more or kept else ()),
-        f"%c = {a} add({a} {'%n' if more else '%b'}, {a} %q)",
-        f"%d = {a} negate({a} %c)",
-        *(f"%{k}s = {o} slice({a} %{k}), slice={{[0:4]}}" for k in ("cdn" if kept else "cd")),
-    ]
-    also = f", {o}" if kept else ""
-    root = f"ROOT %t = ({o}, {o}{also}) tuple({o} %cs, {o} %ds{also and also + ' %ns'})"
-    head = f"HloModule step\n\nENTRY %main (p: {a}, q: {a}) -> ({o}, {o}{also}) {{"
-    return "\n  ".join([head, *lines, root]) + "\n}\n"
 
 
 def run_of(folder, special, *, sizes=(8,), steps=30, **what):
@@ -48,14 +30,15 @@ def test_a_piece_in_every_fourth_step_is_told_and_no_alarm(tmp_path):
     [(3, 7, 12, 15, 20, 22, 28), EVERY[:-1], (16, 20, 24, 28), (3, 12, 21)],
     ids=["at random", "not to the end", "late", "too few"],
 )
-def test_other_steps_are_a_problem(special, tmp_path):
-    (problem,) = run_of(tmp_path, special).problems
-    assert (problem.kind.id, problem.compiles) == ("extra-subgraph", 1)
+def test_other_steps_are_no_rhythm(special, tmp_path):
+    run = run_of(tmp_path, special)
+    (group,) = [group for group in run.groups if group.kind.id == "extra-subgraph"]
+    assert (group.meant or "problem") == ("problem" if special[0] > 15 else "early")
 
 
-def test_a_value_kept_in_every_fourth_step_is_a_problem(tmp_path):
-    (problem,) = run_of(tmp_path, EVERY, kept=True).problems
-    assert (problem.kind.id, problem.compiles) == ("live-tensor", 1)
+def test_a_value_kept_in_every_fourth_step_is_no_rhythm(tmp_path):
+    (group,) = [group for group in run_of(tmp_path, EVERY, kept=True).groups if group.meant]
+    assert (group.meant, group.kind.id, group.compiles) == ("early", "live-tensor", 1)
 
 
 def test_sizes_in_turn_beside_it_are_by_design_too(tmp_path):

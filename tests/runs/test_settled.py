@@ -75,10 +75,10 @@ def test_where_all_places_go_round_together_a_stage_is_of_all_their_steps(
     "stages",
     [
         [0] * 6 + [1] + [0] * 12,
-        [0] * 6 + [1] * 12 + [0] * 6,
+        [0] * 14 + [1] * 8 + [0] * 5,
         [0] * 6 + [1] * 6,
         [0] * 8 + [1] * 8 + [2] * 8 + [3] * 8 + [4] * 12,
-        [0] * 5 + [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0],
+        [0] * 5 + [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0],
     ],
     ids=["once", "comes back", "ends soon", "many", "no order"],
 )

@@ -16,6 +16,7 @@ from xlagraph.runs.blocks import block_groups, skipped_blocks
 from xlagraph.runs.compare import compare, compare_by_sort, compare_further
 from xlagraph.runs.context import own_frame, program_text
 from xlagraph.runs.design import Design
+from xlagraph.runs.early import with_early
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
 from xlagraph.runs.hooks import attached_again, hook_groups
@@ -32,7 +33,7 @@ from xlagraph.runs.meant import (
     settles,
     takes_what_is_left,
 )
-from xlagraph.runs.model import GraphNode, RunExplanation, ranked
+from xlagraph.runs.model import GraphNode, RunExplanation, failures, ranked
 from xlagraph.runs.order import Phase
 from xlagraph.runs.pairing import Pairing
 from xlagraph.runs.pairs import Pairs
@@ -109,6 +110,10 @@ def _explanation(
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
     syncs = [s for p in run.processes for s in p.syncs]
+    stable = stable_after(syncs, history.steps)
+    if not failures(run):
+        going_on = grown | hooked
+        nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, stable)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes)
@@ -125,7 +130,6 @@ def _explanation(
     groups = ranked((*blocks, *hooks, *groups))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(groups, run), nodes)
-    stable = stable_after(syncs, history.steps)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)
     return RunExplanation(

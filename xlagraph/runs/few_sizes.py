@@ -26,6 +26,7 @@ from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.input_sizes import sizes_apart
 from xlagraph.runs.nearest import opcodes_of
 from xlagraph.runs.sketch import without_layout
 
@@ -55,6 +56,8 @@ BESIDE = 1 / 4
 """What has this part of a difference beside a size comes of it: an index, a mean of one element."""
 ROW = 3
 """So many sizes, each as much larger than the one before, count up."""
+ODD = 2
+"""The size of full batches, and that of the last one."""
 CUTS = frozenset({"slice", "pad"})
 """What comes and goes with a size: the largest needs no part of a table, and no padding."""
 SIZES = frozenset({INPUT_SHAPE, PYTHON_SIZE})
@@ -87,7 +90,8 @@ def is_one_of_few_sizes(
     return (
         has_settled(len(sizes), begin, len(turns) - begin)
         and _come_again(sizes, again, unnamed, each)
-        and not _has_rule(turns[begin:])
+        and not has_rule(turns[begin:])
+        and not _is_odd_batch([graphs[graph] for graph in sizes], [again[one] for one in sizes])
         and brings_size(number, graphs, comparisons, here)
         and all(
             changes_sizes_only(graph, graphs, comparisons, here)
@@ -129,11 +133,20 @@ def _come_again(
     return len(sizes) >= ROW and goes_back and unnamed >= AGAIN * len(missing)
 
 
-def _has_rule(since: Sequence[int | None]) -> bool:
+def has_rule(since: Sequence[int | None]) -> bool:
     """Whether most steps have one size, of those up to the last one that is known."""
     known = [graph for graph in since if graph is not None]
     last = max((k for k, graph in enumerate(since) if graph is not None), default=-1)
     return max(Counter(known).values(), default=-1) >= RULE * (last + 1)
+
+
+def _is_odd_batch(graphs: Sequence[CapturedGraph], again: Sequence[int]) -> bool:
+    """Whether there are two sizes of a batch, one of which is hardly known to run.
+
+    Where most hits have no name nothing says which size is the rule.
+    """
+    is_batch = not any(size.dimension for sizes in sizes_apart(graphs) for size in sizes)
+    return len(graphs) == ODD and is_batch and min(again) < (1 - RULE) * sum(again)
 
 
 def brings_size(

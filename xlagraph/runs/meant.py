@@ -73,6 +73,8 @@ class Meant(str, Enum):
     """One size of an input among few, each of which comes again."""
     STAGES = "stages"
     """The size of an input in one stage of the program, which does not come back."""
+    EARLY = "early"
+    """One of few graphs that came early; none came in the longer part of the run since."""
     SETTLED = "settled"
     """With it a phase of the program settled; why it is another graph is not known."""
 
@@ -154,7 +156,7 @@ def settles(outcome: Outcome, period: int) -> bool:
     if outcome.proved and period == 1 and not copies_part:
         return all(cause.expected for cause in outcome.causes)
     return not changes_values(outcome) and all(
-        _comes_along(cause) or cause.kind is SHARED_SCALAR for cause in outcome.causes
+        comes_along(cause) or cause.kind is SHARED_SCALAR for cause in outcome.causes
     )
 
 
@@ -169,7 +171,7 @@ def takes_what_is_left(outcome: Outcome) -> bool:
     """Whether values that one graph computes come into the other ready-made; no number differs."""
     causes = outcome.causes
     left = [one for one in causes if one.kind is EARLY_EXECUTION or one.short == FORM_SHORT]
-    return bool(left) and not any(_is_value(one) for one in causes if one not in left)
+    return bool(left) and not any(is_value(one) for one in causes if one not in left)
 
 
 def completes_what_is_left(outcome: Outcome, is_elsewhere: Callable[[SourceLine], bool]) -> bool:
@@ -190,7 +192,7 @@ def changes_values(outcome: Outcome) -> bool:
     """Whether a size, a number or a type is another one; state comes with numbers of its own."""
     brings_state = any(cause.expected for cause in outcome.causes)
     return any(
-        _is_value(cause) and not (brings_state and cause.kind is SHARED_SCALAR)
+        is_value(cause) and not (brings_state and cause.kind is SHARED_SCALAR)
         for cause in outcome.causes
     )
 
@@ -213,15 +215,17 @@ def _is_unsure(
 
 def _is_of_values(outcome: Outcome) -> bool:
     """Whether sizes, numbers or types make most of a difference: that needs no proof."""
-    values = (c for c in outcome.causes if _is_value(c) and c.short != FORM_SHORT)
+    values = (c for c in outcome.causes if is_value(c) and c.short != FORM_SHORT)
     return sum(one.share for one in values) >= MOST
 
 
-def _is_value(cause: Cause) -> bool:
+def is_value(cause: Cause) -> bool:
+    """Whether a number, a size or a type is another one that nobody means."""
     return cause.kind.section in BY_VALUE and not cause.kind.may_be_meant
 
 
-def _comes_along(cause: Cause) -> bool:
+def comes_along(cause: Cause) -> bool:
+    """Whether it is switched on purpose, or comes with what is."""
     return cause.kind.may_be_meant or _is_beside(cause)
 
 
@@ -242,7 +246,7 @@ def _is_piece(outcome: Outcome) -> bool:
 def _is_on_purpose(outcome: Outcome) -> bool:
     causes = outcome.causes
     has_own = any(cause.kind.may_be_meant and not cause.expected for cause in causes)
-    return has_own and all(map(_comes_along, causes))
+    return has_own and all(map(comes_along, causes))
 
 
 def _is_mostly_on_purpose(outcome: Outcome) -> bool:
@@ -251,7 +255,7 @@ def _is_mostly_on_purpose(outcome: Outcome) -> bool:
     Where pieces come once and stay there is another graph anyway: such a number costs no compile.
     """
     own = [one for one in outcome.causes if one.kind.may_be_meant and not one.expected]
-    rest = [one for one in outcome.causes if not _comes_along(one)]
+    rest = [one for one in outcome.causes if not comes_along(one)]
     return (
         all(one.kind.is_piece for one in own)
         and all(one.kind.section is Section.VALUES for one in rest)

@@ -345,6 +345,8 @@ def main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     causes = node.explanation.causes if node.explanation else ()
     if node.meant in OF_SIZES:
         kind = INPUT_SHAPE
+    elif node.meant is Meant.EARLY:
+        return next((one for one in causes if not one.expected), causes[0])
     elif node.meant and node.meant is not Meant.SETTLED:
         return next(one for one in causes if one.kind.may_be_meant and not one.expected)
     return next((one for one in causes if one.kind is kind), causes[0])

@@ -168,6 +168,8 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
             when = say("Changed in ", begin, " and stayed so")
         elif group.meant is Meant.SIZES:
             when = say("In turn since ", begin)
+        elif group.meant is Meant.EARLY:
+            when = say("Settled since ", begin)
         elif group.meant is Meant.CHOICE:
             when = say("In no fixed order since ", begin)
         else:

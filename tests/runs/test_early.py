@@ -1,0 +1,67 @@
+"""Few graphs that came early and only ran again since are told, and are no alarm."""
+
+from __future__ import annotations
+
+import pytest
+from written_runs import write
+from written_steps import step
+
+from xlagraph.run.records import EARLIER_COMPILES
+
+AT_RANDOM = (3, 7, 12, 15, 20, 22, 28)
+
+
+def run_of(folder, special=AT_RANDOM, *, steps=30, other=8, notes=(), **what):
+    """Steps at one line, of which the ``special`` ones are others, in no order."""
+    modules = [step(other, **what) if k in special else step() for k in range(steps)]
+    return write(folder, [(20, module) for module in modules], notes=notes)
+
+
+def test_what_comes_in_no_order_since_the_first_steps_is_told_and_no_alarm(tmp_path):
+    run = run_of(tmp_path, more=True)
+    assert not run.has_problem
+    assert str(run.verdict).startswith("Stable: 2 compiles, 1.0 s, the last in step 3; none in ")
+    (note,) = run.verdict.notes
+    assert str(note).startswith("Settled since step 3: a piece is computed in some steps only")
+    assert "; 1 compile, 0.50 s. If not on purpose: " in str(note)
+    (group,) = [group for group in run.groups if group.meant]
+    assert (group.meant, group.kind.id, group.proved) == ("early", "extra-subgraph", True)
+
+
+def test_a_value_kept_in_no_order_is_told_too(tmp_path):
+    run = run_of(tmp_path, kept=True)
+    assert not run.has_problem
+    (group,) = [group for group in run.groups if group.meant]
+    assert (group.meant, group.kind.id) == ("early", "live-tensor")
+
+
+@pytest.mark.parametrize(
+    ("special", "steps"),
+    [(AT_RANDOM, 14), ((16, 17, 19, 22, 28), 30), ((3,), 30), ((3, 8), 30)],
+    ids=["short", "late", "once", "once again"],
+)
+def test_what_may_still_come_or_came_once_is_a_problem(tmp_path, special, steps):
+    (problem,) = run_of(tmp_path, special, steps=steps, more=True).problems
+    assert (problem.kind.id, problem.compiles) == ("extra-subgraph", 1)
+
+
+def test_many_graphs_are_a_problem(tmp_path):
+    """Ten sizes by no rule, each of which runs again."""
+    again = [16, 9, 12, 15, 10, 18, 13, 11, 17, 14]
+    run = write(tmp_path, [(20, step(size)) for size in [8, 8, *sorted(again), *again * 3]])
+    assert sum(group.compiles for group in run.problems) == 10
+
+
+def test_graphs_from_before_the_capture_leave_it_open(tmp_path):
+    assert run_of(tmp_path, more=True, notes=(EARLIER_COMPILES,)).has_problem
+
+
+def test_an_odd_batch_in_no_order_is_a_problem(tmp_path):
+    (problem,) = run_of(tmp_path, other=6).problems
+    assert (problem.kind.id, problem.compiles) == ("input-shape", 1)
+
+
+def test_a_size_that_is_the_exception_is_a_problem(tmp_path):
+    sizes = [8] * 5 + [6] + [8, 8, 8, 6, 8, 8, 8, 8, 8, 6] * 3
+    steps = [(20, step(size).replace(f"[{size}]{{0}}", f"[4,{size}]{{1,0}}")) for size in sizes]
+    assert write(tmp_path, steps).has_problem
