@@ -20,3 +20,16 @@ def step(size=8, *, more=False, kept=False):
     root = f"ROOT %t = ({o}, {o}{also}) tuple({o} %cs, {o} %ds{also and also + ' %ns'})"
     head = f"HloModule step\n\nENTRY %main (p: {a}, q: {a}) -> ({o}, {o}{also}) {{"
     return "\n  ".join([head, *lines, root]) + "\n}\n"
+
+
+def window(number):
+    """A step that goes back through so many windows of a sequence before it."""
+    a = "s32[8]{0}"
+    lines = [
+        f"%x{k + 1} = {a} {'add' if k % 2 else 'multiply'}({a} %x{k}, {a} %x0)"
+        for k in range(3 + 2 * number)
+    ]
+    last = len(lines)
+    lines = [f"%x0 = {a} parameter(0)", *lines, f"ROOT %r = {a} negate({a} %x{last})"]
+    head = f"HloModule step\n\nENTRY %main (p: {a}) -> {a} {{"
+    return "\n  ".join([head, *lines]) + "\n}\n"

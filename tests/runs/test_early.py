@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from written_runs import write
-from written_steps import step
+from written_steps import step, window
 
 from xlagraph.run.records import EARLIER_COMPILES
 
@@ -65,3 +65,9 @@ def test_a_size_that_is_the_exception_is_a_problem(tmp_path):
     sizes = [8] * 5 + [6] + [8, 8, 8, 6, 8, 8, 8, 8, 8, 6] * 3
     steps = [(20, step(size).replace(f"[{size}]{{0}}", f"[4,{size}]{{1,0}}")) for size in sizes]
     assert write(tmp_path, steps).has_problem
+
+
+def test_graphs_that_grew_from_turn_to_turn_are_a_problem(tmp_path):
+    """Windows of a sequence, each of which goes back through those before it, in a short loop."""
+    steps = [(20, window(k % 5)) for k in range(40)]
+    assert sum(group.compiles for group in write(tmp_path, steps).problems) >= 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from written_runs import write
-from written_steps import step
+from written_steps import step, window
 
 EVERY = (3, 7, 11, 15, 19, 23, 27)
 
@@ -61,17 +61,5 @@ def test_sizes_that_keep_coming_beside_it_are_a_problem(tmp_path):
 @pytest.mark.parametrize(("windows", "is_problem"), [(3, False), (7, True)])
 def test_turns_of_a_loop_that_make_the_graph_longer_are_no_parts(windows, is_problem, tmp_path):
     """Every sequence begins anew, and each of its windows goes back through those before it."""
-
-    def window(number):
-        a = "s32[8]{0}"
-        lines = [
-            f"%x{k + 1} = {a} {'add' if k % 2 else 'multiply'}({a} %x{k}, {a} %x0)"
-            for k in range(3 + 2 * number)
-        ]
-        last = len(lines)
-        lines = [f"%x0 = {a} parameter(0)", *lines, f"ROOT %r = {a} negate({a} %x{last})"]
-        head = f"HloModule step\n\nENTRY %main (p: {a}) -> {a} {{"
-        return "\n  ".join([head, *lines]) + "\n}\n"
-
     steps = [(20, window(k % windows)) for k in range(8 * windows)]
     assert write(tmp_path, steps).has_problem is is_problem

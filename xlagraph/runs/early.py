@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.few_sizes import has_rule
-from xlagraph.runs.growth import growing
+from xlagraph.runs.growth import MANY
 from xlagraph.runs.input_sizes import sizes_apart
 from xlagraph.runs.meant import Meant, comes_along, is_value
 from xlagraph.runs.sorts import Part
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.design import Design
     from xlagraph.runs.history import History
     from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.turns import Turns
 
 FEW = 6
 """More graphs than these that nobody has accounted for are no set that somebody meant."""
@@ -61,8 +62,8 @@ def with_early(
     found = list(nodes)
     if len(open_graphs) > FEW or stable is None or not _is_settled(history, stable):
         return found
-    chains = growing([nodes[k] for k in open_graphs], history.turns).values()
-    told = told.union(node.digest for chain in chains for node in chain)
+    if _grows(nodes, history.turns):
+        return found
     for k in open_graphs:
         node = nodes[k]
         if node.sync_kind == "step" and node.digest not in told and _ran_again(node):
@@ -75,6 +76,21 @@ def _is_settled(history: History, stable: int) -> bool:
     """Whether nothing compiled in the longer part of the training, all of which was seen."""
     until, since = stable - history.first_step, history.steps - 1 - stable
     return not history.began_late and since >= max(LASTING, until)
+
+
+def _grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
+    """Whether graphs grew from turn to turn of a place, though they come again from the first on.
+
+    So do those of windows, each of which goes back through all before it.
+    """
+    known = {node.digest: node for node in nodes}
+    lengths: dict[str, int] = {}
+    for node in nodes:
+        before = known.get(node.nearest)
+        is_next = (node.nearest, node.digest) in turns.in_a_row
+        is_larger = before is not None and before.instructions < node.instructions
+        lengths[node.digest] = 1 + (lengths[node.nearest] if is_next and is_larger else 0)
+    return max(lengths.values(), default=0) > MANY
 
 
 def _ran_again(node: GraphNode) -> bool:
