@@ -111,13 +111,13 @@ def _explanation(
     syncs = [s for p in run.processes for s in p.syncs]
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
-    blocks = block_groups(skipped, nodes)
+    program = program_text(run.processes)
+    blocks = block_groups(skipped, nodes, program)
     told = {digest for group in blocks for digest in group.graphs}
     hooks = hook_groups(attached, [node for node in nodes if node.digest not in told])
     told |= {digest for group in hooks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     lists = longer_lists(pairs.graphs, history.turns)
-    program = program_text(run.processes)
     unrolled = unrolled_loops(pairs.graphs, program)
     groups = group_nodes(
         others, history.turns, lists, pending, unrolled, program, began_late=history.began_late
