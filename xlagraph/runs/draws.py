@@ -23,8 +23,11 @@ _SHUFFLED = re.compile(
     r"\bshuffle\(\s*(\w+)"
     r"|\b(\w+)\s*=\s*.*(?:random|rng)\w*\.(?:sample|permutation)\("
     r"|\b(\w+)\s*=\s*torch\.randperm\(.*\.tolist\("
+    r"|\b(\w+)\s*=\s*sorted\(.*\bkey="
+    r"|\b(\w+)\.sort\(\s*key="
 )
-"""What is put into another order, in place or as a new list."""
+"""What is put into another order, in place or as a new list; by a key, for that may change."""
+_IN_LINE = re.compile(r"\bfor\s+(.+?)\s+in\s+(.+)")
 _OF_TENSOR = re.compile(r"\btorch\.rand\w*\(")
 _OF_LIST = re.compile(r"\b(?:choices?|sample)\(")
 _DEF = re.compile(r"(?:async\s+def|def|class)\b")
@@ -91,9 +94,10 @@ class Draws:
         return next(filter(None, drawn), None)
 
     def shuffled(self, number: int) -> int | None:
-        """The line that shuffles what the innermost loop around a line goes through."""
-        heads = ((one, _LOOP.match(_code(self.lines[one]))) for one in self._heads(number))
-        loop, head = next(((one, found) for one, found in heads if found), (number, None))
+        """The line that shuffles, or sorts, what the innermost loop around a line goes through."""
+        inner = [(number, _IN_LINE.search(_code(self.lines[number])))]
+        around = [(one, _LOOP.match(_code(self.lines[one]))) for one in self._heads(number)]
+        loop, head = next(((one, found) for one, found in inner + around if found), (number, None))
         if head is None:
             return None
         if _SHUFFLED.search(f"_ = {head[2]}"):

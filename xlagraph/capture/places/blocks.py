@@ -32,7 +32,8 @@ def block_around(lines: Sequence[str], number: int) -> range:
             break
     last = number
     for below in range(number + 1, min(number + MAX_BLOCK, len(lines)) + 1):
-        if lines[below - 1].strip():
+        text = lines[below - 1].strip()
+        if text and not text.startswith("#"):
             if first == number or _indentation(lines[below - 1]) <= column:
                 break
             last = below
