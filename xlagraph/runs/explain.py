@@ -48,6 +48,7 @@ from xlagraph.runs.places import (
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.small import small_graphs
 from xlagraph.runs.spent import Spent
+from xlagraph.runs.stated import with_statements
 from xlagraph.runs.tasks import modules
 from xlagraph.runs.unrolled import unrolled_loops
 from xlagraph.runs.verdict import run_verdict, stable_after
@@ -96,7 +97,9 @@ def _explanation(
     pending = pending_work(pairs.graphs, history.turns)
     grown = frozenset[str]().union(*(work.graphs for work in pending))
     attached = attached_again(pairs.graphs)
-    hooked = frozenset[str]().union(*(one.digests for one in attached))
+    lists = longer_lists(pairs.graphs, history.turns)
+    again = [one.digests for one in attached] + [one.graphs for one in lists if one.backward]
+    never_meant = frozenset[str]().union(*again)
     small = small_graphs(pairs.graphs, design, history)
     parts = periodic_parts(pairs.graphs, comparisons, design)
     for k, comparison in enumerate(comparisons):
@@ -104,7 +107,7 @@ def _explanation(
         node = _node(k, pairs.graphs, comparison, nodes, design, history, meant)
         if k in small and not node.warm_up:
             node = replace(node, warm_up=True, is_small=True)
-        if node.digest in grown or (node.meant and node.digest in hooked):
+        if node.digest in grown or (node.meant and node.digest in never_meant):
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
@@ -117,14 +120,13 @@ def _explanation(
     hooks = hook_groups(attached, [node for node in nodes if node.digest not in told])
     told |= {digest for group in hooks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
-    lists = longer_lists(pairs.graphs, history.turns)
     unrolled = unrolled_loops(pairs.graphs, program)
     groups = group_nodes(
         others, history.turns, lists, pending, unrolled, program, began_late=history.began_late
     )
     groups = ranked((*blocks, *hooks, *groups))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
-    groups = introduced(with_source(groups, run), nodes)
+    groups = introduced(with_source(with_statements(groups, run, pairs.graphs), run), nodes)
     stable = stable_after(syncs, history.steps)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)
