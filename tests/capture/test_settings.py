@@ -58,6 +58,10 @@ def found(*lines: str) -> list[tuple[int, str, str, str]]:
         ("p.requires_grad = i < depth", "requires_grad", ""),
         ("p.requires_grad_()", "requires_grad", "True"),
         ("model.requires_grad_(False)", "requires_grad", "False"),
+        ("x = pad_sequence(words, batch_first=True)", "padding", ""),
+        ("collator = transformers.DataCollatorWithPadding(tok)", "padding", ""),
+        ("batch = tok(texts, padding=True, return_tensors='pt')", "padding", ""),
+        ("batch = tok.pad(rows, padding='longest')", "padding", ""),
     ],
 )
 def test_what_sets_an_option(line, option, value):

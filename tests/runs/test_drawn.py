@@ -190,3 +190,27 @@ def test_a_function_is_known_over_small_gaps_up_to_its_head_and_the_next():
     assert set(draws_around(lines, 8).lines) == {*range(5, 15)} - {7}
     far = {1: "    place = random.randrange(8)", 6: "    old = images[place]"}
     assert set(draws_around(far, 6).lines) == {6}
+
+
+GUARD = """def forward(self, x):
+    if self.training and random.random() > self.survival:
+        {body}
+    y = self.norm(x)
+    return x + self.branch(y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (GUARD.format(body="return x"), 2),
+        (GUARD.replace(":\n        {body}", ": return x"), 2),
+        (GUARD.format(body="x = x / 2"), None),  # what is behind runs all the same
+        (GUARD.format(body="return x").replace("random.random()", "self.depth"), None),
+    ],
+)
+def test_a_draw_that_leaves_the_function_decides_what_is_behind_it(text, line):
+    lines = dict(enumerate(text.splitlines(), 1))
+    last = max(lines)
+    draw = draws_around(lines, last).decides(last)
+    assert (draw and draw.line) == line

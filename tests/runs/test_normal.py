@@ -96,6 +96,7 @@ PROBLEMS = {
     "larger_each_epoch": 10,
     "sizes_with_unfreezing": 1,
     "unfreezes_each_epoch": 10,
+    "state_not_detached": 6,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -126,11 +127,12 @@ REASONS = {
     "solver_reads": "extra-subgraph at solver_reads.py:20",
     "groups_of_batches": "accumulation-count at groups_of_batches.py:19",
     "steps_of_clients": "missing-barrier at steps_of_clients.py:16",
-    "layers_dropped": "skipped-block at layers_dropped.py:18",
-    "layers_dropped_late": "skipped-block at layers_dropped_late.py:18",
+    "layers_dropped": "skipped-block at layers_dropped.py:17",
+    "layers_dropped_late": "skipped-block at layers_dropped_late.py:17",
     "coins_in_a_loop": "other-operand at coins_in_a_loop.py:26",
     "coins_drawn": "other-operand at coins_drawn.py:23",
     "pool_by_chance": "added-input at pool_by_chance.py:25",
+    "state_not_detached": "growing-graph at state_not_detached.py:22",
 }
 """Graphs of one reason, whatever else differs in some of them as its consequence."""
 

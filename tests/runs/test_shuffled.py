@@ -10,8 +10,11 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.reordered_sum import REORDERED_SUM
+from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.runs.shuffled import shuffled
 
 FILE = "t.py"
@@ -22,6 +25,16 @@ TEXT = """def project(self, parts):
     for part in {through}:
         total = total + self.scale * part
     return total
+"""
+
+
+SUM = """def scale(part):
+    return 2 * part
+def main():
+    for step in range(9):
+        {pick}
+        loss = sum(scale(part) for part in {through})
+        torch_xla.sync()
 """
 
 
@@ -41,6 +54,8 @@ def told(text: str, kind=OTHER_OPERAND, number: int = 3, line: int = 6):
         ("rng.shuffle(others)", "enumerate(others)", 3),
         ("others = random.sample(others, len(others))", "others", 3),
         ("others = torch.randperm(4).tolist()", "others", 3),
+        ("others.sort(key=self.load)", "others", 3),
+        ("pass", "sorted(others, key=self.load)", 5),
     ],
 )
 def test_what_a_loop_goes_through_is_shuffled(shuffle, through, line):
@@ -65,3 +80,43 @@ def test_only_an_order_that_keeps_coming_is_told():
     assert told(text, number=2) is None
     assert told(text, ADDED_INPUT) is None
     assert told(text, line=4) is None  # outside of the loop
+
+
+def told_of_sum(text: str, kind, loops=()):
+    """Of a function that a comprehension calls."""
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, frozenset(loops))
+    at = SourceLine(FILE, 2, "scale")
+    cause = SimpleNamespace(kind=kind, place=Place(at, (at, SourceLine(FILE, 6, "main"))))
+    found = shuffled([(SimpleNamespace(digest=str(k)), cause) for k in range(3)], program)
+    return (found["0"].shuffle.line, found["0"].is_picked) if found else None
+
+
+@pytest.mark.parametrize("kind", [REORDERED_SUM, EXTRA_SUBGRAPH, ACCUMULATION_COUNT])
+def test_some_of_a_list_are_drawn(kind):
+    assert told_of_sum(SUM.format(pick="pass", through="rng.sample(PARTS, 2)"), kind) == (6, True)
+
+
+@pytest.mark.parametrize(
+    ("pick", "through", "kind"),
+    [
+        ("random.shuffle(parts)", "parts", EXTRA_SUBGRAPH),  # of all of them none is missing
+        ("pass", "PARTS", REORDERED_SUM),
+    ],
+)
+def test_an_order_leaves_out_nothing(pick, through, kind):
+    assert told_of_sum(SUM.format(pick=pick, through=through), kind) is None
+
+
+def test_the_order_of_the_data_is_no_order_within_a_step():
+    text = """def main():
+    random.shuffle(files)
+    for file in files:
+        total = total + part
+        torch_xla.sync()
+"""
+    lines = {FILE: dict(enumerate(text.splitlines(), 1))}
+    at = SourceLine(FILE, 4, "main")
+    cause = SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)))
+    causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(3)]
+    assert shuffled(causes, ProgramText(lines))
+    assert not shuffled(causes, ProgramText(lines, frozenset({(FILE, 3)})))

@@ -224,7 +224,7 @@ class Setting(NamedTuple):
 
     line: SourceLine
     option: str
-    """``momentum``, ``training`` or ``requires_grad``."""
+    """``momentum``, ``training`` or ``requires_grad``; ``padding`` to the longest of a batch."""
     value: str
     """To which constant, as Python writes it; empty where it is computed."""
 

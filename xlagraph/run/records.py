@@ -249,7 +249,7 @@ class SettingRecord:
     line: int
     function: str
     option: str
-    """``momentum``, ``training`` or ``requires_grad``."""
+    """``momentum``, ``training`` or ``requires_grad``; ``padding`` to the longest of a batch."""
     value: str = ""
     """To which constant, as Python writes it; empty where it is computed."""
 

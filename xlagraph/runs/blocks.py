@@ -19,6 +19,8 @@ from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
+from xlagraph.runs.drawn import frames_from
+from xlagraph.runs.draws import draws_around
 from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import CauseGroup
 from xlagraph.runs.spent import together
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.facts.enclosing import ProgramText
     from xlagraph.message import Message, SourceLine
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
@@ -182,23 +185,28 @@ def _owners(path: str) -> list[str]:
     return [".".join(names[:k]) for k in range(1, len(names))]
 
 
-def block_groups(skipped: Iterable[Skipped], nodes: Sequence[GraphNode]) -> tuple[CauseGroup, ...]:
+def block_groups(
+    skipped: Iterable[Skipped], nodes: Sequence[GraphNode], program: ProgramText
+) -> tuple[CauseGroup, ...]:
     """One group for each place whose graphs leave out blocks."""
     return tuple(
-        _group(one, [node for node in nodes if node.digest in one.digests]) for one in skipped
+        _group(one, [node for node in nodes if node.digest in one.digests], program)
+        for one in skipped
     )
 
 
-def _group(skipped: Skipped, members: Sequence[GraphNode]) -> CauseGroup:
+def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText) -> CauseGroup:
     is_block = skipped.kind is SKIPPED_BLOCK
     place = _place(members, (ADDED_INPUT, NEWLY_UPDATED) if is_block else (NEWLY_UPDATED,))
     caller = _caller(place) if is_block else None
+    draw = _draw(place, program) if is_block else None
     return CauseGroup(
         kind=skipped.kind,
         title=say(
             _what(skipped),
             at((place.line,) if place.line else ()),
             *((", called at ", caller) if caller else ()),
+            *((", as Python draws", at((draw,))) if draw else ()),
             f": {count(len(members), 'graph')} of another choice of them than the graphs before",
         ),
         cause=None,
@@ -208,7 +216,7 @@ def _group(skipped: Skipped, members: Sequence[GraphNode]) -> CauseGroup:
         spent=together([node.spent for node in members]),
         expected=False,
         proved=False,
-        place=place,
+        place=replace(place, line=draw, stack=_from(draw, place.stack)) if draw else place,
     )
 
 
@@ -230,6 +238,22 @@ def _caller(place: Place) -> SourceLine | None:
     line = place.line.forward._replace(called=None) if place.line else None
     after = own[own.index(line) + 1 :] if line in own else []
     return next((frame for frame in after if not frame.function.startswith("<")), None)
+
+
+def _draw(place: Place, program: ProgramText) -> SourceLine | None:
+    """Where Python draws whether the line of a place runs, or a call that leads there."""
+    for frame in frames_from(place):
+        lines = program.lines.get(frame.file, {})
+        draw = draws_around(lines, frame.line).decides(frame.line) if frame.line in lines else None
+        if draw:
+            return frame._replace(line=draw.line)
+    return None
+
+
+def _from(line: SourceLine, stack: Sequence[SourceLine]) -> tuple[SourceLine, ...]:
+    """A line of a function that is on a stack, and the calls that led to the function."""
+    functions = [(one.file, one.function) for one in stack]
+    return (line, *stack[functions.index((line.file, line.function)) + 1 :])
 
 
 def _place(members: Sequence[GraphNode], kinds: Sequence[Kind]) -> Place:

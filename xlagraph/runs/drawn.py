@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
+    from xlagraph.cause.verdict import Place
     from xlagraph.facts.enclosing import ProgramText
     from xlagraph.message import Message, SourceLine
     from xlagraph.runs.draws import Draw, Draws
@@ -200,9 +201,14 @@ def _draws(frame: SourceLine, program: ProgramText) -> Draws | None:
 
 def own_frames(cause: Cause) -> list[SourceLine]:
     """The program's own frames around the line of a cause's forward pass, innermost first."""
-    line = cause.place.line
+    return frames_from(cause.place)
+
+
+def frames_from(place: Place) -> list[SourceLine]:
+    """The same for a place."""
+    line = place.line
     if line is None or line.is_library or line.backward_of:
         return []
     plain = line._replace(called=None)
-    stack = [frame for frame in cause.place.stack if not frame.is_library]
+    stack = [frame for frame in place.stack if not frame.is_library]
     return stack[stack.index(plain) :] if plain in stack else [plain]

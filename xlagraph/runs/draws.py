@@ -23,8 +23,11 @@ _SHUFFLED = re.compile(
     r"\bshuffle\(\s*(\w+)"
     r"|\b(\w+)\s*=\s*.*(?:random|rng)\w*\.(?:sample|permutation)\("
     r"|\b(\w+)\s*=\s*torch\.randperm\(.*\.tolist\("
+    r"|\b(\w+)\s*=\s*sorted\(.*\bkey="
+    r"|\b(\w+)\.sort\(\s*key="
 )
-"""What is put into another order, in place or as a new list."""
+"""What is put into another order, in place or as a new list; by a key, for that may change."""
+_IN_LINE = re.compile(r"\bfor\s+(.+?)\s+in\s+(.+)")
 _OF_TENSOR = re.compile(r"\btorch\.rand\w*\(")
 _OF_LIST = re.compile(r"\b(?:choices?|sample)\(")
 _DEF = re.compile(r"(?:async\s+def|def|class)\b")
@@ -33,6 +36,8 @@ _FOR = r"for\s+(.+?)\s+in\s+(.+):"
 _LOOP = re.compile(_FOR)
 _PLAIN = re.compile(r"[^\[(]*")
 _BRANCH = re.compile(r"(?:if|elif)\b(.+):")
+_GUARD = re.compile(r"if\b(.+?):\s*(?:(?:return|continue|break)\b.*)?")
+_LEAVES = re.compile(r"(?:return|continue|break)\b|.*:\s*(?:return|continue|break)\b")
 _TERNARY = re.compile(r"\bif\b(.+?)\belse\b")
 _NAME = re.compile(r"(?!_\b)\b[^\W\d]\w*")
 
@@ -61,11 +66,17 @@ class Draws:
     lines: Mapping[int, str]
 
     def decides(self, number: int) -> Draw | None:
-        """What decides whether this line runs, or what it takes: a condition in or around it."""
+        """What decides whether this line runs, or what it takes: a condition in or around it.
+
+        Also one before it which, where it holds, leaves the function or the turn of a loop.
+        """
         tests = [(number, one[1]) for one in _TERNARY.finditer(_code(self.lines[number]))]
-        for head in self._heads(number):
-            branch = _BRANCH.match(_code(self.lines[head]))
-            tests += [(head, branch[1])] if branch else []
+        within = number
+        for head in (*self._heads(number), None):
+            tests += self._guards(within)
+            branch = _BRANCH.match(_code(self.lines[head])) if head else None
+            tests += [(head, branch[1])] if head and branch else []
+            within = head or within
         for line, test in tests:
             if _OF_TENSOR.search(test):
                 return Draw(line, line, line)
@@ -83,9 +94,10 @@ class Draws:
         return next(filter(None, drawn), None)
 
     def shuffled(self, number: int) -> int | None:
-        """The line that shuffles what the innermost loop around a line goes through."""
-        heads = ((one, _LOOP.match(_code(self.lines[one]))) for one in self._heads(number))
-        loop, head = next(((one, found) for one, found in heads if found), (number, None))
+        """The line that shuffles, or sorts, what the innermost loop around a line goes through."""
+        inner = [(number, _IN_LINE.search(_code(self.lines[number])))]
+        around = [(one, _LOOP.match(_code(self.lines[one]))) for one in self._heads(number)]
+        loop, head = next(((one, found) for one, found in inner + around if found), (number, None))
         if head is None:
             return None
         if _SHUFFLED.search(f"_ = {head[2]}"):
@@ -130,6 +142,23 @@ class Draws:
                 is_item = bool(re.search(rf"\b{name}\[", text))
                 return names[name]._replace(used=number, is_item=is_item)
         return None
+
+    def _guards(self, number: int) -> Iterator[tuple[int, str]]:
+        """The conditions before a line, in its own block, after which it may not run."""
+        column, inner = indentation(self.lines[number]), ""
+        for above in sorted((one for one in self.lines if one < number), reverse=True):
+            text, here = _code(self.lines[above]), indentation(self.lines[above])
+            if not text:
+                continue
+            if here < column:
+                return
+            if here > column:
+                inner = inner or text
+                continue
+            guard = _GUARD.fullmatch(text)
+            if guard and _LEAVES.match(inner if text.endswith(":") else text):
+                yield above, guard[1]
+            inner = ""
 
     def _heads(self, number: int) -> Iterator[int]:
         """The heads of the blocks around a line, innermost first, and those it is the else of."""

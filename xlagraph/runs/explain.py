@@ -49,6 +49,7 @@ from xlagraph.runs.places import (
 from xlagraph.runs.rekeyed import with_rekeyed
 from xlagraph.runs.small import small_graphs
 from xlagraph.runs.spent import Spent
+from xlagraph.runs.stated import with_statements
 from xlagraph.runs.tasks import modules
 from xlagraph.runs.unrolled import unrolled_loops
 from xlagraph.runs.verdict import run_verdict, stable_after
@@ -97,7 +98,9 @@ def _explanation(
     pending = pending_work(pairs.graphs, history.turns)
     grown = frozenset[str]().union(*(work.graphs for work in pending))
     attached = attached_again(pairs.graphs)
-    hooked = frozenset[str]().union(*(one.digests for one in attached))
+    lists = longer_lists(pairs.graphs, history.turns)
+    again = [one.digests for one in attached] + [one.graphs for one in lists if one.backward]
+    never_meant = frozenset[str]().union(*again)
     small = small_graphs(pairs.graphs, design, history)
     parts = periodic_parts(pairs.graphs, comparisons, design)
     for k, comparison in enumerate(comparisons):
@@ -105,7 +108,7 @@ def _explanation(
         node = _node(k, pairs.graphs, comparison, nodes, design, history, meant)
         if k in small and not node.warm_up:
             node = replace(node, warm_up=True, is_small=True)
-        if node.digest in grown or (node.meant and node.digest in hooked):
+        if node.digest in grown or (node.meant and node.digest in never_meant):
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
@@ -116,20 +119,19 @@ def _explanation(
         nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, stable)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
-    blocks = block_groups(skipped, nodes)
+    program = program_text(run.processes)
+    blocks = block_groups(skipped, nodes, program)
     told = {digest for group in blocks for digest in group.graphs}
     hooks = hook_groups(attached, [node for node in nodes if node.digest not in told])
     told |= {digest for group in hooks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
-    lists = longer_lists(pairs.graphs, history.turns)
-    program = program_text(run.processes)
     unrolled = unrolled_loops(pairs.graphs, program)
     groups = group_nodes(
         others, history.turns, lists, pending, unrolled, program, began_late=history.began_late
     )
     groups = ranked((*blocks, *hooks, *groups))
     groups = with_rekeyed(groups, run, nodes, history.first_step)
-    groups = introduced(with_source(groups, run), nodes)
+    groups = introduced(with_source(with_statements(groups, run, pairs.graphs), run), nodes)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)
     return RunExplanation(

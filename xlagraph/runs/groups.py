@@ -17,6 +17,7 @@ from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.growing_input import GROWING_INPUT
 from xlagraph.rules.output_order import OUTPUT_ORDER
+from xlagraph.runs.carried import AsCarried
 from xlagraph.runs.drawn import AsDrawn
 from xlagraph.runs.growth import main_line
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
@@ -124,7 +125,7 @@ def _introduced(title: Message, steps: Mapping[str, int]) -> Message:
 def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell, how = reason
     main = _representative(kind, members, line if isinstance(retell, AsList) else None)
-    is_over_run = isinstance(retell, (AsList, AsPending))
+    is_over_run = isinstance(retell, (AsCarried, AsList, AsPending))
     explanation = main.explanation
     causes = explanation.causes if explanation else ()
     cause = main_cause(main, kind) if causes else None

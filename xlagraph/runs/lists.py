@@ -72,6 +72,8 @@ class LongerList:
     """Shapes of what each takes in beyond the one before."""
     kept: tuple[Tensor, ...]
     """The lists of an optimizer that hold it, each as a tensor whose key names the list."""
+    backward: tuple[SourceLine, ...] = ()
+    """The calls that led to the backward pass, innermost first, if that alone takes in more."""
 
 
 def longer_lists(graphs: Sequence[CapturedGraph], turns: Turns) -> list[LongerList]:
@@ -193,7 +195,17 @@ def _longer_list(chain: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph]
     is_cut = len(members) > len(chain)
     read = own_frame(first.sync.call_site) if first.sync and is_read else None
     kept = tuple(sorted(_kept(chain), key=lambda tensor: tensor.key))
-    return LongerList(members, is_cut, read, first.step, last.step, more, kept)
+    backward = _backward(chain[-2], last, more)
+    return LongerList(members, is_cut, read, first.step, last.step, more, kept, backward)
+
+
+def _backward(
+    before: CapturedGraph, now: CapturedGraph, more: Counter[str]
+) -> tuple[SourceLine, ...]:
+    """The one place that calls the backward pass, if nothing else uses what comes in beyond."""
+    saved = Counter(dict(now.sketch.saved)) - Counter(dict(before.sketch.saved))
+    calls = [frames for frames, _ in now.sketch.passes]
+    return calls[0] if len(calls) == 1 and not more - saved else ()
 
 
 def _is_read_beside(graph: CapturedGraph, other: CapturedGraph | None, more: Counter[str]) -> bool:

@@ -17,6 +17,7 @@ from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.carried import as_carried
 from xlagraph.runs.drawn import drawn
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.growth import (
@@ -97,7 +98,7 @@ def reasons_of(
     over_run |= _rests(nodes)
     over_run |= _beside_sizes(nodes, over_run)
     for longer in lists:
-        over_run |= _listed(longer, nodes, over_run)
+        over_run |= _listed(longer, nodes, over_run, program)
     for loop in unrolled:
         as_unrolled = AsUnrolled(loop, tuple(nodes))
         over_run |= dict.fromkeys(
@@ -197,13 +198,20 @@ def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Rea
 
 
 def _listed(
-    longer: LongerList, nodes: Sequence[GraphNode], known: Mapping[str, Reason]
+    longer: LongerList,
+    nodes: Sequence[GraphNode],
+    known: Mapping[str, Reason],
+    program: ProgramText,
 ) -> dict[str, Reason]:
-    """Digest to reason of the graphs of a list that grows.
+    """Digest to reason of the graphs of a list that grows, or of a backward pass that does.
 
     None where more is known of steps that have one graph each.
     """
     members = [node for node in nodes if node.digest in longer.graphs and not node.warm_up]
+    if longer.backward:
+        carried = as_carried(longer.backward, program)
+        reason = Reason(GROWING_GRAPH, carried.line, carried)
+        return {node.digest: reason for node in members}
     if not longer.is_cut and any(node.digest in known for node in members):
         return {}
     causes = (n.explanation.causes[0] for n in members if n.explanation and n.explanation.causes)

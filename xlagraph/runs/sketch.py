@@ -61,6 +61,8 @@ class Sketch:
     """The program's frames around calls of the backward pass, innermost first, and how often."""
     updates: tuple[tuple[tuple[SourceLine, ...], int], ...]
     """Those around calls of optimizers, and how many operations these make."""
+    saved: tuple[tuple[str, int], ...]
+    """Shapes of inputs that only gradients are computed from, and how many there are of each."""
     program: Program | None
     """Its collectives; None in a run of one rank, where nobody asks for them."""
 
@@ -95,6 +97,7 @@ class Shared:
             hooks=self._each(sketch.hooks),
             passes=self._each(sketch.passes),
             updates=self._each(sketch.updates),
+            saved=self._each(sketch.saved),
             program=self._program(sketch.program),
         )
 
@@ -138,6 +141,7 @@ def sketch_of(module: Module, *, has_ranks: bool = False) -> Sketch:
         forward=forward,
         passes=tuple(sorted(_made(stacks, _begins_backward).items())),
         updates=tuple(sorted(_made(stacks, _updates).items())),
+        saved=tuple(sorted(_saved(module).items())),
         program=program_of(module) if has_ranks else None,
     )
 
@@ -201,6 +205,27 @@ def _made(
             lines = (SourceLine(frame.file, frame.line, frame.function) for frame in frames)
             found[tuple(line for line in lines if not line.is_library)] += number
     found.pop((), None)
+    return found
+
+
+def _saved(module: Module) -> Counter[str]:
+    """How many inputs of each shape only the backward pass takes.
+
+    Its threads run no line of the program: an operation there has no frames.
+    """
+    known: dict[str, bool] = {}
+
+    def is_backward(i: int) -> bool:
+        text = module.attributes[i].metadata
+        if text not in known:
+            metadata = module.metadata(i)
+            known[text] = bool(metadata and metadata.op_type and not metadata.frames)
+        return known[text]
+
+    found: Counter[str] = Counter()
+    for p in module.entry_computation.parameters:
+        if module.users[p] and all(map(is_backward, module.users[p])):
+            found[without_layout(module.shapes[p])] += 1
     return found
 
 

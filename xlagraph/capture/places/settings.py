@@ -1,6 +1,7 @@
 """Statements of the program that set an option of a layer or a parameter, and run no operation.
 
 What such an option changes is seen where the layer runs; the line to edit is the one that sets it.
+So it is with padding to the longest of a batch, which is seen where the batch is used.
 """
 
 from __future__ import annotations
@@ -19,10 +20,17 @@ METHODS = {
 }
 """Method to the attribute that it sets, and to what without an argument."""
 _ARGUMENTS = frozenset({"mode", "requires_grad"})
+PADDING = "padding"
+"""What the option of calls is named that pad to the longest of a batch."""
+_PADS = re.compile(r"pad_sequence|DataCollator\w*")
+_LONGEST = ("True", "'longest'")
+_LENGTHS = frozenset({"padding", "max_length", "pad_to_multiple_of"})
+_COLLATES = re.compile(r"collate|\bpad_")
 _TAKES_ONE = frozenset({"train", "requires_grad_"})
 _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
+    rf"|{_PADS.pattern}|\b{PADDING}\s*=|{_COLLATES.pattern}"
 )
 _MAX_TEXT = 1 << 19
 _ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
@@ -67,6 +75,8 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
         node, function = waiting.pop()
         if isinstance(node, ast.Call):
             yield from _called(node, function)
+            if _pads(node, function):
+                yield Setting(node.lineno, function, PADDING, "")
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             yield from _assigned(node, function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -102,6 +112,22 @@ def _called(node: ast.Call, function: str) -> Iterator[Setting]:
                 option,
                 _constant(arguments[0]) if arguments else value,
             )
+
+
+def _pads(node: ast.Call, function: str) -> bool:
+    """Whether a call pads to the longest of a batch, or a collate function asks how long that is.
+
+    One that is told another length does not.
+    """
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    given = {one.arg: _constant(one.value) for one in node.keywords if one.arg}
+    if name == "max":
+        return bool(_COLLATES.search(function)) and "len(" in ast.unparse(node).replace(
+            "len,", "len("
+        )
+    if PADDING in given:
+        return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
+    return bool(_PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
 
 
 def _is_self(owner: ast.expr) -> bool:

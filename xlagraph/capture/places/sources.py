@@ -9,12 +9,14 @@ import re
 import sys
 import time
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 
+from xlagraph.capture.places.blocks import block_around
 from xlagraph.capture.places.loops import loops_around
 from xlagraph.capture.places.settings import settings_in
 from xlagraph.capture.places.sites import INSTALLED, is_inner
@@ -48,20 +50,27 @@ class SourceReader:
         self._folder = _working_folder()
         """For files of relative names: the program may go elsewhere later."""
         self._known: set[Place] = set()
+        self._given: defaultdict[str, set[int]] = defaultdict(set)
+        """The lines of each file that were given, for their own sake or around others."""
         self._looked: set[Place] = set()
         self._files: dict[str, list[str]] = {}
         self._scanned: set[str] = set()
         self._settings = self._characters = self._modules = 0
 
     def new(self, places: Iterable[Place]) -> Iterator[SourceRecord]:
-        """Those of these lines that were not given yet, torch's and Python's own left out."""
+        """Those of these lines that were not given yet, torch's and Python's own left out.
+
+        Each with the lines around it, and in a file of the program with the block of a function
+        that it stands in, where a condition or a list may say what runs there.
+        """
         for file, line in sorted(set(places) - self._known):
             if len(self._known) >= MAX_LINES:
                 return
             self._known.add((file, line))
-            lines = self._near(file, line)
-            if lines and line > 0:
-                yield SourceRecord(file, max(line - AROUND, 1), lines)
+            wanted = self._around(file, line)
+            if line > 0 and not self._given[file].issuperset(wanted):
+                self._given[file].update(wanted)
+                yield SourceRecord(file, wanted.start, self._texts(file, wanted))
 
     def loops(self, places: Iterable[Place]) -> Iterator[SourceRecord]:
         """The same for the loops around lines of the program; those of libraries are left out."""
@@ -73,7 +82,7 @@ class SourceReader:
             loops = loops_around(self._lines(file), [line for _, line in of_file])
             for line, loop in sorted(loops.items()):
                 near = self._near(file, loop)
-                yield SourceRecord(file, max(loop - AROUND, 1), near, line, loop)
+                yield SourceRecord(file, near.start, self._texts(file, near), line, loop)
 
     def settings(self, places: Iterable[Place]) -> Iterator[SettingRecord]:
         """What the files of these lines, and the program's modules, set of layers and parameters.
@@ -94,8 +103,18 @@ class SourceReader:
                 self._settings += 1
                 yield SettingRecord(file, *one)
 
-    def _near(self, file: str, line: int) -> tuple[str, ...]:
-        near = self._lines(file)[max(line - 1 - AROUND, 0) : max(line + AROUND, 0)]
+    def _around(self, file: str, line: int) -> range:
+        near = self._near(file, line)
+        if not near or _is_installed(file):
+            return near
+        block = block_around(self._lines(file), line)
+        return range(min(near.start, block.start), max(near.stop, block.stop))
+
+    def _near(self, file: str, line: int) -> range:
+        return range(max(line - AROUND, 1), min(line + AROUND, len(self._lines(file))) + 1)
+
+    def _texts(self, file: str, wanted: range) -> tuple[str, ...]:
+        near = self._lines(file)[wanted.start - 1 : wanted.stop - 1]
         return tuple(text[:_MAX_WIDTH] for text in near)
 
     def _lines(self, file: str) -> list[str]:
