@@ -87,7 +87,8 @@ def test_a_pass_that_torch_makes_is_told_by_the_line_that_calls_it():
 )
 def test_other_numbers_are_a_momentum_that_is_set(old, new):
     cause = cause_of(old, new, "train_epoch")
-    assert str(cause.in_short) == "the momentum of BatchNorm changes from step to step"
+    told = f"BatchNorm's momentum is baked into the graph: {old} became {new}"
+    assert str(cause.in_short) == told
     assert "None" not in str(cause.fix)
 
 

@@ -60,7 +60,7 @@ def test_a_helper_that_an_optimizer_calls_belongs_to_the_optimizer():
 
 def test_another_formula_of_radam_is_said_as_such():
     found = cause("radam")
-    assert str(found.in_short) == "RAdam takes its other formula"
+    assert str(found.in_short) == "RAdam begins to rectify its steps"
     assert "capturable=True" in str(found.fix)
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from xlagraph.graph import Module, SourceFrame
 
-_OPERATORS = "torch/_tensor.py"
+OPERATORS = "torch/_tensor.py"
+"""Where torch writes operators in Python."""
 MAX_LINES = 3
 MAX_NEAR = 200
 """Instructions looked at for a line of the program near a library's."""
@@ -141,7 +142,7 @@ def statement(lines: Sequence[SourceLine]) -> SourceLine | None:
     line = next(iter(lines), None)
     if line is None or line.is_library or line.backward_of:
         return None
-    is_call = line.called and not line.called.file.endswith(_OPERATORS)
+    is_call = line.called and not line.called.file.endswith(OPERATORS)
     return None if is_call else line
 
 
@@ -211,6 +212,25 @@ def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
     starts = sorted(instructions)
     found = [_along(module, starts, edges) for edges in (module.operands, module.users)]
     return min((one for one in found if one), default=(0, None), key=lambda one: one[0])[1]
+
+
+def line_around(module: Module, instructions: Iterable[int]) -> SourceLine | None:
+    """The nearest line of the program's forward pass, from the first of these instructions on.
+
+    On any way that leads through no input and no constant: of what a library computes with a
+    number, and hands to nobody, the values beside know more.
+    """
+    front = sorted(instructions)[:1]
+    seen = {*front, module.entry_computation.root}
+    for i in front:  # grows while it is read
+        line = line_of(module, i)
+        if line and is_forward(line) and module.opcodes[i] != "parameter":
+            return line
+        for k in (*module.operands[i], *module.users[i]):
+            if k not in seen and module.operands[k] and len(seen) < MAX_NEAR:
+                seen.add(k)
+                front.append(k)
+    return None
 
 
 def _along(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.case import Case
 from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
-from xlagraph.cause.sources import backward_line, line_near
+from xlagraph.cause.sources import backward_line, line_around, line_near
 from xlagraph.explain.libraries import in_library
 from xlagraph.explain.merge import merged
 from xlagraph.explain.origins import following
@@ -16,6 +16,7 @@ from xlagraph.explain.places import place_of
 from xlagraph.explain.settings import cited, set_there, settings_of
 from xlagraph.facts.callers import placed
 from xlagraph.message import EMPTY, say, words
+from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +151,10 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
     lines = [line for evidence in finding.evidence for line in evidence.sources]
     if not all(line.is_library for line in lines):
         return ()
+    if finding.kind is OPTIMIZER_OPTION and lines:
+        return ()  # the line that sets it, or calls step(), is none of the model's
     near = line_near(diff.b, finding.b) or line_near(diff.a, finding.a)
+    near = near or (line_around(diff.b, finding.b) if lines else None)
     if not near:
         return ()
     text = say("the program's own line nearest to it in the graph")

@@ -9,11 +9,13 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
 from xlagraph.facts.formulas import formulas
 from xlagraph.facts.versions import are_versions
-from xlagraph.message import EMPTY, A, B, Change, Code, Message, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.constant_value import CONSTANT_VALUE
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.random_numbers import DROPOUT_SHORT
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import ATTRIBUTE
 
@@ -62,7 +64,7 @@ def of_a_pair(
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
-    told = (_with_values(diff, _with_formulas(diff, cause)) for cause in causes)
+    told = (_with_values(diff, _with_formulas(diff, _with_side(cause))) for cause in causes)
     return tuple(_worded(cause, is_sure=versions is True) for cause in told)
 
 
@@ -102,6 +104,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH
+    has_words = has_words or cause.short == BACKWARD_SHORT
     if has_words or max(len(found.a), len(found.b)) > MAX_FORMULA:
         return cause
     is_branch = cause.kind in BRANCHES and not cause.short
@@ -109,12 +112,25 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
 
 
+def _with_side(cause: Cause) -> Cause:
+    """The cause with the side on which dropout is on."""
+    side = next(iter(cause.title.parts)) if cause.short == DROPOUT_SHORT else None
+    if not isinstance(side, Side):
+        return cause
+    return replace(cause, short=say("Dropout is on in ", side, " only, as by train() and eval()"))
+
+
 def _with_values(diff: Diff, cause: Cause) -> Cause:
     """The cause with the two values of an option or a number, where one became one other."""
     changes = [part for part in cause.title.parts if isinstance(part, Change)]
-    if cause.short or len(changes) != 1 or max(map(len, changes[0][:2])) > MAX_VALUE:
+    is_momentum = cause.short == MOMENTUM_SHORT
+    if (cause.short and not is_momentum) or len(changes) != 1:
+        return cause
+    if max(map(len, changes[0][:2])) > MAX_VALUE:
         return cause
     change = changes[0]._replace(became="became")
+    if is_momentum:
+        return replace(cause, short=say("BatchNorm's momentum is baked into the graph: ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say("a number baked into the graph: ", change))
     options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.sources import line_of, stack
+from xlagraph.cause.sources import OPERATORS, line_of, stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +31,16 @@ def is_optimizer_state(tensors: Iterable[Tensor | None], lines: Iterable[SourceL
     if known:
         return all(tensor.is_optimizer_state for tensor in known)
     return all(map(is_optimizer_line, lines))
+
+
+def is_bare_operator(module: Module, i: int) -> bool:
+    """Whether all that is known of an instruction's line is an operator that torch has in Python.
+
+    ``1 / x`` is such a one, and the text of torch_xla has the innermost frame alone: whose
+    operator it is can only be told from what stands around.
+    """
+    frames = stack(module, i)
+    return len(frames) == 1 and frames[0].file.endswith(OPERATORS)
 
 
 def runs_in_optimizer(module: Module, i: int) -> bool:

@@ -11,16 +11,20 @@ from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE
-from xlagraph.cause.sources import at
+from xlagraph.cause.sources import at, knows_lines, line_of
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
-from xlagraph.facts.telling import in_some_steps
+from xlagraph.facts.optimizers import runs_in_optimizer
+from xlagraph.facts.telling import HEAVY, in_some_steps, telling_opcodes
+from xlagraph.facts.updates import updates
 from xlagraph.message import HloName, join, say
+from xlagraph.rules.optimizer_state import BLOCK_FIX, BLOCK_SHORT_FIX, SKIPPED_BLOCK
 from xlagraph.rules.other_operand import OTHER_OPERAND
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.finding import Finding
     from xlagraph.facts.pieces import Edge
+    from xlagraph.graph import Module
     from xlagraph.message import Message
 
 MAX_SHOWN = 3
@@ -91,6 +95,14 @@ _COMBINED = {
     "add": _Combined("and", _TERM, _BY_ZERO),
     "subtract": _Combined("and", _TERM, _BY_ZERO),
 }
+BACKWARD_SHORT = say("The backward pass computes more in some steps")
+BACKWARD_SHORT_FIX = say("Keep create_graph, detach() and the loss's terms alike in every step.")
+BACKWARD_FIX = say(
+    "All of this is derivatives: the program sends gradients further on one side "
+    "(create_graph=True, a detach() or no_grad() left out), or its loss has another term. Do the "
+    "same in every step: what is to be switched can be multiplied by a number that is nearly zero "
+    "(not 0: that leaves it out again)."
+)
 
 
 def find(case: Case) -> list[Finding]:
@@ -103,12 +115,49 @@ def _finding(found: Bypass) -> Finding:
     title = say(more, " computes ", found.words, " that ", less, " does not", at(found.lines))
     others = found.other_values
     if not 0 < len(others) <= MAX_SHOWN:
-        short = in_some_steps(found.more.module, found.piece, found.less.module)
-        plain = replace(bypass_finding(found, EXTRA_SUBGRAPH, title), short=short)
-        return _of_term(found, title) or plain
+        return _of_term(found, title) or _of_block(found, title) or _plain(found, title)
     taken = join(starmap(partial(_taken, found), others.items()), MAX_SHOWN, "; ")
     finding = bypass_finding(found, EXTRA_SUBGRAPH, say(title, ": ", taken), stands=taken)
     return replace(finding, short=say(OTHER_OPERAND.short), short_fix=say(OTHER_OPERAND.short_fix))
+
+
+def _plain(found: Bypass, title: Message) -> Finding:
+    """The finding of a piece of which only its operations tell, or that all of it is derivatives.
+
+    Derivatives have no line, or that of their forward operation: torch's engine calls no Python.
+    """
+    finding = bypass_finding(found, EXTRA_SUBGRAPH, title)
+    module = found.more.module
+    own = [i for i in found.piece if module.opcodes[i] not in IDLE and module.operands[i]]
+    lines = [line_of(module, i) for i in own]
+    if knows_lines(module) and own and all(line is None or line.backward_of for line in lines):
+        return replace(
+            finding, short=BACKWARD_SHORT, fix=BACKWARD_FIX, short_fix=BACKWARD_SHORT_FIX
+        )
+    return replace(finding, short=in_some_steps(module, found.piece, found.less.module))
+
+
+def _of_block(found: Bypass, title: Message) -> Finding | None:
+    """The finding, if it is a part of the model whose weights the other side has for updates alone.
+
+    So it is where gradients are zeros, and not None, for what did not run: momentum and weight
+    decay go on.
+    """
+    module, partners = found.more.module, found.more.partners
+    if HEAVY.isdisjoint(telling_opcodes(module, found.piece)):
+        return None
+    taken = {o for i in found.piece for o in module.operands[i] if partners[o] >= 0}
+    weights = taken.intersection(updates(module))
+    if not any(_is_for_updates(found.less.module, partners[o]) for o in weights):
+        return None
+    finding = bypass_finding(found, EXTRA_SUBGRAPH, title, fix=BLOCK_FIX)
+    return replace(finding, short=say(SKIPPED_BLOCK.short), short_fix=BLOCK_SHORT_FIX)
+
+
+def _is_for_updates(module: Module, tensor: int) -> bool:
+    """Whether an optimizer, told by its lines, is all that uses a tensor."""
+    users = set(module.users[tensor]) - {module.entry_computation.root}
+    return bool(users) and all(line_of(module, i) and runs_in_optimizer(module, i) for i in users)
 
 
 def _of_term(found: Bypass, title: Message) -> Finding | None:

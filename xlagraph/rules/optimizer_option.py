@@ -10,9 +10,9 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, stack
+from xlagraph.cause.sources import at, line_of, stack, where
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
-from xlagraph.facts.optimizers import runs_in_optimizer
+from xlagraph.facts.optimizers import is_bare_operator, runs_in_optimizer
 from xlagraph.facts.pieces import OUTPUT
 from xlagraph.facts.scalars import is_scalar_input
 from xlagraph.facts.state import is_factor
@@ -22,7 +22,7 @@ from xlagraph.message import count, join, say
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
     from xlagraph.tensors import Tensor
 
 OPTIMIZER_OPTION = Kind(
@@ -64,7 +64,7 @@ for step, (x, y) in enumerate(loader):
 COMBINES = frozenset({"add", "subtract", "multiply", "divide", "maximum", "power"})
 """What joins a term or a factor to a formula."""
 _RADAM = re.compile(r"(^|/)optim/radam\.py$")
-RADAM_SHORT = say("RAdam takes its other formula")
+RADAM_SHORT = say("RAdam begins to rectify its steps")
 RADAM_SHORT_FIX = say("Set capturable=True; or accept one compile.")
 RADAM_FIX = say(
     "RAdam rectifies its steps only once it has made enough of them (from the sixth on with the "
@@ -93,6 +93,7 @@ def _finding(found: Bypass) -> Finding | None:
         return None
     places, outputs, partners = _updates(found), more.module.outputs, more.partners
     places = [k for k in places if partners[outputs[k]] >= 0] or places
+    lines = _lines(found)
     title = say(
         "the optimizer computes ",
         found.words,
@@ -103,14 +104,14 @@ def _finding(found: Bypass) -> Finding | None:
         f", for {count(len(places), 'tensor')} (",
         join(_named(more, k) for k in places),
         ")",
-        at(found.lines),
+        at(lines),
     )
     if _tensors(found):
-        finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX)
+        finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX, lines=lines)
         return replace(finding, short=STATE_SHORT, short_fix=STATE_SHORT_FIX)
     if not any(_RADAM.search(frame.file) for i in found.piece for frame in stack(more.module, i)):
-        return bypass_finding(found, OPTIMIZER_OPTION, title)
-    finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX)
+        return bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
+    finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX, lines=lines)
     return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
 
 
@@ -156,12 +157,25 @@ def _updates(found: Bypass) -> list[int]:
     if not touched or not values <= reached:
         return []
     if found.lines:
-        return touched if all(runs_in_optimizer(module, i) for i in found.piece) else []
+        return touched if _is_of_optimizer(found) else []
     is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
     taken = {o for i in found.piece for o in module.operands[i]}
     is_of_most = len(values) > 1 and 2 * len(touched) >= len(formulas)
     is_term = is_of_most or any(module.opcodes[i] in COMBINES for i in found.piece)
     return touched if is_part and is_term and not taken.isdisjoint(new) else []
+
+
+def _is_of_optimizer(found: Bypass) -> bool:
+    """Whether an optimizer runs the piece; operators of an unknown line are whose the rest is."""
+    module = found.more.module
+    own = [i for i in found.piece if not is_bare_operator(module, i)]
+    return any(line_of(module, i) for i in own) and all(runs_in_optimizer(module, i) for i in own)
+
+
+def _lines(found: Bypass) -> tuple[SourceLine, ...]:
+    """The lines of the piece, without those of operators that the optimizer calls."""
+    module = found.more.module
+    return where(module, (i for i in found.piece if not is_bare_operator(module, i)))
 
 
 RULE = Rule(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at
+from xlagraph.cause.sources import at, bare, line_of
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.telling import HEAVY, RANDOM, telling_opcodes
 from xlagraph.message import say
@@ -15,6 +15,7 @@ from xlagraph.message import say
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 RANDOM_NUMBERS = Kind(
@@ -53,6 +54,10 @@ for step, (x, y) in enumerate(loader):
     is_piece=True,
     may_be_meant=True,
 )
+COINS = frozenset({"bernoulli", "native_dropout"})
+"""The operations by which torch draws what dropout keeps."""
+DROPOUT_SHORT = say("Dropout is on in some steps only, as by train() and eval()")
+DROPOUT_SHORT_FIX = say("Call train() after each evaluation; keep one mode while training.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -78,6 +83,9 @@ def _finding(found: Bypass) -> Finding:
         more, " draws random numbers and ", less, " does not: ", found.words, at(found.lines)
     )
     finding = bypass_finding(found, RANDOM_NUMBERS, title)
+    if _draws_for_layers(found):
+        fix = say(RANDOM_NUMBERS.fix)
+        finding = replace(finding, short=DROPOUT_SHORT, fix=fix, short_fix=DROPOUT_SHORT_FIX)
     return replace(finding, option="training") if any(map(_is_dropout, found.lines)) else finding
 
 
@@ -85,6 +93,23 @@ def _is_dropout(line: SourceLine) -> bool:
     """Whether a line led to torch's dropout, which train() and eval() switch."""
     inner = line.called or line
     return inner.is_library and "dropout" in inner.function
+
+
+def _draws_for_layers(found: Bypass) -> bool:
+    """Whether torch's own layers draw all of the piece's numbers, as coins: they do for dropout.
+
+    The text of torch_xla names a line of theirs, and no function.
+    """
+    module = found.more.module
+    drawn = [i for i in found.piece if module.opcodes[i] in RANDOM]
+    return bool(drawn) and all(_is_coin_of_layer(module, i) for i in drawn)
+
+
+def _is_coin_of_layer(module: Module, i: int) -> bool:
+    line, metadata = line_of(module, i), module.metadata(i)
+    inner = line and (line.called or line)
+    is_layer = inner is not None and inner.is_library and "torch/nn/" in inner.file
+    return is_layer and metadata is not None and bare(metadata.op_type) in COINS
 
 
 RULE = Rule(
