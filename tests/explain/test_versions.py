@@ -120,3 +120,69 @@ def test_of_steps_of_one_run_the_next_values_are_others():
     run = Context(key={"graph_hash": "1"})
     assert said(run, direction="LT").startswith("An operation has other options")
     assert said(run, number="0").startswith("A number baked into the graph changed")
+
+
+GROUPED = """HloModule m
+
+sum {{
+  i = f32[] parameter(0)
+  j = f32[] parameter(1)
+  ROOT s = f32[] add(i, j)
+}}
+
+ENTRY main {{
+  x = f32[4,6] parameter(0)
+  w = f32[2,5] parameter(1)
+  zero = f32[] constant(0)
+  t = f32[4,6] tanh(x), metadata={{source_file="{file}" source_line=1}}
+{piece}
+}}
+"""
+
+
+def versions_of(first: str, other: str):
+    sides = [
+        read_module(GROUPED.format(file=file, piece=piece))
+        for file, piece in (("a.py", first), ("b.py", other))
+    ]
+    return explain_modules(*sides)
+
+
+def groups(shape: str, rows: int, file: str) -> str:
+    return f"""  g = {shape} reshape(t), metadata={{source_file="{file}" source_line=2}}
+  n = {shape} exponential(g)
+  k = f32[{rows}] reduce(n, zero), dimensions={{1}}, to_apply=sum
+  z = f32[] reduce(k, zero), dimensions={{0}}, to_apply=sum
+  ROOT r = f32[] sqrt(z)"""
+
+
+def test_other_groups_of_the_same_values_are_told_as_such():
+    explanation = versions_of(groups("f32[8,3]", 8, "a.py"), groups("f32[2,12]", 2, "b.py"))
+    assert explanation.proved
+    what = "Values are divided into other groups: f32[8,3] became f32[2,12]."
+    assert str(explanation.verdict.what) == what
+    assert "b.py:2" in str(explanation.verdict.where)
+    assert "mask" not in str(explanation.verdict.fix)
+
+
+def test_a_size_that_python_computes_stays_one():
+    piece = """  c = f32[{n}] broadcast(zero), dimensions={{}}
+  e = f32[{n}] cosine(c)
+  z = f32[] reduce(e, zero), dimensions={{0}}, to_apply=sum
+  y = f32[4,6] broadcast(z), dimensions={{}}
+  ROOT r = f32[4,6] add(t, y)"""
+    explanation = versions_of(piece.format(n=3), piece.format(n=5))
+    assert explanation.proved
+    assert str(explanation.verdict.what).startswith("A tensor made in the step changed size")
+
+
+def test_the_option_that_makes_a_size_is_told_with_both_values():
+    piece = """  c = f32[{n}] reduce(t, zero), dimensions={{{d}}}, to_apply=sum
+  e = f32[{n}] cosine(c)
+  z = f32[] reduce(e, zero), dimensions={{0}}, to_apply=sum
+  ROOT r = f32[] sqrt(z)"""
+    explanation = versions_of(piece.format(n=4, d=1), piece.format(n=6, d=0))
+    assert explanation.proved
+    assert "educe" in str(explanation.verdict.what)
+    assert "{1}" in str(explanation.verdict.what)
+    assert "{0}" in str(explanation.verdict.what)

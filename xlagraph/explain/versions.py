@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
+from xlagraph.cause.sources import where
+from xlagraph.facts.arguments import argument_name
+from xlagraph.facts.calls_apart import line_apart
 from xlagraph.facts.formulas import formulas
+from xlagraph.facts.made_sizes import made_by
 from xlagraph.facts.versions import are_versions
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.clipping import CLIPPING
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.other_operand import OTHER_OPERAND
+from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.sizes import ATTRIBUTE
+from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
@@ -29,6 +37,10 @@ BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
+EDITED = (*TOLD_BY, CLIPPING, OPTIMIZER_STATE, OTHER_OPERAND, PYTHON_INDEX, PYTHON_SIZE)
+"""What two versions have otherwise because one of them was edited: there is no step to mend."""
+OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
+"""What may be one option of an optimizer beside another cause of the kind."""
 MAX_FORMULA = 64
 """Characters of a formula in a verdict."""
 MAX_VALUE = 16
@@ -41,11 +53,16 @@ FIX = say(
 SHORT_FIX = say("Keep one of the two versions; a change costs one compile.")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
+_STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
     "in some steps": "in one version",
     "in every step": "in both versions",
     "is switched on": "differs",
+    "in all steps": "in both versions",
     "Some steps use tensors that others do not": "One version uses tensors that the other does not",
+    "Optimizer state came into being": _STATE,
+    "optimizer state came into being": _STATE.lower(),
+    "Some steps compute more passes than others": "One version computes more passes than the other",
 }
 """Words that speak of steps, and those that speak of versions."""
 OF_BOTH = {
@@ -62,8 +79,38 @@ def of_a_pair(
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
-    told = (_with_values(diff, _with_formulas(diff, cause)) for cause in causes)
-    return tuple(_worded(cause, is_sure=versions is True) for cause in told)
+    told = [_with_values(diff, _with_formulas(diff, cause)) for cause in causes]
+    if not versions:
+        return tuple(_worded(cause, is_sure=False) for cause in told)
+    told = [_with_maker(diff, _with_inputs(diff, cause)) for cause in told]
+    worded = _edited_first(_worded(cause, is_sure=True) for cause in told)
+    return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
+
+
+def _edited_first(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """The causes, a number of passes last: an edit that is told as well explains it."""
+    return tuple(sorted(causes, key=lambda cause: cause.kind is ACCUMULATION_COUNT))
+
+
+def _called_apart(diff: Diff, cause: Cause) -> Cause:
+    """The cause at the call that differs, where its line is run by calls that do not."""
+    line = cause.place.line
+    if line is None or line.is_library or cause.kind not in (*BRANCHES, OTHER_OPERAND):
+        return cause
+    changed = [c.b for c in diff.changes], [c.a for c in diff.changes]
+    sides = (
+        (diff.b, cause.b, {*changed[0], *diff.added}),
+        (diff.a, cause.a, {*changed[1], *diff.removed}),
+    )
+    found = (line_apart(module, piece, differing, line) for module, piece, differing in sides)
+    apart = next(filter(None, found), None)
+    if apart is None:
+        return cause
+    cited = Evidence(
+        say("other calls that run this line do not differ; this one does"), sources=(apart,)
+    )
+    place = replace(cause.place, line=apart, stack=(), source=())
+    return replace(cause, place=place, evidence=(*cause.evidence, cited))
 
 
 def _worded(cause: Cause, *, is_sure: bool) -> Cause:
@@ -75,7 +122,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
         fix = say(fix, OR_FIX)
     elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE):
         fix, short_fix = say(FIX, ELSE, fix), SHORT_FIX
-    elif cause.kind in TOLD_BY:
+    elif cause.kind in EDITED:
         fix, short_fix = FIX, SHORT_FIX
     return replace(
         cause,
@@ -107,6 +154,60 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_branch = cause.kind in BRANCHES and not cause.short
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
+
+
+def _with_inputs(diff: Diff, cause: Cause) -> Cause:
+    """The cause with two arguments of a jitted function, where one is taken for the other."""
+    if cause.kind is not OTHER_OPERAND or cause.short:
+        return cause
+    taken = (
+        (argument_name(diff.a, p), argument_name(diff.b, q))
+        for x, y, fields in diff.changes
+        if x in cause.a and y in cause.b and "operands" in fields
+        for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True)
+        if diff.match.to_b[p] != q
+    )
+    one, other = next((names for names in taken if all(names)), ("", ""))
+    if not one:
+        return cause
+    told = (Code(one), " in ", A, " and ", Code(other), " in ", B)
+    return replace(cause, short=say("an operation takes ", *told))
+
+
+def _with_maker(diff: Diff, cause: Cause) -> Cause:
+    """The cause with the operation that gives other sizes of the same values, if there is one."""
+    is_size = cause.kind is PYTHON_SIZE and not cause.short
+    made = made_by(diff, [(x, diff.match.to_b[x]) for x in cause.a]) if is_size else None
+    if made is None:
+        return cause
+    lines = tuple(line for line in where(diff.b, [made.b]) if not line.is_library)
+    place = replace(cause.place, line=lines[0], stack=(), is_near=False) if lines else cause.place
+    return replace(
+        cause,
+        title=say(made.what, "; from there sizes differ").sentence,
+        short=made.what,
+        evidence=(Evidence(made.what, (made.a,), (made.b,), lines), *cause.evidence),
+        place=place,
+    )
+
+
+def _with_new_values(diff: Diff, causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """The causes, the first with further new values of parameters that are computed otherwise.
+
+    Weight decay that goes into the gradient on one side, and scales the weight on the other, is
+    two pieces, and one option.
+    """
+    first, *others = causes or (None,)
+    if first is None or not (first.proved and first.kind in OF_UPDATES and len(others)):
+        return causes
+    own = formulas(diff, first.a, first.b)
+    same = (cause for cause in others if cause.kind is first.kind)
+    found = (formulas(diff, cause.a, cause.b) for cause in same)
+    further = next((one for one in found if one and "p" in dict(one.legend)), None)
+    if own is None or further is None or max(map(len, (*own[:2], *further[:2]))) > MAX_FORMULA:
+        return causes
+    more = (", and ", Code(further.a), " became ", Code(further.b))
+    return replace(first, short=say(first.in_short, *more)), *others
 
 
 def _with_values(diff: Diff, cause: Cause) -> Cause:
