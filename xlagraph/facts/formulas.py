@@ -231,7 +231,8 @@ def _of_update(
 def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) -> Formulas | None:
     """Both formulas; None where they are long, do not tell what differs, or are bare numbers.
 
-    Nor does one of constants alone: a gradient of 0 does not tell what it is the gradient of.
+    Nor are they told of constants alone (a gradient of 0 does not tell of what it is one), or
+    where a number of Python's is all that one side computes.
     """
     match, names = diff.match, _Names()
     at_a, at_b = _within(diff.a, pair[0]), _within(diff.b, pair[1])
@@ -246,9 +247,9 @@ def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) 
     legend = tuple(_used(names.legend, f"{a} {b}"))
     is_told = a != b and not {a, b} <= names.legend.keys()
     is_hidden = any(w.computed and w.own.alone.isdisjoint(w.told) for w in writers if w.own.alone)
-    is_bare = names.legend.keys() <= set(NUMBERS) and (
-        bool(legend) or not any(writer.told for writer in writers)
-    )
+    numbers = names.legend.keys() & set(NUMBERS)
+    is_bare = not legend and not any(writer.told for writer in writers)
+    is_bare = is_bare or (numbers == names.legend.keys() and not numbers.isdisjoint((a, b)))
     is_closed = any(
         w.told and not any(_used(names.legend, t)) for w, t in zip(writers, (a, b), strict=True)
     )
