@@ -186,3 +186,23 @@ def test_the_option_that_makes_a_size_is_told_with_both_values():
     assert "educe" in str(explanation.verdict.what)
     assert "{1}" in str(explanation.verdict.what)
     assert "{0}" in str(explanation.verdict.what)
+
+
+def test_another_axis_comes_before_how_it_is_spread_again():
+    piece = """  s = f32[4,4] dot(t, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  c = f32[4] reduce(s, zero), dimensions={{{d}}}, to_apply=sum
+  e = f32[4,4] broadcast(c), dimensions={{{k}}}
+  ROOT r = f32[4,4] divide(s, e)"""
+    explanation = versions_of(piece.format(d=1, k=0), piece.format(d=0, k=1))
+    assert explanation.proved
+    assert str(explanation.verdict.what) == "Reduce's dimensions: {1} became {0}."
+
+
+def test_how_a_value_is_spread_is_told_where_nothing_else_differs():
+    piece = """  c = f32[4] constant({{1,2,3,4}})
+  e = f32[4,4] broadcast(c), dimensions={{{k}}}
+  s = f32[4,4] dot(t, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  ROOT r = f32[4,4] divide(s, e)"""
+    explanation = versions_of(piece.format(k=0), piece.format(k=1))
+    assert explanation.proved
+    assert str(explanation.verdict.what) == "Broadcast's dimensions: {0} became {1}."

@@ -43,7 +43,7 @@ OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
 """What may be one option of an optimizer beside another cause of the kind."""
 MAX_FORMULA = 64
 """Characters of a formula in a verdict."""
-MAX_VALUE = 16
+MAX_VALUE = 48
 """Characters of a value of an option in a verdict."""
 MAX_LEGEND = 5
 FIX = say(
@@ -83,13 +83,22 @@ def of_a_pair(
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_maker(diff, _with_inputs(diff, cause)) for cause in told]
-    worded = _edited_first(_worded(cause, is_sure=True) for cause in told)
+    worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
 
 
-def _edited_first(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """The causes, a number of passes last: an edit that is told as well explains it."""
-    return tuple(sorted(causes, key=lambda cause: cause.kind is ACCUMULATION_COUNT))
+def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """The causes, those last that follow from an edit that is told as well.
+
+    So does the number of passes, and how what was computed along another axis is spread again.
+    """
+    return tuple(sorted(causes, key=lambda cause: _follows(diff, cause)))
+
+
+def _follows(diff: Diff, cause: Cause) -> bool:
+    options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
+    is_spread = bool(options) and all(opcode == "broadcast" for opcode, _ in options)
+    return is_spread or cause.kind is ACCUMULATION_COUNT
 
 
 def _called_apart(diff: Diff, cause: Cause) -> Cause:
@@ -218,11 +227,21 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     change = changes[0]._replace(became="became")
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say("a number baked into the graph: ", change))
-    options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
-    if len(options) != 1:
+    option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
+    if option is None:
         return cause
-    ((opcode, key),) = options
+    opcode, key = option
     return replace(cause, short=say(f"{opcode}'s {key}: ", change))
+
+
+def _option(diff: Diff, cause: Cause, change: Change) -> tuple[str, str] | None:
+    """The opcode and the name of the first option that has these two values."""
+    for x in sorted(x for x in cause.a if diff.match.to_b[x] in cause.b):
+        old, new = diff.a.attributes[x], diff.b.attributes[diff.match.to_b[x]]
+        for key in sorted(differing_keys(old, new)):
+            if (old.get(key), new.get(key)) == change[:2]:
+                return diff.a.opcodes[x], key
+    return None
 
 
 def _options(diff: Diff, cause: Cause) -> set[tuple[str, str]]:
