@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.kinds import Kind
+from xlagraph.cause.model import Cause, Context
+from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
+from xlagraph.explain.versions import of_a_pair
 from xlagraph.hlo import read_module
+from xlagraph.message import say
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
 
 SHARED = 8
 """Operations that both have before what differs, each on a line of its own."""
@@ -206,3 +213,38 @@ def test_how_a_value_is_spread_is_told_where_nothing_else_differs():
     explanation = versions_of(piece.format(k=0), piece.format(k=1))
     assert explanation.proved
     assert str(explanation.verdict.what) == "Broadcast's dimensions: {0} became {1}."
+
+
+def cause_of(kind: Kind) -> Cause:
+    none = frozenset[int]()
+    return Cause(
+        kind=kind,
+        title=say(kind.title),
+        evidence=(),
+        fix=say(kind.fix),
+        share=0.5,
+        proved=True,
+        proof=say(),
+        expected=False,
+        a=none,
+        b=none,
+    )
+
+
+def first_words(*kinds: Kind, file: str = "b.py") -> list[str]:
+    """What is said in short of causes of these kinds, of versions or of one program."""
+    diff = diff_modules(module(*OUTSIDE), module(*INSIDE, file))
+    told = of_a_pair(diff, tuple(map(cause_of, kinds)), (Context(), Context()))
+    return [str(cause.in_short) for cause in told]
+
+
+def test_a_number_of_passes_follows_from_an_edit_that_is_told():
+    passes, piece = first_words(ACCUMULATION_COUNT), first_words(EXTRA_SUBGRAPH)
+    assert first_words(ACCUMULATION_COUNT, EXTRA_SUBGRAPH) == piece + passes
+    of_one = first_words(ACCUMULATION_COUNT, EXTRA_SUBGRAPH, file="a.py")
+    assert of_one[0].startswith("Some steps compute more passes")
+
+
+def test_state_of_one_version_alone_does_not_come_into_being():
+    assert "has weights or optimizer state" in first_words(OPTIMIZER_STATE)[0]
+    assert "came into being" in first_words(OPTIMIZER_STATE, file="a.py")[0]
