@@ -76,3 +76,27 @@ def test_what_is_scaled_by_something_else_is_no_clipping_after_the_update():
         assert explanation.proved
         assert "computed from all of them" not in str(cause.title)
         assert "backward()" not in str(cause.fix_in_short)
+
+
+def scaled(factor: str, *further: str) -> str:
+    """Gradients times a factor that this makes of other numbers."""
+    text = step(4, 4, factor=factor).replace("  least = f32[] rsqrt(total3)\n", "")
+    return text.replace("  factor =", "".join(f"  {line}\n" for line in further) + "  factor =")
+
+
+def test_a_norm_that_was_read_is_an_input_of_its_own():
+    for explanation in both_ways(scaled("sqrt(limit)"), step(4, 0)):
+        assert explanation.proved
+        assert [cause.kind.id for cause in explanation.causes] == ["clipping"]
+
+
+def test_numbers_that_both_sides_go_by_and_fixed_ones_are_no_norm():
+    def without_limit(text: str) -> str:
+        return text.replace("  limit = f32[] parameter(10)\n", "")
+
+    correction = scaled("subtract(one, keep)", "one = f32[] constant(1)")
+    mean = scaled("multiply(four, four)", "four = f32[] constant(0.25)")
+    for text in map(without_limit, (correction, mean)):
+        for explanation in both_ways(text, step(4, 0)):
+            assert explanation.proved
+            assert "clipping" not in {cause.kind.id for cause in explanation.causes}

@@ -166,3 +166,52 @@ def test_state_that_the_option_does_not_take_in_stays_a_cause_of_its_own():
         momentum.replace("tuple(np, nq)", "tuple(np, nq, new)"),
     )
     assert found == [["optimizer-option", "optimizer-state"]] * 2
+
+
+DECAY = """HloModule step
+
+ENTRY main {{
+  p = f32[4] parameter(0)
+  m = f32[4] parameter(1)
+  g = f32[4] parameter(2)
+  keep = f32[] parameter(3)
+  kept = f32[4] broadcast(keep), dimensions={{}}
+  s = f32[4] sine(g), metadata={{source_file="{file}" source_line=3}}
+  wide = f32[4,4] dot(p, g), lhs_contracting_dims={{}}, rhs_contracting_dims={{}}
+  old = f32[4] multiply(m, kept)
+  rate = f32[] parameter(4)
+  rates = f32[4] broadcast(rate), dimensions={{}}
+  d = f32[4] multiply(p, rates)
+{piece}
+  ROOT r = (f32[4], f32[4], f32[4,4]) tuple(new, moved, wide)
+}}
+"""
+COUPLED = """  e = f32[4] add(s, d)
+  moved = f32[4] add(old, e)
+  f = f32[4] sqrt(moved)
+  new = f32[4] subtract(p, f)"""
+DECOUPLED = """  moved = f32[4] add(old, s)
+  f = f32[4] sqrt(moved)
+  u = f32[4] subtract(f, d)
+  new = f32[4] subtract(p, u)"""
+
+
+def versions(first: str, second: str) -> str:
+    """What is said first of two versions with these pieces."""
+    sides = (DECAY.format(file=f, piece=p) for f, p in (("a.py", first), ("b.py", second)))
+    explanation = explain_modules(*map(read_module, sides))
+    assert explanation.proved
+    return str(explanation.verdict.what)
+
+
+def test_decay_that_goes_elsewhere_is_told_with_both_new_values():
+    what = versions(COUPLED, DECOUPLED)
+    assert "p - g became p - (g - p * s)" in what
+    assert ", and m * s + (g + p * t) became m * s + g" in what
+
+
+def test_what_changes_beside_a_new_value_is_not_joined_to_it():
+    beside = COUPLED.replace("sqrt(moved)", "sqrt(bent)")
+    beside = beside.replace("  f =", "  bent = f32[4] cosine(moved)\n  f =")
+    what = versions(COUPLED, beside)
+    assert ", and " not in what

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.kinds import Kind
+from xlagraph.cause.model import Cause, Context
+from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
+from xlagraph.explain.versions import of_a_pair
 from xlagraph.hlo import read_module
+from xlagraph.message import say
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
 
 SHARED = 8
 """Operations that both have before what differs, each on a line of its own."""
@@ -120,3 +127,124 @@ def test_of_steps_of_one_run_the_next_values_are_others():
     run = Context(key={"graph_hash": "1"})
     assert said(run, direction="LT").startswith("An operation has other options")
     assert said(run, number="0").startswith("A number baked into the graph changed")
+
+
+GROUPED = """HloModule m
+
+sum {{
+  i = f32[] parameter(0)
+  j = f32[] parameter(1)
+  ROOT s = f32[] add(i, j)
+}}
+
+ENTRY main {{
+  x = f32[4,6] parameter(0)
+  w = f32[2,5] parameter(1)
+  zero = f32[] constant(0)
+  t = f32[4,6] tanh(x), metadata={{source_file="{file}" source_line=1}}
+{piece}
+}}
+"""
+
+
+def versions_of(first: str, other: str):
+    sides = [
+        read_module(GROUPED.format(file=file, piece=piece))
+        for file, piece in (("a.py", first), ("b.py", other))
+    ]
+    return explain_modules(*sides)
+
+
+def groups(shape: str, rows: int, file: str) -> str:
+    return f"""  g = {shape} reshape(t), metadata={{source_file="{file}" source_line=2}}
+  n = {shape} exponential(g)
+  k = f32[{rows}] reduce(n, zero), dimensions={{1}}, to_apply=sum
+  z = f32[] reduce(k, zero), dimensions={{0}}, to_apply=sum
+  ROOT r = f32[] sqrt(z)"""
+
+
+def test_other_groups_of_the_same_values_are_told_as_such():
+    explanation = versions_of(groups("f32[8,3]", 8, "a.py"), groups("f32[2,12]", 2, "b.py"))
+    assert explanation.proved
+    what = "Values are divided into other groups: f32[8,3] became f32[2,12]."
+    assert str(explanation.verdict.what) == what
+    assert "b.py:2" in str(explanation.verdict.where)
+    assert "mask" not in str(explanation.verdict.fix)
+
+
+def test_a_size_that_python_computes_stays_one():
+    piece = """  c = f32[{n}] broadcast(zero), dimensions={{}}
+  e = f32[{n}] cosine(c)
+  z = f32[] reduce(e, zero), dimensions={{0}}, to_apply=sum
+  y = f32[4,6] broadcast(z), dimensions={{}}
+  ROOT r = f32[4,6] add(t, y)"""
+    explanation = versions_of(piece.format(n=3), piece.format(n=5))
+    assert explanation.proved
+    assert str(explanation.verdict.what).startswith("A tensor made in the step changed size")
+
+
+def test_the_option_that_makes_a_size_is_told_with_both_values():
+    piece = """  c = f32[{n}] reduce(t, zero), dimensions={{{d}}}, to_apply=sum
+  e = f32[{n}] cosine(c)
+  z = f32[] reduce(e, zero), dimensions={{0}}, to_apply=sum
+  ROOT r = f32[] sqrt(z)"""
+    explanation = versions_of(piece.format(n=4, d=1), piece.format(n=6, d=0))
+    assert explanation.proved
+    assert "educe" in str(explanation.verdict.what)
+    assert "{1}" in str(explanation.verdict.what)
+    assert "{0}" in str(explanation.verdict.what)
+
+
+def test_another_axis_comes_before_how_it_is_spread_again():
+    piece = """  s = f32[4,4] dot(t, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  c = f32[4] reduce(s, zero), dimensions={{{d}}}, to_apply=sum
+  e = f32[4,4] broadcast(c), dimensions={{{k}}}
+  ROOT r = f32[4,4] divide(s, e)"""
+    explanation = versions_of(piece.format(d=1, k=0), piece.format(d=0, k=1))
+    assert explanation.proved
+    assert str(explanation.verdict.what) == "Reduce's dimensions: {1} became {0}."
+
+
+def test_how_a_value_is_spread_is_told_where_nothing_else_differs():
+    piece = """  c = f32[4] constant({{1,2,3,4}})
+  e = f32[4,4] broadcast(c), dimensions={{{k}}}
+  s = f32[4,4] dot(t, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  ROOT r = f32[4,4] divide(s, e)"""
+    explanation = versions_of(piece.format(k=0), piece.format(k=1))
+    assert explanation.proved
+    assert str(explanation.verdict.what) == "Broadcast's dimensions: {0} became {1}."
+
+
+def cause_of(kind: Kind) -> Cause:
+    none = frozenset[int]()
+    return Cause(
+        kind=kind,
+        title=say(kind.title),
+        evidence=(),
+        fix=say(kind.fix),
+        share=0.5,
+        proved=True,
+        proof=say(),
+        expected=False,
+        a=none,
+        b=none,
+    )
+
+
+def first_words(*kinds: Kind, file: str = "b.py") -> list[str]:
+    """What is said in short of causes of these kinds, of versions or of one program."""
+    diff = diff_modules(module(*OUTSIDE), module(*INSIDE, file))
+    told = of_a_pair(diff, tuple(map(cause_of, kinds)), (Context(), Context()))
+    return [str(cause.in_short) for cause in told]
+
+
+def test_a_number_of_passes_follows_from_an_edit_that_is_told():
+    passes, piece = first_words(ACCUMULATION_COUNT), first_words(EXTRA_SUBGRAPH)
+    assert first_words(ACCUMULATION_COUNT, EXTRA_SUBGRAPH) == piece + passes
+    of_one = first_words(ACCUMULATION_COUNT, EXTRA_SUBGRAPH, file="a.py")
+    assert of_one[0].startswith("Some steps compute more passes")
+
+
+def test_state_of_one_version_alone_does_not_come_into_being():
+    assert "has weights or optimizer state" in first_words(OPTIMIZER_STATE)[0]
+    assert "came into being" in first_words(OPTIMIZER_STATE, file="a.py")[0]

@@ -98,3 +98,16 @@ def test_bare_numbers_are_no_formulas():
 
 def test_a_number_in_place_of_a_computed_value_is_told():
     assert of_all("o", "d") == ("0", "s * 64")
+
+
+def test_a_number_of_python_alone_says_nothing_of_a_piece():
+    assert of_all("o", "t") is None
+    assert of_all("d", "t") is None
+
+
+def test_a_value_of_constants_alone_does_not_tell_what_it_stands_for():
+    zeros = ("k = f32[8,10] broadcast(zero), dimensions={}", SUM.replace("(x,", "(k,"))
+    second = (SUM, "d = f32[] cosine(s)", END)
+    assert both((*zeros, "d = f32[] cosine(s)", END), second) is None
+    other = ("m = f32[8,10] sine(x)", SUM.replace("(x,", "(m,"), "d = f32[] cosine(s)", END)
+    assert both(other, second) is not None

@@ -15,10 +15,15 @@ from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict
 from xlagraph.explain.versions import of_a_pair
+from xlagraph.facts.arguments import same_arguments
 from xlagraph.facts.buckets import bucket_rows
 from xlagraph.rules.same_computation import remaining_differences
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.rule import Rule
+    from xlagraph.diff import Diff
     from xlagraph.explain.engine import Found
     from xlagraph.graph import Module
 
@@ -44,7 +49,28 @@ def explain_modules(
 def explain_sides(a: Module, b: Module, context_a: Context, context_b: Context) -> Explanation:
     """`explain_modules` with sentences that speak of sides, so that they can be named later."""
     diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
-    return _best(Search(diff, context_a, context_b, [r for r in rules() if not r.last_resort]))
+    asked = [r for r in rules() if not r.last_resort]
+    plain = _best(Search(diff, context_a, context_b, asked))
+    by_name = _by_arguments(diff, asked)
+    is_shorter = by_name and plain.proved and len(plain.causes) < len(by_name.causes)
+    return by_name if by_name and not is_shorter else plain
+
+
+def _by_arguments(diff: Diff, asked: Sequence[Rule]) -> Explanation | None:
+    """The explanation with each argument of a jitted function paired with itself, if a proof.
+
+    Two networks of one shape, as a critic and its target, are told apart by nothing else where
+    one takes the other's place.
+    """
+    is_bare = not any(known.inputs or known.outputs for known in diff.match.known)
+    names = same_arguments(diff.a, diff.b) if is_bare and not diff.same else None
+    if names is None:
+        return None
+    by_name = diff_modules(diff.a, diff.b, known=names)
+    if by_name.match.to_b == diff.match.to_b:
+        return None
+    found = _best(Search(by_name, Context(), Context(), asked))
+    return found if found.proved else None
 
 
 def _best(task: Search) -> Explanation:

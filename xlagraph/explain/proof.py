@@ -142,11 +142,13 @@ class ProofState:
         ]
 
     def known(self, a: Module, b: Module) -> Known:
-        """The recorded names of what the edited modules take in and give out."""
-        return (
+        """The names of what the edited modules take in and give out: recorded, or arguments'."""
+        recorded = (
             _renumbered(self.context_a, self.places_a).names(a),
             _renumbered(self.context_b, self.places_b).names(b),
         )
+        is_known = any(names.inputs or names.outputs for names in recorded)
+        return recorded if is_known else self.diff.match.known
 
     def _agree(self, a: Module, b: Module, known: Known) -> bool:
         """Whether the edited modules are the same computation, with each known input in its place.

@@ -7,20 +7,28 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
+from xlagraph.cause.sources import where
+from xlagraph.facts.arguments import argument_name
+from xlagraph.facts.calls_apart import line_apart
 from xlagraph.facts.formulas import formulas
+from xlagraph.facts.made_sizes import made_by
 from xlagraph.facts.versions import are_versions
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
+from xlagraph.rules.clipping import CLIPPING
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.random_numbers import DROPOUT_SHORT
+from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.sizes import ATTRIBUTE
+from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
@@ -31,9 +39,13 @@ BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
+EDITED = (*TOLD_BY, CLIPPING, OPTIMIZER_STATE, OTHER_OPERAND, PYTHON_INDEX, PYTHON_SIZE)
+"""What two versions have otherwise because one of them was edited: there is no step to mend."""
+OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
+"""What may be one option of an optimizer beside another cause of the kind."""
 MAX_FORMULA = 64
 """Characters of a formula in a verdict."""
-MAX_VALUE = 16
+MAX_VALUE = 48
 """Characters of a value of an option in a verdict."""
 MAX_LEGEND = 5
 FIX = say(
@@ -43,11 +55,16 @@ FIX = say(
 SHORT_FIX = say("Keep one of the two versions; a change costs one compile.")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
+_STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
     "in some steps": "in one version",
     "in every step": "in both versions",
     "is switched on": "differs",
+    "in all steps": "in both versions",
     "Some steps use tensors that others do not": "One version uses tensors that the other does not",
+    "Optimizer state came into being": _STATE,
+    "optimizer state came into being": _STATE.lower(),
+    "Some steps compute more passes than others": "One version computes more passes than the other",
 }
 """Words that speak of steps, and those that speak of versions."""
 OF_BOTH = {
@@ -64,8 +81,47 @@ def of_a_pair(
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
-    told = (_with_values(diff, _with_formulas(diff, _with_side(cause))) for cause in causes)
-    return tuple(_worded(cause, is_sure=versions is True) for cause in told)
+    told = [_with_values(diff, _with_formulas(diff, _with_side(cause))) for cause in causes]
+    if not versions:
+        return tuple(_worded(cause, is_sure=False) for cause in told)
+    told = [_with_maker(diff, _with_inputs(diff, cause)) for cause in told]
+    worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
+    return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
+
+
+def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """The causes, those last that follow from an edit that is told as well.
+
+    So does the number of passes, and how what was computed along another axis is spread again.
+    """
+    return tuple(sorted(causes, key=lambda cause: _follows(diff, cause)))
+
+
+def _follows(diff: Diff, cause: Cause) -> bool:
+    options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
+    is_spread = bool(options) and all(opcode == "broadcast" for opcode, _ in options)
+    return is_spread or cause.kind is ACCUMULATION_COUNT
+
+
+def _called_apart(diff: Diff, cause: Cause) -> Cause:
+    """The cause at the call that differs, where its line is run by calls that do not."""
+    line = cause.place.line
+    if line is None or line.is_library or cause.kind not in (*BRANCHES, OTHER_OPERAND):
+        return cause
+    changed = [c.b for c in diff.changes], [c.a for c in diff.changes]
+    sides = (
+        (diff.b, cause.b, {*changed[0], *diff.added}),
+        (diff.a, cause.a, {*changed[1], *diff.removed}),
+    )
+    found = (line_apart(module, piece, differing, line) for module, piece, differing in sides)
+    apart = next(filter(None, found), None)
+    if apart is None:
+        return cause
+    cited = Evidence(
+        say("other calls that run this line do not differ; this one does"), sources=(apart,)
+    )
+    place = replace(cause.place, line=apart, stack=(), source=())
+    return replace(cause, place=place, evidence=(*cause.evidence, cited))
 
 
 def _worded(cause: Cause, *, is_sure: bool) -> Cause:
@@ -77,7 +133,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
         fix = say(fix, OR_FIX)
     elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE):
         fix, short_fix = say(FIX, ELSE, fix), SHORT_FIX
-    elif cause.kind in TOLD_BY:
+    elif cause.kind in EDITED:
         fix, short_fix = FIX, SHORT_FIX
     return replace(
         cause,
@@ -120,6 +176,60 @@ def _with_side(cause: Cause) -> Cause:
     return replace(cause, short=say("Dropout is on in ", side, " only, as by train() and eval()"))
 
 
+def _with_inputs(diff: Diff, cause: Cause) -> Cause:
+    """The cause with two arguments of a jitted function, where one is taken for the other."""
+    if cause.kind is not OTHER_OPERAND or cause.short:
+        return cause
+    taken = (
+        (argument_name(diff.a, p), argument_name(diff.b, q))
+        for x, y, fields in diff.changes
+        if x in cause.a and y in cause.b and "operands" in fields
+        for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True)
+        if diff.match.to_b[p] != q
+    )
+    one, other = next((names for names in taken if all(names)), ("", ""))
+    if not one:
+        return cause
+    told = (Code(one), " in ", A, " and ", Code(other), " in ", B)
+    return replace(cause, short=say("an operation takes ", *told))
+
+
+def _with_maker(diff: Diff, cause: Cause) -> Cause:
+    """The cause with the operation that gives other sizes of the same values, if there is one."""
+    is_size = cause.kind is PYTHON_SIZE and not cause.short
+    made = made_by(diff, [(x, diff.match.to_b[x]) for x in cause.a]) if is_size else None
+    if made is None:
+        return cause
+    lines = tuple(line for line in where(diff.b, [made.b]) if not line.is_library)
+    place = replace(cause.place, line=lines[0], stack=(), is_near=False) if lines else cause.place
+    return replace(
+        cause,
+        title=say(made.what, "; from there sizes differ").sentence,
+        short=made.what,
+        evidence=(Evidence(made.what, (made.a,), (made.b,), lines), *cause.evidence),
+        place=place,
+    )
+
+
+def _with_new_values(diff: Diff, causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """The causes, the first with further new values of parameters that are computed otherwise.
+
+    Weight decay that goes into the gradient on one side, and scales the weight on the other, is
+    two pieces, and one option.
+    """
+    first, *others = causes or (None,)
+    if first is None or not (first.proved and first.kind in OF_UPDATES and len(others)):
+        return causes
+    own = formulas(diff, first.a, first.b)
+    same = (cause for cause in others if cause.kind is first.kind)
+    found = (formulas(diff, cause.a, cause.b) for cause in same)
+    further = next((one for one in found if one and "p" in dict(one.legend)), None)
+    if own is None or further is None or max(map(len, (*own[:2], *further[:2]))) > MAX_FORMULA:
+        return causes
+    more = (", and ", Code(further.a), " became ", Code(further.b))
+    return replace(first, short=say(first.in_short, *more)), *others
+
+
 def _with_values(diff: Diff, cause: Cause) -> Cause:
     """The cause with the two values of an option or a number, where one became one other."""
     changes = [part for part in cause.title.parts if isinstance(part, Change)]
@@ -133,11 +243,21 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say("BatchNorm's momentum is baked into the graph: ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say("a number baked into the graph: ", change))
-    options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
-    if len(options) != 1:
+    option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
+    if option is None:
         return cause
-    ((opcode, key),) = options
+    opcode, key = option
     return replace(cause, short=say(f"{opcode}'s {key}: ", change))
+
+
+def _option(diff: Diff, cause: Cause, change: Change) -> tuple[str, str] | None:
+    """The opcode and the name of the first option that has these two values."""
+    for x in sorted(x for x in cause.a if diff.match.to_b[x] in cause.b):
+        old, new = diff.a.attributes[x], diff.b.attributes[diff.match.to_b[x]]
+        for key in sorted(differing_keys(old, new)):
+            if (old.get(key), new.get(key)) == change[:2]:
+                return diff.a.opcodes[x], key
+    return None
 
 
 def _options(diff: Diff, cause: Cause) -> set[tuple[str, str]]:

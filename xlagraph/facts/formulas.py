@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
+from xlagraph.facts.arguments import argument_name
 from xlagraph.facts.notation import ATOM, Term, elements, written
 from xlagraph.facts.scalars import number_of
 
@@ -41,7 +42,6 @@ VALUES = ("x", "y", "z", "u", "v", "w")
 GRADIENTS = ("g", "h", "k")
 STATE = ("m", "n", "o")
 NUMBERS = ("s", "t", "r", "q")
-_NAME = re.compile(r"[A-Za-z_][\w.]*(\[[^\]/]*\])*")
 
 
 class Formulas(NamedTuple):
@@ -140,7 +140,7 @@ class _Writer:
         key = (True, i) if self.is_a else (partner >= 0, partner if partner >= 0 else i)
         shape = short_shape(module, i)
         if is_input(module, i) and _within(module, i) == module.entry_computation.index:
-            named = _name(module, i)
+            named = argument_name(module, i)
             meaning = f"{named or f'input {module.payloads[i]}'} {shape}"
             if is_number or elements(module, i) != self.size:
                 short = (named,) if named and len(named) <= MAX_NAME else ()
@@ -229,7 +229,11 @@ def _of_update(
 
 
 def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) -> Formulas | None:
-    """Both formulas; None where they are long, do not tell what differs, or are bare numbers."""
+    """Both formulas; None where they are long, do not tell what differs, or are bare numbers.
+
+    Nor are they told of constants alone (a gradient of 0 does not tell of what it is one), or
+    where a number of Python's is all that one side computes.
+    """
     match, names = diff.match, _Names()
     at_a, at_b = _within(diff.a, pair[0]), _within(diff.b, pair[1])
     writers = (
@@ -243,8 +247,14 @@ def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) 
     legend = tuple(_used(names.legend, f"{a} {b}"))
     is_told = a != b and not {a, b} <= names.legend.keys()
     is_hidden = any(w.computed and w.own.alone.isdisjoint(w.told) for w in writers if w.own.alone)
+    numbers = names.legend.keys() & set(NUMBERS)
     is_bare = not legend and not any(writer.told for writer in writers)
-    return Formulas(a, b, legend) if is_told and not (is_hidden or is_bare) else None
+    is_bare = is_bare or (numbers == names.legend.keys() and not numbers.isdisjoint((a, b)))
+    is_closed = any(
+        w.told and not any(_used(names.legend, t)) for w, t in zip(writers, (a, b), strict=True)
+    )
+    is_idle = is_hidden or is_bare or is_closed
+    return Formulas(a, b, legend) if is_told and not is_idle else None
 
 
 def _used(legend: Mapping[str, str], texts: str) -> Iterator[tuple[str, str]]:
@@ -288,11 +298,3 @@ def _is_used(module: Module, parameter: int) -> bool:
             seen.add(user)
             front.append(user)
     return False
-
-
-def _name(module: Module, parameter: int) -> str:
-    """What JAX calls an argument, ``params['w']``; empty where it has no such name."""
-    metadata = module.metadata(parameter)
-    if metadata is None or metadata.op_type or not _NAME.fullmatch(metadata.op_name):
-        return ""
-    return metadata.op_name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at
@@ -96,8 +97,19 @@ def _scaled(found: Bypass) -> str:
         return ""
     if all(_sums(found, factor, old) for factor in factors):
         return BY_NORM
-    is_one = len(old) > 1 and len({_numbers(found, factor) for factor in factors}) == 1
+    numbers = {_numbers(found, factor) for factor in factors}
+    is_read = len(numbers) == 1 and any(_is_read(found, i) for i in numbers.pop())
+    is_one = len(old) > 1 and is_read
     return "scales {} by one number, as clipping by a norm read before does" if is_one else ""
+
+
+def _is_read(found: Bypass, i: int) -> bool:
+    """Whether a number may be a norm, read before: an input that the other side does not have.
+
+    A fixed number is none (the elements of a mean), nor is one that both sides go by, as the steps
+    of a bias correction.
+    """
+    return is_input(found.more.module, i) and found.more.partners[i] < 0
 
 
 def _factor(module: Module, value: int, old: int) -> int:

@@ -117,8 +117,12 @@ def _used_alike(case: Case, value: int) -> bool:
 
 
 def _can_undo(case: Case, edge: Edge) -> bool:
-    """Whether either side can take what the other one does: operands come first."""
-    return case.a.partners[edge.p] < edge.y or case.b.partners[edge.q] < edge.x
+    """Whether either side can take what the other one does: operands come first.
+
+    Inputs may stand behind: then it is undone if that completes a proof.
+    """
+    is_first = case.a.partners[edge.p] < edge.y or case.b.partners[edge.q] < edge.x
+    return is_first or _are_inputs(case, edge)
 
 
 def _finding(case: Case, edges: Sequence[Edge]) -> Finding:

@@ -115,7 +115,7 @@ def _explanation(
     syncs = [s for p in run.processes for s in p.syncs]
     stable = stable_after(syncs, history.steps)
     if not failures(run):
-        going_on = grown | hooked
+        going_on = grown | never_meant
         nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, stable)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
