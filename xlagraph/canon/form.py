@@ -58,6 +58,11 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).hexdigest()
 
 
+def computation_digests(module: Module) -> dict[int, str]:
+    """What each computation that the entry leads to does, as a digest; channel numbers left out."""
+    return _Form(module, Level.PARAMETER_ORDER).keys
+
+
 def canonical_lines(module: Module, level: Level) -> Iterator[str]:
     """The canonical text, line by line; computations stand before their callers."""
     yield "HloModule"

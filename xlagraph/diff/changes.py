@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.inline import inlined
 from xlagraph.canon.labels import Level, clean, instruction_text, without_layout
+from xlagraph.canon.live import live_instructions
+from xlagraph.canon.loops import has_loop, with_ordered_state
 from xlagraph.diff.acting import ThreadChange, moved_effects, other_channels, other_threads
 from xlagraph.diff.align import longest_rise
 from xlagraph.diff.known import NO_NAMES
 from xlagraph.diff.match import Match, match_modules
+from xlagraph.diff.same import same_computation
 from xlagraph.diff.stated import stated_alike
 
 if TYPE_CHECKING:
@@ -69,6 +75,8 @@ class Noise(NamedTuple):
     """Constant expressions that stand more often on this side than on the other."""
     metadata: int
     """Paired instructions that come from another source line or framework op."""
+    loop_state: bool
+    """Loops carry the same values in another order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +127,33 @@ def diff_modules(
     What only one of them can state, such as large constants, is not compared (`stated_alike`).
     `known`: the tensors that inputs and outputs are known to be.
     """
-    return diff_match(match_modules(*stated_alike(a, b), level, known))
+    match = match_modules(*stated_alike(a, b), level, known)
+    ordered = None if match.exact or known != (NO_NAMES, NO_NAMES) else _with_ordered_loops(match)
+    return diff_match(ordered or match, loop_state=ordered is not None)
 
 
-def diff_match(match: Match) -> Diff:
+def _with_ordered_loops(match: Match) -> Match | None:
+    """The match of both modules with the state of their loops in order, if that is exact.
+
+    What a loop's body calls is put in line first: it hands on the state in its own order.
+    """
+    a, b = match.a.module, match.b.module
+    if not (has_loop(a) and has_loop(b)):
+        return None
+    a, b = inlined(a) or a, inlined(b) or b
+    if _opcodes(a) != _opcodes(b):
+        return None
+    ordered = with_ordered_state(a), with_ordered_state(b)
+    return match_modules(*ordered) if same_computation(*ordered) else None
+
+
+def _opcodes(module: Module) -> Counter[str]:
+    """How often each opcode stands among what is needed; equal constants may stand more often."""
+    alive = compress(module.opcodes, live_instructions(module))
+    return Counter(opcode for opcode in alive if opcode != "constant")
+
+
+def diff_match(match: Match, *, loop_state: bool) -> Diff:
     """Lists the differences that a match leaves."""
     finder = _Finder(match)
     a, b = match.a.module, match.b.module
@@ -149,6 +180,7 @@ def diff_match(match: Match) -> Diff:
             constants_a=constants_a,
             constants_b=constants_b,
             metadata=finder.metadata_changes(),
+            loop_state=loop_state,
         ),
         () if match.exact else moved_effects(match),
         () if match.exact else other_threads(match),

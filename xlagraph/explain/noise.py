@@ -18,6 +18,8 @@ def noise_in_words(noise: Noise) -> Iterator[str]:
         yield f"{count(noise.renamed, 'instruction')} renamed or renumbered"
     if noise.parameters_moved:
         yield f"{count(noise.parameters_moved, 'parameter')} in another order"
+    if noise.loop_state:
+        yield "the values that loops carry in another order"
     if noise.dead_a or noise.dead_b:
         yield f"dead instructions ({noise.dead_a} in A, {noise.dead_b} in B)"
     if noise.constants_a or noise.constants_b:

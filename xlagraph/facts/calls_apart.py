@@ -32,8 +32,8 @@ def line_apart(
     if not any(plain in path[: _shared(path, others)] for path in mine):
         return None
     own = [path[0] for path in mine if not _shared(path, others)]
-    apart = [path[number] for path in mine if len(path) > (number := _shared(path, others))]
-    found = own or apart
+    apart = (_call_apart(path, others) for path in mine)
+    found = own or [call for call in apart if call]
     return Counter(found).most_common(1)[0][0] if found else None
 
 
@@ -45,6 +45,18 @@ def _path(module: Module, i: int) -> tuple[SourceLine, ...]:
 def _shared(path: tuple[SourceLine, ...], others: Collection[tuple[SourceLine, ...]]) -> int:
     """With how many of its inner lines another path begins as well; 0 if with none."""
     return max((_alike(path, other) for other in others if other[0] == path[0]), default=0)
+
+
+def _call_apart(
+    path: tuple[SourceLine, ...], others: Collection[tuple[SourceLine, ...]]
+) -> SourceLine | None:
+    """The call behind what other paths share, if its function makes another such call."""
+    number = _shared(path, others)
+    if number >= len(path):
+        return None
+    function = path[number].file, path[number].function
+    calls = (one[number] for one in others if len(one) > number and _alike(path, one) == number)
+    return path[number] if any((c.file, c.function) == function for c in calls) else None
 
 
 def _alike(one: tuple[SourceLine, ...], other: tuple[SourceLine, ...]) -> int:
