@@ -11,11 +11,21 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*(\[[^\]/]*\])*")
+_NUMBERED = re.compile(r"(Arg|arg|p|param|parameter)_?\d*$|$")
+"""Names that a text's writer gives parameters without one."""
+_JITTED = "jit_"
+"""How the name of a module begins that ``jax.jit`` has made."""
 
 
 def argument_name(module: Module, parameter: int) -> str:
-    """What JAX calls an argument, ``params['w']``; empty where it has no such name."""
+    """What JAX calls an argument, ``params['w']``; empty where it has no such name.
+
+    In a text without metadata it is the parameter's own name, ``params__w__.1``.
+    """
     metadata = module.metadata(parameter)
+    if metadata is None and module.name.startswith(_JITTED):
+        name = module.names[parameter].rpartition(".")[0]
+        return "" if _NUMBERED.match(name) else name
     if metadata is None or metadata.op_type or not _NAME.fullmatch(metadata.op_name):
         return ""
     return metadata.op_name
