@@ -166,3 +166,30 @@ def test_conversions_to_another_type_are_no_input_of_another_dtype():
     (cause,) = explanation.causes
     assert explanation.proved
     assert str(cause.in_short) == "The same computation runs in another dtype"
+
+
+def columns(first: str, second: str, *, swapped: bool = False) -> str:
+    """Two columns of a table, each converted and then scaled in its own way."""
+    one, other = ("c1", "c0") if swapped else ("c0", "c1")
+    return (
+        "HloModule step\n\nENTRY main {\n"
+        f"  x0 = {first}[8] parameter(0)\n  x1 = {second}[8] parameter(1)\n"
+        "  c0 = f32[8] convert(x0)\n  c1 = f32[8] convert(x1)\n"
+        f"  a = f32[8] cosine({one})\n  b = f32[8] sine({other})\n"
+        "  ROOT out = (f32[8], f32[8]) tuple(a, b)\n}\n"
+    )
+
+
+def test_columns_that_take_each_others_dtypes_and_are_converted_anyway():
+    """As pandas infers them: whole numbers here, numbers with gaps there."""
+    found = explain_modules(read_module(columns("s64", "f64")), read_module(columns("f64", "s64")))
+    (cause,) = found.causes
+    assert (found.proved, cause.kind.id) == (True, "dtype")
+    assert "2 inputs have another dtype (s64 -> f64, f64 -> s64)" in str(cause.title)
+    assert "Give the tensor one dtype where it is made" in str(cause.fix)
+
+
+def test_columns_of_one_dtype_that_change_places_have_no_other_dtype():
+    a, b = columns("s64", "s64"), columns("s64", "s64", swapped=True)
+    found = explain_modules(read_module(a), read_module(b))
+    assert not any(cause.kind.id == "dtype" for cause in found.causes)

@@ -35,6 +35,35 @@ def test_what_makes_k_is_found_above_and_kept_on_the_device():
     )
 
 
+BETWEEN = """
+    def forward(self, logits, labels):
+        positive = labels > 0
+        count = max(1, int(positive.sum()))
+        cost = cross_entropy(logits, labels)
+        pos = (
+            positive.float()
+        )
+
+        number = self.ratio * count
+        hard, _ = cost.topk(number)
+"""
+
+
+def test_lines_between_what_makes_k_and_the_call_stay():
+    found = typed(BETWEEN)
+    assert found is not None
+    assert (found.makers, found.first, found.last) == ((7, 13), 7, 14)
+    assert found.code[:7] == (
+        "count = positive.sum().long().clamp(min=1)",
+        "cost = cross_entropy(logits, labels)",
+        "pos = (",
+        "    positive.float()",
+        ")",
+        "number = self.ratio * count",
+        "k_max = cost.shape[-1]",
+    )
+
+
 K_MAX = "k_max = x.shape[-1]"
 
 

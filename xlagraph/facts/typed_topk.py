@@ -18,7 +18,7 @@ from xlagraph.facts.written import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 MAX_ABOVE = 12
 """Lines above the call that are looked at for what makes k."""
@@ -165,8 +165,8 @@ def _code(
     tensors: set[str] = set()
     above: list[str] = []
     try:
-        for one in makers:
-            above += _on_device(one, tensors)
+        for one in _with_between(lines, statement, makers):
+            above += [one] if isinstance(one, str) else _on_device(one, tensors)
         number, is_tensor = as_tensor(k, tensors)
     except Unknown:
         return nothing
@@ -184,6 +184,18 @@ def _code(
     )
     is_short = max(map(len, (*above, *below))) <= MAX_WIDTH
     return (tuple(above), below) if is_short else nothing
+
+
+def _with_between(
+    lines: Mapping[int, str], statement: Statement, makers: Sequence[Statement]
+) -> Iterator[Statement | str]:
+    """The statements that make k, and the lines between them and the call, which stay."""
+    column = indentation(lines[statement.first])
+    behind = [one.first for one in makers[1:]] + [statement.first]
+    for maker, stop in zip(makers, behind, strict=False):
+        yield maker
+        between = (lines[number][column:] for number in range(maker.last + 1, stop))
+        yield from (line for line in between if line.strip())
 
 
 def _with_k_max(statement: Statement, k: ast.expr, taken: ast.expr) -> tuple[str, ...]:

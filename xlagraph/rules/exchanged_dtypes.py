@@ -3,7 +3,8 @@
 The inputs of a batch have no names, and are paired by what they are. So a column that came as
 integers is taken for the one that comes as integers now, and what joins them seems to take its
 values in another order. With the types of converted inputs left out of account each is
-where it was.
+where it was. So are columns of a table that come as integers in one batch and as fractions in
+another, and are all made float32.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import ModuleEditor
+from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.same import same_named
-from xlagraph.message import say
-from xlagraph.rules.input_dtype import Converted, are_two, finding_of
+from xlagraph.message import Change, count, join, say
+from xlagraph.rules.dtype import DTYPE, inputs_in_short
+from xlagraph.rules.input_dtype import FROM_VALUES, Converted, are_two, finding_of
 from xlagraph.rules.reordered_operands import order_of_operands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.case import Case, SideView
-    from xlagraph.cause.finding import Finding
+    from xlagraph.cause.editor import Editors
     from xlagraph.graph import Module
 
 Casts = dict[int, tuple[int, ...]]
@@ -39,6 +42,13 @@ def find(case: Case) -> list[Finding]:
     if not (casts_a and casts_b):
         return []
     partners = _partners(case, casts_a, casts_b)
+    retyped = {
+        x: y
+        for x, y in partners.items()
+        if x in casts_a and y in casts_b and _dtype(case.a, x) != _dtype(case.b, y)
+    }
+    if retyped and _may_be_one(case, retyped, {}):
+        return [_retyped(case, retyped, casts_a, casts_b)]
     back = {y: x for x, y in partners.items()}
     typed_b = {y: x for y, x in back.items() if y in casts_b and x not in casts_a}
     typed_a = {x: y for x, y in partners.items() if x in casts_a and y not in casts_b}
@@ -46,6 +56,54 @@ def find(case: Case) -> list[Finding]:
         return []
     groups = Converted(case.b, case.a, typed_a), Converted(case.a, case.b, typed_b)
     return [finding_of(case, *groups, more=_other_reading(case))]
+
+
+def _retyped(case: Case, pairs: Mapping[int, int], casts_a: Casts, casts_b: Casts) -> Finding:
+    """Inputs that both sides convert to one type, and that came in others."""
+    types = dict.fromkeys((_dtype(case.a, x), _dtype(case.b, y)) for x, y in pairs.items())
+    lines = where(case.diff.b, pairs.values())
+
+    def undo(edit: Editors) -> None:
+        for editor, casts in ((edit.a, casts_a), (edit.b, casts_b)):
+            _convert_before(editor, casts)
+
+    claimed = [
+        {*inputs, *(user for p in inputs for user in casts[p])}
+        for inputs, casts in ((pairs.keys(), casts_a), (pairs.values(), casts_b))
+    ]
+    moved = [(x, y) for x, y, fields in case.open_changes() if "operands" in fields]
+    a, b = claimed[0].union(x for x, _ in moved), claimed[1].union(y for _, y in moved)
+    number = count(len(pairs), "input")
+    return Finding(
+        kind=DTYPE,
+        title=say(
+            "an input has" if len(pairs) == 1 else f"{number} have",
+            " another dtype (",
+            join(Change(old, new) for old, new in types),
+            "), and all are converted to one",
+            at(lines),
+        ),
+        evidence=(
+            Evidence(
+                say("with the types of converted inputs left out of account each is where it was"),
+                tuple(sorted(a)),
+                tuple(sorted(b)),
+                lines,
+            ),
+            *_other_reading(case),
+        ),
+        fix=FROM_VALUES.fix,
+        short=inputs_in_short(len(pairs), types),
+        short_fix=FROM_VALUES.short_fix,
+        proof=say("the inputs of both were given the type that they are converted to"),
+        a=frozenset(a),
+        b=frozenset(b),
+        undo=undo,
+    )
+
+
+def _dtype(view: SideView, i: int) -> str:
+    return bare_shape(view.module, i).partition("[")[0]
 
 
 def _other_reading(case: Case) -> tuple[Evidence, ...]:
@@ -85,10 +143,14 @@ def _partners(case: Case, casts_a: Casts, casts_b: Casts) -> Mapping[int, int]:
 
 def _converted_before(module: Module, casts: Casts) -> Module:
     editor = ModuleEditor(module)
-    for p, users in casts.items():
-        editor.shapes[p] = module.shapes[users[0]]
-    editor.bypass(sorted(u for users in casts.values() for u in users))
+    _convert_before(editor, casts)
     return editor.build()
+
+
+def _convert_before(editor: ModuleEditor, casts: Casts) -> None:
+    for p, users in casts.items():
+        editor.shapes[p] = editor.shapes[users[0]]
+    editor.bypass(sorted(u for users in casts.values() for u in users))
 
 
 def _may_be_one(case: Case, typed_a: Mapping[int, int], typed_b: Mapping[int, int]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import dropwhile, groupby, pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.message import count, join, say
@@ -232,7 +232,10 @@ class Design:
         return self._graphs[number].record.digest
 
     def brings_state(self, other: int, number: int) -> bool:
-        """Whether a graph takes in what `other` does and optimizer state that this has made."""
+        """Whether a graph takes in what `other` does and optimizer state that this has made.
+
+        Numbers aside: state comes with some of its own, and one that is 1 is no input.
+        """
         before, now = self._traits[other], self._traits[number]
         rest, rest_before = (_turned(one.reads - one.states) for one in (now, before))
         return bool(now.states) and rest == rest_before
@@ -252,6 +255,7 @@ class Design:
             or (not turn.graph and sync and turn.site == sync.call_site)
         ]
         first, digest = (self._graphs[k].record.digest for k in (other, number))
+        graphs = [*dropwhile(lambda graph: graph is None, graphs)]  # hits of what came before it
         between = graphs[1 : graphs.index(digest)] if digest in graphs else [None]
         return (
             graphs[:1] == [first]
@@ -381,9 +385,14 @@ def _latest_alike(graphs: Sequence[CapturedGraph], sorts: Sequence[Sort | None])
 
 
 def _turned(shapes: Counter[str]) -> Counter[str]:
-    """Shapes with their sizes in order and without those of 1, as views of gradients have them."""
+    """Shapes with their sizes in order and without those of 1, as views of gradients have them.
+
+    Numbers are left out.
+    """
     found = Counter[str]()
     for shape, times in shapes.items():
+        if shape.endswith("[]"):
+            continue
         dtype, _, sizes = shape.rstrip("]").partition("[")
         found[f"{dtype}[{','.join(sorted(size for size in sizes.split(',') if size != '1'))}]"] += (
             times

@@ -6,18 +6,20 @@ in its longer part, and few graphs are left that nobody has accounted for, they 
 alarm: each cost its compile once, and the training goes on without.
 
 An alarm stays what a person hardly means, however early it came: a number, an index or a type in
-the graph, a value read within a step, what waits in a bucket; and in a training the size of a batch
-between others, as that of an odd last one.
+the graph, a value read within a step, an update that is skipped, what waits in a bucket; and in a
+training the size of a batch between others, as that of an odd last one.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.newly_updated import SKIPPED_UPDATE
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.few_sizes import has_rule
+from xlagraph.runs.few_sizes import PACE, has_rule
 from xlagraph.runs.growth import MANY
 from xlagraph.runs.input_sizes import sizes_apart
 from xlagraph.runs.meant import Meant, comes_along, is_value
@@ -27,17 +29,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.message import SourceLine
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.design import Design
     from xlagraph.runs.history import History
     from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.outcome import Outcome
     from xlagraph.runs.turns import Turns
 
 FEW = 6
 """More graphs than these that nobody has accounted for are no set that somebody meant."""
 LASTING = 12
-"""So many steps without a compile at least; and as many as there were until then."""
+"""So many steps without a compile at least; and as many as there were until then, or so many that
+at the pace until then `PACE` more graphs would have come."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
 MOST = 0.5
@@ -60,22 +65,25 @@ def with_early(
     """
     open_graphs = [k for k, node in enumerate(nodes) if not node.warm_up]
     found = list(nodes)
-    if len(open_graphs) > FEW or stable is None or not _is_settled(history, stable):
+    if not _is_settled(len(open_graphs), history, stable) or _grows(nodes, history.turns):
         return found
-    if _grows(nodes, history.turns):
-        return found
+    early = _Early(nodes, graphs, comparisons, design)
     for k in open_graphs:
-        node = nodes[k]
-        if node.sync_kind == "step" and node.digest not in told and _ran_again(node):
-            meant = _how(k, graphs, comparisons, design)
-            found[k] = replace(node, warm_up=meant is not Meant.NOT, meant=meant)
+        meant = Meant.NOT if nodes[k].digest in told else early.how(k)
+        found[k] = replace(nodes[k], warm_up=meant is not Meant.NOT, meant=meant)
     return found
 
 
-def _is_settled(history: History, stable: int) -> bool:
-    """Whether nothing compiled in the longer part of the training, all of which was seen."""
+def _is_settled(number: int, history: History, stable: int | None) -> bool:
+    """Whether few graphs came, and none in the longer part of the training, all of which was seen.
+
+    `number`: the graphs that came until then.
+    """
+    if number > FEW or stable is None:
+        return False
     until, since = stable - history.first_step, history.steps - 1 - stable
-    return not history.began_late and since >= max(LASTING, until)
+    is_long = since >= until or number * since >= PACE * until
+    return not history.began_late and since >= LASTING and is_long
 
 
 def _grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
@@ -93,50 +101,71 @@ def _grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
     return max(lengths.values(), default=0) > MANY
 
 
-def _ran_again(node: GraphNode) -> bool:
-    """Whether it is known to have; a hit without a name says too little of sizes."""
-    causes = node.explanation.causes if node.explanation else ()
-    has_size = any(cause.kind is INPUT_SHAPE for cause in causes)
-    return node.hits + (0 if has_size else node.unnamed_hits) >= AGAIN
+@dataclass(frozen=True, eq=False)
+class _Early:
+    """The graphs of a run in which nothing is new any more."""
+
+    nodes: Sequence[GraphNode]
+    graphs: Sequence[CapturedGraph]
+    comparisons: Sequence[Comparison]
+    design: Design
+
+    def how(self, number: int) -> Meant:
+        """How a graph is meant by what it differs in; not at all by what nobody means."""
+        outcome, other = self.comparisons[number].outcome, self.comparisons[number].number
+        if outcome is None or other is None or outcome.same or not self._is_of_set(number, outcome):
+            return Meant.NOT
+        causes = outcome.causes
+        if _has_size(outcome) and self._is_odd(number, other):
+            return Meant.NOT
+        if outcome.proved:
+            return Meant.EARLY if all(map(_may_be_meant, causes)) else Meant.NOT
+        reads = any(cause.kind is EARLY_EXECUTION for cause in causes)
+        values = (cause for cause in causes if is_value(cause) and not _is_size(cause))
+        is_known = reads or sum(cause.share for cause in values) >= MOST
+        return Meant.NOT if is_known else Meant.SETTLED
+
+    def _is_of_set(self, number: int, outcome: Outcome) -> bool:
+        """Whether a graph is no part of a step, and ran again.
+
+        A hit without a name says too little of sizes in a training.
+        """
+        node = self.nodes[number]
+        unnamed = 0 if _has_size(outcome) and not self._evaluates(number) else node.unnamed_hits
+        is_whole = node.sync_kind == "step" or node.call_site in self._beside
+        return is_whole and node.hits + unnamed >= AGAIN
+
+    @cached_property
+    def _beside(self) -> set[SourceLine | None]:
+        """Where parts of the program run that cut no step of the training."""
+        return {node.call_site for node in self.nodes if node.another_part and node.warm_up}
+
+    def _evaluates(self, number: int) -> bool:
+        sort = self.design.sort(number)
+        is_sort = sort is not None and sort.part is Part.EVALUATION
+        return is_sort or self.nodes[number].call_site in self._beside
+
+    def _is_odd(self, number: int, other: int) -> bool:
+        """Whether a size of the training is an exception, or that of a batch between others.
+
+        An evaluation takes all there is.
+        """
+        if self._evaluates(number):
+            return False
+        turns = self.design.turns_of_sort(number).turns
+        since = turns[turns.index(number) :] if number in turns else ()
+        apart = sizes_apart([self.graphs[other], self.graphs[number]])[1]
+        is_batch = not any(size.dimension for size in apart)
+        return other in since and (is_batch or has_rule(since))
 
 
-def _how(
-    number: int,
-    graphs: Sequence[CapturedGraph],
-    comparisons: Sequence[Comparison],
-    design: Design,
-) -> Meant:
-    """How a graph is meant by what it differs in; not at all by what nobody means."""
-    outcome, other = comparisons[number].outcome, comparisons[number].number
-    if outcome is None or other is None or outcome.same:
-        return Meant.NOT
-    causes = outcome.causes
-    has_size = any(cause.kind is INPUT_SHAPE for cause in causes)
-    if has_size and _is_odd(number, other, graphs, design):
-        return Meant.NOT
-    if outcome.proved:
-        rest = [cause for cause in causes if not (comes_along(cause) or _is_size(cause))]
-        return Meant.NOT if rest else Meant.EARLY
-    reads = any(cause.kind is EARLY_EXECUTION for cause in causes)
-    values = (cause for cause in causes if is_value(cause) and not _is_size(cause))
-    is_known = reads or sum(cause.share for cause in values) >= MOST
-    return Meant.NOT if is_known else Meant.SETTLED
+def _may_be_meant(cause: Cause) -> bool:
+    return cause.kind is not SKIPPED_UPDATE and (comes_along(cause) or _is_size(cause))
+
+
+def _has_size(outcome: Outcome) -> bool:
+    return any(cause.kind is INPUT_SHAPE for cause in outcome.causes)
 
 
 def _is_size(cause: Cause) -> bool:
     return cause.kind in (INPUT_SHAPE, PYTHON_SIZE)
-
-
-def _is_odd(number: int, other: int, graphs: Sequence[CapturedGraph], design: Design) -> bool:
-    """Whether a size of the training is an exception, or that of a batch between others.
-
-    An evaluation takes all there is.
-    """
-    sort = design.sort(number)
-    if sort and sort.part is Part.EVALUATION:
-        return False
-    turns = design.turns_of_sort(number).turns
-    since = turns[turns.index(number) :] if number in turns else ()
-    apart = sizes_apart([graphs[other], graphs[number]])[1]
-    is_batch = not any(size.dimension for size in apart)
-    return other in since and (is_batch or has_rule(since))

@@ -328,7 +328,7 @@ def _reason(node: GraphNode) -> Reason:
     cause = main_cause(node)
     if node.warm_up and not node.meant and not cause.expected:
         return Reason(FIRST_GRAPH)
-    if node.begins_reading and cause.kind is not EARLY_EXECUTION:
+    if node.begins_reading and not node.meant and cause.kind is not EARLY_EXECUTION:
         return Reason(EARLY_EXECUTION, node.call_site, _as_reads)
     line = None if cause.kind.anywhere else main_line(cause)
     if node.meant in OF_SIZES:
