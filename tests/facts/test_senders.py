@@ -59,3 +59,24 @@ def test_where_an_input_is_asked_for(other, function, where):
     assert str(cause.place.in_short) == where
     is_helper = where.endswith("to_device()") and function == "train"
     assert (", called at train.py:30 in train()" in str(cause.title)) == is_helper
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("rows = (choice == e).nonzero().squeeze(1)", "train.py:7 in to_device()"),
+        ("kept = flat[choice == e]", "train.py:7 in to_device()"),
+        ("return {k: v.to(device) for k, v in tree.items()}", "train.py:30 in train()"),
+        ("sent = parts[i if i < n else 0].to(device)", "train.py:30 in train()"),
+        ("sent = table[n >> 1].to(device)", "train.py:30 in train()"),
+    ],
+    ids=["nonzero", "mask", "sends", "number", "shift"],
+)
+def test_a_line_that_makes_sizes_of_values_sends_nothing(text, where):
+    module = MODULE.replace("TABLES", TABLES).replace("OTHER", "2")
+    a, b = (read_module(module.replace("SIZE", size), size) for size in ("8", "6"))
+    call_site = SourceLine("train.py", 40, "train")
+    context = Context(call_site=call_site, program={"train.py": {7: text}})
+    (cause,) = explain_modules(a, b, context, context).causes
+    assert (str(cause.kind), cause.proved) == ("input-shape", True)
+    assert str(cause.place.in_short) == where

@@ -36,6 +36,7 @@ _LOOP = re.compile(r"(?:async\s+for|for|while)\b")
 _BRANCH = re.compile(r"(?:if|elif|else)\b")
 _HEAD = re.compile(r"(?:async\s+def|def|class|@)\b")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
+_IF = re.compile(r"\bif\b")
 
 
 class Enclosing(NamedTuple):
@@ -58,6 +59,24 @@ def enclosing(program: Program, stack: Iterable[SourceLine]) -> Enclosing | None
         if found:
             return found
     return None
+
+
+def has_condition(program: Program, frame: SourceLine) -> bool:
+    """Whether a condition stands in a line or above it in its function, as far as that is stored.
+
+    True as well where the function's head is not stored: there may be one.
+    """
+    lines, number = program.get(frame.file, {}), frame.line
+    if number not in lines or _IF.search(lines[number]):
+        return True
+    column = indentation(lines[number])
+    while (number := number - 1) in lines:
+        text = lines[number].strip()
+        if _BRANCH.match(text):
+            return True
+        if _HEAD.match(text) and indentation(lines[number]) < column:
+            return False
+    return True
 
 
 def _in_function(lines: Mapping[int, str], frame: SourceLine) -> Enclosing | None:

@@ -14,7 +14,7 @@ from xlagraph.message import Code, Listing, say
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xlagraph.cause.case import Case
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.model import Seen
     from xlagraph.cause.verdict import Made
     from xlagraph.graph import Module
@@ -144,8 +144,9 @@ _BY_CALL = (
     (re.compile(r"\bbincount\((?!.*minlength)"), BINCOUNT),
     (re.compile(r"\bunique(?:_consecutive)?\("), UNIQUE),
     (re.compile(r"\b(?:nonzero|masked_select|argwhere)\("), MASKED),
+    (re.compile(r"[\w)\]]\[(?![^\[\]]*\bif\b)[^\[\]]*(?:[=!]=|(?<![-<>])[<>](?![<>]))"), MASKED),
 )
-"""What the program's line says that an input comes from."""
+"""What the program's line says that an input comes from; of the last a comparison as an index."""
 _BOUNDS = re.compile(r"\[(\d+):(\d+)(?::1)?\]")
 _ON_THE_WAY = frozenset(
     {
@@ -161,7 +162,7 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
     if all(is_input(a, x) for x in starts):
         if any(_comes_from_unique(a, x) for x in starts):
             return UNIQUE
-        called = [_called(case, y) for y in starts.values()]
+        called = [maker_in_line(case.b, y) for y in starts.values()]
         if called[0] and len(set(called)) == 1:
             return called[0]
         found = {_index(a, x) for x in starts}
@@ -189,10 +190,10 @@ def _comes_from_unique(module: Module, parameter: int) -> bool:
     return any("unique" in one.function and "torch/" in one.file for one in frames)
 
 
-def _called(case: Case, parameter: int) -> SizeMaker | None:
-    """What the line says that an input of B was made in: values decide about its size there."""
-    line = next(iter(where(case.diff.b, [parameter])), None)
-    text = dict(case.b.context.around(line)).get(line.line, "") if line else ""
+def maker_in_line(view: SideView, parameter: int) -> SizeMaker | None:
+    """What the line says that an input was made in: values decide about its size there."""
+    line = next(iter(where(view.module, [parameter])), None)
+    text = dict(view.context.around(line)).get(line.line, "") if line else ""
     return next((maker for pattern, maker in _BY_CALL if pattern.search(text)), None)
 
 

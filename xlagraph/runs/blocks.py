@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
+from xlagraph.facts.enclosing import enclosing, has_condition
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
-from xlagraph.runs.drawn import frames_from
+from xlagraph.runs.drawn import frames_from, frames_in_step
 from xlagraph.runs.draws import draws_around
 from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import CauseGroup
@@ -200,6 +201,7 @@ def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText)
     place = _place(members, (ADDED_INPUT, NEWLY_UPDATED) if is_block else (NEWLY_UPDATED,))
     caller = _caller(place) if is_block else None
     draw = _draw(place, program) if is_block else None
+    decided = draw or (_turn(members, place, program) if is_block else None)
     return CauseGroup(
         kind=skipped.kind,
         title=say(
@@ -216,7 +218,7 @@ def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText)
         spent=together([node.spent for node in members]),
         expected=False,
         proved=False,
-        place=replace(place, line=draw, stack=_from(draw, place.stack)) if draw else place,
+        place=_moved(place, decided) if decided else place,
     )
 
 
@@ -248,6 +250,44 @@ def _draw(place: Place, program: ProgramText) -> SourceLine | None:
         if draw:
             return frame._replace(line=draw.line)
     return None
+
+
+def _turn(members: Sequence[GraphNode], place: Place, program: ProgramText) -> SourceLine | None:
+    """The condition, or the call, in a loop within the step of which each turn runs a block.
+
+    Which line of a function returns for a block is no matter of whether the block runs. None
+    where another condition nearer to the block may decide, or where no such loop is in sight.
+    """
+    within = frames_in_step(_shared(members, place, program), members[0].call_site)
+    for frame in within:
+        around = enclosing(program.lines, [frame])
+        if around:
+            is_step = around.loop[:2] in program.step_loops
+            return None if is_step else around.branch or _named(frame, within)
+        if has_condition(program.lines, frame):
+            return None
+    return None
+
+
+def _shared(members: Sequence[GraphNode], place: Place, program: ProgramText) -> list[SourceLine]:
+    """The frames of a place, from the call on if other blocks return at other lines behind it."""
+    frames = frames_from(place)
+    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    found = [frames, *(frames_from(c.place) for c in causes if c.kind is ADDED_INPUT)]
+    called = {one[0] for one in found if one and one[1:] == frames[1:]}
+    texts = [program.lines.get(one.file, {}).get(one.line, "") for one in called]
+    is_other = len(called) > 1 and all(text.split()[:1] == ["return"] for text in texts)
+    return frames[1:] if is_other else frames
+
+
+def _named(frame: SourceLine, frames: Sequence[SourceLine]) -> SourceLine:
+    """A frame of a comprehension as one of the function around it."""
+    outer = frames[frames.index(frame) :]
+    return next((one for one in outer if not one.function.startswith("<")), frame)
+
+
+def _moved(place: Place, line: SourceLine) -> Place:
+    return replace(place, line=line, stack=_from(line, place.stack))
 
 
 def _from(line: SourceLine, stack: Sequence[SourceLine]) -> tuple[SourceLine, ...]:

@@ -185,13 +185,17 @@ def _loop(
     frames: Sequence[SourceLine], ends: SourceLine | None, program: ProgramText
 ) -> SourceLine | None:
     """The innermost loop around some frames that runs within a step."""
-    functions = [(frame.file, frame.function) for frame in frames]
-    end = (ends.file, ends.function) if ends else None
-    within = frames[: functions.index(end) + 1] if end in functions else frames
-    around = enclosing(program.lines, within)
+    around = enclosing(program.lines, frames_in_step(frames, ends))
     if around is None or (around.loop.file, around.loop.line) in program.step_loops:
         return None
     return around.loop
+
+
+def frames_in_step(frames: Sequence[SourceLine], ends: SourceLine | None) -> Sequence[SourceLine]:
+    """Some frames, innermost first, up to the function in which the step ends."""
+    functions = [(frame.file, frame.function) for frame in frames]
+    end = (ends.file, ends.function) if ends else None
+    return frames[: functions.index(end) + 1] if end in functions else frames
 
 
 def _draws(frame: SourceLine, program: ProgramText) -> Draws | None:

@@ -1,0 +1,137 @@
+"""Blocks that some steps leave out are told where it is decided which of them run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from xlagraph.cause.verdict import Place
+from xlagraph.facts.enclosing import ProgramText
+from xlagraph.message import SourceLine
+from xlagraph.rules.added_input import ADDED_INPUT
+from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
+from xlagraph.runs.blocks import Skipped, block_groups
+from xlagraph.runs.spent import Spent
+
+LOSSES = """\
+def task_loss(kind, output, target):
+    if kind == "ordinal":
+        return F.cross_entropy(output, target)
+    return F.mse_loss(output, target)
+def train():
+    for batch in stream:
+        losses = {t: task_loss(kinds[t], outputs[t], labels[t]) for t in labels}
+        xm.mark_step()
+"""
+ONE_LINE = """\
+def head_loss(head, h, y):
+    return F.mse_loss(head(h), y)
+def train():
+    for batch in stream:
+        for name, head in heads.items():
+            if name in labels:
+                total = total + head_loss(head, h, labels[name])
+        xm.mark_step()
+"""
+OWN_CONDITION = """\
+def forward(x):
+    if self.index in self.left_out:
+        return x
+    return x + self.layer(x)
+def train():
+    for batch in stream:
+        for block in blocks:
+            x = block(x)
+        xm.mark_step()
+"""
+BOTH_LINES = """\
+def forward(x):
+    if self.index not in self.left_out:
+        y = self.up(x)
+        x = x + self.down(y)
+def train():
+    for batch in stream:
+        for block in blocks:
+            x = block(x)
+        xm.mark_step()
+"""
+STEPS = """\
+def head_loss(head, h, y):
+    return F.mse_loss(head(h), y)
+def train():
+    for name in stream:
+        total = head_loss(heads[name], h, labels[name])
+        xm.mark_step()
+"""
+DRAWN = """\
+def forward(x):
+    for layer in self.layers:
+        if random.random() < self.kept:
+            x = layer(x)
+def train():
+    for batch in stream:
+        y = forward(x)
+        xm.mark_step()
+"""
+
+
+def line_said(text, loop, *stacks, function="train"):
+    """The line that is told of graphs whose blocks have these frames: line and function."""
+    frames = [tuple(SourceLine("t.py", *one) for one in stack) for stack in stacks]
+    nodes = [
+        SimpleNamespace(
+            digest=str(k),
+            explanation=SimpleNamespace(
+                causes=(SimpleNamespace(kind=ADDED_INPUT, place=Place(stack[0], stack)),)
+            ),
+            compiles=1,
+            spent=Spent(()),
+            call_site=SourceLine("t.py", text.count("\n"), function),
+        )
+        for k, stack in enumerate(frames)
+    ]
+    lines = dict(enumerate(text.splitlines(), 1))
+    program = ProgramText({"t.py": lines}, frozenset({("t.py", loop)}))
+    skipped = Skipped(frozenset(node.digest for node in nodes), SKIPPED_BLOCK, ("a", "b"))
+    (group,) = block_groups([skipped], nodes, program)
+    assert group.place.stack[0].line == group.place.line.line
+    return group.place.line.line, group.place.line.function
+
+
+CALL = ((7, "<dictcomp>"), (7, "train"))
+
+
+def test_blocks_that_return_at_lines_of_their_own_are_told_where_the_function_is_called():
+    stacks = [((3, "task_loss"), *CALL), ((4, "task_loss"), *CALL)]
+    assert line_said(LOSSES, 6, *stacks) == (7, "train")
+
+
+def test_a_call_in_a_loop_is_told_with_its_condition():
+    assert line_said(ONE_LINE, 4, ((2, "head_loss"), (7, "train"))) == (6, "train")
+
+
+@pytest.mark.parametrize(
+    ("text", "stacks"),
+    [
+        (LOSSES, [((3, "task_loss"), *CALL)]),  # its own condition may decide
+        (OWN_CONDITION, [((4, "forward"), (8, "train"))]),
+        (BOTH_LINES, [((3, "forward"), (8, "train")), ((4, "forward"), (8, "train"))]),
+    ],
+)
+def test_a_condition_nearer_to_the_block_may_decide(text, stacks):
+    assert line_said(text, 6, *stacks) == stacks[0][0]
+
+
+def test_the_loop_in_which_steps_end_runs_no_block_a_turn():
+    assert line_said(STEPS, 4, ((2, "head_loss"), (5, "train"))) == (2, "head_loss")
+
+
+def test_what_lies_around_the_function_that_ends_the_step_is_no_loop_of_blocks():
+    stack = (2, "head_loss"), (5, "train")
+    assert line_said(STEPS, 0, stack, function="head_loss") == (2, "head_loss")
+    assert line_said(STEPS, 0, stack) == (5, "train")
+
+
+def test_a_draw_is_told_before_the_call():
+    assert line_said(DRAWN, 6, ((4, "forward"), (7, "train"))) == (3, "forward")
