@@ -18,6 +18,7 @@ from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.clipping import CLIPPING
 from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
@@ -131,7 +132,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
     fix, short_fix = cause.fix, cause.fix_in_short
     if not is_sure:
         fix = say(fix, OR_FIX)
-    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE):
+    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE, CONVOLUTION_OPTION):
         fix, short_fix = say(FIX, ELSE, fix), SHORT_FIX
     elif cause.kind in EDITED:
         fix, short_fix = FIX, SHORT_FIX
