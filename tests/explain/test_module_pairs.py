@@ -72,9 +72,8 @@ PROVED = {
     "fori_trip_count": Truth("", "10 became 12 .* the condition of while"),
     "frontend_attributes": Truth("jnp.tanh(x)", 'priority="low".*priority="high"'),
     "fusion_constant.after": Truth("", "0.5 became 0.25 .* in fusion"),
-    "grouped_convolution": Truth(
-        "", r"input 1 .*dimension 1: 4 -> 2", kinds="input-shape attribute"
-    ),
+    "dilated_causal": Truth("", r"dilation: 4 -> 3", kinds="convolution-option"),
+    "grouped_convolution": Truth("", r"number of groups: 1 -> 2", kinds="convolution-option"),
     "input_bfloat16": Truth("", r"input 1 \(bf16\[8,16\]\).*f32 -> bf16"),
     "jit_inline": Truth("block(w, block(w, x))", "2 calls in A, 0 in B"),
     "key_width": Truth("", r"threefry2x32 in A, rng-bit-generator in B"),
@@ -342,7 +341,7 @@ def test_what_is_only_assumed_is_not_called_proved():
 
 
 def test_advice_fits_what_may_be_a_weight():
-    fix = str(explained("grouped_convolution").causes[0].fix)
+    fix = str(explained("one_wider_layer").causes[0].fix)
     assert fix.startswith("For data: Pad or drop the odd batch")
     assert "For a weight: Build the model" in fix
 

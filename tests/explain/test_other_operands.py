@@ -87,3 +87,44 @@ def test_it_is_found_beside_another_cause():
     explanation = explain_modules(a, b)
     assert explanation.proved
     assert {cause.kind.id for cause in explanation.causes} == {"constant-value", "other-operand"}
+
+
+def lion(direction: str, *, kept: str = "new", donated: str = "0, 1") -> str:
+    """A weight that goes by the sign of a momentum, which comes in and is given back."""
+    donors = ", ".join(f"({one}, {{}})" for one in donated.split(", "))
+    return f"""HloModule lion, buffer_donor={{ {donors} }}
+
+ENTRY main {{
+  w = f32[4] parameter(0)
+  m = f32[4] parameter(1)
+  g = f32[4] parameter(2)
+  new = f32[4] add(m, g)
+  sum = f32[4] subtract({direction}, g)
+  sign = f32[4] sign(sum)
+  moved = f32[4] subtract(w, sign)
+  loss = f32[4] exponential(new)
+  ROOT all = (f32[4], f32[4], f32[4]) tuple(moved, {kept}, loss)
+}}
+"""
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_tensor_is_used_before_or_after_its_update(turned: bool):
+    texts = [lion("m"), lion("new")]
+    a, b = (read_module(text) for text in (reversed(texts) if turned else texts))
+    (cause,) = explain_modules(a, b).causes
+    assert cause.proved
+    assert cause.kind.id == "other-operand"
+    later, earlier = "AB" if turned else "BA"
+    uses = f"{later} uses input 1 (f32[4]) after its update, {earlier} before it, in 1 operation"
+    assert str(cause.title) == uses
+    in_short = f"used after the update in {later}, before it in {earlier}"
+    assert str(cause.in_short) == f"input 1 (f32[4]): {in_short}"
+
+
+@pytest.mark.parametrize("inputs", [{"kept": "g"}, {"donated": "0"}], ids=["lost", "data"])
+def test_what_takes_no_input_s_place_is_no_update(inputs):
+    a, b = (read_module(lion(one, **inputs)) for one in ("m", "new"))
+    (cause,) = explain_modules(a, b).causes
+    assert cause.proved
+    assert "subtract takes new (f32[4]) in B and input 1 (f32[4]) in A" in str(cause.title)

@@ -18,10 +18,11 @@ from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.clipping import CLIPPING
 from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
-from xlagraph.rules.other_operand import OTHER_OPERAND
+from xlagraph.rules.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.random_numbers import DROPOUT_SHORT
 from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
@@ -131,7 +132,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
     fix, short_fix = cause.fix, cause.fix_in_short
     if not is_sure:
         fix = say(fix, OR_FIX)
-    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE):
+    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE, CONVOLUTION_OPTION):
         fix, short_fix = say(FIX, ELSE, fix), SHORT_FIX
     elif cause.kind in EDITED:
         fix, short_fix = FIX, SHORT_FIX
@@ -169,9 +170,15 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
 
 
 def _with_side(cause: Cause) -> Cause:
-    """The cause with the side on which dropout is on."""
-    side = next(iter(cause.title.parts)) if cause.short == DROPOUT_SHORT else None
+    """The cause with the side on which dropout is on, or tensors are used after their update."""
+    side = next(iter(cause.title.parts))
     if not isinstance(side, Side):
+        return cause
+    *first, last = cause.short.parts or ("",)
+    if isinstance(last, str) and last.endswith(AFTER_UPDATE):
+        last = last.removesuffix("some steps")
+        return replace(cause, short=say(*first, last, side, ", before it in ", side.other))
+    if cause.short != DROPOUT_SHORT:
         return cause
     return replace(cause, short=say("Dropout is on in ", side, " only, as by train() and eval()"))
 

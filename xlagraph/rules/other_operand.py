@@ -10,9 +10,11 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, called_at, where
+from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces import OUTPUT, open_edges
 from xlagraph.facts.step_places import within_step
-from xlagraph.message import HloName, count, join, say
+from xlagraph.facts.updates import updates
+from xlagraph.message import EMPTY, HloName, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,15 +27,19 @@ if TYPE_CHECKING:
 MAX_SLIPS = 3
 """More uses that go elsewhere are no slips of single names."""
 MAX_CITED = 20
+MAX_TENSORS = 3
+AFTER_UPDATE = ": used after the update in some steps"
+"""What the short form of a use of new values ends in."""
 
 OTHER_OPERAND = Kind(
     id="other-operand",
     title="An operation takes another value that both graphs have",
     section=Section.PIECES,
     meaning="Python picks one of several tensors that the graph has anyway: the one before or "
-    "after normalization, the input in place of the target, one of two weights; or, in the turns "
-    "of a loop, the true value or the predicted one (scheduled sampling). One operation is "
-    "connected with another value; at most the derivative runs on through it.",
+    "after normalization, the input in place of the target, one of two weights, a state before or "
+    "after its update; or, in the turns of a loop, the true value or the predicted one (scheduled "
+    "sampling). One operation is connected with another value; at most the derivative runs on "
+    "through it.",
     before="""\
 with torch.no_grad():
     for step, (x, y) in enumerate(loader):
@@ -129,7 +135,7 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     a, b = case.a, case.b
     users = {edge.y for edge in edges}
     lines = _lines(b, users) or _lines(a, {edge.x for edge in edges})
-    taken = [_taken(case, edge) for edge in edges]
+    later = _takes_updated(case, edges)
 
     def undo(edit: Editors) -> None:
         for edge in edges:
@@ -141,25 +147,63 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
 
     return Finding(
         kind=OTHER_OPERAND,
-        title=say(taken[0], at(lines))
-        if len(edges) == 1
-        else say(
-            count(len(users), "operation"),
-            f" {'takes' if len(users) == 1 else 'take'} other values",
-            at(lines),
-            ": ",
-            join(taken, between="; "),
-        ),
+        title=_of_update(case, later, edges, lines) if later else _title(case, edges, lines),
         evidence=_evidence(case, edges, lines),
         proof=say(
             "it was given the same value on both sides"
             if len(edges) == 1
             else "all were given the same values on both sides"
         ),
+        short=say(_updated(case, edges, 1), AFTER_UPDATE) if later else EMPTY,
         a=frozenset(edge.x for edge in edges),
         b=frozenset(users),
         undo=undo,
     )
+
+
+def _title(case: Case, edges: Sequence[Edge], lines: tuple[SourceLine, ...]) -> Message:
+    taken = [_taken(case, edge) for edge in edges]
+    if len(edges) == 1:
+        return say(taken[0], at(lines))
+    users = len({edge.y for edge in edges})
+    number = say(count(users, "operation"), f" {'takes' if users == 1 else 'take'} other values")
+    return say(number, at(lines), ": ", join(taken, between="; "))
+
+
+def _takes_updated(case: Case, edges: Sequence[Edge]) -> SideView | None:
+    """The side that uses new values of inputs where the other one uses the inputs as they came.
+
+    Only what is given away is an input that a new value takes the place of.
+    """
+    for view, other in case.both_ways:
+        module, given = view.module, given_away(view.module)
+        found = updates(module).items()
+        new = {p: places for p, places in found if int(module.payloads[p]) in given}
+        inputs = [(other.partners[edge.value(other)], edge.value(view)) for edge in edges]
+        if all(q in {module.outputs[k] for k in new.get(p, ())} for p, q in inputs):
+            return view
+    return None
+
+
+def _of_update(
+    case: Case, later: SideView, edges: Sequence[Edge], lines: tuple[SourceLine, ...]
+) -> Message:
+    """``B uses input 3 (f32[8,4]) after its update, A before it: at add in B``."""
+    names = _updated(case, edges, MAX_TENSORS)
+    number = count(len({edge.y for edge in edges}), "operation")
+    which = "its update" if len(edges) == 1 else "their update"
+    told = (f" after {which}, ", later.side.other, " before it, in ", number, at(lines))
+    return say(later.side, " uses ", names, *told)
+
+
+def _updated(case: Case, edges: Sequence[Edge], most: int) -> Message:
+    """The inputs of A that one side uses as they came."""
+    a, b = case.a, case.b
+    inputs = {
+        edge.p if edge.p in a.module.entry_computation.parameters else b.partners[edge.q]
+        for edge in edges
+    }
+    return join([parameter_name(a, p) for p in sorted(inputs)], most)
 
 
 def _lines(view: SideView, users: Iterable[int]) -> tuple[SourceLine, ...]:
