@@ -89,6 +89,23 @@ def test_what_only_looks_like_it(line):
     assert found(line) == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "axes"),
+    [
+        (["def collate(batch):", " return torch.cat([one.x for one in batch])"], ["0"]),
+        (["load(collate_fn=merge)", "def merge(rows):", " return torch.cat(rows, dim=1)"], ["1"]),
+        (["load(collate_fn=B.f)", "class B:", " def f(s): return np.concatenate(s, -1)"], ["-1"]),
+        (["def collate(a, b):", " return torch.cat([a, b])"], []),  # as many in every batch
+        (["def collate(batch):", " return torch.stack(batch)"], []),  # all of one size
+        (["def collate(batch, axis):", " return torch.cat(batch, axis)"], []),
+        (["def merge(rows):", " return torch.cat(rows)", "collate = None"], []),
+    ],
+)
+def test_a_collate_function_that_joins_items(lines, axes):
+    function = "collate" if lines[0].startswith("def") else "merge" if "merge" in lines[0] else "f"
+    assert found(*lines) == [(len(lines), function, "joined", axis) for axis in axes]
+
+
 def test_functions_are_named_as_frames_name_them():
     lines = [
         "class A:",

@@ -18,19 +18,21 @@ from xlagraph.runs.stated import with_statements
 USED = SourceLine("t.py", 50, "main")
 
 
-def place(kind, shapes, *settings, expected=False):
-    """The line of a group of graphs with these inputs, and of its title."""
+def place(kind, shapes, *settings, expected=False, cause=None):
+    """The line of a group of graphs, each of which has these inputs."""
     graphs = [
         SimpleNamespace(
             record=SimpleNamespace(digest=str(k)),
-            sketch=SimpleNamespace(interface=SimpleNamespace(inputs=((0, shape), (1, "f32[8]")))),
+            sketch=SimpleNamespace(
+                interface=SimpleNamespace(inputs=(*enumerate(shape.split()), (9, "f32[8]")))
+            ),
         )
         for k, shape in enumerate(shapes)
     ]
     group = CauseGroup(
         kind=kind,
         title=say("title"),
-        cause=None,
+        cause=cause,
         further=(),
         graphs=tuple(graph.record.digest for graph in graphs),
         compiles=len(graphs),
@@ -77,3 +79,34 @@ def test_parameters_are_frozen_in_turn():
     assert place(CHANGING_UPDATES, LENGTHS, fixed, drawn) == 9
     assert place(CHANGING_UPDATES, LENGTHS, fixed) == USED.line
     assert place(CHANGING_UPDATES, LENGTHS, drawn, expected=True) == USED.line
+
+
+RAGGED = ("s64[70] s64[2,90]", "s64[77] s64[2,98]", "s64[85] s64[2,99]")
+
+
+def joined(line, axis="0", function="merge"):
+    return SettingRecord("t.py", line, function, "joined", axis)
+
+
+def test_items_of_any_length_are_joined():
+    assert place(INPUT_SHAPE, RAGGED, joined(6), joined(7, "1")) == 6
+    assert place(INPUT_SHAPE, RAGGED, joined(6), joined(7, "-1")) == 6
+    assert place(INPUT_SHAPE, LENGTHS, collate(3), joined(20)) == 3  # padding is asked first
+
+
+@pytest.mark.parametrize(
+    ("shapes", "settings"),
+    [
+        (RAGGED, (joined(6),)),  # edges are joined along another axis
+        (RAGGED, (joined(6), joined(20, "1", "merge_pairs"))),  # one of two
+        (RAGGED[:2], (joined(6), joined(7, "1"))),  # the last batch of an epoch
+        (LENGTHS, (joined(6),)),  # a longer sequence, not more rows
+    ],
+)
+def test_what_is_not_known_to_come_of_joining_stays_where_it_is_used(shapes, settings):
+    assert place(INPUT_SHAPE, shapes, *settings) == USED.line
+
+
+def test_what_makes_the_sizes_on_the_device_comes_before_what_is_joined():
+    cause = SimpleNamespace(short=say("the number of elements that a mask keeps changes"))
+    assert place(INPUT_SHAPE, RAGGED, joined(6), joined(7, "1"), cause=cause) == USED.line

@@ -249,9 +249,10 @@ class SettingRecord:
     line: int
     function: str
     option: str
-    """``momentum``, ``training`` or ``requires_grad``; ``padding`` to the longest of a batch."""
+    """``momentum``, ``training`` or ``requires_grad``; ``padding`` to the longest of a batch;
+    ``joined`` to one tensor in a collate function."""
     value: str = ""
-    """To which constant, as Python writes it; empty where it is computed."""
+    """To which constant, as Python writes it; empty where it is computed. Joined: the axis."""
 
 
 EARLIER_COMPILES = "earlier compiles"

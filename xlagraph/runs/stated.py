@@ -1,14 +1,14 @@
 """The program's statement that a reason of a whole run goes back to, where it runs no operation.
 
-A batch that is padded to its longest member is seen where it is sent to the device, and parameters
-that are frozen by turns where the optimizer steps.
+A batch that is padded to its longest member, or joined of items of any length, is seen where it is
+sent to the device, and parameters that are frozen by turns where the optimizer steps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
@@ -21,22 +21,46 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xlagraph.run.reader import Run
+    from xlagraph.run.records import SettingRecord
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.model import CauseGroup
 
 MANY = 3
 """So many graphs of other sizes at least come of the longest of a batch: of a last batch fewer."""
-OPTIONS = {INPUT_SHAPE: "padding", CHANGING_UPDATES: "requires_grad"}
-"""What is set to a computed value by a statement that graphs of such a kind come of."""
-WORDS = {
-    INPUT_SHAPE: "; the program pads to the longest of a batch",
-    CHANGING_UPDATES: "; which of them are frozen is set",
-}
-PADDING_FIX = say(
+
+
+class Stated(NamedTuple):
+    """What a statement that runs no operation sets, and what is said of graphs that come of it."""
+
+    option: str
+    title: str
+    short: str = ""
+    short_fix: str = ""
+    fix: str = ""
+
+
+PADDED = Stated(
+    "padding",
+    "; the program pads to the longest of a batch",
+    "batches are padded to their longest member",
+    "Pad every batch to one length, or to one of a few.",
     "Pad every batch to one length that all fit in, or to the next of a few, where the batch is "
     "put together: padding='max_length' with max_length, or pad_to_multiple_of; by hand, to a "
-    "constant in place of the longest of the batch. Then every step sees one of a few shapes."
+    "constant in place of the longest of the batch. Then every step sees one of a few shapes.",
 )
+JOINED = Stated(
+    "joined",
+    "; the program joins the items of a batch, of any length,",
+    "a batch is as long as its items together",
+    "Pad what is joined to one length, or to one of a few.",
+    "Pad what the batch is joined to, where it is put together, to one length that all batches fit "
+    "in, or to the next of a few: rows that belong to an item of their own, which the loss leaves "
+    "out (of graphs an extra one, with its edges within it). Then every step sees one of a few "
+    "shapes.",
+)
+FROZEN = Stated("requires_grad", "; which of them are frozen is set")
+STATEMENTS = {INPUT_SHAPE: (PADDED, JOINED), CHANGING_UPDATES: (FROZEN,)}
+"""What graphs of such a kind may come of; the first that the program has is asked."""
 
 
 def with_statements(
@@ -54,24 +78,39 @@ def with_statements(
 
 
 def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> CauseGroup:
-    option = OPTIONS.get(group.kind)
-    lines = _statements(option, run) if option and not group.expected else ()
+    said = next((one for one in STATEMENTS.get(group.kind, ()) if _records(one, run)), None)
+    records = _records(said, run) if said and not group.expected else ()
+    lines = sorted({SourceLine(one.file, one.line, one.function) for one in records})
     is_one = len({(line.file, line.function) for line in lines}) == 1
-    if not is_one or len(group.graphs) < MANY or group.place.line in lines:
+    if not said or not is_one or len(group.graphs) < MANY or group.place.line in lines:
         return group
     if group.kind is INPUT_SHAPE and not _is_padded([known[one] for one in group.graphs]):
         return group
-    title = say(group.title, WORDS[group.kind], at(lines[:1]))
+    if said is JOINED and not _is_joined(group, records, known):
+        return group
+    title = say(group.title, said.title, at(lines[:1]))
     place = Place(lines[0], tensors=group.place.tensors)
     cause = group.cause and replace(
         group.cause,
         title=title,
         place=place,
-        fix=PADDING_FIX,
-        short=say("batches are padded to their longest member"),
-        short_fix=say("Pad every batch to one length, or to one of a few."),
+        fix=say(said.fix),
+        short=say(said.short),
+        short_fix=say(said.short_fix),
     )
     return replace(group, title=title, cause=cause, place=place)
+
+
+def _is_joined(
+    group: CauseGroup, records: Sequence[SettingRecord], known: Mapping[str, CapturedGraph]
+) -> bool:
+    """Whether inputs differ along the axes that are joined, and nothing else makes the sizes."""
+    is_told = group.cause is not None and bool(group.cause.short)
+    sizes = frozenset[Size]().union(*sizes_apart([known[one] for one in group.graphs]))
+    axes = {int(one.value) for one in records}
+    return not is_told and all(
+        any(axis in (one.dimension, one.dimension - one.rank) for axis in axes) for one in sizes
+    )
 
 
 def _is_padded(graphs: Sequence[CapturedGraph]) -> bool:
@@ -82,12 +121,11 @@ def _is_padded(graphs: Sequence[CapturedGraph]) -> bool:
     return max(dimensions.values(), default=0) >= MANY and max(ranks.values()) == 1
 
 
-def _statements(option: str, run: Run) -> tuple[SourceLine, ...]:
-    """The statements that set an option to what is computed."""
-    found = {
-        SourceLine(one.file, one.line, one.function)
+def _records(stated: Stated, run: Run) -> tuple[SettingRecord, ...]:
+    """The statements that set this to what is computed."""
+    return tuple(
+        one
         for process in run.processes
         for one in process.settings
-        if one.option == option and not one.value
-    }
-    return tuple(sorted(found))
+        if one.option == stated.option and (not one.value or stated is JOINED)
+    )

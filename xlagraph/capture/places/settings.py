@@ -1,7 +1,8 @@
 """Statements of the program that set an option of a layer or a parameter, and run no operation.
 
 What such an option changes is seen where the layer runs; the line to edit is the one that sets it.
-So it is with padding to the longest of a batch, which is seen where the batch is used.
+So it is with padding to the longest of a batch, and with joining items of any length to one,
+which are seen where the batch is used.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ METHODS = {
 _ARGUMENTS = frozenset({"mode", "requires_grad"})
 PADDING = "padding"
 """What the option of calls is named that pad to the longest of a batch."""
+JOINED = "joined"
+"""The same of calls in collate functions that join the items of a batch; its value is the axis."""
+_JOINS = frozenset({"cat", "concat", "concatenate"})
+_AXES = frozenset({"dim", "axis"})
 _PADS = re.compile(r"pad_sequence|DataCollator\w*")
 _LONGEST = ("True", "'longest'")
 _LENGTHS = frozenset({"padding", "max_length", "pad_to_multiple_of"})
@@ -70,6 +75,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def _settings(tree: ast.Module) -> Iterator[Setting]:
+    collates = _given_collates(tree)
     waiting: list[tuple[ast.AST, str]] = [(tree, "<module>")]
     while waiting:
         node, function = waiting.pop()
@@ -77,6 +83,8 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
             yield from _called(node, function)
             if _pads(node, function):
                 yield Setting(node.lineno, function, PADDING, "")
+            if _COLLATES.search(function) or function in collates:
+                yield from _joined(node, function)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             yield from _assigned(node, function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -128,6 +136,26 @@ def _pads(node: ast.Call, function: str) -> bool:
     if PADDING in given:
         return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
     return bool(_PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
+
+
+def _given_collates(tree: ast.Module) -> frozenset[str]:
+    """The names of functions that are given as ``collate_fn``."""
+    return frozenset(
+        getattr(one.value, "id", getattr(one.value, "attr", ""))
+        for one in ast.walk(tree)
+        if isinstance(one, ast.keyword) and one.arg == "collate_fn"
+    )
+
+
+def _joined(node: ast.Call, function: str) -> Iterator[Setting]:
+    """A call that joins a list of as many tensors as a batch has; not one of those it names."""
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if name not in _JOINS or not node.args or isinstance(node.args[0], (ast.List, ast.Tuple)):
+        return
+    axes = [*node.args[1:], *(one.value for one in node.keywords if one.arg in _AXES)]
+    axis = ast.unparse(axes[0]) if axes else "0"
+    if re.fullmatch(r"-?\d+", axis):
+        yield Setting(node.lineno, function, JOINED, axis)
 
 
 def _is_self(owner: ast.expr) -> bool:
