@@ -114,6 +114,13 @@ def test_a_loop_with_its_values_in_order_gives_the_same_result(order, oracle):
     assert print_module(with_ordered_state(ordered)) == again
 
 
+def test_a_value_that_is_picked_and_not_needed_does_not_matter():
+    other = loop(PLAIN[::-1]).replace(
+        "  %one = s32[]", "  %idle = f32[4]{0} get-tuple-element(%state), index=1\n  %one = s32[]"
+    )
+    assert diff_modules(read_module(loop()), read_module(other)).same
+
+
 def test_a_loop_that_hands_on_its_tuple_is_left_as_it_is():
     text = loop().replace(
         "ROOT %result = f32[4]{0} get-tuple-element(%loop), index=3",

@@ -186,14 +186,15 @@ ENTRY main {{
   ROOT r = (f32[4], f32[4], f32[4,4]) tuple(new, moved, wide)
 }}
 """
-COUPLED = """  e = f32[4] add(s, d)
-  moved = f32[4] add(old, e)
+AT = ', metadata={source_file="torch/optim/adam.py" source_line=%d}'
+COUPLED = f"""  e = f32[4] add(s, d){AT % 5}
+  moved = f32[4] add(old, e){AT % 6}
   f = f32[4] sqrt(moved)
-  new = f32[4] subtract(p, f)"""
-DECOUPLED = """  moved = f32[4] add(old, s)
+  new = f32[4] subtract(p, f){AT % 8}"""
+DECOUPLED = f"""  moved = f32[4] add(old, s){AT % 6}
   f = f32[4] sqrt(moved)
-  u = f32[4] subtract(f, d)
-  new = f32[4] subtract(p, u)"""
+  u = f32[4] subtract(f, d){AT % 7}
+  new = f32[4] subtract(p, u){AT % 8}"""
 
 
 def versions(first: str, second: str) -> str:

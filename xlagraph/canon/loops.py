@@ -105,9 +105,12 @@ class _State:
 
         results = module.operands[self.body.root]
         colours = Colours(module, self.body, leaf, [key.hex() for key in keys]).found
-        uses = [sorted(colours[i] for i, k in picked.items() if k == at) for at in range(len(keys))]
+        uses: list[list[bytes]] = [[] for _ in keys]
+        for i, k in picked.items():
+            if i in colours:  # what is picked and not needed has none
+                uses[k].append(colours[i])
         return [
-            _digest(key, colours[result], *used)
+            _digest(key, colours[result], *sorted(used))
             for key, result, used in zip(keys, results, uses, strict=True)
         ]
 
