@@ -59,6 +59,7 @@ NORMAL = {
     "kept_first_of_epoch": "2 kinds of step by design (training, evaluation); stable",
     "norm_every_fifth": "Stable: 2 compiles,",
     "sizes_with_unfreezing": "Stable: 2 compiles,",
+    "probe_and_resize": "Stable: 10 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -122,6 +123,7 @@ MEANT = {
     "kept_before_evaluation": "Settled since step 7: a tensor is kept in some steps only at ",
     "kept_first_of_epoch": "Settled since step 1: a tensor is kept in some steps only at ",
     "norm_every_fifth": "Settled since step 4: a tensor is kept in some steps only at ",
+    "probe_and_resize": "Changed in steps 24, 25 and stayed so: an input has another size in ",
     "sizes_with_unfreezing": "Settled since step 9: an input has another shape at ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",
 }

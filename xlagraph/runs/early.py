@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.layout import LAYOUT
 from xlagraph.rules.newly_updated import SKIPPED_UPDATE
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.few_sizes import PACE, has_rule
@@ -67,8 +68,12 @@ def with_early(
     found = list(nodes)
     if not _is_settled(len(open_graphs), history, stable) or _grows(nodes, history.turns):
         return found
-    early = _Early(nodes, graphs, comparisons, design)
+    early = _Early(nodes, graphs, comparisons, design, history.turns)
     for k in open_graphs:
+        other = comparisons[k].number
+        if other is not None and early.continues(k) and found[other].meant is not Meant.NOT:
+            found[k] = replace(nodes[k], warm_up=True)
+            continue
         meant = Meant.NOT if nodes[k].digest in told else early.how(k)
         found[k] = replace(nodes[k], warm_up=meant is not Meant.NOT, meant=meant)
     return found
@@ -109,6 +114,20 @@ class _Early:
     graphs: Sequence[CapturedGraph]
     comparisons: Sequence[Comparison]
     design: Design
+    turns: Turns
+
+    def continues(self, number: int) -> bool:
+        """Whether a graph took the place of the one before in the next turn, with its state.
+
+        As the second step of a stage that has a new optimizer.
+        """
+        other, node = self.comparisons[number].number, self.nodes[number]
+        return (
+            other is not None
+            and self.nodes[other].hits == 0
+            and (self.nodes[other].digest, node.digest) in self.turns.in_a_row
+            and self.design.brings_state(other, number)
+        )
 
     def how(self, number: int) -> Meant:
         """How a graph is meant by what it differs in; not at all by what nobody means."""
@@ -126,14 +145,16 @@ class _Early:
         return Meant.NOT if is_known else Meant.SETTLED
 
     def _is_of_set(self, number: int, outcome: Outcome) -> bool:
-        """Whether a graph is no part of a step, and ran again.
+        """Whether a graph is no part of a step, and ran again, or what took its place did.
 
         A hit without a name says too little of sizes in a training.
         """
         node = self.nodes[number]
         unnamed = 0 if _has_size(outcome) and not self._evaluates(number) else node.unnamed_hits
+        behind = [k for k, c in enumerate(self.comparisons) if c.number == number]
+        later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)
         is_whole = node.sync_kind == "step" or node.call_site in self._beside
-        return is_whole and node.hits + unnamed >= AGAIN
+        return is_whole and max(node.hits + unnamed, later) >= AGAIN
 
     @cached_property
     def _beside(self) -> set[SourceLine | None]:
@@ -160,7 +181,8 @@ class _Early:
 
 
 def _may_be_meant(cause: Cause) -> bool:
-    return cause.kind is not SKIPPED_UPDATE and (comes_along(cause) or _is_size(cause))
+    beside = comes_along(cause) or _is_size(cause) or cause.kind is LAYOUT
+    return beside and cause.kind is not SKIPPED_UPDATE
 
 
 def _has_size(outcome: Outcome) -> bool:
