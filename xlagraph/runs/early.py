@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.layout import LAYOUT
 from xlagraph.rules.newly_updated import SKIPPED_UPDATE
@@ -46,6 +47,8 @@ LASTING = 12
 at the pace until then `PACE` more graphs would have come."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
+NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, SKIPPED_UPDATE})
+"""What waits in a bucket, a value that is read within a step, an update that is left out."""
 MOST = 0.5
 """What makes this part of a difference is what it is about."""
 
@@ -135,14 +138,14 @@ class _Early:
         if outcome is None or other is None or outcome.same or not self._is_of_set(number, outcome):
             return Meant.NOT
         causes = outcome.causes
+        if any(one.kind in NEVER_MEANT for one in causes):
+            return Meant.NOT
         if _has_size(outcome) and self._is_odd(number, other):
             return Meant.NOT
         if outcome.proved:
             return Meant.EARLY if all(map(_may_be_meant, causes)) else Meant.NOT
-        reads = any(cause.kind is EARLY_EXECUTION for cause in causes)
         values = (cause for cause in causes if is_value(cause) and not _is_size(cause))
-        is_known = reads or sum(cause.share for cause in values) >= MOST
-        return Meant.NOT if is_known else Meant.SETTLED
+        return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
 
     def _is_of_set(self, number: int, outcome: Outcome) -> bool:
         """Whether a graph is no part of a step, and ran again, or what took its place did.
@@ -181,8 +184,7 @@ class _Early:
 
 
 def _may_be_meant(cause: Cause) -> bool:
-    beside = comes_along(cause) or _is_size(cause) or cause.kind is LAYOUT
-    return beside and cause.kind is not SKIPPED_UPDATE
+    return comes_along(cause) or _is_size(cause) or cause.kind is LAYOUT
 
 
 def _has_size(outcome: Outcome) -> bool:

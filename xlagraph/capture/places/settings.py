@@ -130,9 +130,8 @@ def _pads(node: ast.Call, function: str) -> bool:
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
     given = {one.arg: _constant(one.value) for one in node.keywords if one.arg}
     if name == "max":
-        return bool(_COLLATES.search(function)) and "len(" in ast.unparse(node).replace(
-            "len,", "len("
-        )
+        asks = any(isinstance(one, ast.Name) and one.id == "len" for one in ast.walk(node))
+        return asks and bool(_COLLATES.search(function))
     if PADDING in given:
         return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
     return bool(_PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
