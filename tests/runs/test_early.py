@@ -71,3 +71,16 @@ def test_graphs_that_grew_from_turn_to_turn_are_a_problem(tmp_path):
     """Windows of a sequence, each of which goes back through those before it, in a short loop."""
     steps = [(20, window(k % 5)) for k in range(40)]
     assert sum(group.compiles for group in write(tmp_path, steps).problems) >= 3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_problem"),
+    [([8, 12, 16] * 3 + [20], False), ([8, 12] * 3 + [16], True)],
+    ids=["several", "one"],
+)
+def test_a_size_may_have_run_in_hits_without_names_where_others_come_again(
+    tmp_path, sizes, is_problem
+):
+    wide = [step(size).replace(f"[{size}]{{0}}", f"[4,{size}]{{1,0}}") for size in sizes]
+    run = write(tmp_path, [(20, one) for one in [*wide, *[None] * 20]])
+    assert run.has_problem is is_problem

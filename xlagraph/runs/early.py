@@ -47,6 +47,8 @@ LASTING = 12
 at the pace until then `PACE` more graphs would have come."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
+SEVERAL = 2
+"""So many sizes beside the first one that come again are no exceptions."""
 NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, SKIPPED_UPDATE})
 """What waits in a bucket, a value that is read within a step, an update that is left out."""
 MOST = 0.5
@@ -150,14 +152,21 @@ class _Early:
     def _is_of_set(self, number: int, outcome: Outcome) -> bool:
         """Whether a graph is no part of a step, and ran again, or what took its place did.
 
-        A hit without a name says too little of sizes in a training.
+        A hit without a name says too little of a size in a training, but where others come again.
         """
         node = self.nodes[number]
-        unnamed = 0 if _has_size(outcome) and not self._evaluates(number) else node.unnamed_hits
+        is_alone = _has_size(outcome) and not (self._evaluates(number) or self._sizes_come_again)
+        unnamed = 0 if is_alone else node.unnamed_hits
         behind = [k for k, c in enumerate(self.comparisons) if c.number == number]
         later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)
         is_whole = node.sync_kind == "step" or node.call_site in self._beside
         return is_whole and max(node.hits + unnamed, later) >= AGAIN
+
+    @cached_property
+    def _sizes_come_again(self) -> bool:
+        """Whether several sizes are known to have run again: the steps choose among them."""
+        known = (node.explanation for node in self.nodes if node.hits >= AGAIN)
+        return sum(1 for outcome in known if outcome and _has_size(outcome)) >= SEVERAL
 
     @cached_property
     def _beside(self) -> set[SourceLine | None]:
