@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.form import computation_digests
 from xlagraph.canon.labels import Level, instruction_text
-from xlagraph.canon.order import DIGEST_BYTES, Colours
+from xlagraph.canon.order import Colours, digest_of
 from xlagraph.canon.structure import call_order
 from xlagraph.hlo.shapes import read_shape
 
@@ -87,7 +86,7 @@ class _State:
         module = self.module
         called = computation_digests(module)
         begun = _expressions(module, module.operands[self.first], called)
-        keys = [_digest(begun[i]) for i in module.operands[self.first]]
+        keys = [digest_of([begun[i]]) for i in module.operands[self.first]]
         for _ in range(ROUNDS):
             keys = self._refined(keys, called)
         return keys
@@ -110,7 +109,7 @@ class _State:
             if i in colours:  # what is picked and not needed has none
                 uses[k].append(colours[i])
         return [
-            _digest(key, colours[result], *sorted(used))
+            digest_of([key, colours[result], *sorted(used)])
             for key, result, used in zip(keys, results, uses, strict=True)
         ]
 
@@ -148,9 +147,8 @@ def _expressions(
         i = stack[-1]
         pending = [o for o in module.operands[i] if o not in found]
         if i not in found and not pending:
-            found[i] = _digest(
-                _leaf(module, i, called).encode(), *(found[o] for o in module.operands[i])
-            )
+            below = [found[o] for o in module.operands[i]]
+            found[i] = digest_of([_leaf(module, i, called).encode(), *below])
         stack.extend(pending)
         if not pending:
             stack.pop()
@@ -170,11 +168,3 @@ def _index(module: Module, i: int) -> int:
 def _with_index(attributes: Attributes, index: int) -> Attributes:
     items = tuple((key, str(index) if key == "index" else value) for key, value in attributes.items)
     return replace(attributes, text=_INDEX.sub(f"index={index}", attributes.text), items=items)
-
-
-def _digest(*parts: bytes) -> bytes:
-    made = blake2b(digest_size=DIGEST_BYTES)
-    for part in parts:
-        made.update(len(part).to_bytes(4, "big"))
-        made.update(part)
-    return made.digest()

@@ -61,13 +61,13 @@ class Colours:
             parts = [below[o] for o in operands[i]]
             if i == self.root and self.outputs is not None:
                 parts.sort()
-            below[i] = _digest([colours[i], *parts])
+            below[i] = digest_of([colours[i], *parts])
         uses: dict[int, list[bytes]] = {i: [] for i in self.live}
         refined: dict[int, bytes] = {}
         for i in reversed(self.live):
             # How often equal constants stand there must not tell their users apart.
             context = () if opcodes[i] == "constant" else sorted(uses[i])
-            refined[i] = _digest([below[i], *context])
+            refined[i] = digest_of([below[i], *context])
             for position, o in enumerate(operands[i]):
                 uses[o].append(refined[i] + self._place(i, position))
         return refined
@@ -78,7 +78,8 @@ class Colours:
         return position.to_bytes(4, "big")
 
 
-def _digest(parts: Sequence[bytes]) -> bytes:
+def digest_of(parts: Sequence[bytes]) -> bytes:
+    """A digest of several texts, of which it counts where each ends."""
     made = blake2b(digest_size=DIGEST_BYTES)
     for part in parts:
         made.update(len(part).to_bytes(4, "big"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.facts.on_device import Unknown, as_tensor, reads_device
@@ -191,10 +192,9 @@ def _with_between(
 ) -> Iterator[Statement | str]:
     """The statements that make k, and the lines between them and the call, which stay."""
     column = indentation(lines[statement.first])
-    behind = [one.first for one in makers[1:]] + [statement.first]
-    for maker, stop in zip(makers, behind, strict=False):
+    for maker, behind in pairwise([*makers, statement]):
         yield maker
-        between = (lines[number][column:] for number in range(maker.last + 1, stop))
+        between = (lines[number][column:] for number in range(maker.last + 1, behind.first))
         yield from (line for line in between if line.strip())
 
 

@@ -14,7 +14,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.message import A, B, Change, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -167,16 +167,25 @@ def _sizes_beside(diff: Diff, pairs: Pairs, options: Iterable[Option]) -> frozen
     olds = {option.old for option in options}
     operand = int(any(option.name == GROUPS for option in options))
     above = [a.operands[x][operand] for x in pairs if not is_resized(x)]
-    above = [x for x in above if is_resized(x)]
-    for x in above:  # grows while it is read
-        above += [o for o in a.operands[x] if is_resized(o) and o not in above]
+    above = _spread(
+        [x for x in above if is_resized(x)], lambda x: filter(is_resized, a.operands[x])
+    )
     convolutions = (x for x in range(len(a)) if live[x] and a.opcodes[x] == "convolution")
     resized = (x for x in convolutions if is_resized(x))
     below = [x for x in resized if x in pairs or olds & _values(a.attributes[x])]
-    for x in below:  # grows while it is read
-        if is_resized(x):
-            below += [u for u in a.users[x] if u != a.entry_computation.root and u not in below]
-    return frozenset((*above, *below))
+    root = {a.entry_computation.root}
+    below = _spread(below, lambda x: {*a.users[x]} - root if is_resized(x) else ())
+    return above | below
+
+
+def _spread(starts: Sequence[int], beside: Callable[[int], Iterable[int]]) -> frozenset[int]:
+    """Some instructions, and all that is reached from them."""
+    found, stack = set(starts), [*starts]
+    while stack:
+        new = {*beside(stack.pop())} - found
+        found |= new
+        stack += new
+    return frozenset(found)
 
 
 def _values(attributes: Attributes) -> set[str]:

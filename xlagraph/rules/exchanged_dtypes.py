@@ -20,7 +20,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.diff.same import same_named
 from xlagraph.message import Change, count, join, say
 from xlagraph.rules.dtype import DTYPE, inputs_in_short
-from xlagraph.rules.input_dtype import FROM_VALUES, Converted, are_two, finding_of
+from xlagraph.rules.input_dtype import FROM_VALUES, Converted, are_two, dtype_of, finding_of
 from xlagraph.rules.reordered_operands import order_of_operands
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def find(case: Case) -> list[Finding]:
     retyped = {
         x: y
         for x, y in partners.items()
-        if x in casts_a and y in casts_b and _dtype(case.a, x) != _dtype(case.b, y)
+        if x in casts_a and y in casts_b and dtype_of(case.a, x) != dtype_of(case.b, y)
     }
     if retyped and _may_be_one(case, retyped, {}):
         return [_retyped(case, retyped, casts_a, casts_b)]
@@ -60,7 +60,7 @@ def find(case: Case) -> list[Finding]:
 
 def _retyped(case: Case, pairs: Mapping[int, int], casts_a: Casts, casts_b: Casts) -> Finding:
     """Inputs that both sides convert to one type, and that came in others."""
-    types = dict.fromkeys((_dtype(case.a, x), _dtype(case.b, y)) for x, y in pairs.items())
+    types = dict.fromkeys((dtype_of(case.a, x), dtype_of(case.b, y)) for x, y in pairs.items())
     lines = where(case.diff.b, pairs.values())
 
     def undo(edit: Editors) -> None:
@@ -100,10 +100,6 @@ def _retyped(case: Case, pairs: Mapping[int, int], casts_a: Casts, casts_b: Cast
         b=frozenset(b),
         undo=undo,
     )
-
-
-def _dtype(view: SideView, i: int) -> str:
-    return bare_shape(view.module, i).partition("[")[0]
 
 
 def _other_reading(case: Case) -> tuple[Evidence, ...]:

@@ -123,7 +123,7 @@ class Converted(NamedTuple):
     @property
     def types(self) -> list[tuple[str, str]]:
         """The types in A and in B, each pair once."""
-        pairs = ((_type(self.plain, p), _type(self.typed, q)) for q, p in self.inputs.items())
+        pairs = ((dtype_of(self.plain, p), dtype_of(self.typed, q)) for q, p in self.inputs.items())
         return list(dict.fromkeys(self.plain.ab(*pair) for pair in pairs))
 
     @property
@@ -199,7 +199,7 @@ def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) 
 
 def _wanted(groups: Iterable[Converted]) -> str:
     """The type, as torch writes it, that all are converted to, ``""`` for none or several."""
-    types = {_type(group.plain, one) for group in groups for one in group.inputs.values()}
+    types = {dtype_of(group.plain, one) for group in groups for one in group.inputs.values()}
     return TORCH.get(types.pop(), "") if len(types) == 1 else ""
 
 
@@ -226,7 +226,8 @@ def _cast(groups: Sequence[Converted], case: Case) -> Words:
     )
 
 
-def _type(view: SideView, i: int) -> str:
+def dtype_of(view: SideView, i: int) -> str:
+    """What the elements of an array are, such as ``f32``."""
     return bare_shape(view.module, i).partition("[")[0]
 
 

@@ -11,7 +11,7 @@ from xlagraph.runs.context import context_of
 if TYPE_CHECKING:
     from xlagraph.cause.model import Context
     from xlagraph.run.reader import Process
-    from xlagraph.run.records import GraphRecord, SyncRecord
+    from xlagraph.run.records import Frame, GraphRecord, SyncRecord
     from xlagraph.runs.sketch import Sketch
 
 
@@ -29,6 +29,11 @@ class CapturedGraph:
     def step(self) -> int:
         """The step of that sync, as `SyncRecord` counts them."""
         return self.sync.step if self.sync else 0
+
+    @property
+    def site(self) -> tuple[Frame, ...]:
+        """The call site of that sync, innermost first; empty where there is none."""
+        return self.sync.call_site if self.sync else ()
 
     def context(self) -> Context:
         """What the capture knows of it, as the explanations take it; made anew each time."""

@@ -128,7 +128,7 @@ class Design:
         So is what is small beside updates.
         """
         graph, sort = self._graphs[number], self._sorts[number]
-        site = graph.sync.call_site if graph.sync else ()
+        site = graph.site
         part = sort.part if sort else None
         key = graph.process.file, site, part
         if key not in self._at:
@@ -145,8 +145,7 @@ class Design:
 
     def ran_at_place(self, number: int) -> list[frozenset[int]]:
         """What each step at the place of a graph may have run; empty for one that is not known."""
-        sync = self._graphs[number].sync
-        site = sync.call_site if sync else ()
+        site = self._graphs[number].site
         return [
             frozenset(self._numbers[one] for one in turn.graphs if one in self._numbers)
             for turn in self._turns_of(number)
@@ -168,7 +167,7 @@ class Design:
 
         A place that never ran before such a stage is none that it changes.
         """
-        site = self._site(number)
+        site = self._graphs[number].site
         if stage := self._stage_at(number, site):
             return stage
         stage = self._stage_at(number, None)
@@ -205,14 +204,14 @@ class Design:
                 return Phase.BEGIN
             if begins == [{True}, {False}]:
                 return Phase.REST
-        begin, rest = parts_of_phases(self._turns_of(number), self._site(number))
+        begin, rest = parts_of_phases(self._turns_of(number), self._graphs[number].site)
         if digests[0] in rest and digests[1] in begin:
             return Phase.BEGIN
         return Phase.REST if digests[0] in begin and digests[1] in rest else None
 
     def is_elsewhere(self, number: int, line: SourceLine) -> bool:
         """Whether a line is of a function from which steps of other places alone are reached."""
-        own = {(frame.file, frame.function) for frame in self._site(number)}
+        own = {(frame.file, frame.function) for frame in self._graphs[number].site}
         sites = {turn.site for turn in self._turns_of(number)}
         others = {(frame.file, frame.function) for site in sites for frame in site}
         return (line.file, line.function) in others - own
@@ -223,10 +222,6 @@ class Design:
             return False
         ends = [ends_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
         return ends == [{False}, {True}]
-
-    def _site(self, number: int) -> tuple[Frame, ...]:
-        sync = self._graphs[number].sync
-        return sync.call_site if sync else ()
 
     def _digest(self, number: int) -> str:
         return self._graphs[number].record.digest

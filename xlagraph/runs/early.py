@@ -20,11 +20,11 @@ from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
 from xlagraph.rules.layout import LAYOUT
 from xlagraph.rules.newly_updated import SKIPPED_UPDATE
-from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.few_sizes import PACE, has_rule
+from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.runs.few_sizes import PACE, SIZES, has_rule
 from xlagraph.runs.growth import MANY
-from xlagraph.runs.input_sizes import sizes_apart
-from xlagraph.runs.meant import Meant, comes_along, is_value
+from xlagraph.runs.input_sizes import is_of_batch, sizes_apart
+from xlagraph.runs.meant import MOST, Meant, comes_along, is_value
 from xlagraph.runs.sorts import Part
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ SEVERAL = 2
 """So many sizes beside the first one that come again are no exceptions."""
 NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, SKIPPED_UPDATE})
 """What waits in a bucket, a value that is read within a step, an update that is left out."""
-MOST = 0.5
-"""What makes this part of a difference is what it is about."""
 
 
 def with_early(
@@ -146,7 +144,7 @@ class _Early:
             return Meant.NOT
         if outcome.proved:
             return Meant.EARLY if all(map(_may_be_meant, causes)) else Meant.NOT
-        values = (cause for cause in causes if is_value(cause) and not _is_size(cause))
+        values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
 
     def _is_of_set(self, number: int, outcome: Outcome) -> bool:
@@ -188,17 +186,12 @@ class _Early:
         turns = self.design.turns_of_sort(number).turns
         since = turns[turns.index(number) :] if number in turns else ()
         apart = sizes_apart([self.graphs[other], self.graphs[number]])[1]
-        is_batch = not any(size.dimension for size in apart)
-        return other in since and (is_batch or has_rule(since))
+        return other in since and (is_of_batch(apart) or has_rule(since))
 
 
 def _may_be_meant(cause: Cause) -> bool:
-    return comes_along(cause) or _is_size(cause) or cause.kind is LAYOUT
+    return comes_along(cause) or cause.kind in SIZES or cause.kind is LAYOUT
 
 
 def _has_size(outcome: Outcome) -> bool:
     return any(cause.kind is INPUT_SHAPE for cause in outcome.causes)
-
-
-def _is_size(cause: Cause) -> bool:
-    return cause.kind in (INPUT_SHAPE, PYTHON_SIZE)

@@ -26,7 +26,7 @@ from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.input_sizes import sizes_apart
+from xlagraph.runs.input_sizes import is_of_batch, sizes_apart
 from xlagraph.runs.nearest import opcodes_of
 from xlagraph.runs.sketch import without_layout
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
-    from xlagraph.run.records import Frame
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.model import GraphNode
@@ -96,7 +95,7 @@ def is_one_of_few_sizes(
         and all(
             changes_sizes_only(graph, graphs, comparisons, here)
             for graph in here[1 + _is_begun(turns) :]
-            if _began_at(graphs[graph]) == _began_at(graphs[number])
+            if graphs[graph].site == graphs[number].site  # else that of a warm-up
         )
         and not _count_up(list(lengths.values()), each)
     )
@@ -106,11 +105,6 @@ def _is_begun(turns: Sequence[int | None]) -> bool:
     """Whether the first step's graph never came again: the second has state that only it makes."""
     first, second = turns[:2]
     return first is not None and second is not None and turns.count(first) == 1
-
-
-def _began_at(graph: CapturedGraph) -> tuple[Frame, ...]:
-    """Where a graph ran first: in a warm-up before the loop, what it differs in is another's."""
-    return graph.sync.call_site if graph.sync else ()
 
 
 def has_settled(number: int, until: int, since: int) -> bool:
@@ -145,7 +139,7 @@ def _is_odd_batch(graphs: Sequence[CapturedGraph], again: Sequence[int]) -> bool
 
     Where most hits have no name nothing says which size is the rule.
     """
-    is_batch = not any(size.dimension for sizes in sizes_apart(graphs) for size in sizes)
+    is_batch = all(map(is_of_batch, sizes_apart(graphs)))
     return len(graphs) == ODD and is_batch and min(again) < (1 - RULE) * sum(again)
 
 

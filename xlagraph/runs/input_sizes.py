@@ -41,6 +41,11 @@ def sizes_apart(graphs: Sequence[CapturedGraph]) -> list[frozenset[Size]]:
     return [frozenset(s for s in _each(shapes) if len(values[s[:2]]) > 1) for shapes in own]
 
 
+def is_of_batch(sizes: Iterable[Size]) -> bool:
+    """Whether no size is of another dimension than the first, as the number of examples is."""
+    return not any(size.dimension for size in sizes)
+
+
 def new_sizes(graph: CapturedGraph, other: CapturedGraph) -> frozenset[Size]:
     """The sizes of inputs that another graph has not."""
     return frozenset(_each(map(_sizes, _shapes(graph) - _shapes(other))))

@@ -96,8 +96,7 @@ def _ends(
     reads: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph], more: int
 ) -> Iterator[CapturedGraph]:
     """Graphs that ended steps with such reads, where these lie as far apart; but the first."""
-    process, sync = reads[0].process, reads[0].sync
-    site = sync.call_site if sync else ()
+    process, site = reads[0].process, reads[0].site
     steps = {s.step for s in process.syncs if s.kind == "value" and s.call_site == site}
     places: defaultdict[object, list[CapturedGraph]] = defaultdict(list)
     for graph in graphs:

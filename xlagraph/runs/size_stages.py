@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.few_sizes import brings_size
-from xlagraph.runs.input_sizes import sizes_apart
+from xlagraph.runs.input_sizes import is_of_batch, sizes_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def _size(
     if other is None or not brings_size(number, graphs, comparisons, here):
         return frozenset()
     found = sizes_apart([graphs[other], graphs[number]])[1]
-    return found if any(size.dimension for size in found) else frozenset()
+    return frozenset() if is_of_batch(found) else found
 
 
 def _root(number: int, sizes: dict[int, frozenset[Size]], comparisons: Sequence[Comparison]) -> int:
