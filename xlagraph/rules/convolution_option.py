@@ -166,21 +166,19 @@ def _sizes_beside(diff: Diff, pairs: Pairs, options: Iterable[Option]) -> frozen
 
     olds = {option.old for option in options}
     operand = int(any(option.name == GROUPS for option in options))
-    above = [a.operands[x][operand] for x in pairs if not is_resized(x)]
-    above = _spread(
-        [x for x in above if is_resized(x)], lambda x: filter(is_resized, a.operands[x])
-    )
+    read = (a.operands[x][operand] for x in pairs if not is_resized(x))
+    above = _spread(filter(is_resized, read), lambda x: filter(is_resized, a.operands[x]))
     convolutions = (x for x in range(len(a)) if live[x] and a.opcodes[x] == "convolution")
     resized = (x for x in convolutions if is_resized(x))
-    below = [x for x in resized if x in pairs or olds & _values(a.attributes[x])]
+    changed = (x for x in resized if x in pairs or olds & _values(a.attributes[x]))
     root = {a.entry_computation.root}
-    below = _spread(below, lambda x: {*a.users[x]} - root if is_resized(x) else ())
-    return above | below
+    return above | _spread(changed, lambda x: {*a.users[x]} - root if is_resized(x) else ())
 
 
-def _spread(starts: Sequence[int], beside: Callable[[int], Iterable[int]]) -> frozenset[int]:
+def _spread(starts: Iterable[int], beside: Callable[[int], Iterable[int]]) -> frozenset[int]:
     """Some instructions, and all that is reached from them."""
-    found, stack = set(starts), [*starts]
+    found = set(starts)
+    stack = [*found]
     while stack:
         new = {*beside(stack.pop())} - found
         found |= new
