@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.explain.versions import TOLD_BY
 from xlagraph.facts.elided import elided_constants, not_compared
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import EMPTY, count, join, say
+from xlagraph.rules.clipping import CLIPPING
+from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
+from xlagraph.rules.other_operand import OTHER_OPERAND
+from xlagraph.rules.sizes import ATTRIBUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +23,11 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.message import Message
 
+OWN_EDITS = (*TOLD_BY, ATTRIBUTE, CLIPPING, CONSTANT_VALUE, CONVOLUTION_OPTION, OTHER_OPERAND)
+"""What is an edit of its own beside another one; sizes and the like may follow from that."""
+MIN_BESIDE = 0.2
+"""The part of a difference that a further cause is told by, and not only counted."""
+MAX_BESIDE = 2
 LOOK = say("Look at both side by side: xlagraph report A B.")
 
 
@@ -34,6 +45,7 @@ def pair_verdict(
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
     notes = [
         causes[0].seen.message if causes and causes[0].seen else EMPTY,
+        _beside(causes),
         _further(causes),
         say(stay) if left and causes else EMPTY,
         _one_hash(context_a, context_b),
@@ -54,6 +66,17 @@ def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
     if causes[0].proved:
         return say(causes[0].in_short.sentence, ".")
     return say("Not explained for sure. Suspected: ", causes[0].in_short.clause, ".")
+
+
+def _beside(causes: Sequence[Cause]) -> Message:
+    """The other edits, where a proof takes more than one, and the first is not most of it all."""
+    told = [
+        say(cause.in_short.clause, ", ", cause.place.in_short)
+        for cause in causes[1:]
+        if cause.proved and cause.kind in OWN_EDITS and cause.share >= MIN_BESIDE
+        if cause.in_short != causes[0].in_short
+    ]
+    return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
 
 
 def _further(causes: Sequence[Cause]) -> Message:
