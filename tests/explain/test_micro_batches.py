@@ -76,3 +76,29 @@ def test_one_part_of_a_batch_is_no_micro_batch():
         "  new = f32[4,4] subtract(v, sh)",
     )
     assert "micro-batches" not in said(more, step(1))
+
+
+def stacked(parts: int) -> str:
+    """Batches as the rows of one argument, whose size goes with their number."""
+    text = HEAD.replace("x = f32[8,4]", f"xs.1 = f32[{parts},8,4]")
+    total = ""
+    for k in range(parts):
+        cut = f"slice={{[{k}:{k + 1}], [0:8], [0:4]}}"
+        text += f"  c{k} = f32[1,8,4] slice(xs.1), {cut}\n" if parts > 1 else ""
+        text += f"  x{k} = f32[8,4] reshape({f'c{k}' if parts > 1 else 'xs.1'})\n"
+        text += f"  h{k} = f32[8,4] dot(x{k}, w), {DOT}\n  t{k} = f32[8,4] tanh(h{k})\n"
+        text += f"  o{k} = f32[8,4] dot(t{k}, v), {DOT}\n  e{k} = f32[8,4] sine(o{k})\n"
+        text += f"  g{k} = f32[4,4] dot(t{k}, e{k}), {CROSS}\n"
+        text += f"  s{k} = f32[4,4] add({total}, g{k})\n" if total else ""
+        total = f"s{k}" if total else f"g{k}"
+    text += f"  new = f32[4,4] subtract(v, {total})\n"
+    return text + "  ROOT out = (f32[4,4]) tuple(new)\n}\n"
+
+
+def test_an_argument_of_another_size_is_not_one_more():
+    """Nor did a part of a traced function run early."""
+    for a, b in ((2, 1), (1, 2)):
+        found = explain_modules(read_module(stacked(a), "a"), read_module(stacked(b), "b"))
+        kinds = {cause.kind.id for cause in found.causes}
+        assert "accumulation-count" in kinds
+        assert kinds.isdisjoint({"added-input", "early-execution"})
