@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.versions import TOLD_BY
+from xlagraph.explain.versions import TOLD_BY, follows
 from xlagraph.facts.elided import elided_constants, not_compared
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import EMPTY, count, join, say
@@ -45,7 +45,7 @@ def pair_verdict(
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
     notes = [
         causes[0].seen.message if causes and causes[0].seen else EMPTY,
-        _beside(causes),
+        _beside(diff, causes),
         _further(causes),
         say(stay) if left and causes else EMPTY,
         _one_hash(context_a, context_b),
@@ -68,13 +68,13 @@ def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
     return say("Not explained for sure. Suspected: ", causes[0].in_short.clause, ".")
 
 
-def _beside(causes: Sequence[Cause]) -> Message:
+def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
     """The other edits, where a proof takes more than one, and the first is not most of it all."""
     told = [
         say(cause.in_short.clause, ", ", cause.place.in_short)
         for cause in causes[1:]
         if cause.proved and cause.kind in OWN_EDITS and cause.share >= MIN_BESIDE
-        if cause.in_short != causes[0].in_short
+        if cause.in_short != causes[0].in_short and not follows(diff, cause)
     ]
     return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
 

@@ -96,10 +96,11 @@ def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     So does the number of passes, and how what was computed along another axis is spread again. From
     a batch that is cut into another number of parts follow sizes and numbers.
     """
-    return tuple(sorted(causes, key=lambda cause: _follows(diff, cause)))
+    return tuple(sorted(causes, key=lambda cause: follows(diff, cause)))
 
 
-def _follows(diff: Diff, cause: Cause) -> bool | int:
+def follows(diff: Diff, cause: Cause) -> bool | int:
+    """Whether a cause follows from another one that is told, if any is; below 0 if they follow."""
     if MICRO_BATCHES in str(next(iter(cause.short.parts), "")):
         return -1
     options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
