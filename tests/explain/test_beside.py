@@ -6,14 +6,14 @@ from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
 
-def module(first: str, second: str, rows: int = 4) -> str:
-    """Two branches over inputs of their own, each with a line."""
+def module(first: str, second: str, rows: int = 4, apart: int = 10) -> str:
+    """Two branches over inputs of their own, each with lines, so many apart."""
 
     def at(line: int) -> str:
         return f'metadata={{op_name="f" source_file="a.py" source_line={line}}}'
 
     def branch(k: int, operation: str) -> str:
-        line = 10 * (k + 1)
+        line = 10 + apart * k
         return (
             f"  s{k} = f32[{rows},3] exponential(x{k}), {at(line)}\n"
             f"  t{k} = f32[{rows},3] {operation.format(f's{k}')}, {at(line + 1)}\n"
@@ -45,3 +45,11 @@ def test_sizes_are_no_second_edit():
     assert "Beside" not in notes(
         module("tanh({})", "cosine({})"), module("tanh({})", "cosine({})", rows=5)
     )
+
+
+def test_what_differs_at_one_line_is_one_edit():
+    one, other = (
+        module("tanh({})", "cosine({})", apart=0),
+        module("sqrt({})", "sine({})", apart=0),
+    )
+    assert "Beside" not in notes(one, other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.versions import TOLD_BY, follows
+from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.elided import elided_constants, not_compared
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import EMPTY, count, join, say
@@ -73,10 +73,21 @@ def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
     told = [
         say(cause.in_short.clause, ", ", cause.place.in_short)
         for cause in causes[1:]
-        if cause.proved and cause.kind in OWN_EDITS and cause.share >= MIN_BESIDE
-        if cause.in_short != causes[0].in_short and not follows(diff, cause)
+        if cause.proved and cause.share >= MIN_BESIDE and not follows(diff, cause)
+        if cause.kind in OWN_EDITS and _is_apart(causes[0], cause)
     ]
     return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
+
+
+def _is_apart(first: Cause, other: Cause) -> bool:
+    """Whether another cause is one of its own: in other words, and not at the first one's line.
+
+    Numbers, and what optimizers do, come twice of one edit; derivatives have no line.
+    """
+    is_kind = first.kind is not other.kind or other.kind in BRANCHES
+    line = first.place.line
+    is_line = line is None or other.place.line not in (None, line)
+    return is_kind and is_line and other.in_short != first.in_short
 
 
 def _further(causes: Sequence[Cause]) -> Message:
