@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xlagraph.cause.model import Explanation
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
@@ -76,6 +78,26 @@ def test_what_is_scaled_by_something_else_is_no_clipping_after_the_update():
         assert explanation.proved
         assert "computed from all of them" not in str(cause.title)
         assert "backward()" not in str(cause.fix_in_short)
+
+
+def by_one(text: str) -> str:
+    """The first gradient times one, as by the `alpha` of an update, before all use of it."""
+    text = text.replace("  keep = ", "  one = f32[] constant(1)\n  keep = ", 1)
+    text = re.sub(r"(?<=square0 = f32\[4,3\] )multiply\(\w+, \w+\)", "sine(m0)", text)
+    return text.replace("takes0 = f32[4,3] broadcast(take)", "takes0 = f32[4,3] broadcast(one)")
+
+
+def test_a_product_by_one_does_not_hide_clipping():
+    """It may stand where the other side scales by the norm."""
+    for explanation in both_ways(by_one(step(4, 4)), by_one(step(4, 0))):
+        assert explanation.proved
+        assert [cause.kind.id for cause in explanation.causes][:1] == ["clipping"]
+
+
+def test_products_by_a_number_of_their_own_stay_no_clipping():
+    text = by_one(scaled("multiply(one, one)")).replace("  limit = f32[] parameter(10)\n", "")
+    for explanation in both_ways(text, by_one(step(4, 0))):
+        assert "clipping" not in {cause.kind.id for cause in explanation.causes}
 
 
 def scaled(factor: str, *further: str) -> str:

@@ -30,6 +30,22 @@ def both(*pieces, shape="f32[8,10]"):
 
 SUM = "s = f32[] reduce(x, zero), dimensions={0,1}, to_apply=add"
 END = "r = f32[] tanh(d)"
+LOGISTIC = (
+    "one = f32[] constant(1)",
+    "m = f32[] negate(t)",
+    "e = f32[] exponential(m)",
+    "p = f32[] add(one, e)",
+)
+DERIVED = "g = f32[8,10] broadcast(h), dimensions={}", "b = f32[8,10] multiply(g, z)"
+TO_ONE = (
+    "w = f32[] reduce(b, zero), dimensions={0,1}, to_apply=add",
+    "v = f32[] cosine(w)",
+    "d = f32[] divide(s, n)",
+    "u = f32[] tanh(d)",
+    "r = f32[] add(u, v)",
+)
+MEAN = (*DERIVED, *TO_ONE)
+MEAN_BY_N = ("one = f32[] constant(1)", "h = f32[] divide(one, n)", *MEAN)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +65,21 @@ END = "r = f32[] tanh(d)"
             (SUM, "u = f32[] subtract(s, t)", "d = f32[] exponential(u)", END),
             (SUM, "u = f32[] subtract(t, s)", "v = f32[] negate(u)", "d = f32[] sqrt(v)", END),
             ("tanh(exp(sum(x) - s))", "tanh(sqrt(-(s - sum(x))))"),
+        ),
+        (
+            (SUM, *LOGISTIC, "l = f32[] divide(one, p)", "d = f32[] multiply(s, l)", END),
+            (SUM, "l = f32[] tanh(t)", "d = f32[] multiply(s, l)", END),
+            ("sum(x) * sigmoid(s)", "sum(x) * tanh(s)"),
+        ),
+        (
+            (SUM, *LOGISTIC, "l = f32[] divide(p, one)", "d = f32[] multiply(s, l)", END),
+            (SUM, "l = f32[] tanh(t)", "d = f32[] multiply(s, l)", END),
+            ("sum(x) * ((1 + exp(-s)) / 1)", "sum(x) * tanh(s)"),
+        ),
+        (
+            (SUM, "n = f32[] reduce(y, zero), dimensions={0,1}, to_apply=add", *MEAN_BY_N),
+            (SUM, "n = f32[] constant(80)", "h = f32[] constant(0.0125)", *MEAN),
+            ("sum(x) / sum(y)", "mean(x)"),
         ),
     ],
 )

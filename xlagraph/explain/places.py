@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import called_at, knows_lines, stack, where
 from xlagraph.cause.verdict import NOWHERE, Place
+from xlagraph.facts.arguments import is_jitted
 from xlagraph.message import EMPTY, Code, say
 from xlagraph.tensors import Tensor
 
@@ -105,6 +106,8 @@ def _unknown(
     if not (knows_lines(diff.a) or knows_lines(diff.b)):
         if argv:
             return say("the graphs were captured without lines"), _command("XLAGRAPH=1", argv)
+        if is_jitted(diff.a) and is_jitted(diff.b):
+            return say('the texts have none; as_text("hlo", debug_info=True) writes them'), EMPTY
         return say("the modules were dumped without XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1"), EMPTY
     is_live = finding.kind.family is Family.LIVE and not contexts[1].created
     unknown = say("what differs has none in the graph")

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.elided import elided_constants, not_compared
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import EMPTY, count, join, say
+from xlagraph.rules.clipping import CLIPPING
+from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
+from xlagraph.rules.other_operand import OTHER_OPERAND
+from xlagraph.rules.sizes import ATTRIBUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +23,11 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.message import Message
 
+OWN_EDITS = (*TOLD_BY, ATTRIBUTE, CLIPPING, CONSTANT_VALUE, CONVOLUTION_OPTION, OTHER_OPERAND)
+"""What is an edit of its own beside another one; sizes and the like may follow from that."""
+MIN_BESIDE = 0.2
+"""The part of a difference that a further cause is told by, and not only counted."""
+MAX_BESIDE = 2
 LOOK = say("Look at both side by side: xlagraph report A B.")
 
 
@@ -34,6 +45,7 @@ def pair_verdict(
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
     notes = [
         causes[0].seen.message if causes and causes[0].seen else EMPTY,
+        _beside(diff, causes),
         _further(causes),
         say(stay) if left and causes else EMPTY,
         _one_hash(context_a, context_b),
@@ -54,6 +66,28 @@ def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
     if causes[0].proved:
         return say(causes[0].in_short.sentence, ".")
     return say("Not explained for sure. Suspected: ", causes[0].in_short.clause, ".")
+
+
+def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
+    """The other edits, where a proof takes more than one, and the first is not most of it all."""
+    told = [
+        say(cause.in_short.clause, ", ", cause.place.in_short)
+        for cause in causes[1:]
+        if cause.proved and cause.share >= MIN_BESIDE and not follows(diff, cause)
+        if cause.kind in OWN_EDITS and _is_apart(causes[0], cause)
+    ]
+    return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
+
+
+def _is_apart(first: Cause, other: Cause) -> bool:
+    """Whether another cause is one of its own: in other words, and not at the first one's line.
+
+    Numbers, and what optimizers do, come twice of one edit; derivatives have no line.
+    """
+    is_kind = first.kind is not other.kind or other.kind in BRANCHES
+    line = first.place.line
+    is_line = line is None or other.place.line not in (None, line)
+    return is_kind and is_line and other.in_short != first.in_short
 
 
 def _further(causes: Sequence[Cause]) -> Message:

@@ -20,11 +20,11 @@ from xlagraph.rules.clipping import CLIPPING
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
-from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
 from xlagraph.rules.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.random_numbers import DROPOUT_SHORT
-from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
+from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 
@@ -93,12 +93,16 @@ def of_a_pair(
 def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """The causes, those last that follow from an edit that is told as well.
 
-    So does the number of passes, and how what was computed along another axis is spread again.
+    So does the number of passes, and how what was computed along another axis is spread again. From
+    a batch that is cut into another number of parts follow sizes and numbers.
     """
-    return tuple(sorted(causes, key=lambda cause: _follows(diff, cause)))
+    return tuple(sorted(causes, key=lambda cause: follows(diff, cause)))
 
 
-def _follows(diff: Diff, cause: Cause) -> bool:
+def follows(diff: Diff, cause: Cause) -> bool | int:
+    """Whether a cause follows from another one that is told, if any is; below 0 if they follow."""
+    if MICRO_BATCHES in str(next(iter(cause.short.parts), "")):
+        return -1
     options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
     is_spread = bool(options) and all(opcode == "broadcast" for opcode, _ in options)
     return is_spread or cause.kind is ACCUMULATION_COUNT
@@ -161,7 +165,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH
-    has_words = has_words or cause.short == BACKWARD_SHORT
+    has_words = (has_words and cause.short != STATE_SHORT) or cause.short == BACKWARD_SHORT
     if has_words or max(len(found.a), len(found.b)) > MAX_FORMULA:
         return cause
     is_branch = cause.kind in BRANCHES and not cause.short

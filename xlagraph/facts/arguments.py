@@ -23,12 +23,17 @@ def argument_name(module: Module, parameter: int) -> str:
     In a text without metadata it is the parameter's own name, ``params__w__.1``.
     """
     metadata = module.metadata(parameter)
-    if metadata is None and module.name.startswith(_JITTED):
+    if metadata is None and is_jitted(module):
         name = module.names[parameter].rpartition(".")[0]
         return "" if _NUMBERED.match(name) else name
     if metadata is None or metadata.op_type or not _NAME.fullmatch(metadata.op_name):
         return ""
     return metadata.op_name
+
+
+def is_jitted(module: Module) -> bool:
+    """Whether ``jax.jit`` has made a module, by its name."""
+    return module.name.startswith(_JITTED)
 
 
 def same_arguments(a: Module, b: Module) -> tuple[KnownTensors, KnownTensors] | None:

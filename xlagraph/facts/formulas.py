@@ -11,7 +11,7 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
 from xlagraph.facts.arguments import argument_name
-from xlagraph.facts.notation import ATOM, Term, elements, written
+from xlagraph.facts.notation import ATOM, NUMBER, Term, elements, logistic_of, written
 from xlagraph.facts.scalars import number_of
 
 if TYPE_CHECKING:
@@ -115,6 +115,10 @@ class _Writer:
             return Term(self._leaf(i), ATOM)
         self.left -= 1
         self.told.add(i)
+        inner = logistic_of(module, i)
+        if inner:
+            self.told.update(inner[:-1])
+            return Term(f"sigmoid({self.write(inner[-1]).text})", ATOM)
         if self.left < 0 or module.opcodes[i] in UNTOLD:
             raise _UntoldError
         is_fold = module.opcodes[i] in ("reduce", "reduce-window")
@@ -169,7 +173,17 @@ def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | N
     alone = (_both(diff, pair, plain, 0) for pair, above in paths if above is None)
     renewed = (_of_update(diff, [p, *above], plain) for p, above in paths if above is not None)
     within = (_both(diff, pair, plain, 0) for pair in inner[:MAX_TRIED])
-    return next((found for found in chain(alone, renewed, within) if found), None)
+    first = None
+    for found in chain(alone, renewed, within):
+        if found and not _has_number(found):
+            return found
+        first = first or found
+    return first
+
+
+def _has_number(found: Formulas) -> bool:
+    """Whether one side is a number alone, as a derivative is: it tells little of what it is of."""
+    return any(NUMBER.fullmatch(text) for text in (found.a, found.b))
 
 
 def _computed(module: Module, own: Collection[int], lone: Collection[int]) -> frozenset[int]:
@@ -193,10 +207,7 @@ def _roots(
             pairs.append((x, y))
         elif len(below_a) == len(below_b):
             pairs += [p for p in zip(below_a, below_b, strict=True) if to_b[p[0]] != p[1]]
-    for j, k in ((s.a, s.b) for s in diff.outputs):
-        if j is not None and k is not None:
-            p, q = diff.a.outputs[j], diff.b.outputs[k]
-            pairs += [(p, q)] if p in a and q in b and to_b[p] != q else []
+    pairs += [(p, q) for p, q in _ends(diff) if (p in a or q in b) and to_b[p] != q]
     mine, theirs = {x for x, _ in pairs}, {y for _, y in pairs}
     outer = {
         (x, y)
@@ -204,6 +215,22 @@ def _roots(
         if mine.isdisjoint(diff.a.users[x]) and theirs.isdisjoint(diff.b.users[y])
     }
     return sorted(outer), sorted(set(pairs) - outer)
+
+
+def _ends(diff: Diff) -> Iterator[tuple[int, int]]:
+    """The outputs that stand for each other; those that are the only ones left at their place, too.
+
+    A loss that is summed up in another way has no pair, as nothing tells that it is the same.
+    """
+    lone_a = {s.a for s in diff.outputs if s.b is None}
+    lone_b = {s.b for s in diff.outputs if s.a is None}
+    pairs = [(s.a, s.b) for s in diff.outputs]
+    pairs += [(k, k) for k in lone_a & lone_b if k is not None]
+    for j, k in pairs:
+        if j is not None and k is not None:
+            p, q = diff.a.outputs[j], diff.b.outputs[k]
+            if bare_shape(diff.a, p) == bare_shape(diff.b, q):
+                yield p, q
 
 
 def _up_to_new_value(diff: Diff, x: int, y: int) -> list[tuple[int, int]] | None:

@@ -56,9 +56,28 @@ _CALLED = {
 }
 _COMPARED = {"EQ": eq, "NE": ne, "LT": lt, "LE": le, "GT": gt, "GE": ge}
 _TRUTH = ("false", "true")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 _NUMBERED = re.compile(r"(?<=\w)(?:[._]\d+)+$")
 _REDUCED = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}
+
+
+def logistic_of(module: Module, i: int) -> tuple[int, ...]:
+    """What ``1 / (1 + exp(-x))`` is made of below its division, x last; empty if it is not that."""
+    found = [i]
+    for opcode in ("divide", "add", "exponential", "negate"):
+        value, (*ones, inner) = found[-1], module.operands[found[-1]] or (-1,)
+        if opcode == "add" and ones and not _is_one(module, ones[0]):
+            ones, inner = [inner], ones[0]
+        if module.opcodes[value] != opcode or not all(_is_one(module, one) for one in ones):
+            return ()
+        found.append(inner)
+    return tuple(found[1:])
+
+
+def _is_one(module: Module, i: int) -> bool:
+    while module.opcodes[i] == "broadcast":
+        i = module.operands[i][0]
+    return module.opcodes[i] == "constant" and module.payloads[i] == "1"
 
 
 def written(module: Module, i: int, terms: Sequence[Term]) -> Term:
@@ -96,12 +115,12 @@ def _folded(module: Module, i: int, terms: Sequence[Term]) -> Term | None:
     if opcode == "select" and texts[0] in _TRUTH:
         return terms[1 if texts[0] == "true" else 2]
     summed, number = terms[0].summed, texts[-1]
-    if opcode in ("multiply", "divide") and summed[1] and _NUMBER.fullmatch(number):
+    if opcode in ("multiply", "divide") and summed[1] and NUMBER.fullmatch(number):
         share = (
             float(number) ** (1 if opcode == "multiply" else -1) * summed[1] if float(number) else 0
         )
         return Term(f"mean({summed[0]})", ATOM) if isclose(share, 1, rel_tol=1e-5) else None
-    if len(terms) != 2 or not all(_NUMBER.fullmatch(text) for text in texts):
+    if len(terms) != 2 or not all(NUMBER.fullmatch(text) for text in texts):
         return None
     one, other = map(float, texts)
     if opcode == "compare":

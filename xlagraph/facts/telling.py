@@ -95,7 +95,9 @@ def named_by(
         theirs = names(other, others) if known else Counter[str]()
         telling = [name for name in known if own[name] > theirs[name]]
         if telling:
-            new = [name for name in telling if name not in theirs] or telling
+            everywhere = names(other, range(len(other)))
+            new = [name for name in telling if name not in everywhere]
+            new = new or [name for name in telling if name not in theirs] or telling
             return Operation(max(new, key=lambda name: (own[name] - theirs[name], name)))
     return None
 

@@ -9,6 +9,7 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, called_at
+from xlagraph.facts.arguments import argument_name
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.updates import updates
 from xlagraph.message import count, join, say
@@ -66,17 +67,16 @@ def find(case: Case) -> list[Finding]:
 
 def _finding(found: Bypass) -> Finding | None:
     more, less, module = found.more, found.less, found.more.module
-    partners = {
-        less.module.shapes[j]
-        for j in less.module.entry_computation.parameters
-        if less.partners[j] < 0
-    }
+    lone = [j for j in less.module.entry_computation.parameters if less.partners[j] < 0]
+    partners = {less.module.shapes[j] for j in lone}
+    names = {name for j in lone if (name := argument_name(less.module, j))}
     inputs = sorted(
         i
         for i in found.piece
         if is_input(module, i)
         and more.partners[i] < 0
         and module.shapes[i] not in partners
+        and argument_name(module, i) not in names
         and not module.shapes[i].partition("{")[0].endswith("[]")
     )
     if not inputs:

@@ -91,8 +91,10 @@ def _finding(found: Bypass, done: str) -> Finding:
 def _scaled(found: Bypass) -> str:
     """How every value is the old one times a number; empty if it is not."""
     module = found.more.module
-    factors = {_factor(module, edge.value(found.more), old) for edge, old in found.uses.items()}
-    old = {_through(module, value, KEEPS) for value in found.uses.values()}
+    uses = [(edge.value(found.more), old) for edge, old in found.uses.items()]
+    scaled = [(value, old) for value, old in uses if not _is_times_one(module, value, old)]
+    factors = {_factor(module, value, old) for value, old in scaled}
+    old = {_through(module, o, KEEPS) for _, o in scaled if not _is_one(module, o)}
     if not all(factor in found.piece and _is_number(module, factor) for factor in factors):
         return ""
     if all(_sums(found, factor, old) for factor in factors):
@@ -112,8 +114,27 @@ def _is_read(found: Bypass, i: int) -> bool:
     return is_input(found.more.module, i) and found.more.partners[i] < 0
 
 
+def _is_one(module: Module, i: int) -> bool:
+    i = _through(module, i, SPREADS)
+    return module.opcodes[i] == "constant" and module.payloads[i] == "1"
+
+
+def _is_times_one(module: Module, value: int, old: int) -> bool:
+    """Whether `value` is `old` times one, as with an update's `alpha`: nothing is scaled.
+
+    The product by one that the other side has too stands where this side's scaling is.
+    """
+    factor = _factor(module, value, old)
+    return factor >= 0 and not _is_one(module, old) and _is_one(module, factor)
+
+
 def _factor(module: Module, value: int, old: int) -> int:
-    """What `old` is multiplied or divided by to give `value`; -1 if it is not."""
+    """What `old` is multiplied or divided by to give `value`; -1 if it is not.
+
+    In place of a one stands the number itself by which something is scaled.
+    """
+    if _is_one(module, old) and _is_number(module, value):
+        return _through(module, value, SPREADS)
     value, old = _through(module, value, KEEPS), _through(module, old, KEEPS)
     if module.opcodes[value] not in ("multiply", "divide"):
         return -1

@@ -11,6 +11,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.arguments import is_jitted
 from xlagraph.facts.gradients import is_multiplied
 from xlagraph.facts.repeats import repeats
 from xlagraph.facts.updates import updates
@@ -80,6 +81,8 @@ class Cut(NamedTuple):
 
 def find(case: Case) -> list[Finding]:
     """One module is only the beginning of the other: its sync was a value being read."""
+    if is_jitted(case.diff.a) and is_jitted(case.diff.b):
+        return []  # a traced function is one graph, whatever reads its results
     cut = cut_of(case)
     return [_finding(*cut)] if cut and not updates_more(*cut[:2]) else []
 

@@ -11,6 +11,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
+from xlagraph.facts.arguments import is_jitted
 from xlagraph.facts.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
 from xlagraph.facts.telling import MOVING, computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, say
@@ -110,7 +111,9 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     piece_a = piece_of(case.a, [p for p, _ in pairs])
     piece_b = piece_of(case.b, [q for _, q in pairs])
     is_early = all(is_input(a, p) or is_input(b, q) for p, q in pairs)
-    is_form = is_early and _is_form(case.a, piece_a) and _is_form(case.b, piece_b)
+    is_form = is_early and (
+        (is_jitted(a) and is_jitted(b)) or (_is_form(case.a, piece_a) and _is_form(case.b, piece_b))
+    )
     told_a, told_b = piece_a or {p for p, _ in pairs}, piece_b or {q for _, q in pairs}
     lines = where(b, piece_b) or where(a, piece_a)
     users_a = {edge.x for edge in edges if edge.place != OUTPUT}

@@ -23,6 +23,7 @@ from xlagraph.facts.fills import fills
 from xlagraph.facts.fixed_k import fixed_k
 from xlagraph.facts.joined import longer_lists, pieces
 from xlagraph.facts.options import options_above
+from xlagraph.facts.padded import padded_fix
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.senders import asked_at, called_by_step
 from xlagraph.facts.size_makers import LISTED, TOPK, part_sizes, size_maker
@@ -233,9 +234,8 @@ def find(case: Case) -> list[Finding]:
 
 def _inputs_crossed(case: Case, origins: Origins) -> bool:
     """Whether the inputs of both sides have the same shapes: they were only used otherwise."""
-    a, b = case.diff.a, case.diff.b
-    old = Counter(a.shapes[x] for x in origins.starts)
-    new = Counter(b.shapes[y] for y in origins.starts.values())
+    old = Counter(case.diff.a.shapes[x] for x in origins.starts)
+    new = Counter(case.diff.b.shapes[y] for y in origins.starts.values())
     return origins.kind is INPUT_SHAPE and old == new
 
 
@@ -426,6 +426,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     elif maker:
         title = say(f"another {maker.what} is baked into the graph: ", names)
     words = maker or (cut_by(case.b, in_b, lines) if origins.kind is PYTHON_INDEX else None)
+    padded = padded_fix(dimensions if origins.kind is INPUT_SHAPE and not grows else ())
     taken = say("; the constant ", assumed, " is taken for a number of elements")
     return Finding(
         kind=GROWING_INPUT if grows else origins.kind,
@@ -441,7 +442,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         ),
         fix=say(words.fix) if words else say() if grows else _fix(case, origins),
         short=maker.short if maker else say(),
-        short_fix=words.short_fix if words else say(),
+        short_fix=words.short_fix if words else padded,
         made=maker.made if maker else None,
         seen=maker.seen if maker else None,
         proof=say(
