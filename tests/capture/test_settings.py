@@ -106,6 +106,30 @@ def test_a_collate_function_that_joins_items(lines, axes):
     assert found(*lines) == [(len(lines), function, "joined", axis) for axis in axes]
 
 
+@pytest.mark.parametrize(
+    ("lines", "hook"),
+    [
+        (["m.register_forward_hook(record)"], "record"),
+        (["handles.append(p.register_post_accumulate_grad_hook(self._clip))"], "_clip"),
+        (["h = m.register_forward_pre_hook(functools.partial(record, name))"], "record"),
+        (["p.register_hook(lambda grad: grad * 2)"], "<lambda>"),
+        (
+            ["def save(name):", " def f(m, i, o): pass", " return f", "m.register_hook(save(n))"],
+            "f",
+        ),
+    ],
+)
+def test_a_call_that_attaches_a_hook(lines, hook):
+    assert found(*lines) == [(len(lines), "<module>", "hook", hook)]
+
+
+@pytest.mark.parametrize(
+    "line", ["m.register_buffer('x', y)", "m.register_hook(made_elsewhere(n))"]
+)
+def test_what_attaches_no_hook_that_is_known(line):
+    assert found(line) == []
+
+
 def test_functions_are_named_as_frames_name_them():
     lines = [
         "class A:",

@@ -19,7 +19,7 @@ from xlagraph.runs.design import Design
 from xlagraph.runs.early import with_early
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
-from xlagraph.runs.hooks import attached_again, hook_groups
+from xlagraph.runs.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.known_sizes import with_known_sizes
 from xlagraph.runs.leading import told_graphs
@@ -122,7 +122,8 @@ def _explanation(
     program = program_text(run.processes)
     blocks = block_groups(skipped, nodes, program)
     told = {digest for group in blocks for digest in group.graphs}
-    hooks = hook_groups(attached, [node for node in nodes if node.digest not in told])
+    others = [node for node in nodes if node.digest not in told]
+    hooks = hook_groups(attached, others, run.processes)
     told |= {digest for group in hooks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     unrolled = unrolled_loops(pairs.graphs, program)
@@ -130,6 +131,7 @@ def _explanation(
         others, history.turns, lists, pending, unrolled, program, began_late=history.began_late
     )
     groups = ranked((*blocks, *hooks, *groups))
+    groups = with_collecting(groups, nodes, pairs.graphs, run.processes)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = introduced(with_source(with_statements(groups, run, pairs.graphs), run), nodes)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})

@@ -2,7 +2,7 @@
 
 What such an option changes is seen where the layer runs; the line to edit is the one that sets it.
 So it is with padding to the longest of a batch, and with joining items of any length to one,
-which are seen where the batch is used.
+which are seen where the batch is used, and with hooks, which are seen where they run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ PADDING = "padding"
 """What the option of calls is named that pad to the longest of a batch."""
 JOINED = "joined"
 """The same of calls in collate functions that join the items of a batch; its value is the axis."""
+HOOK = "hook"
+"""The same of calls that attach a hook; its value is the name of the function that will run."""
+COLLECTS = "collects"
+"""The same of those whose hook appends to a list."""
+_ATTACHES = re.compile(r"register_\w*hook")
+LAMBDA = "<lambda>"
 _JOINS = frozenset({"cat", "concat", "concatenate"})
 _AXES = frozenset({"dim", "axis"})
 _PADS = re.compile(r"pad_sequence|DataCollator\w*")
@@ -35,7 +41,7 @@ _TAKES_ONE = frozenset({"train", "requires_grad_"})
 _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
-    rf"|{_PADS.pattern}|\b{PADDING}\s*=|{_COLLATES.pattern}"
+    rf"|{_PADS.pattern}|\b{PADDING}\s*=|{_COLLATES.pattern}|\.{_ATTACHES.pattern}\("
 )
 _MAX_TEXT = 1 << 19
 _ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
@@ -81,6 +87,7 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
         node, function = waiting.pop()
         if isinstance(node, ast.Call):
             yield from _called(node, function)
+            yield from _attached(node, function, tree)
             if _pads(node, function):
                 yield Setting(node.lineno, function, PADDING, "")
             if _COLLATES.search(function) or function in collates:
@@ -155,6 +162,43 @@ def _joined(node: ast.Call, function: str) -> Iterator[Setting]:
     axis = ast.unparse(axes[0]) if axes else "0"
     if re.fullmatch(r"-?\d+", axis):
         yield Setting(node.lineno, function, JOINED, axis)
+
+
+def _attached(node: ast.Call, function: str, tree: ast.Module) -> Iterator[Setting]:
+    """A call that attaches a hook, where the file tells which function that is."""
+    if _ATTACHES.fullmatch(getattr(node.func, "attr", "")) and node.args:
+        hook = _function(node.args[0], tree)
+        if hook:
+            yield Setting(node.lineno, function, HOOK, hook)
+        if any(_appends(one) for one in _defined(hook, tree)):
+            yield Setting(node.lineno, function, COLLECTS, hook)
+
+
+def _defined(name: str, tree: ast.Module) -> list[ast.FunctionDef]:
+    return [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == name]
+
+
+def _appends(function: ast.FunctionDef) -> bool:
+    calls = (one.func for one in ast.walk(function) if isinstance(one, ast.Call))
+    return any(getattr(one, "attr", "") in ("append", "extend") for one in calls)
+
+
+def _function(given: ast.expr, tree: ast.Module) -> str:
+    """What frames call a function that is given: by its name, as a partial one, or made by one."""
+    if isinstance(given, ast.Lambda):
+        return LAMBDA
+    if not isinstance(given, ast.Call):
+        return str(getattr(given, "attr", getattr(given, "id", "")))
+    maker = getattr(given.func, "attr", getattr(given.func, "id", ""))
+    if maker == "partial" and given.args:
+        return _function(given.args[0], tree)
+    made = {
+        one.name if isinstance(one, ast.FunctionDef) else LAMBDA
+        for outer in _defined(maker, tree)
+        for one in ast.walk(outer)
+        if isinstance(one, (ast.FunctionDef, ast.Lambda)) and one is not outer
+    }
+    return made.pop() if len(made) == 1 else ""
 
 
 def _is_self(owner: ast.expr) -> bool:
