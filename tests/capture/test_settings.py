@@ -95,6 +95,7 @@ def test_what_only_looks_like_it(line):
         (["def collate(batch):", " return torch.cat([one.x for one in batch])"], ["0"]),
         (["load(collate_fn=merge)", "def merge(rows):", " return torch.cat(rows, dim=1)"], ["1"]),
         (["load(collate_fn=B.f)", "class B:", " def f(s): return np.concatenate(s, -1)"], ["-1"]),
+        (["load(collate_fn=partial(merge, n=1))", "def merge(rows):", " return cat(rows)"], ["0"]),
         (["def collate(a, b):", " return torch.cat([a, b])"], []),  # as many in every batch
         (["def collate(batch):", " return torch.stack(batch)"], []),  # all of one size
         (["def collate(batch, axis):", " return torch.cat(batch, axis)"], []),

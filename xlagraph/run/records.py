@@ -250,8 +250,8 @@ class SettingRecord:
     function: str
     option: str
     """``momentum``, ``training`` or ``requires_grad``; ``padding`` to the longest of a batch;
-    ``joined`` to one tensor in a collate function; ``hook``, which is attached, and ``collects`` if
-    it fills a list."""
+    ``joined`` to one tensor in a collate function; ``cut`` to a drawn length; ``hook``, which is
+    attached, and ``collects`` if it fills a list."""
     value: str = ""
     """To which constant, as Python writes it; empty where it is computed. Joined: the axis; a
     hook: the name of its function."""

@@ -25,6 +25,9 @@ PADDING = "padding"
 """What the option of calls is named that pad to the longest of a batch."""
 JOINED = "joined"
 """The same of calls in collate functions that join the items of a batch; its value is the axis."""
+CUT = "cut"
+"""The same of draws of a length, in Python, to which something is cut in the same function."""
+_DRAWS = frozenset({"choice", "integers", "next", "randint", "randrange"})
 HOOK = "hook"
 """The same of calls that attach a hook; its value is the name of the function that will run."""
 COLLECTS = "collects"
@@ -42,6 +45,7 @@ _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
     rf"|{_PADS.pattern}|\b{PADDING}\s*=|{_COLLATES.pattern}|\.{_ATTACHES.pattern}\("
+    rf"|\b(?:{'|'.join(sorted(_DRAWS))})\("
 )
 _MAX_TEXT = 1 << 19
 _ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
@@ -96,6 +100,7 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
             yield from _assigned(node, function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             function = node.name
+            yield from _cut(node)
         waiting += [(inner, function) for inner in ast.iter_child_nodes(node)]
 
 
@@ -144,10 +149,43 @@ def _pads(node: ast.Call, function: str) -> bool:
     return bool(_PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
 
 
+def _cut(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:
+    """The draws of numbers that the length of a slice depends on, as ``n`` of ``x[:, i : i + n]``.
+
+    A number that both bounds have moves the slice, and leaves its length.
+    """
+    lengths = {
+        name
+        for one in ast.walk(function)
+        if isinstance(one, ast.Slice) and one.upper
+        for name in _names(one.upper) ^ (_names(one.lower) if one.lower else frozenset())
+    }
+    for one in ast.walk(function):
+        if not isinstance(one, ast.Assign) or not isinstance(one.targets[0], ast.Name):
+            continue
+        if one.targets[0].id in lengths and _is_drawn(one.value):
+            yield Setting(one.lineno, function.name, CUT, "")
+
+
+def _is_drawn(value: ast.expr) -> bool:
+    """Whether Python draws one number there, or takes the next of a stream; torch has a size."""
+    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "int" and value.args:
+        value = value.args[0]
+    if not isinstance(value, ast.Call):
+        return False
+    name = getattr(value.func, "attr", getattr(value.func, "id", ""))
+    is_many = len(value.args) > 2 or any(one.arg == "size" for one in value.keywords)
+    return name in _DRAWS and not is_many
+
+
+def _names(node: ast.expr) -> frozenset[str]:
+    return frozenset(one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+
+
 def _given_collates(tree: ast.Module) -> frozenset[str]:
     """The names of functions that are given as ``collate_fn``."""
     return frozenset(
-        getattr(one.value, "id", getattr(one.value, "attr", ""))
+        _function(one.value, tree)
         for one in ast.walk(tree)
         if isinstance(one, ast.keyword) and one.arg == "collate_fn"
     )
