@@ -94,6 +94,28 @@ def test_other_hooks_are_not_attached_again(made, forward):
     assert attached_again(list(graphs(made, forward=forward))) == []
 
 
+def told(made, *causes):
+    """Which of these graphs a hook accounts for; the causes are those of the last one."""
+    (one,) = attached_again(list(graphs(made)))
+    nodes = [
+        SimpleNamespace(
+            digest=str(k), warm_up=False, compiles=1, spent=Spent(()), step=k, explanation=None
+        )
+        for k in range(len(made))
+    ]
+    nodes[-1].explanation = SimpleNamespace(causes=causes)
+    (group,) = hook_groups([one], nodes, [])
+    return group.graphs
+
+
+def test_what_a_step_makes_for_the_next_is_of_the_hook_as_well():
+    state = SimpleNamespace(expected=True, kind=PYTHON_SIZE, lines=())
+    other = SimpleNamespace(expected=False, kind=PYTHON_SIZE, lines=())
+    assert told([4, 8, 12, 12], state) == ("1", "2", "3")
+    assert told([4, 8, 12, 12], state, other) == ("1", "2")
+    assert told([4, 8, 12, 12]) == ("1", "2")
+
+
 def attached_at(*calls):
     """Where a hook is told that the program attaches by these calls."""
     (one,) = attached_again(list(graphs([4, 8, 12])))

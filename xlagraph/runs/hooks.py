@@ -38,6 +38,8 @@ class Attached(NamedTuple):
 
     digests: frozenset[str]
     """Those with which the number rose."""
+    following: frozenset[str]
+    """Those that run the hooks as often as such a one before them."""
     lines: tuple[SourceLine, ...]
     """In the hooks."""
     times: tuple[int, ...]
@@ -67,9 +69,11 @@ def _at_one_place(graphs: Sequence[CapturedGraph]) -> Iterator[Attached]:
         if times:
             found[times].append(line)
     for times, lines in found.items():
-        rising = (k for k, (before, after) in enumerate(pairwise(times), 1) if after > before)
-        digests = frozenset(ordered[k].record.digest for k in rising)
-        yield Attached(digests, tuple(sorted(lines)), tuple(sorted(set(times))))
+        digests = [graph.record.digest for graph in ordered]
+        rising = [k for k, (before, after) in enumerate(pairwise(times), 1) if after > before]
+        raised = frozenset(digests[k] for k in rising)
+        following = frozenset(digests[rising[0] :]) - raised
+        yield Attached(raised, following, tuple(sorted(lines)), tuple(sorted(set(times))))
 
 
 def _times(made: Sequence[int]) -> tuple[int, ...]:
@@ -97,10 +101,21 @@ def hook_groups(
     groups = []
     calls = _calls(processes, HOOK)
     for one in attached:
-        members = [node for node in nodes if node.digest in one.digests and not node.warm_up]
+        members = [
+            node
+            for node in nodes
+            if not node.warm_up
+            and (node.digest in one.digests or (node.digest in one.following and _settles(node)))
+        ]
         if members:
             groups.append(_group(one, members, _attaching(one.lines, calls)))
     return tuple(groups)
+
+
+def _settles(node: GraphNode) -> bool:
+    """Whether it only takes in what the graph before it has made, as the second step does."""
+    causes = node.explanation.causes if node.explanation else ()
+    return bool(causes) and all(cause.expected for cause in causes)
 
 
 def _calls(processes: Iterable[Process], option: str) -> dict[SourceLine, str]:
@@ -183,7 +198,7 @@ def _group(attached: Attached, members: Sequence[GraphNode], call: SourceLine | 
         title=say(
             f"{what} again and again: what is computed at ",
             lines,
-            f" stands {times} times in {count(len(members) + 1, 'graph')} one after the other, "
+            f" stands {times} times in {count(len(attached.times), 'graph')} one after the other, "
             "while the modules' own forward passes stay as they are",
             say(f"; {pronoun} attached", at((call,))) if call else say(),
         ),
