@@ -28,6 +28,7 @@ from xlagraph.runs.meant import (
     Meant,
     changes_values,
     completes_what_is_left,
+    gives_less_away,
     how_meant,
     reorders_outputs,
     settles,
@@ -224,8 +225,8 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     """The place of a graph in the phases of a program, if it is another one for that.
 
     What the part before has computed comes in ready-made there, such as gathered weights, or what
-    it left pending is computed there; or the last round of an evaluation leaves out what only
-    another one needs.
+    it left pending is computed there, or a copy that it made shares the tensors; or the last round
+    of an evaluation leaves out what only another one needs.
     """
     outcome, other = comparison.outcome, comparison.number
     if outcome is None or other is None:
@@ -233,6 +234,8 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     is_elsewhere = partial(design.is_elsewhere, number)
     if takes_what_is_left(outcome) or completes_what_is_left(outcome, is_elsewhere):
         return design.place_in_phase(other, number)
+    if gives_less_away(outcome) and design.follows_another_part(number):
+        return Phase.BEGIN
     is_other = not all(one.expected for one in outcome.causes)
     is_other = is_other and outcome.proved and not changes_values(outcome)
     return Phase.END if is_other and design.ends_evaluations(other, number) else None
