@@ -53,6 +53,7 @@ from xlagraph.runs.spent import Spent
 from xlagraph.runs.stated import with_statements
 from xlagraph.runs.tasks import modules
 from xlagraph.runs.unrolled import unrolled_loops
+from xlagraph.runs.untyped import with_makers
 from xlagraph.runs.verdict import run_verdict, stable_after
 from xlagraph.runs.work import Means, captured_graphs, outcomes
 
@@ -134,7 +135,10 @@ def _explanation(
     groups = ranked((*blocks, *hooks, *groups))
     groups = with_collecting(groups, nodes, pairs.graphs, run.processes)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
-    groups = introduced(with_source(with_statements(groups, run, pairs.graphs), run), nodes)
+    groups = with_makers(
+        with_source(with_statements(groups, run, pairs.graphs), run), run.processes
+    )
+    groups = introduced(with_source(groups, run), nodes)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)
     return RunExplanation(

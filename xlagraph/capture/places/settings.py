@@ -25,6 +25,10 @@ PADDING = "padding"
 """What the option of calls is named that pad to the longest of a batch."""
 JOINED = "joined"
 """The same of calls in collate functions that join the items of a batch; its value is the axis."""
+UNTYPED = "untyped"
+"""The same of calls that take a dtype from the values they are given; its value is the name that
+the tensor gets."""
+_MAKES = re.compile(r"(?:torch\.(?:as_)?tensor|(?:np|numpy)\.(?:as)?array)")
 CUT = "cut"
 """The same of draws of a length, in Python, to which something is cut in the same function."""
 _DRAWS = frozenset({"choice", "integers", "next", "randint", "randrange"})
@@ -45,7 +49,7 @@ _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
     rf"|{_PADS.pattern}|\b{PADDING}\s*=|{_COLLATES.pattern}|\.{_ATTACHES.pattern}\("
-    rf"|\b(?:{'|'.join(sorted(_DRAWS))})\("
+    rf"|\b(?:{'|'.join(sorted(_DRAWS))})\(|\b{_MAKES.pattern}\("
 )
 _MAX_TEXT = 1 << 19
 _ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
@@ -85,6 +89,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def _settings(tree: ast.Module) -> Iterator[Setting]:
+    yield from _untyped(tree)
     collates = _given_collates(tree)
     waiting: list[tuple[ast.AST, str]] = [(tree, "<module>")]
     while waiting:
@@ -147,6 +152,50 @@ def _pads(node: ast.Call, function: str) -> bool:
     if PADDING in given:
         return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
     return bool(_PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
+
+
+def _untyped(tree: ast.Module) -> Iterator[Setting]:
+    """The calls in functions that take a dtype from values of which it is not known here."""
+    typed = {one.value for one in ast.walk(tree) if isinstance(one, ast.Attribute)}  # .float()
+    named = {
+        one.value: one.targets[0].id
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
+    }
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    calls = {
+        one: function.name
+        for function in functions  # of nested ones the inner comes later
+        for one in ast.walk(function)
+        if isinstance(one, ast.Call) and one not in typed and _takes_dtype(one)
+    }
+    for call, function in calls.items():
+        yield Setting(call.lineno, function, UNTYPED, named.get(call, ""))
+
+
+def _takes_dtype(call: ast.Call) -> bool:
+    if len(call.args) != 1 or any(one.arg == "dtype" for one in call.keywords):
+        return False
+    given = call.args[0]
+    element = given.elt if isinstance(given, (ast.ListComp, ast.GeneratorExp)) else given
+    return bool(_MAKES.fullmatch(ast.unparse(call.func))) and not _is_of_one_type(element)
+
+
+def _is_of_one_type(element: ast.expr) -> bool:
+    """Whether the text of an element, or of one in a row of them, tells its type."""
+    if isinstance(element, (ast.List, ast.Tuple)):
+        return all(map(_is_of_one_type, element.elts)) or any(map(_is_float, element.elts))
+    is_cast = isinstance(element, ast.Call) and getattr(element.func, "id", "") in ("int", "len")
+    return is_cast or isinstance(element, ast.Constant) or _is_float(element)
+
+
+def _is_float(element: ast.expr) -> bool:
+    if isinstance(element, ast.BinOp):
+        is_quotient = isinstance(element.op, ast.Div)
+        return is_quotient or _is_float(element.left) or _is_float(element.right)
+    if isinstance(element, ast.Call):
+        return getattr(element.func, "id", "") == "float"
+    return isinstance(element, ast.Constant) and isinstance(element.value, float)
 
 
 def _cut(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:
