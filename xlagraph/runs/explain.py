@@ -48,6 +48,7 @@ from xlagraph.runs.places import (
     is_second,
 )
 from xlagraph.runs.rekeyed import with_rekeyed
+from xlagraph.runs.shuffled import in_drawn_order
 from xlagraph.runs.small import small_graphs
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.stated import with_statements
@@ -116,12 +117,12 @@ def _explanation(
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
     syncs = [s for p in run.processes for s in p.syncs]
     stable = stable_after(syncs, history.steps)
+    program = program_text(run.processes)
     if not failures(run):
-        going_on = grown | never_meant
+        going_on = grown | never_meant | in_drawn_order(nodes, program)
         nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, stable)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
-    program = program_text(run.processes)
     blocks = block_groups(skipped, nodes, program)
     told = {digest for group in blocks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
