@@ -183,7 +183,13 @@ def _collected(group: CauseGroup, call: SourceLine) -> CauseGroup:
         ", while the modules' own forward passes stay as they are",
     )
     return replace(
-        group, kind=REPEATED_HOOK, title=title, cause=None, proved=False, place=Place(call)
+        group,
+        kind=REPEATED_HOOK,
+        title=title,
+        cause=None,
+        further=tuple(one for one in group.further if one.kind.section is Section.INPUTS),
+        proved=False,
+        place=Place(call),
     )
 
 
