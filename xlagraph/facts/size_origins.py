@@ -36,10 +36,10 @@ def made_by(
     maker = size_maker(case, starts) or filled_span(case, lines)
     if maker is TOPK:
         return fixed_k(case, starts, lines), lines
-    return _above(case.b, starts.values(), lines) if is_size and not maker else (maker, lines)
+    return maker_above(case.b, starts.values(), lines) if is_size and not maker else (maker, lines)
 
 
-def _above(
+def maker_above(
     view: SideView, starts: Iterable[int], lines: tuple[SourceLine, ...]
 ) -> tuple[SizeMaker | None, tuple[SourceLine, ...]]:
     """What makes a size that a line takes from a name, and its line in front of those known.

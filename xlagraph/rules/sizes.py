@@ -24,7 +24,7 @@ from xlagraph.facts.options import options_above
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.senders import asked_at, called_by_step
 from xlagraph.facts.size_makers import LISTED, part_sizes
-from xlagraph.facts.size_origins import made_by
+from xlagraph.facts.size_origins import made_by, maker_above
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -288,7 +288,8 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
     made = {x: y for x, y in starts.items() if not _fits_another(case, x, found.pairs)}
     starts = made or starts
     kinds = {x: _kind(case, x) for x in starts}
-    if PYTHON_SIZE in kinds.values():  # a row of numbers is as long as what is made beside it
+    sized = [starts[x] for x, kind in kinds.items() if kind is PYTHON_SIZE]
+    if maker_above(case.b, sized, ())[0]:  # a row of numbers is as long as what is made beside it
         kinds |= {x: PYTHON_SIZE for x in starts if case.diff.a.opcodes[x] == "iota"}
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
