@@ -18,7 +18,7 @@ def record(_module: nn.Module, _inputs: object, output: torch.Tensor) -> None:
 
 for step in range(12):
     if step % 3 == 0:
-        model[0].register_forward_hook(record)
+        model[0].register_forward_hook(record)  # cause
         model[1].register_forward_hook(record)
     loss = model(batch()).pow(2).mean()
     logged = sum(activity) / len(activity)

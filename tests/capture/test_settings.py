@@ -95,6 +95,7 @@ def test_what_only_looks_like_it(line):
         (["def collate(batch):", " return torch.cat([one.x for one in batch])"], ["0"]),
         (["load(collate_fn=merge)", "def merge(rows):", " return torch.cat(rows, dim=1)"], ["1"]),
         (["load(collate_fn=B.f)", "class B:", " def f(s): return np.concatenate(s, -1)"], ["-1"]),
+        (["load(collate_fn=partial(merge, n=1))", "def merge(rows):", " return cat(rows)"], ["0"]),
         (["def collate(a, b):", " return torch.cat([a, b])"], []),  # as many in every batch
         (["def collate(batch):", " return torch.stack(batch)"], []),  # all of one size
         (["def collate(batch, axis):", " return torch.cat(batch, axis)"], []),
@@ -104,6 +105,30 @@ def test_what_only_looks_like_it(line):
 def test_a_collate_function_that_joins_items(lines, axes):
     function = "collate" if lines[0].startswith("def") else "merge" if "merge" in lines[0] else "f"
     assert found(*lines) == [(len(lines), function, "joined", axis) for axis in axes]
+
+
+@pytest.mark.parametrize(
+    ("lines", "hook"),
+    [
+        (["m.register_forward_hook(record)"], "record"),
+        (["handles.append(p.register_post_accumulate_grad_hook(self._clip))"], "_clip"),
+        (["h = m.register_forward_pre_hook(functools.partial(record, name))"], "record"),
+        (["p.register_hook(lambda grad: grad * 2)"], "<lambda>"),
+        (
+            ["def save(name):", " def f(m, i, o): pass", " return f", "m.register_hook(save(n))"],
+            "f",
+        ),
+    ],
+)
+def test_a_call_that_attaches_a_hook(lines, hook):
+    assert found(*lines) == [(len(lines), "<module>", "hook", hook)]
+
+
+@pytest.mark.parametrize(
+    "line", ["m.register_buffer('x', y)", "m.register_hook(made_elsewhere(n))"]
+)
+def test_what_attaches_no_hook_that_is_known(line):
+    assert found(line) == []
 
 
 def test_functions_are_named_as_frames_name_them():

@@ -62,6 +62,13 @@ def test_code_of_a_library_is_called_otherwise(inner):
     assert "In code of your own: Send the index as data" in str(cause.fix)
 
 
+def test_the_setting_of_a_library_that_is_known_is_named():
+    cause = told("train.py", f"{PACKAGES}/peft/tuners/adalora/layer.py")
+    end = "peft/tuners/adalora/layer.py:9 (a library): raise deltaT in AdaLoraConfig."
+    assert str(cause.fix_in_short) == f"Inside {end}"
+    assert "each budget is the k of a kthvalue" in str(cause.fix)
+
+
 @pytest.mark.parametrize(
     "files",
     [

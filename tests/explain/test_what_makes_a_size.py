@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from xlagraph.cause.model import Cause, Context, Seen
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
@@ -319,3 +321,49 @@ def test_what_has_the_size_of_a_part_belongs_to_the_split():
 def test_what_has_the_size_of_some_slice_does_not():
     a, b = (read_module(weighted_parts(*s, skipped=1), "m") for s in ((3, 4, 5), (5, 2, 5)))
     assert "list of split sizes" not in str(explain_modules(a, b).causes[0].in_short)
+
+
+def sums(number: int) -> str:
+    """Rows that are added to zeros, of which there are so many."""
+    line = 'metadata={op_name="new_zeros" source_file="t.py" source_line=9}'
+    return f"""HloModule sums
+
+add {{
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y)
+}}
+
+ENTRY main {{
+  r = f32[6] parameter(0)
+  i = s64[6,1] parameter(1)
+  c = f32[] constant(0)
+  z = f32[{number}] broadcast(c), dimensions={{}}, {line}
+  s = f32[{number}] scatter(z, i, r), update_window_dims={{}}, inserted_window_dims={{0}},
+    scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add
+  n = s64[{number}] iota(), iota_dimension=0
+  f = f32[{number}] convert(n)
+  m = f32[{number}] multiply(s, f)
+  ROOT t = f32[] reduce(m, c), dimensions={{0}}, to_apply=add
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "what"),
+    [
+        ("n, at = torch.unique(y, return_inverse=True)", "python-size", "values of unique"),
+        ("n = torch.nonzero(y)", "python-size", "elements that a mask keeps"),
+        ("n = other(y)", "python-index", "index or slice changes"),
+        ("m = torch.unique(y)", "python-index", "index or slice changes"),
+        ("def f(n=torch.unique(y)):", "python-index", "index or slice changes"),
+    ],
+    ids=["unique", "nonzero", "not known", "another name", "another function"],
+)
+def test_a_size_that_a_line_above_makes(text, kind, what):
+    context = Context(program={"t.py": {7: "def sums(y):", 8: text, 9: "z = x.new_zeros(len(n))"}})
+    a, b = read_module(sums(5), "a"), read_module(sums(4), "b")
+    (cause,) = explain_modules(a, b, context, context).causes
+    assert (cause.kind.id, cause.proved) == (kind, True)
+    assert what in str(cause.in_short)
+    assert (str(cause.place.line) == "t.py:8") == (kind == "python-size")

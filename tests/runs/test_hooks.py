@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
+from xlagraph.cause.verdict import Place
 from xlagraph.facts.hooks import hook_line, is_forward
 from xlagraph.graph import SourceFrame
-from xlagraph.message import SourceLine
-from xlagraph.runs.hooks import attached_again
+from xlagraph.message import SourceLine, say
+from xlagraph.rules.sizes import PYTHON_SIZE
+from xlagraph.run.records import SettingRecord
+from xlagraph.runs.hooks import attached_again, hook_groups, with_collecting
+from xlagraph.runs.kinds import REPEATED_HOOK
+from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.spent import Spent
 
 LINE = SourceLine("train.py", 7, "record")
 HELPER = SourceFrame("train.py", 3, "mean_of")
@@ -85,3 +92,124 @@ def test_graphs_that_run_a_hook_once_more_than_those_before():
 )
 def test_other_hooks_are_not_attached_again(made, forward):
     assert attached_again(list(graphs(made, forward=forward))) == []
+
+
+def told(made, *causes):
+    """Which of these graphs a hook accounts for; the causes are those of the last one."""
+    (one,) = attached_again(list(graphs(made)))
+    nodes = [
+        SimpleNamespace(
+            digest=str(k), warm_up=False, compiles=1, spent=Spent(()), step=k, explanation=None
+        )
+        for k in range(len(made))
+    ]
+    nodes[-1].explanation = SimpleNamespace(causes=causes)
+    (group,) = hook_groups([one], nodes, [])
+    return group.graphs
+
+
+def test_what_a_step_makes_for_the_next_is_of_the_hook_as_well():
+    state = SimpleNamespace(expected=True, kind=PYTHON_SIZE, lines=())
+    other = SimpleNamespace(expected=False, kind=PYTHON_SIZE, lines=())
+    assert told([4, 8, 12, 12], state) == ("1", "2", "3")
+    assert told([4, 8, 12, 12], state, other) == ("1", "2")
+    assert told([4, 8, 12, 12]) == ("1", "2")
+
+
+def attached_at(*calls):
+    """Where a hook is told that the program attaches by these calls."""
+    (one,) = attached_again(list(graphs([4, 8, 12])))
+    nodes = [
+        SimpleNamespace(
+            digest=str(k), warm_up=False, compiles=1, spent=Spent(()), step=k, explanation=None
+        )
+        for k in range(3)
+    ]
+    settings = [SettingRecord("train.py", line, f, "hook", hook) for line, f, hook in calls]
+    (group,) = hook_groups([one], nodes, [SimpleNamespace(settings=settings)])
+    return group.place.line.line
+
+
+def test_the_call_that_attaches_a_hook_is_its_place():
+    assert attached_at((20, "start_epoch", "record")) == 20
+    assert attached_at((21, "start", "record"), (20, "start", "record")) == 20
+    assert attached_at((3, "__init__", "other"), (20, "start_epoch", "record")) == 20
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (),
+        ((20, "start_epoch", "another"),),
+        ((3, "__init__", "record"), (20, "start_epoch", "record")),
+    ],
+    ids=["not known", "of another hook", "in two functions"],
+)
+def test_a_hook_whose_call_is_not_known_stays_where_it_computes(calls):
+    assert attached_at(*calls) == LINE.line
+
+
+def collected(sizes, *, forward=20, runs=4, calls=(("attach", "grab"),)):
+    """What graphs of these numbers of joined tensors are told as, and where."""
+    from_list = [
+        SimpleNamespace(
+            digest=str(k),
+            nearest=str(k - 1),
+            instructions=100 + size,
+            compiles=1,
+            hits=runs - 1,
+            explanation=SimpleNamespace(
+                causes=(None,), first_a=concatenate(before), first_b=concatenate(size)
+            ),
+        )
+        for k, (before, size) in enumerate(pairwise(sizes), 1)
+    ]
+    first = SimpleNamespace(digest="0", instructions=100, compiles=1, hits=runs - 1)
+    group = CauseGroup(
+        kind=PYTHON_SIZE,
+        title=say("title"),
+        cause=None,
+        further=(),
+        graphs=tuple(node.digest for node in from_list),
+        compiles=len(from_list),
+        spent=Spent(()),
+        expected=False,
+        proved=True,
+        place=Place(LINE),
+    )
+    passes = [forward] * len(sizes) if isinstance(forward, int) else forward
+    made = [
+        SimpleNamespace(record=SimpleNamespace(digest=str(k)), sketch=SimpleNamespace(forward=one))
+        for k, one in enumerate(passes)
+    ]
+    settings = [SettingRecord("t.py", 30 + k, f, "collects", h) for k, (f, h) in enumerate(calls)]
+    processes = [SimpleNamespace(settings=settings)]
+    (found,) = with_collecting([group], [first, *from_list], made, processes)
+    return found.kind, found.place.line.line
+
+
+def concatenate(number):
+    return SimpleNamespace(
+        opcode="concatenate", payload="", attributes="", shape=f"f32[{number}]", tensor=None
+    )
+
+
+def test_a_list_that_a_hook_fills_which_is_attached_again():
+    assert collected([3, 6, 9, 12]) == (REPEATED_HOOK, 30)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sizes": [3, 4, 5, 6]},
+        {"sizes": [3, 6, 9, 12], "forward": [20, 40, 60, 80]},
+        {"sizes": [3, 6, 9, 12], "runs": 1},
+        {"sizes": [3, 9, 6, 12]},
+        {"sizes": [3, 6]},
+        {"sizes": [3, 6, 9, 12], "calls": ()},
+        {"sizes": [3, 6, 9, 12], "calls": (("attach", "grab"), ("__init__", "grab"))},
+    ],
+    ids=["one more", "more passes", "each step", "no order", "few", "no hook", "two functions"],
+)
+def test_lists_that_grow_otherwise_stay_a_size(other):
+    assert collected(**other) == (PYTHON_SIZE, LINE.line)

@@ -124,3 +124,53 @@ def test_small_graphs_are_no_problem_where_no_new_one_comes(turn, number_of_part
     turns = SimpleNamespace(number=lambda _, sync: sync.number, total=lambda _, sync: sync.total)
     design = SimpleNamespace(is_small=lambda number: number in (0, 2))
     assert small_graphs(graphs, design, SimpleNamespace(steps=40, turns=turns)) == small
+
+
+GIVEN = STEP.replace("HloModule step", "HloModule step, buffer_donor={ (1, {}) }")
+
+
+def test_a_copy_that_another_part_makes_shares_the_tensors(tmp_path):
+    run = write(tmp_path, [*[(20, GIVEN)] * 4, (30, OTHER), (20, STEP), *[(20, GIVEN)] * 3])
+    assert not run.has_problem
+    (by_design,) = [group for group in run.groups if group.kind.id == "by-design"]
+    assert "C (step at train.py:20 in main() at the start of each phase)" in str(by_design.title)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [*[(20, GIVEN)] * 4, (20, STEP), *[(20, GIVEN)] * 3],
+        [*[(20, GIVEN)] * 4, (30, OTHER), (20, GIVEN), (20, STEP), (20, GIVEN)],
+        [*[(20, GIVEN)] * 4, (30, OTHER), (20, STEP), (20, GIVEN), (20, STEP)],
+    ],
+    ids=["within a loop", "later in a phase", "there as well"],
+)
+def test_other_buffers_in_other_steps_are_a_problem(tmp_path, steps):
+    assert [group.kind.id for group in problems(tmp_path, steps)] == ["donors"]
+
+
+COUNTED = """HloModule counted
+
+ENTRY %main (p: f32[8]{type}) -> f32[8] {{
+  %p = f32[8]{{0}} parameter(0)
+  %n = {kind} {value}
+  %m = {kind} add({kind} %n, {kind} %n)
+  %f = f32[] convert({kind} %m)
+  %b = f32[8]{{0}} broadcast(f32[] %f), dimensions={{}}
+  %d = f32[8]{{0}} divide(f32[8]{{0}} %p, f32[8]{{0}} %b)
+  ROOT %t = f32[8]{{0}} tanh(f32[8]{{0}} %d)
+}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "found"), [("s64[]", []), ("f32[]", ["special-scalar"])])
+def test_a_count_that_begins_at_one(tmp_path, kind, found):
+    first = COUNTED.format(kind=kind, type="", value="constant(1)")
+    second = COUNTED.format(kind=kind, type=f", n: {kind}", value="parameter(1)")
+    if kind == "f32[]":
+        first, second = (
+            one.replace("convert(f32[] %m)", "sine(f32[] %m)") for one in (first, second)
+        )
+    epochs = [[*[(20, STEP)] * 4, (30, one)] for one in (first, second, second)]
+    steps = [step for epoch in epochs for step in epoch]
+    assert [group.kind.id for group in problems(tmp_path, steps)] == found

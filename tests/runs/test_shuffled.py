@@ -15,7 +15,7 @@ from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.reordered_sum import REORDERED_SUM
 from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
-from xlagraph.runs.shuffled import shuffled
+from xlagraph.runs.shuffled import in_drawn_order, shuffled
 
 FILE = "t.py"
 TEXT = """def project(self, parts):
@@ -120,3 +120,24 @@ def test_the_order_of_the_data_is_no_order_within_a_step():
     causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(3)]
     assert shuffled(causes, ProgramText(lines))
     assert not shuffled(causes, ProgramText(lines, frozenset({(FILE, 3)})))
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "through", "is_drawn"),
+    [
+        ("random.shuffle(others)", "others", True),
+        ("others.sort(key=self.load)", "others", False),  # may be meant: few orders, in a rhythm
+        ("pass", "others", False),
+    ],
+)
+def test_an_order_that_is_drawn_is_never_meant(shuffle, through, is_drawn):
+    text = TEXT.format(shuffle=shuffle, through=through)
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
+    at = SourceLine(FILE, 6, "project")
+    outcome = SimpleNamespace(causes=[SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)))])
+    nodes = [
+        SimpleNamespace(digest=str(k), warm_up=k == 0, explanation=outcome if k else None)
+        for k in range(4)
+    ]
+    assert in_drawn_order(nodes, program) == ({"1", "2", "3"} if is_drawn else set())
+    assert in_drawn_order(nodes[:3], program) == set()

@@ -110,3 +110,28 @@ def test_what_is_not_known_to_come_of_joining_stays_where_it_is_used(shapes, set
 def test_what_makes_the_sizes_on_the_device_comes_before_what_is_joined():
     cause = SimpleNamespace(short=say("the number of elements that a mask keeps changes"))
     assert place(INPUT_SHAPE, RAGGED, joined(6), joined(7, "1"), cause=cause) == USED.line
+
+
+CUT = SettingRecord("t.py", 11, "windows", "cut")
+
+
+def test_batches_are_cut_to_a_length_that_is_drawn():
+    assert place(INPUT_SHAPE, LENGTHS, CUT) == 11
+    assert place(INPUT_SHAPE, LENGTHS, CUT, collate(3)) == 3  # padding is asked first
+
+
+@pytest.mark.parametrize(
+    ("shapes", "settings"),
+    [
+        (LENGTHS, (CUT, SettingRecord("t.py", 30, "crop", "cut"))),  # one of two
+        (LENGTHS[:2], (CUT,)),  # the last batch of an epoch
+        (("f32[4,3,8,8]", "f32[4,3,9,9]", "f32[4,3,12,12]"), (CUT,)),  # of another scale
+    ],
+)
+def test_what_is_not_known_to_be_cut_stays_where_it_is_used(shapes, settings):
+    assert place(INPUT_SHAPE, shapes, *settings) == USED.line
+
+
+def test_what_makes_the_sizes_on_the_device_comes_before_what_is_cut():
+    cause = SimpleNamespace(short=say("the number of elements that a mask keeps changes"))
+    assert place(INPUT_SHAPE, LENGTHS, CUT, cause=cause) == USED.line

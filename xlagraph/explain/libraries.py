@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import stack
 from xlagraph.facts.batch_calls import FRAMEWORKS, ON_HOST
-from xlagraph.message import say
+from xlagraph.message import Code, Message, say
 from xlagraph.rules.constant_value import CONSTANT_VALUE
 from xlagraph.rules.sizes import PYTHON_INDEX, PYTHON_SIZE
 
@@ -17,12 +17,41 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.finding import Finding
     from xlagraph.diff import Diff
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import SourceLine
 
 MADE_THERE = frozenset({CONSTANT_VALUE, PYTHON_INDEX, PYTHON_SIZE})
 """What the code decides that computes it; a number that is handed to it is the caller's."""
 MAX_LOOKED = 100
 """Instructions of a cause whose stacks are looked at."""
+
+
+class LibrarySetting(NamedTuple):
+    """The setting of a library that says how often it bakes in another value."""
+
+    short: Message
+    fix: Message
+
+
+SETTINGS = {
+    "peft/tuners/adalora/": LibrarySetting(
+        say("raise ", Code("deltaT"), " in ", Code("AdaLoraConfig"), "."),
+        say(
+            "AdaLora allocates the ranks anew in every step that ",
+            Code("deltaT"),
+            " divides, and each budget is the k of a kthvalue, so a graph of its own: raise ",
+            Code("deltaT"),
+            " in ",
+            Code("AdaLoraConfig"),
+            ", so that few budgets are left (and ",
+            Code("update_and_allocate()"),
+            " rarely allocates).",
+        ),
+    ),
+}
+"""By the folder of the code that bakes it in."""
+_ANY_FIX = (
+    "call that with the same settings in every step, or in fewer steps, or with tensors on the CPU."
+)
 
 
 def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
@@ -34,15 +63,19 @@ def in_library(diff: Diff, finding: Finding) -> tuple[Message, Message] | None:
     found = [line for line in lines if line and line.is_installed]
     if not found or len(found) < len(lines):
         return None
+    settings = (one for folder, one in SETTINGS.items() if folder in found[0].file)
+    setting = next(settings, None)
     fix = say(
         "It happens inside ",
         found[0],
-        ": call that with the same settings in every step, or in fewer steps, or with tensors on "
-        "the CPU. In code of your own: ",
+        ": ",
+        setting.fix if setting else _ANY_FIX,
+        " In code of your own: ",
         finding.fix or finding.kind.fix,
     )
     line = found[0]._replace(function="")
-    return fix, say("Inside ", line, ": call it less often, or with CPU tensors.")
+    short = setting.short if setting else "call it less often, or with CPU tensors."
+    return fix, say("Inside ", line, ": ", short)
 
 
 def _code(diff: Diff, finding: Finding) -> Iterator[SourceLine | None]:

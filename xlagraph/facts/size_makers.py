@@ -140,7 +140,7 @@ _BY_OPERATION = (
     ("interpolate", RESIZED),
     ("pad", PADDED),
 )
-_BY_CALL = (
+BY_CALL = (
     (re.compile(r"\bbincount\((?!.*minlength)"), BINCOUNT),
     (re.compile(r"\bunique(?:_consecutive)?\("), UNIQUE),
     (re.compile(r"\b(?:nonzero|masked_select|argwhere)\("), MASKED),
@@ -194,7 +194,7 @@ def maker_in_line(view: SideView, parameter: int) -> SizeMaker | None:
     """What the line says that an input was made in: values decide about its size there."""
     line = next(iter(where(view.module, [parameter])), None)
     text = dict(view.context.around(line)).get(line.line, "") if line else ""
-    return next((maker for pattern, maker in _BY_CALL if pattern.search(text)), None)
+    return next((maker for pattern, maker in BY_CALL if pattern.search(text)), None)
 
 
 def part_sizes(case: Case, starts: Mapping[int, int]) -> frozenset[tuple[int, int]]:

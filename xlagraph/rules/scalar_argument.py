@@ -213,6 +213,7 @@ def _finding(
         a=own_a,
         b=own_b,
         undo=undo,
+        expected=is_special and baked.is_a and not is_float,
     )
 
 

@@ -18,15 +18,14 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.batch_calls import cut_by
 from xlagraph.facts.counts import counting_constants
-from xlagraph.facts.filled_spans import filled_span
 from xlagraph.facts.fills import fills
-from xlagraph.facts.fixed_k import fixed_k
 from xlagraph.facts.joined import longer_lists, pieces
 from xlagraph.facts.options import options_above
 from xlagraph.facts.padded import padded_fix
 from xlagraph.facts.propagation import propagations
 from xlagraph.facts.senders import asked_at, called_by_step
-from xlagraph.facts.size_makers import LISTED, TOPK, part_sizes, size_maker
+from xlagraph.facts.size_makers import LISTED, part_sizes
+from xlagraph.facts.size_origins import made_by, maker_above
 from xlagraph.facts.sizes import (
     INDEX_OPCODES,
     Sizes,
@@ -289,6 +288,9 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
     made = {x: y for x, y in starts.items() if not _fits_another(case, x, found.pairs)}
     starts = made or starts
     kinds = {x: _kind(case, x) for x in starts}
+    sized = [starts[x] for x, kind in kinds.items() if kind is PYTHON_SIZE]
+    if maker_above(case.b, sized, ())[0]:  # a row of numbers is as long as what is made beside it
+        kinds |= {x: PYTHON_SIZE for x in starts if case.diff.a.opcodes[x] == "iota"}
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
     sizes = _sizes(case, first)
@@ -414,10 +416,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
 
     names, title = _named(case, origins)
     lists = longer_lists(case, origins.starts)
-    maker = LISTED if lists else size_maker(case, origins.starts) or filled_span(case, lines)
-    maker = None if origins.options or grows else maker
-    if maker is TOPK:
-        maker = fixed_k(case, origins.starts, lines)
+    maker, lines = made_by(case, origins.starts, lines, is_size=origins.kind is PYTHON_SIZE)
+    maker = None if origins.options or grows else LISTED if lists else maker
     if grows:
         title = say("a carried tensor grows by a concatenation: ", names)
     elif lists:

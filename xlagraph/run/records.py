@@ -250,9 +250,12 @@ class SettingRecord:
     function: str
     option: str
     """``momentum``, ``training`` or ``requires_grad``; ``padding`` to the longest of a batch;
-    ``joined`` to one tensor in a collate function."""
+    ``joined`` to one tensor in a collate function; ``cut`` to a drawn length; ``hook``, which is
+    attached, and ``collects`` if it fills a list; ``untyped`` if a tensor gets its dtype there from
+    values."""
     value: str = ""
-    """To which constant, as Python writes it; empty where it is computed. Joined: the axis."""
+    """To which constant, as Python writes it; empty where it is computed. Joined: the axis; a
+    hook: the name of its function; a tensor: its name."""
 
 
 EARLIER_COMPILES = "earlier compiles"

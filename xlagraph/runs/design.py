@@ -21,6 +21,7 @@ from xlagraph.runs.order import (
     comes_again,
     comes_in_phases,
     ends_phases,
+    only_after_others,
     parts_of_phases,
     step_turns,
 )
@@ -208,6 +209,10 @@ class Design:
         if digests[0] in rest and digests[1] in begin:
             return Phase.BEGIN
         return Phase.REST if digests[0] in begin and digests[1] in rest else None
+
+    def follows_another_part(self, number: int) -> bool:
+        """Whether a graph ran only behind steps of another place, as far as that is known."""
+        return only_after_others(self._turns_of(number), self._digest(number))
 
     def is_elsewhere(self, number: int, line: SourceLine) -> bool:
         """Whether a line is of a function from which steps of other places alone are reached."""

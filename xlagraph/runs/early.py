@@ -6,8 +6,9 @@ in its longer part, and few graphs are left that nobody has accounted for, they 
 alarm: each cost its compile once, and the training goes on without.
 
 An alarm stays what a person hardly means, however early it came: a number, an index or a type in
-the graph, a value read within a step, an update that is skipped, what waits in a bucket; and in a
-training the size of a batch between others, as that of an odd last one.
+the graph, a value read within a step, an update that is skipped, what waits in a bucket, an order
+that Python draws (`shuffled`); and in a training the size of a batch between others, as that of an
+odd last one.
 """
 
 from __future__ import annotations

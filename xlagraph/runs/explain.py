@@ -19,7 +19,7 @@ from xlagraph.runs.design import Design
 from xlagraph.runs.early import with_early
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.history import history_of
-from xlagraph.runs.hooks import attached_again, hook_groups
+from xlagraph.runs.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.kept import held_in_places
 from xlagraph.runs.known_sizes import with_known_sizes
 from xlagraph.runs.leading import told_graphs
@@ -28,6 +28,7 @@ from xlagraph.runs.meant import (
     Meant,
     changes_values,
     completes_what_is_left,
+    gives_less_away,
     how_meant,
     reorders_outputs,
     settles,
@@ -47,11 +48,13 @@ from xlagraph.runs.places import (
     is_second,
 )
 from xlagraph.runs.rekeyed import with_rekeyed
+from xlagraph.runs.shuffled import in_drawn_order
 from xlagraph.runs.small import small_graphs
 from xlagraph.runs.spent import Spent
 from xlagraph.runs.stated import with_statements
 from xlagraph.runs.tasks import modules
 from xlagraph.runs.unrolled import unrolled_loops
+from xlagraph.runs.untyped import with_makers
 from xlagraph.runs.verdict import run_verdict, stable_after
 from xlagraph.runs.work import Means, captured_graphs, outcomes
 
@@ -114,15 +117,16 @@ def _explanation(
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
     syncs = [s for p in run.processes for s in p.syncs]
     stable = stable_after(syncs, history.steps)
+    program = program_text(run.processes)
     if not failures(run):
-        going_on = grown | never_meant
+        going_on = grown | never_meant | in_drawn_order(nodes, program)
         nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, stable)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
-    program = program_text(run.processes)
     blocks = block_groups(skipped, nodes, program)
     told = {digest for group in blocks for digest in group.graphs}
-    hooks = hook_groups(attached, [node for node in nodes if node.digest not in told])
+    others = [node for node in nodes if node.digest not in told]
+    hooks = hook_groups(attached, others, run.processes)
     told |= {digest for group in hooks for digest in group.graphs}
     others = [node for node in nodes if node.digest not in told]
     unrolled = unrolled_loops(pairs.graphs, program)
@@ -130,8 +134,12 @@ def _explanation(
         others, history.turns, lists, pending, unrolled, program, began_late=history.began_late
     )
     groups = ranked((*blocks, *hooks, *groups))
+    groups = with_collecting(groups, nodes, pairs.graphs, run.processes)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
-    groups = introduced(with_source(with_statements(groups, run, pairs.graphs), run), nodes)
+    groups = with_makers(
+        with_source(with_statements(groups, run, pairs.graphs), run), run.processes
+    )
+    groups = introduced(with_source(groups, run), nodes)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)
     return RunExplanation(
@@ -222,8 +230,8 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     """The place of a graph in the phases of a program, if it is another one for that.
 
     What the part before has computed comes in ready-made there, such as gathered weights, or what
-    it left pending is computed there; or the last round of an evaluation leaves out what only
-    another one needs.
+    it left pending is computed there, or a copy that it made shares the tensors; or the last round
+    of an evaluation leaves out what only another one needs.
     """
     outcome, other = comparison.outcome, comparison.number
     if outcome is None or other is None:
@@ -231,6 +239,8 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     is_elsewhere = partial(design.is_elsewhere, number)
     if takes_what_is_left(outcome) or completes_what_is_left(outcome, is_elsewhere):
         return design.place_in_phase(other, number)
+    if gives_less_away(outcome) and design.follows_another_part(number):
+        return Phase.BEGIN
     is_other = not all(one.expected for one in outcome.causes)
     is_other = is_other and outcome.proved and not changes_values(outcome)
     return Phase.END if is_other and design.ends_evaluations(other, number) else None

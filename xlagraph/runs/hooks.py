@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.kinds import Section
+from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.message import count, join, say
+from xlagraph.message import SourceLine, count, join, say
+from xlagraph.rules.sizes import PYTHON_SIZE
 from xlagraph.runs.kinds import REPEATED_HOOK
 from xlagraph.runs.model import CauseGroup
 from xlagraph.runs.spent import together
+from xlagraph.runs.taken import values_taken
 from xlagraph.runs.turns import call_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.cause.model import Cause
-    from xlagraph.message import SourceLine
+    from xlagraph.run.reader import Process
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
 
+HOOK = "hook"
+COLLECTS = "collects"
+"""What the capture names calls that attach a hook, and those that attach one that fills a list."""
 MANY = 3
 """So many different numbers of calls, each larger than the one before, are a hook attached anew."""
 
@@ -31,6 +38,8 @@ class Attached(NamedTuple):
 
     digests: frozenset[str]
     """Those with which the number rose."""
+    following: frozenset[str]
+    """Those that run the hooks as often as such a one before them."""
     lines: tuple[SourceLine, ...]
     """In the hooks."""
     times: tuple[int, ...]
@@ -60,9 +69,11 @@ def _at_one_place(graphs: Sequence[CapturedGraph]) -> Iterator[Attached]:
         if times:
             found[times].append(line)
     for times, lines in found.items():
-        rising = (k for k, (before, after) in enumerate(pairwise(times), 1) if after > before)
-        digests = frozenset(ordered[k].record.digest for k in rising)
-        yield Attached(digests, tuple(sorted(lines)), tuple(sorted(set(times))))
+        digests = [graph.record.digest for graph in ordered]
+        rising = [k for k, (before, after) in enumerate(pairwise(times), 1) if after > before]
+        raised = frozenset(digests[k] for k in rising)
+        following = frozenset(digests[rising[0] :]) - raised
+        yield Attached(raised, following, tuple(sorted(lines)), tuple(sorted(set(times))))
 
 
 def _times(made: Sequence[int]) -> tuple[int, ...]:
@@ -77,27 +88,125 @@ def _times(made: Sequence[int]) -> tuple[int, ...]:
     return tuple(number // one for number in made) if not any(n % one for n in made) else ()
 
 
-def hook_groups(attached: Iterable[Attached], nodes: Sequence[GraphNode]) -> tuple[CauseGroup, ...]:
-    """One group for the hooks of each place."""
+def hook_groups(
+    attached: Iterable[Attached], nodes: Sequence[GraphNode], processes: Iterable[Process]
+) -> tuple[CauseGroup, ...]:
+    """One group for the hooks of each place.
+
+    Args:
+        attached: what is attached again.
+        nodes: those that nothing else accounts for.
+        processes: whose programs say where they attach hooks.
+    """
     groups = []
+    calls = _calls(processes, HOOK)
     for one in attached:
-        members = [node for node in nodes if node.digest in one.digests and not node.warm_up]
+        members = [
+            node
+            for node in nodes
+            if not node.warm_up
+            and (node.digest in one.digests or (node.digest in one.following and _settles(node)))
+        ]
         if members:
-            groups.append(_group(one, members))
+            groups.append(_group(one, members, _attaching(one.lines, calls)))
     return tuple(groups)
 
 
-def _group(attached: Attached, members: Sequence[GraphNode]) -> CauseGroup:
+def _settles(node: GraphNode) -> bool:
+    """Whether it only takes in what the graph before it has made, as the second step does."""
+    causes = node.explanation.causes if node.explanation else ()
+    return bool(causes) and all(cause.expected for cause in causes)
+
+
+def _calls(processes: Iterable[Process], option: str) -> dict[SourceLine, str]:
+    """The calls that attach such hooks, with the names of the hooks."""
+    return {
+        SourceLine(one.file, one.line, one.function): one.value
+        for process in processes
+        for one in process.settings
+        if one.option == option
+    }
+
+
+def _attaching(lines: Sequence[SourceLine], calls: Mapping[SourceLine, str]) -> SourceLine | None:
+    """The first call that attaches the hooks with these lines, if one function alone does."""
+    hooks = {line.function for line in lines}
+    found = sorted(line for line, hook in calls.items() if hook in hooks)
+    functions = {(line.file, line.function) for line in found}
+    return found[0] if len(functions) == 1 else None
+
+
+def with_collecting(
+    groups: Iterable[CauseGroup],
+    nodes: Sequence[GraphNode],
+    graphs: Sequence[CapturedGraph],
+    processes: Iterable[Process],
+) -> tuple[CauseGroup, ...]:
+    """The groups, with the call that attaches a hook where a list grows by what the hook collects.
+
+    Such a hook computes nothing: the list that it fills is twice as long once it is attached twice,
+    while the modules compute what they did.
+    """
+    calls = _calls(processes, COLLECTS)
+    functions = {(line.file, line.function) for line in calls}
+    if len(functions) != 1:
+        return tuple(groups)
+    forward = {graph.record.digest: graph.sketch.forward for graph in graphs}
+    call = min(calls)
+    return tuple(
+        _collected(group, call) if _is_collected(group, nodes, forward) else group
+        for group in groups
+    )
+
+
+def _is_collected(
+    group: CauseGroup, nodes: Sequence[GraphNode], forward: Mapping[str, int]
+) -> bool:
+    """Whether its sizes are multiples of the first, each for some steps, in ascending order."""
+    taken = None if group.expected or group.kind is not PYTHON_SIZE else values_taken(group, nodes)
+    if not taken or len(taken.values) < MANY or len({forward[one] for one in group.graphs}) != 1:
+        return False
+    sizes = [size for size, _ in taken.values]
+    made = [node.instructions for node in nodes if node.digest in group.graphs]
+    return (
+        sizes == [sizes[0] * (k + 1) for k in range(len(sizes))]
+        and made == sorted(set(made))
+        and all(runs > 1 for _, runs in taken.values[:-1])
+    )
+
+
+def _collected(group: CauseGroup, call: SourceLine) -> CauseGroup:
+    title = say(
+        group.title,
+        "; the lengths are as if a hook that fills a list was attached once more each time",
+        at((call,)),
+        ", while the modules' own forward passes stay as they are",
+    )
+    return replace(
+        group,
+        kind=REPEATED_HOOK,
+        title=title,
+        cause=None,
+        further=tuple(one for one in group.further if one.kind.section is Section.INPUTS),
+        proved=False,
+        place=Place(call),
+    )
+
+
+def _group(attached: Attached, members: Sequence[GraphNode], call: SourceLine | None) -> CauseGroup:
     times = f"{attached.times[0]} to {attached.times[-1]}"
     lines = join(attached.lines, 3)
-    what = "a hook is attached" if len(attached.lines) == 1 else "hooks are attached"
+    pronoun, what = "it is", "a hook is attached"
+    if len(attached.lines) > 1:
+        pronoun, what = "they are", "hooks are attached"
     return CauseGroup(
         kind=REPEATED_HOOK,
         title=say(
             f"{what} again and again: what is computed at ",
             lines,
-            f" stands {times} times in {count(len(members) + 1, 'graph')} one after the other, "
+            f" stands {times} times in {count(len(attached.times), 'graph')} one after the other, "
             "while the modules' own forward passes stay as they are",
+            say(f"; {pronoun} attached", at((call,))) if call else say(),
         ),
         cause=None,
         further=tuple(_further(members)),
@@ -107,7 +216,7 @@ def _group(attached: Attached, members: Sequence[GraphNode]) -> CauseGroup:
         expected=False,
         proved=False,
         steps=tuple(sorted({node.step for node in members})),
-        place=Place(attached.lines[0]),
+        place=Place(call or attached.lines[0]),
     )
 
 

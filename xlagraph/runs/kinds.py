@@ -140,7 +140,9 @@ REPEATED_HOOK = Kind(
     "its hooks in each epoch without taking them away again has another graph each time, and the "
     "graphs grow. Named where the instructions of a hook are once, twice and three times as many "
     "in graphs whose modules compute as much as before; hooks of optimizers and of gradients "
-    "count too. Where the hook is attached stands in no graph.",
+    "count too. So it is where a hook only fills a list, which then is once, twice and three times "
+    "as long. Where the hook is attached stands in no graph: that is read from the program's text, "
+    "where one function alone attaches it.",
     before="""\
 seen = []
 def record(module, inputs, output):

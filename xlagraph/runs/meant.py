@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Section
 from xlagraph.rules.buckets import BUCKET_CARRY
 from xlagraph.rules.early_execution import EARLY_EXECUTION
+from xlagraph.rules.header import DONORS
 from xlagraph.rules.initial_state import INITIAL_STATE
 from xlagraph.rules.live_tensors import LIVE_TENSOR
 from xlagraph.rules.optimizer_state import NEWLY_UPDATED
@@ -172,6 +173,15 @@ def takes_what_is_left(outcome: Outcome) -> bool:
     causes = outcome.causes
     left = [one for one in causes if one.kind is EARLY_EXECUTION or one.short == FORM_SHORT]
     return bool(left) and not any(is_value(one) for one in causes if one not in left)
+
+
+def gives_less_away(outcome: Outcome) -> bool:
+    """Whether only the buffers differ that are given away: a copy of the tensors shares them.
+
+    A snapshot of the weights, or an average that begins with them, makes no new tensor until one of
+    the two is updated.
+    """
+    return outcome.proved and bool(outcome.causes) and all(c.kind is DONORS for c in outcome.causes)
 
 
 def completes_what_is_left(outcome: Outcome, is_elsewhere: Callable[[SourceLine], bool]) -> bool:

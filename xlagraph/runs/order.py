@@ -121,12 +121,21 @@ def comes_in_phases(is_one: Sequence[bool]) -> bool:
 
 def begins_phases(turns: Sequence[Turn], graph: str) -> set[bool]:
     """Whether a step at another place came before it, of each step that is known to run it."""
-    found = [
+    found = _after_others(turns, graph)
+    return set(found) if len(found) >= PHASES else set()
+
+
+def only_after_others(turns: Sequence[Turn], graph: str) -> bool:
+    """The same of a graph that may have run but once: whether it always did."""
+    return set(_after_others(turns, graph)) == {True}
+
+
+def _after_others(turns: Sequence[Turn], graph: str) -> list[bool]:
+    return [
         k == 0 or turns[k - 1].site != turn.site
         for k, turn in enumerate(turns)
         if turn.graph == graph
     ]
-    return set(found) if len(found) >= PHASES else set()
 
 
 def ends_phases(turns: Sequence[Turn], graph: str) -> set[bool]:

@@ -119,6 +119,20 @@ def shuffled(
     }
 
 
+def in_drawn_order(nodes: Iterable[GraphNode], program: ProgramText) -> frozenset[str]:
+    """Digests of graphs beyond warm-up that differ in an order that Python draws.
+
+    Nobody means every order to have a graph of its own, even where few orders are possible.
+    """
+    causes = [
+        (node, node.explanation.causes[0])
+        for node in nodes
+        if not node.warm_up and node.explanation and node.explanation.causes
+    ]
+    found = shuffled(causes, program).items()
+    return frozenset(digest for digest, one in found if not one.is_sorted)
+
+
 def _shuffled(cause: Cause, program: ProgramText) -> AsShuffled | None:
     """The innermost loop of a step around a cause, if its order is made anew and tells of it."""
     named = [one for one in own_frames(cause) if not one.function.startswith("<genexpr")]

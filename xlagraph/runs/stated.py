@@ -1,7 +1,8 @@
 """The program's statement that a reason of a whole run goes back to, where it runs no operation.
 
-A batch that is padded to its longest member, or joined of items of any length, is seen where it is
-sent to the device, and parameters that are frozen by turns where the optimizer steps.
+A batch that is padded to its longest member, joined of items of any length, or cut to a length that
+is drawn, is seen where it is sent to the device, and parameters that are frozen by turns where the
+optimizer steps.
 """
 
 from __future__ import annotations
@@ -58,8 +59,17 @@ JOINED = Stated(
     "out (of graphs an extra one, with its edges within it). Then every step sees one of a few "
     "shapes.",
 )
+CUT = Stated(
+    "cut",
+    "; the program cuts to a length that Python draws",
+    "batches are cut to a length that Python draws",
+    "Take one length, or one of a few; mask what is beyond it.",
+    "Take one length in every step, the largest, and send the drawn number as a tensor for a mask: "
+    "torch.arange(n_max, device=n.device) < n, applied where the loss is computed. Or draw one of "
+    "a few lengths, each of which compiles once.",
+)
 FROZEN = Stated("requires_grad", "; which of them are frozen is set")
-STATEMENTS = {INPUT_SHAPE: (PADDED, JOINED), CHANGING_UPDATES: (FROZEN,)}
+STATEMENTS = {INPUT_SHAPE: (PADDED, JOINED, CUT), CHANGING_UPDATES: (FROZEN,)}
 """What graphs of such a kind may come of; the first that the program has is asked."""
 
 
@@ -86,6 +96,8 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
         return group
     if group.kind is INPUT_SHAPE and not _is_padded([known[one] for one in group.graphs]):
         return group
+    if said in (JOINED, CUT) and group.cause and group.cause.short:  # what makes the sizes is known
+        return group
     if said is JOINED and not _is_joined(group, records, known):
         return group
     title = say(group.title, said.title, at(lines[:1]))
@@ -104,11 +116,10 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
 def _is_joined(
     group: CauseGroup, records: Sequence[SettingRecord], known: Mapping[str, CapturedGraph]
 ) -> bool:
-    """Whether inputs differ along the axes that are joined, and nothing else makes the sizes."""
-    is_told = group.cause is not None and bool(group.cause.short)
+    """Whether inputs differ along the axes that are joined."""
     sizes = frozenset[Size]().union(*sizes_apart([known[one] for one in group.graphs]))
     axes = {int(one.value) for one in records}
-    return not is_told and all(
+    return all(
         any(axis in (one.dimension, one.dimension - one.rank) for axis in axes) for one in sizes
     )
 

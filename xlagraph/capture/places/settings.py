@@ -1,8 +1,7 @@
 """Statements of the program that set an option of a layer or a parameter, and run no operation.
 
 What such an option changes is seen where the layer runs; the line to edit is the one that sets it.
-So it is with padding to the longest of a batch, and with joining items of any length to one,
-which are seen where the batch is used.
+So it is with how a batch is put together (`batches`), and with hooks (`attached`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,21 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from xlagraph.capture.places.attached import ATTACHES, attached
+from xlagraph.capture.places.batches import (
+    COLLATES,
+    DRAWS,
+    MAKES,
+    PADDING,
+    PADS,
+    cut,
+    given_collates,
+    joined,
+    pads,
+    untyped,
+)
+from xlagraph.capture.places.statements import Setting, constant_text
 
 ATTRIBUTES = frozenset({"momentum", "training", "requires_grad"})
 """What is set by assignment or by ``setattr``."""
@@ -21,37 +34,17 @@ METHODS = {
 }
 """Method to the attribute that it sets, and to what without an argument."""
 _ARGUMENTS = frozenset({"mode", "requires_grad"})
-PADDING = "padding"
-"""What the option of calls is named that pad to the longest of a batch."""
-JOINED = "joined"
-"""The same of calls in collate functions that join the items of a batch; its value is the axis."""
-_JOINS = frozenset({"cat", "concat", "concatenate"})
-_AXES = frozenset({"dim", "axis"})
-_PADS = re.compile(r"pad_sequence|DataCollator\w*")
-_LONGEST = ("True", "'longest'")
-_LENGTHS = frozenset({"padding", "max_length", "pad_to_multiple_of"})
-_COLLATES = re.compile(r"collate|\bpad_")
 _TAKES_ONE = frozenset({"train", "requires_grad_"})
 _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
-    rf"|{_PADS.pattern}|\b{PADDING}\s*=|{_COLLATES.pattern}"
+    rf"|{PADS.pattern}|\b{PADDING}\s*=|{COLLATES.pattern}|\.{ATTACHES.pattern}\("
+    rf"|\b(?:{'|'.join(sorted(DRAWS))})\(|\b{MAKES.pattern}\("
 )
 _MAX_TEXT = 1 << 19
 _ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
 """In a string; outside of one a backslash stands at the end of a line."""
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-
-
-class Setting(NamedTuple):
-    """One such statement."""
-
-    line: int
-    function: str
-    """As frames call it."""
-    option: str
-    value: str
-    """The text of a constant; empty where it is computed."""
 
 
 def settings_in(lines: Sequence[str]) -> list[Setting]:
@@ -65,9 +58,9 @@ def settings_in(lines: Sequence[str]) -> list[Setting]:
         return []
     try:
         tree = ast.parse(_ESCAPE.sub(_blank, text))  # without escapes, of which it would warn
+        return sorted(_settings(tree))
     except _UNREADABLE:
         return []
-    return sorted(_settings(tree))
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -75,27 +68,30 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def _settings(tree: ast.Module) -> Iterator[Setting]:
-    collates = _given_collates(tree)
+    yield from untyped(tree)
+    collates = given_collates(tree)
     waiting: list[tuple[ast.AST, str]] = [(tree, "<module>")]
     while waiting:
         node, function = waiting.pop()
         if isinstance(node, ast.Call):
             yield from _called(node, function)
-            if _pads(node, function):
+            yield from attached(node, function, tree)
+            if pads(node, function):
                 yield Setting(node.lineno, function, PADDING, "")
-            if _COLLATES.search(function) or function in collates:
-                yield from _joined(node, function)
+            if COLLATES.search(function) or function in collates:
+                yield from joined(node, function)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             yield from _assigned(node, function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             function = node.name
+            yield from cut(node)
         waiting += [(inner, function) for inner in ast.iter_child_nodes(node)]
 
 
 def _assigned(node: ast.Assign | ast.AugAssign | ast.AnnAssign, function: str) -> Iterator[Setting]:
     if node.value is None:  # an annotation alone
         return
-    value = "" if isinstance(node, ast.AugAssign) else _constant(node.value)
+    value = "" if isinstance(node, ast.AugAssign) else constant_text(node.value)
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         if not isinstance(target, ast.Attribute) or _is_self(target.value):
             continue
@@ -108,7 +104,7 @@ def _called(node: ast.Call, function: str) -> Iterator[Setting]:
     if isinstance(called, ast.Name) and called.id == "setattr" and len(node.args) == 3:
         owner, name, given = node.args
         if isinstance(name, ast.Constant) and name.value in ATTRIBUTES and not _is_self(owner):
-            yield Setting(node.lineno, function, str(name.value), _constant(given))
+            yield Setting(node.lineno, function, str(name.value), constant_text(given))
     elif isinstance(called, ast.Attribute) and called.attr in METHODS and _is_there(called.value):
         arguments = [*node.args, *(one.value for one in node.keywords)]
         is_known = all(one.arg in _ARGUMENTS for one in node.keywords)
@@ -118,43 +114,8 @@ def _called(node: ast.Call, function: str) -> Iterator[Setting]:
                 called.end_lineno or node.lineno,
                 function,
                 option,
-                _constant(arguments[0]) if arguments else value,
+                constant_text(arguments[0]) if arguments else value,
             )
-
-
-def _pads(node: ast.Call, function: str) -> bool:
-    """Whether a call pads to the longest of a batch, or a collate function asks how long that is.
-
-    One that is told another length does not.
-    """
-    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    given = {one.arg: _constant(one.value) for one in node.keywords if one.arg}
-    if name == "max":
-        asks = any(isinstance(one, ast.Name) and one.id == "len" for one in ast.walk(node))
-        return asks and bool(_COLLATES.search(function))
-    if PADDING in given:
-        return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
-    return bool(_PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
-
-
-def _given_collates(tree: ast.Module) -> frozenset[str]:
-    """The names of functions that are given as ``collate_fn``."""
-    return frozenset(
-        getattr(one.value, "id", getattr(one.value, "attr", ""))
-        for one in ast.walk(tree)
-        if isinstance(one, ast.keyword) and one.arg == "collate_fn"
-    )
-
-
-def _joined(node: ast.Call, function: str) -> Iterator[Setting]:
-    """A call that joins a list of as many tensors as a batch has; not one of those it names."""
-    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    if name not in _JOINS or not node.args or isinstance(node.args[0], (ast.List, ast.Tuple)):
-        return
-    axes = [*node.args[1:], *(one.value for one in node.keywords if one.arg in _AXES)]
-    axis = ast.unparse(axes[0]) if axes else "0"
-    if re.fullmatch(r"-?\d+", axis):
-        yield Setting(node.lineno, function, JOINED, axis)
 
 
 def _is_self(owner: ast.expr) -> bool:
@@ -167,7 +128,3 @@ def _is_there(owner: ast.expr) -> bool:
     while isinstance(owner, (ast.Attribute, ast.Subscript)):
         owner = owner.value
     return isinstance(owner, ast.Name)
-
-
-def _constant(value: ast.expr | None) -> str:
-    return repr(value.value) if isinstance(value, ast.Constant) else ""
