@@ -6,7 +6,7 @@ import pytest
 
 from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
-from xlagraph.facts.formulas import formulas
+from xlagraph.facts.formulas import Formulas, _is_of_derivative, formulas
 from xlagraph.hlo import read_module
 
 
@@ -142,3 +142,16 @@ def test_a_value_of_constants_alone_does_not_tell_what_it_stands_for():
     assert both((*zeros, "d = f32[] cosine(s)", END), second) is None
     other = ("m = f32[8,10] sine(x)", SUM.replace("(x,", "(m,"), "d = f32[] cosine(s)", END)
     assert both(other, second) is not None
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (("1 / sum(mask)", "0.0139"), True),
+        (("0.5", "0.25"), True),
+        (("0", "params['h0']"), False),
+        (("sum(x) / n", "mean(x)"), False),
+    ],
+)
+def test_a_parameter_in_place_of_a_number_is_no_derivative(texts, told):
+    assert _is_of_derivative(Formulas(*texts, ())) is told

@@ -175,15 +175,19 @@ def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | N
     within = (_both(diff, pair, plain, 0) for pair in inner[:MAX_TRIED])
     first = None
     for found in chain(alone, renewed, within):
-        if found and not _has_number(found):
+        if found and not _is_of_derivative(found):
             return found
         first = first or found
     return first
 
 
-def _has_number(found: Formulas) -> bool:
-    """Whether one side is a number alone, as a derivative is: it tells little of what it is of."""
-    return any(NUMBER.fullmatch(text) for text in (found.a, found.b))
+def _is_of_derivative(found: Formulas) -> bool:
+    """Whether something computed became a number, or two numbers: it tells little of its origin.
+
+    A number that a parameter takes the place of is no derivative.
+    """
+    others = [text for text in (found.a, found.b) if not NUMBER.fullmatch(text)]
+    return len(others) < 2 and all(set(" (") & set(text) for text in others)
 
 
 def _computed(module: Module, own: Collection[int], lone: Collection[int]) -> frozenset[int]:
