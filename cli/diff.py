@@ -39,4 +39,4 @@ def command(a: str, b: str, *, full: bool, stack: bool, as_json: bool) -> None:
         from xlagraph.terminal.style import console
 
         print_explanation(console(), explanation, a, b, Shown(full, stack))
-    sys.exit(0 if explanation.diff.same else 1)
+    sys.exit(0 if explanation.same else 1)

@@ -36,6 +36,10 @@ ENTRY main {
 """
 
 
+SOME = ("some steps", "one version")
+"""Functions of two names are two versions."""
+
+
 def both_ways(a: str, b: str) -> list[Explanation]:
     first, second = read_module(a, "a"), read_module(b, "b")
     assert a != b
@@ -50,7 +54,8 @@ def test_a_frozen_layer_is_one_cause_in_both_directions(name):
     for explanation in both_ways(*texts):
         (cause,) = explanation.causes
         assert cause.kind.id == "newly-updated"
-        assert str(cause.in_short) == "Parameters are trained in some steps only"
+        short = str(cause.in_short)
+        assert short in {f"Parameters are trained in {one} only" for one in SOME}
         assert "requires_grad" in str(cause.fix)
         assert "requires_grad" in str(cause.fix_in_short)
 

@@ -178,6 +178,8 @@ class Explanation:
     """Why B is another module than A."""
 
     diff: Diff
+    same: bool
+    """The same computation; two versions of a program may hand out their outputs in any order."""
     verdict: Verdict
     causes: tuple[Cause, ...]
     """Largest share first."""

@@ -13,8 +13,8 @@ from xlagraph.explain.engine import Search, search
 from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
-from xlagraph.explain.verdict import pair_verdict
-from xlagraph.explain.versions import of_a_pair
+from xlagraph.explain.verdict import pair_verdict, same_verdict
+from xlagraph.explain.versions import hands_out_otherwise, of_a_pair
 from xlagraph.facts.arguments import same_arguments
 from xlagraph.facts.buckets import bucket_rows
 from xlagraph.rules.same_computation import remaining_differences
@@ -112,16 +112,20 @@ def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDE
     diff = task.diff
     left_a, left_b = unexplained(diff, found)
     contexts = (task.context_a, task.context_b)
-    causes = remaining_differences(diff) if diff.same else causes_of(diff, found, contexts)
-    causes = of_a_pair(diff, causes, contexts)
+    causes = () if diff.same else causes_of(diff, found, contexts)
+    same = diff.same or hands_out_otherwise(diff, causes, contexts)
+    causes = of_a_pair(diff, remaining_differences(diff) if same else causes, contexts)
     left = len(left_a) + len(left_b)
     scope = scope_of(found.state)
     place = place_left(diff, left_a, left_b, contexts)
     verdict = pair_verdict(diff, causes, left, place, *contexts)
+    if same:
+        verdict = same_verdict(diff, causes, *contexts)
     if found.proved and scope.sets_aside:
         verdict = replace(verdict, notes=(*verdict.notes, scope_sentence(scope, diff, *contexts)))
     return Explanation(
         diff=diff,
+        same=same,
         verdict=verdict,
         causes=causes,
         unexplained_a=left_a,

@@ -40,8 +40,6 @@ def pair_verdict(
     context_b: Context,
 ) -> Verdict:
     """The main cause in three lines; `left` instructions have none, and begin at a place."""
-    if diff.same:
-        return _same(diff, causes, context_a, context_b)
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
     notes = [
         causes[0].seen.message if causes and causes[0].seen else EMPTY,
@@ -105,7 +103,10 @@ def _one_hash(context_a: Context, context_b: Context) -> Message:
     return say("Both have one graph hash, so that torch_xla compiles only the first of them.")
 
 
-def _same(diff: Diff, causes: Sequence[Cause], context_a: Context, context_b: Context) -> Verdict:
+def same_verdict(
+    diff: Diff, causes: Sequence[Cause], context_a: Context, context_b: Context
+) -> Verdict:
+    """What still differs between two modules that are the same computation."""
     parts = sorted(
         name
         for name in context_a.key.keys() & context_b.key.keys()

@@ -12,7 +12,7 @@ from xlagraph.facts.arguments import argument_name
 from xlagraph.facts.calls_apart import line_apart
 from xlagraph.facts.formulas import formulas
 from xlagraph.facts.made_sizes import made_by
-from xlagraph.facts.versions import are_versions
+from xlagraph.facts.versions import are_versions, exchanges_arguments
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
@@ -23,13 +23,14 @@ from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
 from xlagraph.rules.other_operand import AFTER_UPDATE, OTHER_OPERAND
+from xlagraph.rules.output_order import OUTPUT_ORDER
 from xlagraph.rules.random_numbers import DROPOUT_SHORT
 from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
@@ -88,6 +89,17 @@ def of_a_pair(
     told = [_with_maker(diff, _with_inputs(diff, cause)) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
+
+
+def hands_out_otherwise(
+    diff: Diff, causes: Sequence[Cause], contexts: tuple[Context, Context]
+) -> bool:
+    """Whether two versions of a program compute the same, and hand it out in another order alone.
+
+    Where both have the same arguments by name each of them keeps its part.
+    """
+    is_order = [cause.kind for cause in causes] == [OUTPUT_ORDER] and causes[0].proved
+    return is_order and are_versions(diff, contexts) is True and not exchanges_arguments(diff)
 
 
 def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:

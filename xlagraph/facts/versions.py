@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import own_line
+from xlagraph.facts.arguments import is_jitted, same_arguments
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Context
@@ -20,16 +21,27 @@ def are_versions(diff: Diff, contexts: tuple[Context, Context]) -> bool | None:
     """Whether A and B come from two versions of a program; None where that cannot be known.
 
     What one run recorded is of one program. Of bare modules the lines tell: instructions that both
-    have stand in other files, or most of them on other lines.
+    have stand in other files, or most of them on other lines. JAX names a module by its function.
     """
     if any(context.key or context.call_site for context in contexts):
         return False
+    if is_jitted(diff.a) and is_jitted(diff.b) and diff.a.name != diff.b.name:
+        return True
     lines = _lines(diff)
     if {one.file for one, _ in lines}.isdisjoint(other.file for _, other in lines):
         return True if lines else None
     moved = {pair for pair in lines if pair[0] != pair[1]}
     is_moved = 2 * sum(lines[pair] for pair in moved) > sum(lines.values())
     return True if is_moved and len({one for one, _ in moved}) >= MIN_MOVED else None
+
+
+def exchanges_arguments(diff: Diff) -> bool:
+    """Whether an argument that both modules have by name is another one in B."""
+    names = same_arguments(diff.a, diff.b)
+    if names is None:
+        return False
+    a, b = (known.inputs for known in names)
+    return any(b.get(diff.match.to_b[p]) != name for p, name in a.items())
 
 
 def _lines(diff: Diff) -> dict[tuple[SourceLine, SourceLine], int]:

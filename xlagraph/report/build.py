@@ -66,7 +66,7 @@ def pair_report(
         + (", ".join(pair.noise) or "nothing"),
         verdict=pair.verdict,
         lost=None,
-        stable=diff.same,
+        stable=explanation.same,
         facts=_pair_facts(explanation),
         causes=tuple(card for card in cards if not card.expected),
         warm_up=tuple(card for card in cards if card.expected),

@@ -55,7 +55,7 @@ def pair_data(
         modules=modules,
         verdict=advice(explanation.verdict, names),
         proved=explanation.proved,
-        same=diff.same,
+        same=explanation.same,
         sections=align(diff.match),
         passes=tuple(diff.match.passes),
         changes=tuple(
@@ -79,7 +79,7 @@ def pair_data(
         parameters=_parameters(diff, names, contexts),
         outputs=_outputs(diff, names, contexts),
         header=tuple((h.field, names.attributes(h.a), names.attributes(h.b)) for h in diff.header),
-        key=_key(contexts, names) if diff.same else (),
+        key=_key(contexts, names) if explanation.same else (),
         noise=tuple(noise_in_words(diff.noise)),
         buckets_a=_buckets(explanation.buckets_a, names, to_b),
         buckets_b=_buckets(explanation.buckets_b, names, to_a),

@@ -12,9 +12,10 @@ from xlagraph.cause.model import Cause, Evidence
 from xlagraph.message import A, B, count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.diff import Diff
+    from xlagraph.diff.changes import Slot
     from xlagraph.message import Message
 
 _PROOF = "The exact walk over both modules leaves it out of account."
@@ -37,6 +38,25 @@ step = jax.jit(lambda w, x: jnp.tanh(x @ w))  # one function for all calls
     proof=_PROOF,
     examples=("parameter_order",),
     short_fix="Run the same operations in the same order in every step.",
+)
+OUTPUTS_MOVED = Kind(
+    id="outputs-moved",
+    title="Only the order of outputs differs",
+    section=Section.SAME,
+    meaning="Two versions of a program, or two jitted functions, compute the same and hand it out "
+    "in another order. Between two steps of one program that is output-order, and compiles again.",
+    before="""\
+step = jax.jit(lambda w, x: (jnp.tanh(x @ w), jnp.sum(x)))
+""",
+    after="""\
+step = jax.jit(lambda w, x: {"total": jnp.sum(x), "value": jnp.tanh(x @ w)})
+""",
+    evidence="The positions on both sides.",
+    fix="None needed, but for what takes outputs by position. Two tensors of one shape that took "
+    "each other's places in the computation look like this, too, where texts have no names.",
+    proof="B's outputs are put into A's order.",
+    examples=(),
+    short_fix="None needed, but for what takes outputs by position.",
 )
 DEAD_CODE = Kind(
     id="dead-code",
@@ -78,7 +98,8 @@ METADATA = Kind(
     short="Only source lines and names differ",
     short_fix="Run without the debug variables, or call from one place.",
 )
-KINDS = (PARAMETER_ORDER, DEAD_CODE, REPEATED_CONSTANTS, METADATA)
+LEFT_OUT = say("it was left out of account")
+KINDS = (PARAMETER_ORDER, OUTPUTS_MOVED, DEAD_CODE, REPEATED_CONSTANTS, METADATA)
 
 
 def remaining_differences(diff: Diff) -> tuple[Cause, ...]:
@@ -88,15 +109,16 @@ def remaining_differences(diff: Diff) -> tuple[Cause, ...]:
 
 def _causes(diff: Diff) -> Iterator[Cause]:
     noise = diff.noise
-    if noise.parameters_moved:
-        moves = join(
-            (
-                f"{s.a} -> {s.b}"
-                for s in diff.parameters
-                if s.a is not None and s.b is not None and s.a != s.b
-            ),
-            8,
+    reordered = sum(slot.a != slot.b for slot in diff.outputs)
+    if reordered:
+        yield _cause(
+            OUTPUTS_MOVED,
+            say(f"only the order of outputs differs: {count(reordered, 'output')} moved"),
+            say("output positions ", A, " -> ", B, ": ", _moves(diff.outputs)),
+            say(B, "'s outputs were put into ", A, "'s order"),
         )
+    if noise.parameters_moved:
+        moves = _moves(diff.parameters)
         moved = count(noise.parameters_moved, "parameter")
         yield _cause(
             PARAMETER_ORDER,
@@ -137,7 +159,11 @@ def _causes(diff: Diff) -> Iterator[Cause]:
         )
 
 
-def _cause(kind: Kind, title: Message, evidence: Message) -> Cause:
+def _moves(slots: Sequence[Slot]) -> Message:
+    return join((f"{s.a} -> {s.b}" for s in slots if None not in s and s.a != s.b), 8)
+
+
+def _cause(kind: Kind, title: Message, evidence: Message, proof: Message = LEFT_OUT) -> Cause:
     return Cause(
         kind=kind,
         title=title,
@@ -145,7 +171,7 @@ def _cause(kind: Kind, title: Message, evidence: Message) -> Cause:
         fix=say(kind.fix),
         share=1.0,
         proved=True,
-        proof=say("it was left out of account"),
+        proof=proof,
         expected=False,
         a=frozenset(),
         b=frozenset(),

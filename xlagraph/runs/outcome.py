@@ -106,7 +106,7 @@ def outcome_of(explanation: Explanation, a: Context, b: Context) -> Outcome:
         verdict=explanation.verdict,
         causes=causes,
         proved=explanation.proved,
-        same=diff.same,
+        same=explanation.same,
         unexplained_a=explanation.unexplained_a,
         unexplained_b=explanation.unexplained_b,
         left=explanation.left,
@@ -134,6 +134,7 @@ def explanation_of(
         diff = diff_modules(diff.a, diff.b, outcome.level, diff.match.known)
     return Explanation(
         diff=diff,
+        same=outcome.same,
         verdict=outcome.verdict,
         causes=outcome.causes,
         unexplained_a=outcome.unexplained_a,

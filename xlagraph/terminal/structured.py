@@ -31,7 +31,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
     return {
         "schema": SCHEMA_VERSION,
         "kind": "diff",
-        "same": diff.same,
+        "same": explanation.same,
         "verdict": verdict_json(explanation.verdict),
         "proved": explanation.proved,
         "set_aside": {"a": list(explanation.scope.a), "b": list(explanation.scope.b)},

@@ -1,0 +1,89 @@
+"""Two versions that hand out the same in another order; steps of one program that do."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.cause.model import Context
+from xlagraph.explain import explain_modules
+from xlagraph.hlo import read_module
+
+FIRST = "r = (f32[4], f32[4]) tuple(s, t)"
+OTHER = "r = (f32[4], f32[4]) tuple(t, s)"
+
+
+def module(root, name="jit_step", file="", names=("", "")):
+    """Two layers of one shape in a chain; each is updated."""
+    at = f'source_file="{file}" source_line=3' if file else ""
+    lines = (
+        f'a = f32[4] parameter(0), metadata={{op_name="{names[0]}"}}',
+        f'b = f32[4] parameter(1), metadata={{op_name="{names[1]}"}}',
+        f'u = f32[4] tanh(a), metadata={{op_name="jit/tanh" {at}}}',
+        f'v = f32[4] multiply(u, b), metadata={{op_name="jit/mul" {at}}}',
+        f's = f32[4] add(a, v), metadata={{op_name="jit/add" {at}}}',
+        f't = f32[4] subtract(b, v), metadata={{op_name="jit/sub" {at}}}',
+    )
+    body = "".join(f"  {line}\n" for line in lines)
+    return read_module(f"HloModule {name}\nENTRY main {{\n{body}  ROOT {root}\n}}\n")
+
+
+def exchanged(**told):
+    """The same chain, where each layer stands in the other's place and keeps its output's."""
+    names = ("w['b']", "w['a']")
+    return module(OTHER, names=names, **told)
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (module(FIRST), module(OTHER, name="jit_learn")),
+        (module(FIRST, file="a.py"), module(OTHER, file="b.py")),
+        (
+            module(FIRST, "SyncTensorsGraph.9", file="a.py"),
+            module(OTHER, "SyncTensorsGraph.9", file="b.py"),
+        ),
+    ],
+)
+def test_two_versions_may_hand_out_what_they_compute_in_any_order(first, other):
+    found = explain_modules(first, other)
+    assert found.same
+    said = "Same computation: only the order of outputs differs: 2 outputs moved"
+    assert str(found.verdict.what).startswith(said)
+    assert str(found.causes[0].kind) == "outputs-moved"
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "context"),
+    [
+        (module(FIRST), module(OTHER), Context()),
+        (module(FIRST), module(OTHER, name="jit_learn"), Context(key={"graph_hash": "1"})),
+        (
+            module(FIRST, "SyncTensorsGraph.9", file="a.py"),
+            module(OTHER, "SyncTensorsGraph.9", file="a.py"),
+            Context(),
+        ),
+    ],
+)
+def test_steps_of_one_program_compile_again(first, other, context):
+    found = explain_modules(first, other, context)
+    assert not found.same
+    assert [str(cause.kind) for cause in found.causes] == ["output-order"]
+
+
+def test_named_arguments_that_take_each_other_s_places_are_another_computation():
+    first = module(FIRST, names=("w['a']", "w['b']"))
+    assert not explain_modules(first, exchanged(name="jit_learn")).same
+    renamed = module(OTHER, name="jit_learn", names=("p['a']", "p['b']"))
+    assert explain_modules(first, renamed).same
+
+
+def test_another_difference_beside_the_order_stays_one():
+    other = module(OTHER, name="jit_learn")
+    text = read_module(
+        "HloModule jit_learn\nENTRY main {\n  a = f32[4] parameter(0)\n  b = f32[4] parameter(1)\n"
+        "  u = f32[4] cosine(a)\n  v = f32[4] multiply(u, b)\n  s = f32[4] add(a, v)\n"
+        f"  t = f32[4] subtract(b, v)\n  ROOT {OTHER}\n}}\n"
+    )
+    assert not explain_modules(module(FIRST), text).same
+    assert not explain_modules(text, module(FIRST)).same
+    assert explain_modules(other, module(FIRST)).same
