@@ -95,3 +95,17 @@ def test_an_average_that_is_left_out_is_updated_and_not_trained():
         (cause,) = explanation.causes
         assert str(cause.in_short) == "Tensors are updated in some steps only"
         assert "requires_grad" not in str(cause.fix_in_short)
+
+
+def test_gradients_that_live_on_belong_to_a_layer_whose_buffer_is_given_away():
+    """A gradient has the shape of its layer, too: what is computed of the layer is new."""
+    frozen = STEP.replace("step\n", "step, buffer_donor={ (2, {}) }\n", 1).replace(
+        "f32[8,8], f32[8,8]) tuple(y, nw, nv)", "f32[8,8]) tuple(y, nv)"
+    )
+    trained = STEP.replace("step\n", "step, buffer_donor={ (1, {}), (2, {}) }\n", 1).replace(
+        "f32[8,8]) tuple(y, nw, nv)", "f32[8,8], f32[8,8]) tuple(y, nv, gw, nw)"
+    )
+    for explanation in both_ways(frozen, trained):
+        (cause,) = explanation.causes
+        assert str(cause.in_short) == "Parameters are trained in some steps only"
+        assert "gives out 1 more tensor of theirs" in str(cause.title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
@@ -29,17 +30,24 @@ def state_pairs(
 ) -> list[tuple[int, int]]:
     """Parameters with an output position of equal shape that depends on them, one to one.
 
+    An output that is computed of the parameter itself comes before one that its users lead to.
+
     `fits`: whether a parameter and an output may belong together.
     """
     values = module.outputs
     free = sorted(outputs)
+    of_operand: dict[int, list[int]] = {}
+    for k in free:
+        for operand in module.operands[values[k]]:
+            of_operand.setdefault(operand, []).append(k)
     shapes = {module.shapes[values[k]] for k in free} - {"s64[]", "f32[]"}
     pairs = []
     for parameter in inputs:
         if not module.users[parameter] or module.shapes[parameter] not in shapes:
             continue
         near = _near_users(module, parameter)
-        for k in free:
+        own = (k for k in of_operand.get(parameter, ()) if k in free)
+        for k in chain(own, free):
             is_alike = module.shapes[values[k]] == module.shapes[parameter]
             is_new = is_alike and values[k] in near and not is_factor(module, parameter, values[k])
             if is_new and fits(parameter, k):

@@ -131,7 +131,7 @@ def find(case: Case) -> list[Finding]:
         is_training = _updates_any(less) and _by_gradients(case, more, own)
         if not (_says_what_is_new(more) or is_training):
             own = []  # a difference that is kept, perhaps
-        steps = handed_on or (own if not _says_what_is_new(more) else [])
+        steps = handed_on or (own if not more.context.outputs else [])
         beside = _beside(case, more, steps) if steps else []
         if own or handed_on:
             found.append(_finding(case, more, less, Updates(own, handed_on, beside)))

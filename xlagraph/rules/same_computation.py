@@ -55,7 +55,7 @@ step = jax.jit(lambda w, x: {"total": jnp.sum(x), "value": jnp.tanh(x @ w)})
     fix="None needed, but for what takes outputs by position. Two tensors of one shape that took "
     "each other's places in the computation look like this, too, where texts have no names.",
     proof="B's outputs are put into A's order.",
-    examples=(),
+    examples=("outputs_moved",),
     short_fix="None needed, but for what takes outputs by position.",
 )
 DEAD_CODE = Kind(
