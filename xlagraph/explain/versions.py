@@ -17,7 +17,7 @@ from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.clipping import CLIPPING
-from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.constant_value import CONSTANT_VALUE, GIVEN
 from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
@@ -245,13 +245,17 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     """The cause with the two values of an option or a number, where one became one other."""
     changes = [part for part in cause.title.parts if isinstance(part, Change)]
     is_momentum = cause.short == MOMENTUM_SHORT
-    if (cause.short and not is_momentum) or len(changes) != 1:
+    first, *given = cause.short.parts or ("",)
+    is_told = bool(cause.short) and not is_momentum and first != GIVEN
+    if is_told or len(changes) != 1:
         return cause
     if max(map(len, changes[0][:2])) > MAX_VALUE:
         return cause
     change = changes[0]._replace(became="became")
     if is_momentum:
         return replace(cause, short=say("BatchNorm's momentum is baked into the graph: ", change))
+    if first == GIVEN:
+        return replace(cause, short=say(GIVEN, *given[:-1], ": ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say("a number baked into the graph: ", change))
     option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None

@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.called_functions import called_with
 from xlagraph.facts.ranges import shifts_range
 from xlagraph.facts.typed_numbers import typed_exponent
 from xlagraph.facts.written import lines_in_words
@@ -17,7 +18,7 @@ from xlagraph.message import A, Change, Code, Listing, Quoted, count, say
 from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -112,6 +113,8 @@ _TRACED = Words(
     ),
     short_fix=say("Pass it as an argument of the jitted function."),
 )
+GIVEN = "a number given to "
+"""How the words begin of a number that a called function takes in."""
 _EXPONENTS = ({"exponent"}, {"exponent", "multiply"})
 """Uses of an exponent: the derivative of ``x ** p`` multiplies by it. Other factors that Python
 computes are parameters of the graph."""
@@ -197,7 +200,18 @@ def _words(
     option = _library_option(lines)
     if option:
         return _library_words(option)
-    return _TRACED if case.diff.b.name.startswith(JAX) else Words()
+    b = case.diff.b
+    numbers = [(y, user) for _, y in pairs for user in b.users[y]]
+    return given_words(
+        b, [(u, k) for y, u in numbers for k, o in enumerate(b.operands[u]) if o == y]
+    )
+
+
+def given_words(module: Module, uses: Iterable[tuple[int, int]]) -> Words:
+    """What is said of a number by the function that takes it in, and by who has made the graph."""
+    function = called_with(module, uses)
+    given = say(GIVEN, function, " changed") if function else say()
+    return _TRACED._replace(short=given) if module.name.startswith(JAX) else Words(short=given)
 
 
 def _is_scalar(case: Case, y: int) -> bool:
