@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
 from xlagraph.cause.sources import where
+from xlagraph.explain.decay import with_decay
 from xlagraph.facts.arguments import argument_name
 from xlagraph.facts.calls_apart import line_apart
 from xlagraph.facts.formulas import formulas
@@ -83,6 +84,7 @@ def of_a_pair(
     if versions is False:
         return causes
     told = [_with_values(diff, _with_formulas(diff, _with_side(cause))) for cause in causes]
+    told = with_decay(diff, told)
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_maker(diff, _with_inputs(diff, cause)) for cause in told]
