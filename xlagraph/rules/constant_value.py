@@ -113,8 +113,10 @@ _TRACED = Words(
     ),
     short_fix=say("Pass it as an argument of the jitted function."),
 )
-GIVEN = "a number given to "
-"""How the words begin of a number that a called function takes in."""
+CHANGED = " changed"
+"""How the words end of a number that is known better than as one."""
+NUMBER = "a number baked into the graph"
+_EXPONENT_SHORT = say("an exponent baked into the graph", CHANGED)
 _EXPONENTS = ({"exponent"}, {"exponent", "multiply"})
 """Uses of an exponent: the derivative of ``x ** p`` multiplies by it. Other factors that Python
 computes are parameters of the graph."""
@@ -127,10 +129,27 @@ def find(case: Case) -> list[Finding]:
     for x, y in case.changed_alone("payload"):
         if a.opcodes[x] == "constant":
             groups[a.payloads[x], b.payloads[y], where(b, [y])].append((x, y))
+    _join_derivatives(case, groups)
     return [
         _finding(case, old, new, lines, pairs)
         for (old, new, lines), pairs in sorted(groups.items())
     ]
+
+
+def _join_derivatives(
+    case: Case, groups: dict[tuple[str, str, tuple[SourceLine, ...]], list[tuple[int, int]]]
+) -> None:
+    """Puts exponents that are less by one to those that they are the derivatives' of."""
+    exponents = {
+        key: (float(key[0]), float(key[1]))
+        for key, pairs in groups.items()
+        if not key[1].startswith("{")
+        and {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS
+    }
+    for key, (old, new) in exponents.items():
+        homes = [k for k, values in exponents.items() if values == (old + 1, new + 1)]
+        if len(homes) == 1 and homes[0] in groups:
+            groups[homes[0]] += groups.pop(key)
 
 
 def _finding(
@@ -194,9 +213,7 @@ def _words(
     if all(shifts_range(case.diff.b, y) for _, y in pairs):
         return _DIAGONAL
     if {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS:
-        typed = _powered(case, lines)
-        if typed.fix:
-            return typed
+        return _powered(case, lines)
     option = _library_option(lines)
     if option:
         return _library_words(option)
@@ -210,7 +227,7 @@ def _words(
 def given_words(module: Module, uses: Iterable[tuple[int, int]]) -> Words:
     """What is said of a number by the function that takes it in, and by who has made the graph."""
     function = called_with(module, uses)
-    given = say(GIVEN, function, " changed") if function else say()
+    given = say("a number given to ", function, CHANGED) if function else say()
     return _TRACED._replace(short=given) if module.name.startswith(JAX) else Words(short=given)
 
 
@@ -234,11 +251,12 @@ def _uses(module: Module, y: int) -> Iterator[str]:
 
 
 def _powered(case: Case, lines: tuple[SourceLine, ...]) -> Words:
-    """An exponent that is sent, in the program's own statement; empty if it is not understood."""
+    """An exponent that is sent, in the program's own statement where that is understood."""
     line = statement(lines)
     typed = typed_exponent(case.program(line), line.line) if line else None
     if typed is None:
-        return Words()
+        is_traced = case.diff.b.name.startswith(JAX)
+        return (_TRACED if is_traced else Words())._replace(short=_EXPONENT_SHORT)
     where_ = lines_in_words(typed.first, typed.last)
     short = say(f"Replace {where_}, with the exponent as data:", Listing(typed.code))
     return Words(short, short_fix=short)
