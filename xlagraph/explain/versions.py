@@ -12,6 +12,7 @@ from xlagraph.explain.decay import with_decay
 from xlagraph.facts.arguments import argument_name
 from xlagraph.facts.calls_apart import line_apart
 from xlagraph.facts.formulas import formulas
+from xlagraph.facts.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.made_sizes import made_by
 from xlagraph.facts.versions import are_versions
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
@@ -84,10 +85,10 @@ def of_a_pair(
     if versions is False:
         return causes
     told = [_with_values(diff, _with_formulas(diff, _with_side(cause))) for cause in causes]
-    told = with_decay(diff, told)
+    told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
-    told = [_with_maker(diff, _with_inputs(diff, cause)) for cause in told]
+    told = [_with_inputs(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
 
@@ -222,6 +223,8 @@ def _with_maker(diff: Diff, cause: Cause) -> Cause:
         cause,
         title=say(made.what, "; from there sizes differ").sentence,
         short=made.what,
+        fix=OPTION_FIX,
+        short_fix=OPTION_FIX,
         evidence=(Evidence(made.what, (made.a,), (made.b,), lines), *cause.evidence),
         place=place,
     )
