@@ -122,3 +122,41 @@ def test_numbers_that_both_sides_go_by_and_fixed_ones_are_no_norm():
         for explanation in both_ways(text, step(4, 0)):
             assert explanation.proved
             assert "clipping" not in {cause.kind.id for cause in explanation.causes}
+
+
+def without_norm(text: str) -> str:
+    text = re.sub(r"  (?:s\d|n\d|total\d|norm) = .*\n", "", text)
+    return text.replace("tuple(norm, ", "tuple(").replace("r = (f32[], ", "r = (")
+
+
+def test_squares_of_what_is_clipped_do_not_hide_clipping():
+    """The moments square the gradients, as their norm does on the side that clips."""
+    clipped = step(4, 4).replace("tuple(norm, ", "tuple(").replace("r = (f32[], ", "r = (")
+    for explanation, side in zip(both_ways(clipped, without_norm(step(4, 0))), "AB", strict=True):
+        assert explanation.proved
+        assert [cause.kind.id for cause in explanation.causes] == ["clipping"]
+        what = f"Gradients are clipped by their norm in {side} only."
+        assert str(explanation.verdict.what) == what
+
+
+def test_a_norm_under_the_limit_may_leave_gradients_as_they_are():
+    """As optax's clip_by_global_norm, which chooses, and divides by the norm."""
+    clipped = step(4, 4, factor="sqrt(total3)")
+    for k in range(4):
+        chosen = (
+            f"  o{k} = f32[4,3] divide(g{k}, f{k})\n"
+            f"  l{k} = f32[4,3] broadcast(limit), dimensions={{}}\n"
+            f"  e{k} = f32[4,3] multiply(o{k}, l{k})\n"
+            f"  u{k} = pred[4,3] compare(f{k}, l{k}), direction=LT\n"
+            f"  c{k} = f32[4,3] select(u{k}, g{k}, e{k})\n"
+        )
+        clipped = clipped.replace(f"  c{k} = f32[4,3] multiply(g{k}, f{k})\n", chosen)
+    for explanation in both_ways(clipped, step(4, 0)):
+        assert explanation.proved
+        assert [cause.kind.id for cause in explanation.causes] == ["clipping"]
+
+
+def test_one_number_that_scales_all_is_not_told_as_a_norm():
+    for explanation in both_ways(scaled("sqrt(limit)"), step(4, 0)):
+        assert "scaled by one number" in str(explanation.verdict.what)
+        assert "clipped" not in str(explanation.verdict.what)

@@ -62,3 +62,59 @@ def test_one_number_in_several_places_of_a_line_is_one(other, frame, number):
     found = explain_modules(a, cut(0.2, "_threshold", other, frame))
     assert found.proved
     assert len(found.causes) == number
+
+
+CALLED = """HloModule jit_step
+
+{function} {{
+  x = f32[8,32] parameter(0)
+  number = s32[] parameter(1)
+  converted = f32[] convert(number)
+  points = f32[] constant(32)
+  left = f32[] {used}(points, converted)
+  each = f32[8,32] broadcast(left), dimensions={{}}
+  ROOT divided = f32[8,32] divide(x, each)
+}}
+
+outer.7 {{
+  y = f32[8,32] parameter(0)
+  handed = s32[] parameter(1)
+  ROOT inner = f32[8,32] call(y, handed), to_apply={function}
+}}
+
+ENTRY main {{
+  z = f32[8,32] parameter(0)
+  given = s32[] constant({number})
+  ROOT r = f32[8,32] call(z, given), to_apply={called}
+}}
+"""
+
+
+def called(number: int, function: str, *, used: str = "subtract", outer: bool = False):
+    name = "outer.7" if outer else function
+    text = CALLED.format(number=number, function=function, used=used, called=name)
+    return read_module(text.replace("outer.7", "_std.7"), "m")
+
+
+@pytest.mark.parametrize(
+    ("function", "used", "told"),
+    [
+        ("_var.3", "subtract", "number given to _var as ddof: 0 became 1"),
+        ("_var.3", "add", "number given to _var: 0 became 1"),
+        ("jit__blend_.12", "subtract", "number given to blend_: 0 became 1"),
+        ("_lambda_.3", "subtract", "number baked into the graph: 0 became 1"),
+        ("closed_call.3", "subtract", "number baked into the graph: 0 became 1"),
+        ("None.3", "subtract", "number baked into the graph: 0 became 1"),
+    ],
+)
+def test_a_function_that_is_called_tells_what_a_number_is(function, used, told):
+    one, other = (called(number, function, used=used) for number in (0, 1))
+    found = explain_modules(one, other)
+    assert found.proved
+    assert told in str(found.verdict.what)
+    assert "argument of the jitted function" in str(found.verdict.fix)
+
+
+def test_what_a_function_hands_on_is_told_by_the_one_that_takes_it_first():
+    found = explain_modules(*(called(number, "_var.3", outer=True) for number in (0, 1)))
+    assert "number given to _std as ddof: 0 became 1" in str(found.verdict.what)

@@ -205,10 +205,34 @@ def versions(first: str, second: str) -> str:
     return str(explanation.verdict.what)
 
 
-def test_decay_that_goes_elsewhere_is_told_with_both_new_values():
+def test_decay_that_goes_elsewhere_is_told_as_such():
     what = versions(COUPLED, DECOUPLED)
-    assert "p - g became p - (g - p * s)" in what
-    assert ", and m * s + (g + p * t) became m * s + g" in what
+    assert what == (
+        "Weight decay goes into the gradient in A and into the weight alone in B (Adam, AdamW)."
+    )
+    assert versions(DECOUPLED, COUPLED).startswith("Weight decay goes into the weight alone in A")
+
+
+def test_decay_on_one_side_is_told_by_name():
+    lines = DECAY.format(file="a.py", piece=COUPLED).replace("old, e", "old, s").split("\n")
+    without = "\n".join(line for line in lines if "rate" not in line and "  e =" not in line)
+    modules = read_module(without), read_module(DECAY.format(file="b.py", piece=COUPLED))
+    for (one, other), side in ((modules, "B"), (modules[::-1], "A")):
+        explanation = explain_modules(one, other)
+        assert explanation.proved
+        assert str(explanation.verdict.what) == f"Weight decay is on in {side} only."
+
+
+def test_what_differs_beside_decay_is_not_told_as_decay():
+    both = DECOUPLED.replace("sqrt(moved)", "sqrt(bent)")
+    both = both.replace("  f =", "  bent = f32[4] cosine(moved)\n  f =")
+    assert "decay" not in versions(COUPLED, both)
+
+
+def test_an_average_of_weights_is_no_decay():
+    average = DECOUPLED.replace("subtract(f, d)", "subtract(m, d)").replace("(p, u)", "(u, d)")
+    without = average.replace("subtract(m, d)", "negate(m)")
+    assert "decay" not in versions(without, average)
 
 
 def test_what_changes_beside_a_new_value_is_not_joined_to_it():

@@ -204,7 +204,7 @@ def _with_consequences(groups: list[list[Finding]], diff: Diff) -> list[list[Fin
 def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> bool:
     """Whether a group follows from another; live tensors only if they add nothing.
 
-    Of a piece follows what it takes in.
+    Of a piece follows what it takes in, and the order of the outputs that it makes.
     """
     first = main[0]
     if group[0].kind.id not in first.kind.consequences:
@@ -215,7 +215,7 @@ def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> b
         return all(comes_of_block(finding, first, diff) for finding in group)
     if group[0].kind.family is Family.LIVE:
         return not any(f.a or f.b for f in group)
-    if not first.kind.is_piece:
+    if not first.kind.is_piece or all(finding.reorders for finding in group):
         return True
     cited_a = {i for f in group for e in f.evidence for i in e.a}
     cited_b = {i for f in group for e in f.evidence for i in e.b}

@@ -10,7 +10,7 @@ from xlagraph.facts.elided import elided_constants, not_compared
 from xlagraph.facts.keys import key_difference
 from xlagraph.message import EMPTY, count, join, say
 from xlagraph.rules.clipping import CLIPPING
-from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.sizes import ATTRIBUTE
@@ -71,10 +71,16 @@ def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
     told = [
         say(cause.in_short.clause, ", ", cause.place.in_short)
         for cause in causes[1:]
-        if cause.proved and cause.share >= MIN_BESIDE and not follows(diff, cause)
+        if cause.proved and (cause.share >= MIN_BESIDE or _is_named(cause))
+        if not follows(diff, cause)
         if cause.kind in OWN_EDITS and _is_apart(causes[0], cause)
     ]
     return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
+
+
+def _is_named(cause: Cause) -> bool:
+    """Whether a number is known as what it is: it makes little of a difference, and yet is one."""
+    return cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
 
 
 def _is_apart(first: Cause, other: Cause) -> bool:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
 from xlagraph.cause.sources import where
+from xlagraph.explain.decay import with_decay
 from xlagraph.facts.arguments import argument_name
 from xlagraph.facts.calls_apart import line_apart
 from xlagraph.facts.formulas import formulas
+from xlagraph.facts.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.made_sizes import made_by
 from xlagraph.facts.versions import are_versions, exchanges_arguments
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
 from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.clipping import CLIPPING
-from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
@@ -84,9 +86,10 @@ def of_a_pair(
     if versions is False:
         return causes
     told = [_with_values(diff, _with_formulas(diff, _with_side(cause))) for cause in causes]
+    told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
-    told = [_with_maker(diff, _with_inputs(diff, cause)) for cause in told]
+    told = [_with_inputs(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
 
@@ -186,10 +189,13 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
 
 
 def _with_side(cause: Cause) -> Cause:
-    """The cause with the side on which dropout is on, or tensors are used after their update."""
+    """The cause with the side that clips, draws for dropout, or uses tensors after their update."""
     side = next(iter(cause.title.parts))
     if not isinstance(side, Side):
         return cause
+    if cause.kind is CLIPPING:
+        clipped = str(cause.in_short).removesuffix(" in some steps only")
+        return replace(cause, short=say(clipped, " in ", side, " only"))
     *first, last = cause.short.parts or ("",)
     if isinstance(last, str) and last.endswith(AFTER_UPDATE):
         last = last.removesuffix("some steps")
@@ -229,6 +235,8 @@ def _with_maker(diff: Diff, cause: Cause) -> Cause:
         cause,
         title=say(made.what, "; from there sizes differ").sentence,
         short=made.what,
+        fix=OPTION_FIX,
+        short_fix=OPTION_FIX,
         evidence=(Evidence(made.what, (made.a,), (made.b,), lines), *cause.evidence),
         place=place,
     )
@@ -257,15 +265,19 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     """The cause with the two values of an option or a number, where one became one other."""
     changes = [part for part in cause.title.parts if isinstance(part, Change)]
     is_momentum = cause.short == MOMENTUM_SHORT
-    if (cause.short and not is_momentum) or len(changes) != 1:
+    *named, last = cause.short.parts or ("",)
+    is_number = cause.kind is CONSTANT_VALUE and str(last).endswith(CHANGED)
+    if (cause.short and not (is_momentum or is_number)) or len(changes) != 1:
         return cause
     if max(map(len, changes[0][:2])) > MAX_VALUE:
         return cause
     change = changes[0]._replace(became="became")
     if is_momentum:
         return replace(cause, short=say("BatchNorm's momentum is baked into the graph: ", change))
+    if is_number:
+        return replace(cause, short=say(*named, str(last).removesuffix(CHANGED), ": ", change))
     if cause.kind is CONSTANT_VALUE:
-        return replace(cause, short=say("a number baked into the graph: ", change))
+        return replace(cause, short=say(NUMBER, ": ", change))
     option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
     if option is None:
         return cause

@@ -149,7 +149,7 @@ class _Writer:
             if is_number or elements(module, i) != self.size:
                 short = (named,) if named and len(named) <= MAX_NAME else ()
                 return self.names.give(key, (*short, *(NUMBERS if is_number else VALUES)), meaning)
-            return self.names.give(key, ("p",) if _is_used(module, i) else STATE, meaning)
+            return self.names.give(key, ("p",) if is_weight(module, i) else STATE, meaning)
         if module.opcodes[i] == "parameter" and self._is_open(i):
             raise _UntoldError  # what a function takes in, and which one it is, its calls know
         self.computed = True
@@ -317,7 +317,7 @@ def _is_new_value(module: Module, value: int) -> bool:
     return False
 
 
-def _is_used(module: Module, parameter: int) -> bool:
+def is_weight(module: Module, parameter: int) -> bool:
     """Whether a parameter is a weight: used for other shapes too, not only renewed."""
     shape, front, seen = bare_shape(module, parameter), [parameter], {parameter}
     for i in front:  # grows while it is read

@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.called_functions import called_with
 from xlagraph.facts.ranges import shifts_range
 from xlagraph.facts.typed_numbers import typed_exponent
 from xlagraph.facts.written import lines_in_words
@@ -17,7 +18,7 @@ from xlagraph.message import A, Change, Code, Listing, Quoted, count, say
 from xlagraph.rules.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -112,6 +113,10 @@ _TRACED = Words(
     ),
     short_fix=say("Pass it as an argument of the jitted function."),
 )
+CHANGED = " changed"
+"""How the words end of a number that is known better than as one."""
+NUMBER = "a number baked into the graph"
+_EXPONENT_SHORT = say("an exponent baked into the graph", CHANGED)
 _EXPONENTS = ({"exponent"}, {"exponent", "multiply"})
 """Uses of an exponent: the derivative of ``x ** p`` multiplies by it. Other factors that Python
 computes are parameters of the graph."""
@@ -124,10 +129,27 @@ def find(case: Case) -> list[Finding]:
     for x, y in case.changed_alone("payload"):
         if a.opcodes[x] == "constant":
             groups[a.payloads[x], b.payloads[y], where(b, [y])].append((x, y))
+    _join_derivatives(case, groups)
     return [
         _finding(case, old, new, lines, pairs)
         for (old, new, lines), pairs in sorted(groups.items())
     ]
+
+
+def _join_derivatives(
+    case: Case, groups: dict[tuple[str, str, tuple[SourceLine, ...]], list[tuple[int, int]]]
+) -> None:
+    """Puts exponents that are less by one to those that they are the derivatives' of."""
+    exponents = {
+        key: (float(key[0]), float(key[1]))
+        for key, pairs in groups.items()
+        if not key[1].startswith("{")
+        and {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS
+    }
+    for key, (old, new) in exponents.items():
+        homes = [k for k, values in exponents.items() if values == (old + 1, new + 1)]
+        if len(homes) == 1 and homes[0] in groups:
+            groups[homes[0]] += groups.pop(key)
 
 
 def _finding(
@@ -191,13 +213,22 @@ def _words(
     if all(shifts_range(case.diff.b, y) for _, y in pairs):
         return _DIAGONAL
     if {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS:
-        typed = _powered(case, lines)
-        if typed.fix:
-            return typed
+        return _powered(case, lines)
     option = _library_option(lines)
     if option:
         return _library_words(option)
-    return _TRACED if case.diff.b.name.startswith(JAX) else Words()
+    b = case.diff.b
+    numbers = [(y, user) for _, y in pairs for user in b.users[y]]
+    return given_words(
+        b, [(u, k) for y, u in numbers for k, o in enumerate(b.operands[u]) if o == y]
+    )
+
+
+def given_words(module: Module, uses: Iterable[tuple[int, int]]) -> Words:
+    """What is said of a number by the function that takes it in, and by who has made the graph."""
+    function = called_with(module, uses)
+    given = say("a number given to ", function, CHANGED) if function else say()
+    return _TRACED._replace(short=given) if module.name.startswith(JAX) else Words(short=given)
 
 
 def _is_scalar(case: Case, y: int) -> bool:
@@ -220,11 +251,12 @@ def _uses(module: Module, y: int) -> Iterator[str]:
 
 
 def _powered(case: Case, lines: tuple[SourceLine, ...]) -> Words:
-    """An exponent that is sent, in the program's own statement; empty if it is not understood."""
+    """An exponent that is sent, in the program's own statement where that is understood."""
     line = statement(lines)
     typed = typed_exponent(case.program(line), line.line) if line else None
     if typed is None:
-        return Words()
+        is_traced = case.diff.b.name.startswith(JAX)
+        return (_TRACED if is_traced else Words())._replace(short=_EXPONENT_SHORT)
     where_ = lines_in_words(typed.first, typed.last)
     short = say(f"Replace {where_}, with the exponent as data:", Listing(typed.code))
     return Words(short, short_fix=short)

@@ -9,8 +9,9 @@ from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, bare, line_of
 from xlagraph.facts.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.masks import Masks, masks_of
 from xlagraph.facts.telling import HEAVY, RANDOM, telling_opcodes
-from xlagraph.message import say
+from xlagraph.message import count, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
@@ -64,7 +65,31 @@ def find(case: Case) -> list[Finding]:
     """Pieces that draw random numbers and use them."""
     if not (_draws(case.a) or _draws(case.b)):
         return []
+    masks = [found for sides in case.both_ways if (found := masks_of(*sides))]
+    if masks:
+        return [_of_masks(case, found) for found in masks]
     return [_finding(found) for found in bypasses(case) if _draws_only(found)]
+
+
+def _of_masks(case: Case, masks: Masks) -> Finding:
+    """The finding of a side that draws masks alone, where the other does not draw: dropout."""
+    more = masks.side
+    less = case.b if more.is_a else case.a
+    finding = _finding(Bypass(more, less, {}, masks.piece, frozenset()))
+    number = count(len(masks.products), "product")
+    idle_a, idle_b = more.ab(frozenset(masks.idle), frozenset[int]())
+    told = say(more.side, " multiplies by masks that it draws, and ", less.side, " does not draw")
+    return replace(
+        finding,
+        evidence=(replace(finding.evidence[0], text=told),),
+        short=DROPOUT_SHORT,
+        fix=say(RANDOM_NUMBERS.fix),
+        short_fix=DROPOUT_SHORT_FIX,
+        proof=say(f"{number} by masks of ", more.side, " were replaced by what is multiplied"),
+        a=finding.a | idle_a,
+        b=finding.b | idle_b,
+        undo=masks.undo,
+    )
 
 
 def _draws_only(found: Bypass) -> bool:

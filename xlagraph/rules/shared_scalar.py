@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding
@@ -14,7 +15,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.facts.pieces import OUTPUT, Edge, open_edges, piece_of
 from xlagraph.facts.scalars import is_scalar_input
 from xlagraph.message import Change, count, join, say
-from xlagraph.rules.constant_value import CONSTANT_VALUE
+from xlagraph.rules.constant_value import CONSTANT_VALUE, given_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +136,8 @@ def _way(module: Module, i: int) -> list[int]:
 
 
 def _constant_finding(case: Case, old: str, new: str, edges: Sequence[Edge]) -> Finding:
-    return _finding(
+    words = given_words(case.diff.b, [(edge.y, edge.place) for edge in edges])
+    found = _finding(
         case,
         edges,
         kind=CONSTANT_VALUE,
@@ -151,6 +153,7 @@ def _constant_finding(case: Case, old: str, new: str, edges: Sequence[Edge]) -> 
             "; one side has one constant for this and for another number of the same value",
         ),
     )
+    return replace(found, short=words.short, fix=words.fix, short_fix=words.short_fix)
 
 
 def _input_finding(case: Case, more: SideView, less: SideView, edges: Sequence[Edge]) -> Finding:

@@ -1,0 +1,103 @@
+"""Causes that are weight decay, which one side has and the other has not, or has elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.slices import IDLE
+from xlagraph.facts.weight_decay import Enters, decays, is_number
+from xlagraph.message import A, B, join, say
+from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.facts.weight_decay import Decay
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
+WORDS = {
+    Enters.GRADIENT: "into the gradient",
+    Enters.WEIGHT: "into the weight alone",
+}
+FIX = say(
+    "Adam with weight_decay adds the decayed weight to the gradient, and the moments see it; AdamW "
+    "(decoupled_weight_decay) takes it from the weight alone. Use one of them, with the same "
+    "weight_decay, in both."
+)
+SHORT_FIX = say("Keep one optimizer (Adam or AdamW), with one weight_decay.")
+ON_FIX = say(
+    "Give the same weight_decay, to the same weights, from the first step on: 0 leaves its term "
+    "out of the graph, any other number is a parameter of it."
+)
+ON_SHORT_FIX = say("Keep weight_decay on, or off, from the first step on.")
+
+
+def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, those of optimizers as weight decay where that is all that they add.
+
+    Where it moves from the gradient to the weight, two pieces are one cause of that.
+    """
+    own = [cause for cause in causes if cause.proved and cause.kind in OF_UPDATES]
+    a, b = decays(diff.a), decays(diff.b)
+    if not own or not (a or b):
+        return list(causes)
+    claimed_a = frozenset[int]().union(*(cause.a for cause in own))
+    claimed_b = frozenset[int]().union(*(cause.b for cause in own))
+    is_all = _is_all(diff.a, a, claimed_a.intersection(diff.removed)) and _is_all(
+        diff.b, b, claimed_b.intersection(diff.added)
+    )
+    told = _told(diff, a, b) if is_all else None
+    if told is None:
+        return list(causes)
+    short, fix, short_fix = told
+    main = replace(
+        own[0],
+        kind=OPTIMIZER_OPTION,
+        title=short,
+        short=short,
+        fix=fix,
+        short_fix=short_fix,
+        evidence=tuple(one for cause in own for one in cause.evidence),
+        proof=join(dict.fromkeys(cause.proof for cause in own), len(own), "; "),
+        share=min(1.0, sum(cause.share for cause in own)),
+        a=claimed_a,
+        b=claimed_b,
+    )
+    return [main if cause is own[0] else cause for cause in causes if cause not in own[1:]]
+
+
+def _is_all(module: Module, found: dict[int, Decay], alone: frozenset[int]) -> bool:
+    """Whether what one side alone computes is the decay of weights, and numbers for it.
+
+    The square of a gradient that holds it is another one as well.
+    """
+    parts = {i for decay in found.values() for i in (decay.product, decay.sum)}
+    own = {i for i in alone if module.opcodes[i] not in IDLE and module.operands[i]}
+    squares = {i for i in own if len(set(module.operands[i])) == 1 < len(module.operands[i])}
+    followed = {i for i in squares if parts.issuperset(module.operands[i])}
+    return all(i in parts or i in followed or is_number(module, i) for i in own)
+
+
+def _told(
+    diff: Diff, a: dict[int, Decay], b: dict[int, Decay]
+) -> tuple[Message, Message, Message] | None:
+    """In words how the weights decay, and what to do; None if they do so alike, or in many ways."""
+    to_b, to_a = diff.match.to_b, diff.match.to_a
+    ways = {
+        (a[x].enters if x in a else None, b[to_b[x]].enters if to_b[x] in b else None)
+        for x in {*a, *(to_a[y] for y in b)}
+    }
+    ways = {way for way in ways if way[0] is not way[1]}
+    (one, other) = ways.pop() if len(ways) == 1 else (None, None)
+    if one and other:
+        moved = say(f"weight decay goes {WORDS[one]} in ", A, f" and {WORDS[other]} in ", B)
+        return say(moved, " (Adam, AdamW)"), FIX, SHORT_FIX
+    if one or other:
+        return say("weight decay is on in ", A if one else B, " only"), ON_FIX, ON_SHORT_FIX
+    return None
