@@ -104,8 +104,8 @@ def _best(task: Search) -> Explanation:
         again = search(by_place)
         if again.proved:
             return _explanation(by_place, again, level)
-    again = not found.proved and len(task.diff.a) + len(task.diff.b) <= MAX_AGAIN
-    last = (_in_line(task) or _last(task)) if again else None
+    is_small = not found.proved and len(task.diff.a) + len(task.diff.b) <= MAX_AGAIN
+    last = (_in_line(task) or _last(task)) if is_small else None
     return last or _explanation(task, found)
 
 
