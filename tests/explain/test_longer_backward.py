@@ -112,6 +112,64 @@ ENTRY"""
     assert kinds(a, b) == {"longer-backward"}
 
 
+GATE = """gate {
+  c = f32[4,8] parameter(0)
+  q = f32[4,8] logistic(c)
+  m = f32[4,8] multiply(c, q)
+  ROOT t = (f32[4,8], f32[4,8]) tuple(m, q)
+}
+
+jvp_gate {
+  c = f32[4,8] parameter(0)
+  q = f32[4,8] logistic(c)
+  m = f32[4,8] multiply(c, q)
+  wide = f32[4,8] sine(q)
+  ROOT t = (f32[4,8], f32[4,8], f32[4,8]) tuple(m, q, wide)
+}
+
+ENTRY"""
+"""What a function gives out that is not differentiated, and what with it its derivative needs."""
+
+
+def called(text: str, gate: str, number: int) -> str:
+    shapes = ", ".join(["f32[4,8]"] * number)
+    parts = (
+        f"  p = ({shapes}) call(t), to_apply={gate}\n"
+        "  m = f32[4,8] get-tuple-element(p), index=0\n"
+        "  g = f32[4,8] get-tuple-element(p), index=1\n"
+    )
+    text = text.replace("  g = f32[4,8] logistic(t)\n", "")
+    return text.replace("  m = f32[4,8] multiply(t, g)\n", parts).replace("ENTRY", GATE)
+
+
+def test_where_the_derivative_calls_another_function():
+    flow = """kg = f32[4,8] get-tuple-element(p), index=2
+  dg = f32[4,8] multiply(dm, t)
+  dg2 = f32[4,8] multiply(dg, kg)
+"""
+    a, b = called(PLAIN, "gate", 2), called(with_term(flow, "dg2"), "jvp_gate", 3)
+    for side, explanation in zip("BA", both_ways(a, b), strict=True):
+        (cause,) = explanation.causes
+        assert cause.kind.id == "longer-backward"
+        assert f"gradients flow further in {side}" in str(cause.title)
+        assert any("put in line" in str(note) for note in explanation.verdict.notes)
+
+
+def test_a_function_that_computes_something_else_is_no_longer_backward():
+    other = called(PLAIN, "gate", 2).replace("logistic(c)", "tanh(c)")
+    assert kinds(called(PLAIN, "gate", 2), other).isdisjoint({"longer-backward"})
+
+
+def test_a_pair_tells_which_side_cuts_the_gradients():
+    for side, explanation in zip("BA", both_ways(PLAIN, with_term(FLOW, "dg2")), strict=True):
+        assert f"Gradients flow further in {side} than in " in str(explanation.verdict.what)
+        assert ".detach()" in str(explanation.verdict.what)
+    jitted = [
+        t.replace("HloModule step", "HloModule jit_step") for t in (PLAIN, with_term(FLOW, "dg2"))
+    ]
+    assert "jax.lax.stop_gradient" in str(both_ways(*jitted)[0].verdict.what)
+
+
 OTHERS = {
     "a penalty on activations": ("pt = f32[4,8] multiply(wide, t)\n", "pt"),
     "a penalty that takes what the backward pass has, too": (

@@ -17,6 +17,7 @@ from xlagraph.explain.settings import cited, set_there, settings_of
 from xlagraph.facts.callers import placed
 from xlagraph.message import EMPTY, say, words
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,8 +154,12 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
         return ()
     if finding.kind is OPTIMIZER_OPTION and lines:
         return ()  # the line that sets it, or calls step(), is none of the model's
-    near = line_near(diff.b, finding.b) or line_near(diff.a, finding.a)
-    near = near or (line_around(diff.b, finding.b) if lines else None)
+    own_a, own_b = finding.a, finding.b
+    cited = frozenset(finding.evidence[0].b)
+    if finding.kind is SKIPPED_BLOCK and cited and own_b.isdisjoint(cited):
+        own_a, own_b = frozenset(finding.evidence[0].a), cited  # what it claims only follows
+    near = line_near(diff.b, own_b) or line_near(diff.a, own_a)
+    near = near or (line_around(diff.b, own_b) if lines else None)
     if not near:
         return ()
     text = say("the program's own line nearest to it in the graph")

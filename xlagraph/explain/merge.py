@@ -211,7 +211,7 @@ def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> b
         return False
     if not all(first.brings(finding, diff) for finding in group):
         return False
-    if first.kind is SKIPPED_BLOCK:
+    if first.kind is SKIPPED_BLOCK and any(_sides(main, diff)):
         return all(comes_of_block(finding, first, diff) for finding in group)
     if group[0].kind.family is Family.LIVE:
         return not any(f.a or f.b for f in group)

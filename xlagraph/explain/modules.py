@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.inline import inlined
 from xlagraph.canon.labels import Level
 from xlagraph.cause.model import Context, Explanation
 from xlagraph.diff import diff_modules
@@ -17,6 +18,7 @@ from xlagraph.explain.verdict import pair_verdict, same_verdict
 from xlagraph.explain.versions import hands_out_otherwise, of_a_pair
 from xlagraph.facts.arguments import same_arguments
 from xlagraph.facts.buckets import bucket_rows
+from xlagraph.message import EMPTY, say
 from xlagraph.rules.same_computation import remaining_differences
 
 if TYPE_CHECKING:
@@ -24,11 +26,15 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.rule import Rule
     from xlagraph.diff import Diff
+    from xlagraph.diff.match import Known
     from xlagraph.explain.engine import Found
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 MAX_AGAIN = 200_000
 """Instructions up to which what has no proof is paired and explained in another way."""
+
+IN_LINE = say("Compared with every function that is called put in line, as XLA does.")
 
 
 def explain_modules(
@@ -56,13 +62,17 @@ def explain_sides(a: Module, b: Module, context_a: Context, context_b: Context) 
     return by_name if by_name and not is_shorter else plain
 
 
+def _names_any(known: Known) -> bool:
+    return any(names.inputs or names.outputs for names in known)
+
+
 def _by_arguments(diff: Diff, asked: Sequence[Rule]) -> Explanation | None:
     """The explanation with each argument of a jitted function paired with itself, if a proof.
 
     Two networks of one shape, as a critic and its target, are told apart by nothing else where
     one takes the other's place.
     """
-    is_bare = not any(known.inputs or known.outputs for known in diff.match.known)
+    is_bare = not _names_any(diff.match.known)
     names = same_arguments(diff.a, diff.b) if is_bare and not diff.same else None
     if names is None:
         return None
@@ -94,8 +104,27 @@ def _best(task: Search) -> Explanation:
         again = search(by_place)
         if again.proved:
             return _explanation(by_place, again, level)
-    last = None if found.proved or len(task.diff.a) + len(task.diff.b) > MAX_AGAIN else _last(task)
+    is_small = not found.proved and len(task.diff.a) + len(task.diff.b) <= MAX_AGAIN
+    last = (_in_line(task) or _last(task)) if is_small else None
     return last or _explanation(task, found)
+
+
+def _in_line(task: Search) -> Explanation | None:
+    """The explanation with each function that is called put in line, as XLA does, if a proof.
+
+    A derivative calls another function than what is not differentiated: what is alike is inside.
+    """
+    if not any("call" in module.opcodes for module in (task.diff.a, task.diff.b)):
+        return None
+    a, b = inlined(task.diff.a), inlined(task.diff.b)
+    if a is None or b is None:
+        return None
+    known = (task.context_a.names(a), task.context_b.names(b))
+    if not _names_any(known) and _names_any(task.diff.match.known):
+        known = same_arguments(a, b) or known
+    in_line = replace(task, diff=diff_modules(a, b, known=known))
+    found = None if in_line.diff.same else search(in_line)
+    return _explanation(in_line, found, note=IN_LINE) if found and found.proved else None
 
 
 def _last(task: Search) -> Explanation | None:
@@ -108,7 +137,9 @@ def _last(task: Search) -> Explanation | None:
     return _explanation(again, found) if found.proved else None
 
 
-def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDER) -> Explanation:
+def _explanation(
+    task: Search, found: Found, level: Level = Level.PARAMETER_ORDER, note: Message = EMPTY
+) -> Explanation:
     diff = task.diff
     left_a, left_b = unexplained(diff, found)
     contexts = (task.context_a, task.context_b)
@@ -123,6 +154,8 @@ def _explanation(task: Search, found: Found, level: Level = Level.PARAMETER_ORDE
         verdict = same_verdict(diff, causes, *contexts)
     if found.proved and scope.sets_aside:
         verdict = replace(verdict, notes=(*verdict.notes, scope_sentence(scope, diff, *contexts)))
+    if note:
+        verdict = replace(verdict, notes=(*verdict.notes, note))
     return Explanation(
         diff=diff,
         same=same,

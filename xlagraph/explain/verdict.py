@@ -8,11 +8,14 @@ from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.elided import elided_constants, not_compared
 from xlagraph.facts.keys import key_difference
+from xlagraph.facts.moved_norms import moved_norms
 from xlagraph.message import EMPTY, count, join, say
 from xlagraph.rules.clipping import CLIPPING
 from xlagraph.rules.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.other_operand import OTHER_OPERAND
+from xlagraph.rules.output_order import OUTPUT_ORDER
+from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.sizes import ATTRIBUTE
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 OWN_EDITS = (*TOLD_BY, ATTRIBUTE, CLIPPING, CONSTANT_VALUE, CONVOLUTION_OPTION, OTHER_OPERAND)
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
+REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
+"""As what a normalisation is told that stands at another place."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
 MAX_BESIDE = 2
@@ -41,17 +46,23 @@ def pair_verdict(
 ) -> Verdict:
     """The main cause in three lines; `left` instructions have none, and begin at a place."""
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
+    moved = moved_norms(diff) if causes and causes[0].kind in BRANCHES else None
+    is_moved = bool(moved and all(cause.proved and cause.kind in REWIRED for cause in causes))
     notes = [
+        say(moved.what.sentence, *((", ", moved.line) if moved.line else ()), ".")
+        if moved and not is_moved
+        else EMPTY,
         causes[0].seen.message if causes and causes[0].seen else EMPTY,
         _beside(diff, causes),
-        _further(causes),
+        EMPTY if is_moved else _further(causes),
         say(stay) if left and causes else EMPTY,
         _one_hash(context_a, context_b),
         *not_compared(diff),
     ]
+    where = (causes[0].place if causes else place).in_short
     return Verdict(
-        what=_what(diff, causes),
-        where=(causes[0].place if causes else place).in_short,
+        what=say(moved.what.sentence, ".") if moved and is_moved else _what(diff, causes),
+        where=say(moved.line) if moved and is_moved and moved.line else where,
         fix=causes[0].fix_in_short if causes else LOOK,
         notes=tuple(filter(None, notes)),
     )

@@ -9,7 +9,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
 from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
-from xlagraph.facts.arguments import argument_name
+from xlagraph.facts.arguments import argument_name, is_jitted
 from xlagraph.facts.calls_apart import line_apart
 from xlagraph.facts.formulas import formulas
 from xlagraph.facts.made_sizes import FIX as OPTION_FIX
@@ -22,6 +22,7 @@ from xlagraph.rules.clipping import CLIPPING
 from xlagraph.rules.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
+from xlagraph.rules.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
 from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
 from xlagraph.rules.other_operand import AFTER_UPDATE, OTHER_OPERAND
@@ -43,7 +44,15 @@ BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
-EDITED = (*TOLD_BY, CLIPPING, OPTIMIZER_STATE, OTHER_OPERAND, PYTHON_INDEX, PYTHON_SIZE)
+EDITED = (
+    *TOLD_BY,
+    CLIPPING,
+    LONGER_BACKWARD,
+    OPTIMIZER_STATE,
+    OTHER_OPERAND,
+    PYTHON_INDEX,
+    PYTHON_SIZE,
+)
 """What two versions have otherwise because one of them was edited: there is no step to mend."""
 OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
 """What may be one option of an optimizer beside another cause of the kind."""
@@ -85,7 +94,7 @@ def of_a_pair(
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
-    told = [_with_values(diff, _with_formulas(diff, _with_side(cause))) for cause in causes]
+    told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
@@ -188,8 +197,13 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
 
 
-def _with_side(cause: Cause) -> Cause:
-    """The cause with the side that clips, draws for dropout, or uses tensors after their update."""
+def _with_side(diff: Diff, cause: Cause) -> Cause:
+    """The cause with the side that clips, draws for dropout, or uses tensors after their update.
+
+    Or on which gradients flow further.
+    """
+    if cause.kind is LONGER_BACKWARD and not cause.short:
+        return replace(cause, short=_cut(diff, cause))
     side = next(iter(cause.title.parts))
     if not isinstance(side, Side):
         return cause
@@ -203,6 +217,14 @@ def _with_side(cause: Cause) -> Cause:
     if cause.short != DROPOUT_SHORT:
         return cause
     return replace(cause, short=say("Dropout is on in ", side, " only, as by train() and eval()"))
+
+
+def _cut(diff: Diff, cause: Cause) -> Message:
+    """Which side cuts the gradients, and with what."""
+    more, less, *_ = (part for part in cause.title.parts if isinstance(part, Side))
+    with_what = "jax.lax.stop_gradient" if is_jitted(diff.a) else ".detach() or no_grad()"
+    cuts = (", which cuts them, as by ", Code(with_what))
+    return say("gradients flow further in ", more, " than in ", less, *cuts)
 
 
 def _with_inputs(diff: Diff, cause: Cause) -> Cause:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.finding import Finding
@@ -11,6 +13,8 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, called_at
 from xlagraph.diff import diff_modules
 from xlagraph.message import A, B, count, join, say
+from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
+from xlagraph.rules.other_blocks import brings, exchanged_weights, title, told
 from xlagraph.rules.output_order import OUTPUT_ORDER, PLACES_FIX
 
 if TYPE_CHECKING:
@@ -33,15 +37,11 @@ class _Exchange(NamedTuple):
 
 
 def find(case: Case) -> list[Finding]:
-    """Inputs exchanged for each other, where nothing else is left: layers in another order.
+    """Inputs exchanged for each other, where nothing else differs: layers in another order.
 
     By name the operations take other operands; without names both modules are equal.
     """
-    changes = case.open_changes()
-    is_open = case.a.open_lone() or case.b.open_lone()
-    if is_open or not changes or any(fields != ("operands",) for _, _, fields in changes):
-        return []
-    exchange = _exchange(case)
+    exchange = _exchange(case) if case.open_changes() else None
     return [_finding(case, exchange)] if exchange else []
 
 
@@ -81,7 +81,7 @@ def _finding(case: Case, exchange: _Exchange) -> Finding:
     def undo(edit: Editors) -> None:
         _put_back(edit.b, exchange)
 
-    return Finding(
+    finding = Finding(
         kind=OUTPUT_ORDER,
         title=say(
             f"{count(len(named), 'tensor')} took each other's places in the computation: ",
@@ -105,6 +105,25 @@ def _finding(case: Case, exchange: _Exchange) -> Finding:
         a=frozenset(x for x, _, _ in changed),
         b=claimed_b,
         undo=undo,
+    )
+    return _of_blocks(case, finding)
+
+
+def _of_blocks(case: Case, finding: Finding) -> Finding:
+    """The finding; where each side leaves alone weights that the other uses, as other blocks."""
+    weights = exchanged_weights(case)
+    if weights is None:
+        return finding
+    evidence = told(case, *weights)
+    return replace(
+        finding,
+        kind=SKIPPED_BLOCK,
+        title=title(evidence),
+        evidence=(*evidence, finding.evidence[0]),
+        fix=say(),
+        short=say(),
+        short_fix=say(),
+        brings=partial(brings, weights[0]),
     )
 
 

@@ -143,6 +143,8 @@ for step, (x, y) in enumerate(loader):
         "extra-subgraph",
         "optimizer-option",
         "output-order",
+        "convolution-option",
+        "reordered-operands",
     ),
     entails=("optimizer-state", "shared-scalar"),
     short="Some steps leave blocks of the model out",
@@ -403,7 +405,7 @@ def _lone(more: SideView, less: SideView, outputs: Sequence[int]) -> list[int]:
 
 RULE = Rule(
     name="optimizer-state",
-    kinds=(OPTIMIZER_STATE, NEWLY_UPDATED),
+    kinds=(OPTIMIZER_STATE, NEWLY_UPDATED, SKIPPED_BLOCK),
     find=find,
     after=("tied-weights",),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xlagraph.cause.kinds import Kind, Section
-from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
 
 _NOT_UNDONE = "Nothing is undone: this is read off the run's records."
 FIRST_GRAPH = Kind(
@@ -266,7 +265,6 @@ KINDS = (
     FIRST_GRAPH,
     BY_DESIGN,
     GROWING_GRAPH,
-    SKIPPED_BLOCK,
     CHANGING_UPDATES,
     REPEATED_HOOK,
     SAME_GRAPH,
