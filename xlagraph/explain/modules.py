@@ -15,7 +15,7 @@ from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict, same_verdict
-from xlagraph.explain.versions import hands_out_otherwise, of_a_pair
+from xlagraph.explain.versions import BRANCHES, hands_out_otherwise, of_a_pair
 from xlagraph.facts.arguments import same_arguments
 from xlagraph.facts.buckets import bucket_rows
 from xlagraph.message import EMPTY, say
@@ -105,8 +105,15 @@ def _best(task: Search) -> Explanation:
         if again.proved:
             return _explanation(by_place, again, level)
     is_small = not found.proved and len(task.diff.a) + len(task.diff.b) <= MAX_AGAIN
-    last = (_in_line(task) or _last(task)) if is_small else None
-    return last or _explanation(task, found)
+    return (_otherwise(task) if is_small else None) or _explanation(task, found)
+
+
+def _otherwise(task: Search) -> Explanation | None:
+    """The explanation by the rules of last resort, or with calls in line where that tells more."""
+    last = _last(task)
+    if last and last.causes[0].kind not in BRANCHES:
+        return last
+    return _in_line(task) or last
 
 
 def _in_line(task: Search) -> Explanation | None:
@@ -114,8 +121,9 @@ def _in_line(task: Search) -> Explanation | None:
 
     A derivative calls another function than what is not differentiated: what is alike is inside.
     """
-    if not any("call" in module.opcodes for module in (task.diff.a, task.diff.b)):
-        return None
+    is_captured = any(one.key or one.call_site for one in (task.context_a, task.context_b))
+    if is_captured or not any("call" in one.opcodes for one in (task.diff.a, task.diff.b)):
+        return None  # what is kept of a run is read beside the modules as they were captured
     a, b = inlined(task.diff.a), inlined(task.diff.b)
     if a is None or b is None:
         return None
