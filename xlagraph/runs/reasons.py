@@ -17,6 +17,7 @@ from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.beside import of_others
 from xlagraph.runs.carried import as_carried
 from xlagraph.runs.drawn import drawn
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages, may_come_of_size
@@ -110,6 +111,8 @@ def reasons_of(
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
+    found |= of_others(nodes, found)
+    found |= _grown_lists(nodes, found)
     return found | _with_sizes(nodes, found)
 
 
@@ -180,6 +183,19 @@ def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict
         node.digest: found[known[node.digest]]
         for node in nodes
         if not node.warm_up and known[node.digest] in found
+    }
+
+
+def _grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Graphs that grow by a list of tensors, at a line where other parts of a step grow by it."""
+    sizes = {one.line: one for one in known.values() if one.kind is PYTHON_SIZE and not one.retell}
+    return {
+        node.digest: sizes[reason.line]
+        for node in nodes
+        if not node.warm_up
+        and (reason := known[node.digest]).kind is GROWING_GRAPH
+        and reason.line in sizes
+        and main_cause(node).kind is PYTHON_SIZE
     }
 
 
