@@ -52,3 +52,36 @@ def test_the_statement_that_makes_the_next_state_is_found(text, line, name):
 )
 def test_where_no_one_variable_is_carried_none_is_named(text):
     assert carried(text) is None
+
+
+def by_itself(statement: str) -> tuple[int, str] | None:
+    """What a statement elsewhere carries, as a loss does that keeps an average."""
+    lines = {3: "def main():", 4: "    loss.backward(retain_graph=True)", 9: f"        {statement}"}
+    program = ProgramText({FILE: lines})
+    found = as_carried([SourceLine(FILE, 4)], program, [SourceLine(FILE, 9)]).carried
+    return (found.line.line, found.name) if found else None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "self.mean = self.decay * self.mean + (1 - self.decay) * now",
+        "self.mean = torch.lerp(self.mean, now, 0.1)",
+        "self.mean += 0.1 * now",
+    ],
+)
+def test_an_attribute_that_is_computed_from_itself_is_carried(statement):
+    assert by_itself(statement) == (9, "self.mean")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "self.mean = self.decay * self.mean.detach() + (1 - self.decay) * now",
+        "self.mean = self.decay * now",
+        "self.total += now.detach()",
+        "mean = 0.9 * self.mean + 0.1 * now",
+    ],
+)
+def test_what_is_detached_or_made_of_others_is_not_carried(statement):
+    assert by_itself(statement) is None

@@ -191,3 +191,35 @@ def test_sizes_that_ran_before_the_loop_are_not_asked_what_they_were_there(tmp_p
     warm_up = [(10, step(size)) for size in (16, 8, 12)]
     loop = [(20, step(size)) for size in (12, 8, 32, *BUCKETS[3:])]
     assert not write(tmp_path, [*warm_up, *loop]).has_problem
+
+
+FOUR = [8, 12, 20, 32, *(draw.choice((8, 12, 20, 32)) for _ in range(30))]
+
+
+def in_stage(size):
+    """A step whose loss has another term, as in a second stage of the program."""
+    square = f"  %m = s32[{size}]{{0}} multiply(s32[{size}]{{0}} %n, s32[{size}]{{0}} %n)\n"
+    text = step(size).replace("  ROOT", f"{square}  ROOT")
+    return text.replace(f"abs(s32[{size}]{{0}} %n)", f"abs(s32[{size}]{{0}} %m)")
+
+
+def test_sizes_come_again_in_each_stage_of_a_program(tmp_path):
+    stages = [(20, step(size)) for size in FOUR] + [(20, in_stage(size)) for size in FOUR]
+    run = write(tmp_path / "two", stages)
+    assert not run.has_problem
+    (group,) = [group for group in run.groups if group.meant == "sizes"]
+    assert group.compiles == 6
+    unnamed = stages[: len(FOUR) + 12] + [(20, None)] * 24
+    assert not write(tmp_path / "unnamed", unnamed).has_problem
+
+
+def test_a_stage_whose_sizes_go_up_is_a_problem_behind_one_of_few_sizes(tmp_path):
+    longer = [in_stage(36 + 4 * (k // 3)) for k in range(30)]
+    run = write(tmp_path, [(20, step(size)) for size in FOUR] + [(20, one) for one in longer])
+    (problem, *_) = run.problems
+    assert (problem.kind.id, problem.compiles) == ("input-shape", 10)
+
+
+def test_terms_that_come_and_go_are_no_stages(tmp_path):
+    steps = [(step, in_stage)[k // 3 % 2](size) for k, size in enumerate(FOUR * 2)]
+    assert write(tmp_path, [(20, one) for one in steps]).has_problem

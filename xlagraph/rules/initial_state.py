@@ -10,6 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.begun_sums import sums_begun
 from xlagraph.facts.pieces import piece_of
 from xlagraph.facts.updates import made_anew
 from xlagraph.message import count, join, say
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.facts.begun_sums import Begun
     from xlagraph.facts.updates import Made
 
 INITIAL_STATE = Kind(
@@ -75,7 +77,53 @@ def find(case: Case) -> list[Finding]:
             _finding(maker, taker, group, is_optimizer=is_optimizer)
             for is_optimizer, group in sorted(groups.items())
         ]
+        if begun := sums_begun(case, maker, taker):
+            found.append(_begun(maker, taker, begun))
     return found
+
+
+def _begun(maker: SideView, taker: SideView, sums: Sequence[Begun]) -> Finding:
+    """Sums that one side begins with a Python number: ``total = 0``, ``total = total + x``."""
+    own = {i for one in sums for i in (one.begun, one.start)}
+    others = {i for one in sums for i in (one.goes_on, one.parameter)}
+    lines = where(maker.module, [one.begun for one in sums])
+    cited_a, cited_b = maker.ab(own, others)
+
+    def undo(edit: Editors) -> None:
+        for one in sums:
+            edit[maker.side].become_undone(one.begun, [one.added], "sum")
+            edit[taker.side].become_undone(one.goes_on, [one.also_added], "sum")
+
+    is_one = len(sums) == 1
+    return Finding(
+        kind=INITIAL_STATE,
+        title=say(
+            f"{count(len(sums), 'sum')} that ",
+            maker.side,
+            f" begins with a Python number {'goes' if is_one else 'go'} on in ",
+            taker.side,
+            f" from {'an input' if is_one else 'inputs'}",
+            at(lines),
+        ),
+        evidence=(
+            Evidence(
+                say(maker.side, " adds to a constant what ", taker.side, " adds to an input"),
+                tuple(sorted(cited_a))[:50],
+                tuple(sorted(cited_b))[:50],
+                lines,
+            ),
+        ),
+        fix=say(
+            "Expected once, where a sum begins. For one graph begin it with a tensor on the "
+            "device, torch.zeros((), device=...), and call torch_xla.sync() once that is made."
+        ),
+        short_fix=say("Begin the sum with a tensor that is made before the loop, and sync."),
+        proof=say("what is added stands for the sum, on both sides"),
+        a=frozenset(cited_a),
+        b=frozenset(cited_b),
+        undo=undo,
+        expected=maker.is_a,
+    )
 
 
 def _finding(

@@ -20,7 +20,7 @@ from xlagraph.runs.draws import draws_around
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.facts.enclosing import ProgramText
@@ -97,9 +97,15 @@ def _detached(name: str) -> str:
     return f"{name} = {name}.detach()"
 
 
-def as_carried(frames: Sequence[SourceLine], program: ProgramText) -> AsCarried:
-    """What is said of a backward pass, called from these frames, that gets longer."""
+def as_carried(
+    frames: Sequence[SourceLine], program: ProgramText, lines: Iterable[SourceLine] = ()
+) -> AsCarried:
+    """What is said of a backward pass, called from these frames, that gets longer.
+
+    `lines`: those of what it computes more than that of the step before.
+    """
     found = [one for frame in frames for one in _carried(frame, program)]
+    found = found or [one for line in lines for one in _renewed_by_itself(line, program)]
     names = {one.name for one in found}
     return AsCarried(frames[0], found[0] if len(names) == 1 else None)
 
@@ -134,6 +140,23 @@ def _renewed(lines: Mapping[int, str], number: int) -> set[str]:
     return {*map(ast.unparse, targets)} & {
         ast.unparse(part) for one in given for part in _parts(one)
     }
+
+
+def _renewed_by_itself(line: SourceLine, program: ProgramText) -> Iterator[Carried]:
+    """An attribute whose next value the statement of a line computes from its last one."""
+    _, found = statement_at(program.lines.get(line.file, {}), line.line)
+    node = found[0] if len(found) == 1 else None
+    if not isinstance(node, (ast.Assign, ast.AugAssign)):
+        return
+    (target, *others) = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if others or not isinstance(target, ast.Attribute):
+        return
+    name = ast.unparse(target)
+    cut = {one.value for one in ast.walk(node.value) if isinstance(one, ast.Attribute)}  # .detach()
+    used = [one for one in ast.walk(node.value) if ast.unparse(one) == name and one not in cut]
+    is_sum = isinstance(node, ast.AugAssign) and not ast.unparse(node.value).endswith(".detach()")
+    if used or is_sum:
+        yield Carried(line, name)
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

@@ -10,6 +10,9 @@ for each. What its steps show tells it from one whose sizes are an accident:
 * no new one came any more, although at the pace until then several more would have;
 * none of them is known to be the rule, as full batches are between odd ones;
 * they do not count up, as a sequence that gets one more each time does, request after request.
+
+Where the program has stages, in which it trains something else or by another loss, the sizes come
+again in each, with graphs of their own (`stage_at`): each stage is asked for itself.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from functools import reduce
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -28,6 +31,7 @@ from xlagraph.rules.added_input import ADDED_INPUT
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.input_sizes import is_of_batch, sizes_apart
 from xlagraph.runs.nearest import opcodes_of
+from xlagraph.runs.order import PlaceTurns
 from xlagraph.runs.sketch import without_layout
 
 if TYPE_CHECKING:
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
     from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.model import GraphNode
-    from xlagraph.runs.order import PlaceTurns
     from xlagraph.runs.outcome import Cited, Outcome
     from xlagraph.runs.sketch import Sketch
 
@@ -55,6 +58,10 @@ BESIDE = 1 / 4
 """What has this part of a difference beside a size comes of it: an index, a mean of one element."""
 ROW = 3
 """So many sizes, each as much larger than the one before, count up."""
+KNOWN = 2
+"""So many hits of a stage at least are known to be of its graphs."""
+STAGES = 4
+"""More stretches than these, each with graphs of its own, are no stages."""
 ODD = 2
 """The size of full batches, and that of the last one."""
 CUTS = frozenset({"slice", "pad"})
@@ -74,7 +81,7 @@ def is_one_of_few_sizes(
     The first graph at the place need not come again: its state may not have been there yet.
     `ran`: what ran there.
     """
-    turns, seen = ran
+    turns, seen = stage_at(number, graphs, comparisons, ran)
     here = [graph for graph in seen if graph is not None]
     if len(here) > MOST + 1 or number not in here:
         return False
@@ -99,6 +106,51 @@ def is_one_of_few_sizes(
         )
         and not _count_up(list(lengths.values()), each)
     )
+
+
+def stage_at(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    ran: PlaceTurns,
+) -> PlaceTurns:
+    """What ran in the stage of a graph: from the first of those that differ in sizes from it on.
+
+    All that ran there, where graphs that differ in more are known to come back, or are many.
+    """
+    turns, seen = ran
+    here = [graph for graph in seen if graph is not None]
+    roots: dict[int, int] = {}
+    for k in here:
+        other = comparisons[k].number
+        is_variant = other in roots and changes_sizes_only(k, graphs, comparisons, here)
+        roots[k] = roots[other] if other is not None and is_variant else k
+    ends = [(k, roots[turn]) for k, turn in enumerate(turns) if turn is not None]
+    runs = [root for root, _ in groupby(root for _, root in ends)]
+    if number not in roots or len(runs) > len({*runs}) or len(runs) > STAGES:
+        return ran
+    begins = [0, *(turns.index(root) for root in runs[1:]), len(turns)]
+    stage = runs.index(roots[number])
+    found = turns[begins[stage] : begins[stage + 1]]
+    return PlaceTurns(found, tuple(dict.fromkeys(found)))
+
+
+def begins_stage(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    ran: PlaceTurns,
+) -> bool:
+    """Whether a stage of several sizes, not the first, begins with a graph, and lasts.
+
+    Some of its hits have to be known, so that the stage before is over.
+    """
+    turns = stage_at(number, graphs, comparisons, ran).turns
+    known = [turn for turn in turns if turn is not None]
+    sizes = {*known}
+    is_other = len(turns) < len(ran.turns) and turns[0] == number != ran.turns[0]
+    is_known = len(sizes) > 1 and len(known) >= len(sizes) + KNOWN
+    return is_other and is_known and len(turns) >= AGAIN * len(sizes)
 
 
 def _is_begun(turns: Sequence[int | None]) -> bool:

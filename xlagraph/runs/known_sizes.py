@@ -2,6 +2,7 @@
 
 A program whose batches come in few sizes evaluates with the same ones. Its evaluation has few
 steps, so that little is seen of their order; but that the sizes are a choice is seen in training.
+So does each stage of a training with those of the stages before.
 So is a size that came with a stage in which other tensors are trained.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from xlagraph.runs.few_sizes import MOST, brings_size
+from xlagraph.runs.few_sizes import MOST, brings_size, stage_at
 from xlagraph.runs.input_sizes import new_sizes, sizes_apart
 from xlagraph.runs.meant import Meant
 from xlagraph.runs.periodic import turns_of_part
@@ -38,7 +39,10 @@ def with_known_sizes(
 
     `parts`: what comes in every n-th step.
     """
-    seen = [turns_of_part(k, design, parts).graphs for k in range(len(nodes))]
+    seen = [
+        stage_at(k, graphs, comparisons, turns_of_part(k, design, parts)).graphs
+        for k in range(len(nodes))
+    ]
     places = _places(nodes, graphs, comparisons, seen)
     found = list(nodes)
     for k, (node, comparison) in enumerate(zip(nodes, comparisons, strict=True)):
@@ -48,7 +52,7 @@ def with_known_sizes(
             continue
         if not brings_size(k, graphs, comparisons, here):
             continue
-        own = sizes_apart([graphs[other], graphs[k]])[1]
+        own = sizes_apart([graphs[other], graphs[k]])[1] or _among(k, graphs, here)
         file = graphs[k].process.file
         known = [meant for sizes, meant in places.get(file, ()) if own <= sizes]
         if own and known:
@@ -56,6 +60,14 @@ def with_known_sizes(
             meant = Meant.STAGES if is_stage else Meant.SIZES
             found[k] = replace(node, warm_up=True, meant=meant)
     return found
+
+
+def _among(
+    number: int, graphs: Sequence[CapturedGraph], here: Sequence[int | None]
+) -> frozenset[Size]:
+    """The sizes of a graph that takes in state, which the first of its stage makes."""
+    seen = [k for k in here if k is not None]
+    return sizes_apart([graphs[k] for k in seen])[seen.index(number)]
 
 
 def _is_left(turns: Sequence[frozenset[int]]) -> bool:

@@ -10,6 +10,7 @@ told.
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Section
@@ -24,7 +25,7 @@ from xlagraph.rules.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.second_input import SECOND_INPUT
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
 from xlagraph.runs.choices import brings_state, is_one_of_two, phase_of
-from xlagraph.runs.few_sizes import is_one_of_few_sizes
+from xlagraph.runs.few_sizes import begins_stage, is_one_of_few_sizes
 from xlagraph.runs.periodic import turns_of_part
 from xlagraph.runs.size_stages import is_size_of_stage
 from xlagraph.runs.turns import call_place
@@ -112,7 +113,9 @@ def how_meant(
     is_switched = is_on_purpose or _is_mostly_on_purpose(outcome)
     lasting = LASTING if is_switched else LASTING_STAGE
     is_switched = is_switched or _trains_others(outcome)
-    if is_switched and outcome.proved and _is_phase(number, comparisons, design, lasting):
+    begins = partial(begins_stage, number, graphs, comparisons, design.turns_of_sort(number))
+    is_switched = is_switched and outcome.proved
+    if is_switched and (_is_phase(number, comparisons, design, lasting) or begins()):
         return Meant.PHASE
     if not history.began_late and _is_piece(outcome) and is_one_of_two(number, comparisons, design):
         return Meant.CHOICE

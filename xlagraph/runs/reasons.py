@@ -17,6 +17,7 @@ from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.beside import of_others
 from xlagraph.runs.carried import as_carried
 from xlagraph.runs.drawn import drawn
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages, may_come_of_size
@@ -98,7 +99,10 @@ def reasons_of(
     over_run |= _rests(nodes)
     over_run |= _beside_sizes(nodes, over_run)
     for longer in lists:
-        over_run |= _listed(longer, nodes, over_run, program)
+        if longer.backward:
+            over_run |= _carried(longer, lists, nodes, program)
+        else:
+            over_run |= _listed(longer, nodes, over_run)
     for loop in unrolled:
         as_unrolled = AsUnrolled(loop, tuple(nodes))
         over_run |= dict.fromkeys(
@@ -110,6 +114,8 @@ def reasons_of(
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
+    found |= of_others(nodes, found)
+    found |= _grown_lists(nodes, found)
     return found | _with_sizes(nodes, found)
 
 
@@ -183,6 +189,19 @@ def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict
     }
 
 
+def _grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Graphs that grow by a list of tensors, at a line where other parts of a step grow by it."""
+    sizes = {one.line: one for one in known.values() if one.kind is PYTHON_SIZE and not one.retell}
+    return {
+        node.digest: sizes[reason.line]
+        for node in nodes
+        if not node.warm_up
+        and (reason := known[node.digest]).kind is GROWING_GRAPH
+        and reason.line in sizes
+        and main_cause(node).kind is PYTHON_SIZE
+    }
+
+
 def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Reason]:
     """Digest to reason of those of these growing graphs whose main cause it is."""
 
@@ -198,20 +217,13 @@ def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Rea
 
 
 def _listed(
-    longer: LongerList,
-    nodes: Sequence[GraphNode],
-    known: Mapping[str, Reason],
-    program: ProgramText,
+    longer: LongerList, nodes: Sequence[GraphNode], known: Mapping[str, Reason]
 ) -> dict[str, Reason]:
-    """Digest to reason of the graphs of a list that grows, or of a backward pass that does.
+    """Digest to reason of the graphs of a list that grows.
 
     None where more is known of steps that have one graph each.
     """
     members = [node for node in nodes if node.digest in longer.graphs and not node.warm_up]
-    if longer.backward:
-        carried = as_carried(longer.backward, program)
-        reason = Reason(GROWING_GRAPH, carried.line, carried)
-        return {node.digest: reason for node in members}
     if not longer.is_cut and any(node.digest in known for node in members):
         return {}
     causes = (n.explanation.causes[0] for n in members if n.explanation and n.explanation.causes)
@@ -220,6 +232,26 @@ def _listed(
     line = longer.read or (common[0][0] if common else None)
     reason = Reason(GROWING_GRAPH, line, AsList(longer))
     return {node.digest: reason for node in members}
+
+
+def _carried(
+    longer: LongerList,
+    lists: Sequence[LongerList],
+    nodes: Sequence[GraphNode],
+    program: ProgramText,
+) -> dict[str, Reason]:
+    """Digest to reason of the graphs of a backward pass that grows.
+
+    What it computes more is known of any list of that pass: an epoch may end one and begin another.
+    """
+    alike = [one.graphs for one in lists if one.backward == longer.backward]
+    members = frozenset[str]().union(*alike)
+    outcomes = [n.explanation for n in nodes if n.digest in members and n.explanation]
+    seen = (one for outcome in outcomes for cause in outcome.causes for one in cause.evidence)
+    lines = dict.fromkeys(line for one in seen for line in one.sources)
+    carried = as_carried(longer.backward, program, lines)
+    reason = Reason(GROWING_GRAPH, carried.line, carried)
+    return {n.digest: reason for n in nodes if n.digest in longer.graphs and not n.warm_up}
 
 
 def _entailed(nodes: Sequence[GraphNode]) -> dict[str, Reason]:

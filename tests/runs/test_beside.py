@@ -1,0 +1,42 @@
+"""What comes along with a number that changes is no cause of its own, where it comes once."""
+
+from __future__ import annotations
+
+from written_runs import write
+
+
+def step(number, *, kept=False):
+    """A step with a number baked into it, at the end of which a value may be kept."""
+    values = [f"%v{k}" for k in range(3)]
+    inner = "".join(
+        f"  {value} = f32[4]{{0}} {opcode}(f32[4]{{0}} %p)\n"
+        for value, opcode in zip(values, ("tanh", "sine", "cosine"), strict=True)
+    )
+    inner += "  %k = f32[4]{0} add(f32[4]{0} %v0, f32[4]{0} %v1)\n"
+    inner += "  %l = f32[4]{0} multiply(f32[4]{0} %k, f32[4]{0} %v2)\n"
+    root = "(f32[4]{0} %m, f32[4]{0} %l)" if kept else "(f32[4]{0} %m)"
+    types = "(f32[4], f32[4])" if kept else "(f32[4])"
+    return (
+        f"HloModule step\n\nENTRY %main (p: f32[4]) -> {types} {{\n"
+        "  %p = f32[4]{0} parameter(0)\n"
+        f"  %c = f32[] constant({number})\n"
+        "  %w = f32[4]{0} broadcast(f32[] %c), dimensions={}\n"
+        "  %m = f32[4]{0} multiply(f32[4]{0} %p, f32[4]{0} %w)\n"
+        f"{inner if kept else ''}  ROOT %t = {types} tuple{root}\n}}\n"
+    )
+
+
+NUMBERS = [0.5 + k / 8 for k in range(12)]
+
+
+def test_a_value_that_is_kept_once_comes_along_with_a_number_that_changes(tmp_path):
+    run = write(tmp_path, [(20, step(one, kept=one == NUMBERS[4])) for one in NUMBERS])
+    (problem,) = run.problems
+    assert (problem.kind.id, problem.compiles) == ("constant-value", 11)
+    assert [one.kind.id for one in problem.further] == ["live-tensor"]
+
+
+def test_a_value_that_alone_makes_a_graph_is_a_cause_of_its_own(tmp_path):
+    steps = [(20, step(one)) for one in NUMBERS] + [(20, step(NUMBERS[-1], kept=True))]
+    problems = write(tmp_path, steps).problems
+    assert [one.kind.id for one in problems] == ["constant-value", "live-tensor"]
