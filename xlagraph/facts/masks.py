@@ -102,7 +102,7 @@ def _is_mask(module: Module, mask: int) -> bool:
 def _above(view: SideView, random: set[int]) -> set[int]:
     """What random numbers are drawn from, and masks scaled by, and nothing else is."""
     module, found = view.module, set(random)
-    for i in sorted(range(max(random)), reverse=True):
+    for i in reversed(range(max(random, default=0))):
         users = [user for user in module.users[i] if view.matched.live[user]]
         if view.partners[i] < 0 and users and found.issuperset(users):
             found.add(i)
