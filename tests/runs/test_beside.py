@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
+import pytest
 from written_runs import write
+
+from xlagraph.message import SourceLine
+from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.runs.beside import of_other_sizes
+from xlagraph.runs.reasons import Reason
 
 
 def step(number, *, kept=False):
@@ -26,6 +34,9 @@ def step(number, *, kept=False):
     )
 
 
+Cited = namedtuple("Cited", "opcode shape")
+Outcome = namedtuple("Outcome", "first_a first_b")
+Node = namedtuple("Node", "digest warm_up explanation")
 NUMBERS = [0.5 + k / 8 for k in range(12)]
 
 
@@ -40,3 +51,20 @@ def test_a_value_that_alone_makes_a_graph_is_a_cause_of_its_own(tmp_path):
     steps = [(20, step(one)) for one in NUMBERS] + [(20, step(NUMBERS[-1], kept=True))]
     problems = write(tmp_path, steps).problems
     assert [one.kind.id for one in problems] == ["constant-value", "live-tensor"]
+
+
+def sized(number, before, after):
+    """A graph that differs from another one in the size of an input."""
+    cited = [Cited("parameter", shape) for shape in (before, after)]
+    outcome = Outcome(*cited)
+    return Node(str(number), False, outcome)
+
+
+@pytest.mark.parametrize(("shape", "joined"), [("f32[{},12]", True), ("f32[{},16]", False)])
+def test_an_input_that_has_another_size_at_another_line_is_one_cause(shape, joined):
+    often = [sized(k, f"f32[{k + 20},12]", f"f32[{k + 30},12]") for k in range(5)]
+    once = sized(9, shape.format(40), shape.format(44))
+    known = {one.digest: Reason(INPUT_SHAPE, SourceLine("train.py", 5)) for one in often}
+    known[once.digest] = Reason(INPUT_SHAPE, SourceLine("train.py", 7))
+    found = of_other_sizes([*often, once], known)
+    assert found == ({"9": known["0"]} if joined else {})

@@ -7,6 +7,7 @@ part of the difference says little: what other graphs differ in is what makes th
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from xlagraph.rules.initial_state import INITIAL_STATE
 from xlagraph.rules.live_tensors import LIVE_TENSOR
 from xlagraph.rules.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.shared_scalar import SHARED_SCALAR
+from xlagraph.rules.sizes import INPUT_SHAPE
 from xlagraph.runs.growth import main_line
 
 if TYPE_CHECKING:
@@ -25,6 +27,37 @@ if TYPE_CHECKING:
 COMES_ALONG = frozenset({SHARED_SCALAR, SPECIAL_SCALAR, INITIAL_STATE, LIVE_TENSOR})
 OFTEN = 3
 """So many graphs have a reason that others come of; of those that come along there are fewer."""
+
+
+def of_other_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of graphs with another size of an input that often has another.
+
+    Where several inputs change their sizes one may have the same twice; the line is then another.
+    """
+    sized = {node: known[node.digest] for node in nodes if _is_sized(node, known)}
+    number = Counter(sized.values())
+    often = {_pattern(node): reason for node, reason in sized.items() if number[reason] >= OFTEN}
+    return {
+        node.digest: often[pattern]
+        for node, reason in sized.items()
+        if number[reason] < OFTEN and (pattern := _pattern(node)) and pattern in often
+    }
+
+
+def _is_sized(node: GraphNode, known: Mapping[str, Reason]) -> bool:
+    reason = known[node.digest]
+    return not node.warm_up and reason.kind is INPUT_SHAPE and not reason.retell
+
+
+def _pattern(node: GraphNode) -> str:
+    """An input's shape without the sizes that changed; empty where none is known."""
+    outcome = node.explanation
+    a, b = (outcome.first_a, outcome.first_b) if outcome else (None, None)
+    if not a or not b or a.opcode != "parameter":
+        return ""
+    sizes = [one.shape.partition("[") for one in (a, b)]
+    pairs = zip(*(re.findall(r"\d+", text) for _, _, text in sizes), strict=False)
+    return f"{sizes[0][0]}[{','.join(x if x == y else '*' for x, y in pairs)}]"
 
 
 def of_others(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

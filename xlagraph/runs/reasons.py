@@ -17,7 +17,7 @@ from xlagraph.rules.other_operand import OTHER_OPERAND
 from xlagraph.rules.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.beside import of_others
+from xlagraph.runs.beside import of_other_sizes, of_others
 from xlagraph.runs.carried import as_carried
 from xlagraph.runs.drawn import drawn
 from xlagraph.runs.few_sizes import as_few_sizes, as_stages, may_come_of_size
@@ -114,7 +114,7 @@ def reasons_of(
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
-    found |= of_others(nodes, found)
+    found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= _grown_lists(nodes, found)
     return found | _with_sizes(nodes, found)
 

@@ -68,8 +68,17 @@ CUT = Stated(
     "torch.arange(n_max, device=n.device) < n, applied where the loss is computed. Or draw one of "
     "a few lengths, each of which compiles once.",
 )
+DISTINCT = Stated(
+    "distinct",
+    "; the program keeps the different items of a batch alone",
+    "a batch is as long as it has different items",
+    "Pad what is sent to one length that all batches fit in.",
+    "Pad what the batch is put together of to the largest number that can occur, with rows of an "
+    "item of their own that the loss leaves out (of a sampled graph an extra node, and edges "
+    "within it), or to the next of a few numbers. Then every step sees one of a few shapes.",
+)
 FROZEN = Stated("requires_grad", "; which of them are frozen is set")
-STATEMENTS = {INPUT_SHAPE: (PADDED, JOINED, CUT), CHANGING_UPDATES: (FROZEN,)}
+STATEMENTS = {INPUT_SHAPE: (PADDED, JOINED, DISTINCT, CUT), CHANGING_UPDATES: (FROZEN,)}
 """What graphs of such a kind may come of; the first that the program has is asked."""
 
 
@@ -96,7 +105,9 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
         return group
     if group.kind is INPUT_SHAPE and not _is_padded([known[one] for one in group.graphs]):
         return group
-    if said in (JOINED, CUT) and group.cause and group.cause.short:  # what makes the sizes is known
+    if (
+        said in (JOINED, DISTINCT, CUT) and group.cause and group.cause.short
+    ):  # what makes the sizes is known
         return group
     if said is JOINED and not _is_joined(group, records, known):
         return group

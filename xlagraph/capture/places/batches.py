@@ -15,6 +15,8 @@ PADDING = "padding"
 """What the option of calls is named that pad to the longest of a batch."""
 JOINED = "joined"
 """The same of calls in collate functions that join the items of a batch; its value is the axis."""
+DISTINCT = "distinct"
+"""The same of calls there that leave as many items as there are different ones in a batch."""
 UNTYPED = "untyped"
 """The same of calls that take a dtype from the values they are given; its value is the name that
 the tensor gets."""
@@ -22,6 +24,9 @@ MAKES = re.compile(r"(?:torch\.(?:as_)?tensor|(?:np|numpy)\.(?:as)?array)")
 CUT = "cut"
 """The same of draws of a length, in Python, to which something is cut in the same function."""
 DRAWS = frozenset({"choice", "integers", "next", "randint", "randrange"})
+_LEAVES = frozenset(
+    {"unique", "setdiff1d", "union1d", "intersect1d", "nonzero", "flatnonzero", "argwhere"}
+)
 _JOINS = frozenset({"cat", "concat", "concatenate"})
 _AXES = frozenset({"dim", "axis"})
 PADS = re.compile(r"pad_sequence|DataCollator\w*")
@@ -129,12 +134,27 @@ def _names(node: ast.expr) -> frozenset[str]:
 
 
 def given_collates(tree: ast.Module) -> frozenset[str]:
-    """The names of functions that are given as ``collate_fn``."""
-    return frozenset(
-        function_name(one.value, tree)
+    """The names of functions that are given as ``collate_fn``; of objects what calls them."""
+    given = [
+        one.value
         for one in ast.walk(tree)
         if isinstance(one, ast.keyword) and one.arg == "collate_fn"
+    ]
+    classes = {one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
+    return frozenset(
+        "__call__" if _maker(one) in classes else function_name(one, tree) for one in given
     )
+
+
+def _maker(given: ast.expr) -> str:
+    """The name of what is called to make a value."""
+    return getattr(given.func, "id", "") if isinstance(given, ast.Call) else ""
+
+
+def distinct(node: ast.Call, function: str) -> Iterator[Setting]:
+    """A call of which the result is as long as there are different items, or others than 0."""
+    if getattr(node.func, "attr", "") in _LEAVES:
+        yield Setting(node.lineno, function, DISTINCT, "")
 
 
 def joined(node: ast.Call, function: str) -> Iterator[Setting]:

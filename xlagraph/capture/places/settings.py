@@ -18,6 +18,7 @@ from xlagraph.capture.places.batches import (
     PADDING,
     PADS,
     cut,
+    distinct,
     given_collates,
     joined,
     pads,
@@ -80,6 +81,7 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
                 yield Setting(node.lineno, function, PADDING, "")
             if COLLATES.search(function) or function in collates:
                 yield from joined(node, function)
+                yield from distinct(node, function)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             yield from _assigned(node, function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
