@@ -101,7 +101,7 @@ PROBLEMS = {
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
-    "truncated_window": "In a fixed order since step 1: a piece is computed in some steps only at ",
+    "truncated_window": "Settled since step 1: 1 compile, ",
     "penalty_every_third": "In a fixed order since step 1: ",
     "target_every_fourth": "In a fixed order since step 3: tensors are updated ",
     "target_copied": "In a fixed order since step 2: one input here is two inputs there at ",
