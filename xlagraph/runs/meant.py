@@ -29,7 +29,7 @@ from xlagraph.runs.few_sizes import begins_stage, is_one_of_few_sizes
 from xlagraph.runs.periodic import turns_of_part
 from xlagraph.runs.size_stages import is_size_of_stage
 from xlagraph.runs.turns import call_place
-from xlagraph.runs.weights import trains_new
+from xlagraph.runs.weights import keeps_new_gradients, trains_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +112,7 @@ def how_meant(
         return Meant.RHYTHM
     is_switched = is_on_purpose or _is_mostly_on_purpose(outcome)
     lasting = LASTING if is_switched else LASTING_STAGE
-    is_switched = is_switched or _trains_others(outcome)
+    is_switched = is_switched or _trains_others(outcome, graphs[number], graphs[other])
     begins = partial(begins_stage, number, graphs, comparisons, design.turns_of_sort(number))
     is_switched = is_switched and outcome.proved
     if is_switched and (_is_phase(number, comparisons, design, lasting) or begins()):
@@ -276,12 +276,16 @@ def _is_mostly_on_purpose(outcome: Outcome) -> bool:
     )
 
 
-def _trains_others(outcome: Outcome) -> bool:
+def _trains_others(outcome: Outcome, graph: CapturedGraph, other: CapturedGraph) -> bool:
     """Whether other tensors are trained, whatever else comes with it: larger images, new state.
 
-    Where that comes once and stays there is another graph anyway.
+    Where that comes once and stays there is another graph anyway. The first micro-batch of an
+    update makes the gradients of these tensors, and updates none.
     """
-    return any(cause.kind is NEWLY_UPDATED for cause in outcome.causes)
+    if any(cause.kind is NEWLY_UPDATED for cause in outcome.causes):
+        return True
+    is_kept = any(cause.kind is LIVE_TENSOR for cause in outcome.causes)
+    return is_kept and all(map(comes_along, outcome.causes)) and keeps_new_gradients(graph, other)
 
 
 def _is_early(

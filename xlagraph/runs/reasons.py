@@ -388,7 +388,8 @@ def main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     elif node.meant is Meant.EARLY:
         return next((one for one in causes if not one.expected), causes[0])
     elif node.meant and node.meant is not Meant.SETTLED:
-        return next(one for one in causes if one.kind.may_be_meant and not one.expected)
+        own = [one for one in causes if not one.expected]
+        return next((one for one in own if one.kind.may_be_meant), own[0])
     return next((one for one in causes if one.kind is kind), causes[0])
 
 

@@ -47,6 +47,15 @@ def trains_new(graph: CapturedGraph, other: CapturedGraph) -> bool:
     return bool(weights_of(graph).trained - weights_of(other).read)
 
 
+def keeps_new_gradients(graph: CapturedGraph, other: CapturedGraph) -> bool:
+    """Whether a graph gives out gradients of tensors of which another one gives out none."""
+    ours, theirs = (
+        {t for t in one.context().outputs.values() if t.role is Role.GRADIENT}
+        for one in (graph, other)
+    )
+    return bool(ours - theirs)
+
+
 def own_weights(graphs: Iterable[CapturedGraph]) -> Names:
     """All that is trained, where several graphs train parameters of their own; else nothing.
 
