@@ -51,3 +51,24 @@ def test_reads_that_are_computed_one_by_one_do_not_grow(tmp_path):
     """A sync in each turn: what is read is all that is pending."""
     turn = [(READ, graph(1, read=True), "value"), (END, graph(1, read=False))]
     assert not write(tmp_path, turn * 12).has_problem
+
+
+def test_a_program_of_one_step_that_reads_ever_more_lacks_a_sync(tmp_path):
+    """No read is like the one before, as the work of several turns lies between."""
+    lengths = (1, 2, 3, 7, 12, 16, 21)
+    run = write(tmp_path, [(READ, graph(length, read=True), "value") for length in lengths])
+    (problem,) = run.problems
+    assert problem.kind.id == "growing-graph"
+    assert problem.compiles == len(lengths) - 1
+    assert str(problem.title).endswith(
+        "what is pending grows from read to read: 6 graphs, one for each number of reads"
+    )
+    assert str(run.verdict.fix) == "Call torch_xla.sync() in each turn of the loop that reads."
+
+
+def test_a_few_reads_of_one_step_are_set_up(tmp_path):
+    run = write(tmp_path, [(READ, graph(length, read=True), "value") for length in (1, 2, 3, 7)])
+    assert not run.has_problem
+    unlike = (3, 9, 1, 5, 7, 2, 8)
+    run = write(tmp_path / "b", [(READ, graph(k, read=True), "value") for k in unlike])
+    assert not run.has_problem

@@ -3,7 +3,8 @@
 A value that Python reads is computed, and so is what it needs; all else that is pending stays so
 until the step ends. A loop that updates a tensor and reads another in every turn, without a sync,
 has a graph of its own for each number of turns, and so has what ends the step. Where that number
-is the same in every step these graphs compile once; where it changes they keep coming.
+is the same in every step these graphs compile once; where it changes they keep coming. So they do
+in a program that never ends a step.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 MANY = 3
 """So many reads in a row, each as much larger than the one before, are growth."""
+ENDLESS = 6
+"""So many in the only step of a program are no set-up: its loop has no sync."""
 PENDING_FIX = say(
     "Call torch_xla.sync() in each turn of the loop that reads, before or behind the read: what is "
     "pending is computed once then, and every turn has the same graph. Or keep on the host what "
@@ -50,7 +53,7 @@ class PendingWork:
     line: SourceLine | None
     """Where the program reads."""
     more: int
-    """Instructions that each turn adds."""
+    """Instructions that each turn adds; 0 if that differs."""
 
 
 def pending_work(graphs: Sequence[CapturedGraph], turns: Turns) -> list[PendingWork]:
@@ -66,8 +69,12 @@ def _pending_work(
     reads: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph], turns: Turns
 ) -> Iterator[PendingWork]:
     ordered = sorted(reads, key=lambda graph: graph.sync.index if graph.sync else 0)
-    more = _growth(ordered, turns)
     sync = ordered[0].sync
+    if sync and _never_ends(ordered):
+        begun, *rest = (graph.record.digest for graph in ordered)
+        yield PendingWork(begun, frozenset(rest), own_frame(sync.call_site), 0)
+        return
+    more = _growth(ordered, turns)
     if not more or not sync:
         return
     first = min(ordered, key=_size)
@@ -77,6 +84,15 @@ def _pending_work(
     found = {graph.record.digest for graph in (*alike, *_ends(alike, graphs, more))}
     digest = first.record.digest
     yield PendingWork(digest, frozenset(found - {digest}), own_frame(sync.call_site), more)
+
+
+def _never_ends(reads: Sequence[CapturedGraph]) -> bool:
+    """Whether a program that takes one step only reads more than a few times in it, ever more."""
+    syncs = reads[0].process.syncs
+    is_one_step = {s.step for s in syncs} == {reads[0].step}
+    sizes = [_size(graph) for graph in reads]
+    is_rising = all(before < after for before, after in pairwise(sizes))
+    return is_one_step and is_rising and len(reads) >= ENDLESS
 
 
 def _growth(reads: Sequence[CapturedGraph], turns: Turns) -> int:
@@ -123,19 +139,22 @@ class AsPending:
         where = at((self.work.line,) if self.work.line else ())
         ends = sum(1 for node in members if node.sync_kind != "value")
         rest = f"; {ends} of them are what was left as the step ended" if ends else ""
+        more = count(self.work.more, "instruction")
+        by_more = f", by {more} each time" if self.work.more else ""
         return replace(
             cause,
             kind=GROWING_GRAPH,
             title=say(
                 "values are read again and again before the step ends",
                 where,
-                f", and what is pending grows from read to read, by "
-                f"{count(self.work.more, 'instruction')} each time: "
+                f", and what is pending grows from read to read{by_more}: "
                 f"{count(len(members), 'graph')}, one for each number of reads{rest}",
             ),
             evidence=(
                 Evidence(
-                    say("from read to read the graph has the same instructions more"),
+                    say("from read to read the graph has the same instructions more")
+                    if self.work.more
+                    else say("each graph is larger than the one before"),
                     sources=(self.work.line,) if self.work.line else (),
                 ),
             ),

@@ -5,7 +5,7 @@ import torch_xla
 
 net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)).to("xla")
 net[0].requires_grad_(False)
-for stage in range(2):
+for _stage in range(2):
     trained = [p for p in net.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=0.1)
     for _ in range(20):
