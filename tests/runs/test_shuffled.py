@@ -96,6 +96,15 @@ def test_some_of_a_list_are_drawn(kind):
     assert told_of_sum(SUM.format(pick="pass", through="rng.sample(PARTS, 2)"), kind) == (6, True)
 
 
+def test_a_sample_of_as_many_as_there_are_is_an_order():
+    for through in ("rng.sample(PARTS, len(PARTS))", "rng.sample(sorted(PARTS), k=len(PARTS))"):
+        text = SUM.format(pick="pass", through=through)
+        assert told_of_sum(text, REORDERED_SUM) == (6, False)
+        assert told_of_sum(text, EXTRA_SUBGRAPH) is None
+    fewer = SUM.format(pick="pass", through="rng.sample(PARTS, len(PARTS) - 1)")
+    assert told_of_sum(fewer, REORDERED_SUM) == (6, True)
+
+
 @pytest.mark.parametrize(
     ("pick", "through", "kind"),
     [

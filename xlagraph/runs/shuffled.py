@@ -32,8 +32,10 @@ ORDERED = frozenset({OTHER_OPERAND, REORDERED_OPERANDS, REORDERED_SUM, REPLACED_
 """What a graph looks like in which the same is done in another order."""
 PICKED = ORDERED | {ACCUMULATION_COUNT, EXTRA_SUBGRAPH}
 """What it looks like where only some of a list are taken, in the order in which they are drawn."""
-_PICKS = re.compile(r"\b(?:sample|choices)\(")
-_SORTS = re.compile(r"\bsort(?:ed)?\(")
+_PICKS = re.compile(r"\bchoices\(|\bsample\((?!.*,\s*(?:k\s*=\s*)?len\([\w.]+\)\s*\))")
+"""A sample of as many as there are is an order of all."""
+_SORTS = re.compile(r"^(?!.*\bsample\().*\bsort(?:ed)?\(")
+"""A sample of what is sorted is drawn."""
 FIX = say(
     "Python puts what the loop goes through into another order, and every order is a graph of its "
     "own. Take one order in every step, sorted or as it comes; or stack the tensors, send the "
