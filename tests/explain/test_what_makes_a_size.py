@@ -231,7 +231,7 @@ def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
     (note,) = verdict.notes
     assert str(note) == (
         "k was at most 21 so far: a smaller k_max than 192 is faster, if k never exceeds it. "
-        "Divide averages by k; sums stay."
+        "Divide averages by k; sums stay, and a softmax needs float('-inf') in place of 0."
     )
     assert "which makes" not in str(cause.place.within)
 

@@ -70,7 +70,7 @@ class Seen(NamedTuple):
             Code(self.name),
             " never exceeds it. Divide averages by ",
             Code(self.name),
-            "; sums stay.",
+            "; sums stay, and a softmax needs float('-inf') in place of 0.",
         )
 
     def joined(self, other: Seen) -> Seen:

@@ -147,7 +147,8 @@ def _called_apart(diff: Diff, cause: Cause) -> Cause:
     if apart is None:
         return cause
     cited = Evidence(
-        say("other calls that run this line do not differ; this one does"), sources=(apart,)
+        say("part of what runs this line does not differ; what this call runs does"),
+        sources=(apart,),
     )
     place = replace(cause.place, line=apart, stack=(), source=())
     return replace(cause, place=place, evidence=(*cause.evidence, cited))
