@@ -26,6 +26,7 @@ NORMAL = {
     "sanity_check_first": "2 kinds of step by design (evaluation, training); stable",
     "two_optimizers": "2 kinds of step by design (update of ",
     "own_sync_line": "2 kinds of step by design (training, step at ",
+    "read_under_loader": "Stable after warm-up: 2 compiles,",
     "truncated_window": "2 kinds of step by design (evaluation, training); stable",
     "penalty_every_third": "Stable: 2 compiles,",
     "target_every_fourth": "Stable: 2 compiles,",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
 from xlagraph.run.records import EARLIER_COMPILES
@@ -46,6 +46,8 @@ class History:
     """By process: the index of the first sync that came back to a place of the training."""
     own_lines: Mapping[str, frozenset[int]]
     """By process: indices of syncs that begin a part of the program at a line of its own."""
+    lone_reads: Mapping[str, frozenset[int]]
+    """By process: indices of reads that are all that their step does."""
     steps: int
     """How many there were, counted by the process with the most."""
     first_step: int
@@ -58,11 +60,11 @@ class History:
 
         A read or a step behind the end of every other step: an evaluation after the epoch. Or a
         step before any came again: the second of a program whose steps take turns. Or a step at a
-        line of its own.
+        line of its own. Or a read that is all that its step does, as its end had nothing to run.
         """
         if sync.index != self.turns.first(process, sync).index:
             return False
-        if self.has_own_line(process, sync):
+        if self.has_own_line(process, sync) or sync.index in self.lone_reads[process.file]:
             return True
         if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
             return True
@@ -114,6 +116,7 @@ def history_of(run: Run) -> History:
             for process, loops in training.items()
         },
         own_lines={process.file: frozenset(_own_lines(process)) for process in run.processes},
+        lone_reads={process.file: frozenset(_lone_reads(process)) for process in run.processes},
         steps=last + 1,
         first_step=min(
             (_first_of(steps).step for all_ in training.values() for steps in all_), default=0
@@ -149,6 +152,15 @@ def _own_lines(process: Process) -> Iterator[int]:
                 yield sync.index
         lines.add(sync.call_site[0])
         places.add(call_place(process, sync))
+
+
+def _lone_reads(process: Process) -> Iterator[int]:
+    """Reads that alone ran something in a step that was ended: an evaluation under a loader."""
+    for _, syncs in groupby(process.syncs, key=lambda sync: sync.step):
+        of_step = list(syncs)
+        ran = [sync for sync in of_step if sync.outcome != "empty"]
+        if len(ran) == 1 and ran[0].kind == "value" and of_step[-1].ends_step:
+            yield ran[0].index
 
 
 def _size(sync: SyncRecord) -> int:
