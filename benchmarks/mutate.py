@@ -17,7 +17,7 @@ from xlagraph.canon.live import live_instructions, mark
 from xlagraph.cause.editor import ModuleEditor
 from xlagraph.diff.header import donors
 from xlagraph.diff.match import prepare
-from xlagraph.facts.bucket_tensors import tokens
+from xlagraph.facts.distributed.bucket_tensors import tokens
 from xlagraph.graph import Attributes, Computation, Module
 
 NOTHING = Attributes("", (), "", (), ())

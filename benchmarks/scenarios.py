@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xlagraph.message import SourceLine
-from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 from xlagraph.runs.kinds import CHANGING_UPDATES, REPEATED_HOOK
 from xlagraph.runs.model import CauseGroup, RunExplanation
-from xlagraph.runs.outcome import Outcome
+from xlagraph.runs.pairs.outcome import Outcome
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "examples" / "scenarios"
 TIMEOUT = 600

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from xlagraph.runs.work import Means
+    from xlagraph.runs.pairs.work import Means
 
 
 def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +37,7 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def means(jobs: int | None, scheduler: str, *, cached: bool) -> Iterator[Means]:
     """What these options ask for; meanwhile progress is shown, and workers stay."""
-    from xlagraph.runs.work import Means
+    from xlagraph.runs.pairs.work import Means
     from xlagraph.terminal.progress import progress
     from xlagraph.workers.crew import Crew
     from xlagraph.workers.local import cores

@@ -13,7 +13,7 @@ from xlagraph.cli.means import means, means_options
 if TYPE_CHECKING:
     from xlagraph.report.model import Report, ReportOptions
     from xlagraph.report.stream_model import StreamReport
-    from xlagraph.runs.work import Means
+    from xlagraph.runs.pairs.work import Means
 
 
 @click.command(

@@ -73,7 +73,7 @@ def _entry_context(entry: Entry) -> Context:
 def _open_graph(spec: str, path: str, selector: str) -> Opened:
     from xlagraph.hlo import read_stored
     from xlagraph.run.reader import read_run
-    from xlagraph.runs.context import named_context
+    from xlagraph.runs.graphs.context import named_context
 
     run = read_run(path)
     record, process = _find_graph(run, path, selector)

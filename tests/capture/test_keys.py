@@ -3,7 +3,7 @@
 import pytest
 
 from xlagraph.capture.tensors.keys import module_key
-from xlagraph.facts.keys import key_difference
+from xlagraph.facts.program.keys import key_difference
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 

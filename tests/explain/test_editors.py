@@ -4,7 +4,7 @@ from xlagraph.cause.case import Case
 from xlagraph.cause.editor import Editors, ModuleEditor
 from xlagraph.diff import diff_modules
 from xlagraph.hlo import read_module
-from xlagraph.rules.rematerialization import RULE as REMATERIALIZATION
+from xlagraph.rules.training.rematerialization import RULE as REMATERIALIZATION
 
 TEXT = """HloModule m
 

@@ -16,7 +16,7 @@ from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 from xlagraph.message import SourceLine
 from xlagraph.run.reader import read_run
-from xlagraph.runs.context import context_of
+from xlagraph.runs.graphs.context import context_of
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PAIRS = FIXTURES / "module_pairs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlagraph.explain import explain_modules
-from xlagraph.facts.arguments import same_arguments
+from xlagraph.facts.program.arguments import same_arguments
 from xlagraph.hlo import read_module
 
 TABLES = """HloModule jit_step

@@ -11,9 +11,9 @@ from xlagraph.explain import explain_modules
 from xlagraph.explain.versions import of_a_pair
 from xlagraph.hlo import read_module
 from xlagraph.message import say
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
-from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 
 SHARED = 8
 """Operations that both have before what differs, each on a line of its own."""

@@ -11,8 +11,8 @@ from xlagraph.explain.citations import uncited_inputs
 from xlagraph.explain.modules import explain_modules
 from xlagraph.inputs import open_module
 from xlagraph.message import say, words
-from xlagraph.rules.accumulated_gradient import ACCUMULATED_GRADIENT
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.training.accumulated_gradient import ACCUMULATED_GRADIENT
 
 PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "pairs"
 

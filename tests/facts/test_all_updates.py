@@ -8,7 +8,7 @@ import pytest
 from repository import ROOT
 
 from xlagraph.cause.editor import is_input
-from xlagraph.facts.updates import elementwise, formula, past_barriers, updates
+from xlagraph.facts.training.updates import elementwise, formula, past_barriers, updates
 from xlagraph.hlo import read_module
 
 PAIRS = sorted((ROOT / "fixtures" / "module_pairs").glob("*.hlo.gz"))[::7]

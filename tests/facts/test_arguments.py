@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.arguments import argument_name
+from xlagraph.facts.program.arguments import argument_name
 from xlagraph.hlo import read_module
 
 

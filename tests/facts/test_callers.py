@@ -1,7 +1,7 @@
 """Where a called computation is reached from."""
 
 from xlagraph.explain import explain_modules
-from xlagraph.facts.callers import callers_of
+from xlagraph.facts.calls.callers import callers_of
 from xlagraph.hlo import read_module
 
 SHARED = """HloModule m

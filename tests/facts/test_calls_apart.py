@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlagraph.cause.sources import stack
-from xlagraph.facts.calls_apart import line_apart
+from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.hlo import read_module
 
 TEXT = """HloModule jit_step

@@ -9,9 +9,9 @@ import pytest
 from real_modules import explained_run
 from repository import ROOT
 
-from xlagraph.facts.enclosing import ProgramText, enclosing
+from xlagraph.facts.program.enclosing import ProgramText, enclosing
 from xlagraph.message import SourceLine
-from xlagraph.runs.growth import AsLoop
+from xlagraph.runs.causes.growth import AsLoop
 
 FILES = sorted((ROOT / "examples").rglob("*.py")) + sorted(
     (ROOT / "xlagraph" / "runs").glob("*.py")

@@ -6,7 +6,7 @@ import pytest
 
 from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
-from xlagraph.facts.formulas import Formulas, _is_of_derivative, formulas
+from xlagraph.facts.values.formulas import Formulas, _is_of_derivative, formulas
 from xlagraph.hlo import read_module
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from xlagraph.cause.case import Case
 from xlagraph.diff import diff_modules
-from xlagraph.facts.further_gradients import flows_further
-from xlagraph.facts.regions import parts_of, region_of
+from xlagraph.facts.pieces.regions import parts_of, region_of
+from xlagraph.facts.training.further_gradients import flows_further
 from xlagraph.hlo import read_module
 from xlagraph.message import B
 

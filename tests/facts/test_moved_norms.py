@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlagraph.diff import diff_modules
-from xlagraph.facts.moved_norms import moved_norms
+from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.hlo import read_module
 
 PLACE = 'metadata={{op_type="aten__add" source_file="net.py" source_line={}}}'

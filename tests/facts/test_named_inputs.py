@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xlagraph.cause.model import Context
-from xlagraph.facts.named_inputs import replaced_inputs, with_inputs_named
+from xlagraph.facts.training.named_inputs import replaced_inputs, with_inputs_named
 from xlagraph.hlo import read_module
 from xlagraph.tensors import Role, Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.padded import padded_fix
+from xlagraph.facts.shapes.padded import padded_fix
 
 
 @pytest.mark.parametrize(

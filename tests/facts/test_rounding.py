@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlagraph.facts.rounding import format_of, same_number
+from xlagraph.facts.values.rounding import format_of, same_number
 
 TYPES = {
     "bf16": ml_dtypes.bfloat16,

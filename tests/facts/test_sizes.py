@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from xlagraph.facts.sizes import MAX_SHIFT, explained
+from xlagraph.facts.shapes.sizes import MAX_SHIFT, explained
 
 SIZE = st.integers(4, 200)
 

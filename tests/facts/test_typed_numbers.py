@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.typed_numbers import typed_cast, typed_exponent
+from xlagraph.facts.program.typed_numbers import typed_cast, typed_exponent
 
 
 def exponent(text: str) -> str:

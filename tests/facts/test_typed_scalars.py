@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xlagraph.facts.typed_scalars import typed_scalar
+from xlagraph.facts.program.typed_scalars import typed_scalar
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.typed_slices import slice_bounds, typed_slice
+from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
 
 
 def typed(text: str, *, is_written: bool = False) -> str:

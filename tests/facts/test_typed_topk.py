@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.typed_topk import typed_topk
+from xlagraph.facts.program.typed_topk import typed_topk
 
 
 def typed(text: str):

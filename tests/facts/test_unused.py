@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.model import Context
-from xlagraph.facts.unused import is_unused
+from xlagraph.facts.distributed.unused import is_unused
 from xlagraph.hlo import read_module
 from xlagraph.tensors import Role, Tensor
 

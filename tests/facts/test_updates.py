@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlagraph.facts.updates import at_zero
+from xlagraph.facts.training.updates import at_zero
 from xlagraph.hlo import read_module
 
 STEP = """HloModule step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.wrapped import attribute_path, wrapped_name
+from xlagraph.facts.program.wrapped import attribute_path, wrapped_name
 
 
 @pytest.mark.parametrize(

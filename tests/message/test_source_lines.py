@@ -6,7 +6,7 @@ from xlagraph.cause.sources import at
 from xlagraph.message import SourceLine, words
 from xlagraph.message.parts import say
 from xlagraph.run.records import Frame
-from xlagraph.runs.context import own_frame
+from xlagraph.runs.graphs.context import own_frame
 
 
 def said(file: str, line: int) -> str:

@@ -18,8 +18,8 @@ from xlagraph.report.model import ROWS_SHOWN
 from xlagraph.report.pack import unpack
 from xlagraph.report.render import render
 from xlagraph.run.reader import read_run
+from xlagraph.runs.causes.taken import values_taken
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.taken import values_taken
 
 if TYPE_CHECKING:
     from report_browser import Browser

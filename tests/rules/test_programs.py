@@ -13,7 +13,7 @@ from xlagraph.runs.explain import explain_run
 
 pytestmark = pytest.mark.torch_xla
 
-AROUND = Path(__file__).with_name("training.py")
+AROUND = Path(__file__).with_name("around_programs.py")
 PROGRAMS = [kind for kind in kinds().values() if "loader" in kind.before]
 """The others are JAX's."""
 VARIABLES = {"sharding": {"CPU_NUM_DEVICES": "4"}}

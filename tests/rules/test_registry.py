@@ -88,7 +88,7 @@ def test_a_kind_belongs_to_one_rule():
 
 
 def test_every_file_of_the_package_is_a_rule_or_gives_kinds():
-    files = {p.stem for p in (ROOT / "xlagraph" / "rules").glob("*.py")} - {"__init__"}
+    files = {p.stem for p in (ROOT / "xlagraph" / "rules").rglob("*.py")} - {"__init__"}
     modules = {one.find.__module__.rpartition(".")[2] for one in rules()}
     assert files - modules == {"same_computation", "growing_input"}
 

@@ -8,7 +8,7 @@ import pytest
 from written_runs import write
 
 from xlagraph.message import SourceLine
-from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.runs.beside import of_other_sizes
 from xlagraph.runs.reasons import Reason
 

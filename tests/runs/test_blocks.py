@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
-from xlagraph.rules.added_input import ADDED_INPUT
-from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
-from xlagraph.runs.blocks import Skipped, block_groups
-from xlagraph.runs.spent import Spent
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
+from xlagraph.runs.causes.blocks import Skipped, block_groups
+from xlagraph.runs.steps.spent import Spent
 
 LOSSES = """\
 def task_loss(kind, output, target):

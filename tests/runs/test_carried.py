@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
-from xlagraph.runs.carried import as_carried
+from xlagraph.runs.causes.carried import as_carried
 
 FILE = "t.py"
 LOOP = """def main():

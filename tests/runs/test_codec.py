@@ -13,10 +13,10 @@ from real_modules import graphs
 from report_inputs import explained_pair
 
 from xlagraph.cause.model import Cause, Context
-from xlagraph.runs.cache import packed, unpacked
-from xlagraph.runs.codec import CodecError, decode, encode
-from xlagraph.runs.outcome import Outcome, outcome_of
-from xlagraph.runs.sketch import Sketch, sketch_of
+from xlagraph.runs.graphs.sketch import Sketch, sketch_of
+from xlagraph.runs.pairs.cache import packed, unpacked
+from xlagraph.runs.pairs.codec import CodecError, decode, encode
+from xlagraph.runs.pairs.outcome import Outcome, outcome_of
 
 PAIRS = [("carry:D", "carry:E"), ("carry:E", "carry:G"), ("carry:E", "fixed:E")]
 

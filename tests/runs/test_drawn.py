@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
-from xlagraph.rules.added_input import ADDED_INPUT
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.sizes import PYTHON_INDEX
-from xlagraph.runs.drawn import drawn
-from xlagraph.runs.draws import draws_around
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.sizes import PYTHON_INDEX
+from xlagraph.runs.causes.drawn import drawn
+from xlagraph.runs.causes.draws import draws_around
 from xlagraph.tensors import Role, Tensor
 
 FILE = "t.py"

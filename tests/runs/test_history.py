@@ -10,7 +10,7 @@ from xlagraph.run.reader import Run, read_run
 from xlagraph.run.records import FORMAT_VERSION, Frame, GraphRecord, ProcessRecord, SyncRecord
 from xlagraph.run.writer import RunWriter
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.history import history_of
+from xlagraph.runs.steps.history import history_of
 
 MODULE = """HloModule m{size}
 

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.hooks import hook_line, is_forward
+from xlagraph.facts.program.hooks import hook_line, is_forward
 from xlagraph.graph import SourceFrame
 from xlagraph.message import SourceLine, say
-from xlagraph.rules.sizes import PYTHON_SIZE
+from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.run.records import SettingRecord
-from xlagraph.runs.hooks import attached_again, hook_groups, with_collecting
+from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.kinds import REPEATED_HOOK
 from xlagraph.runs.model import CauseGroup
-from xlagraph.runs.spent import Spent
+from xlagraph.runs.steps.spent import Spent
 
 LINE = SourceLine("train.py", 7, "record")
 HELPER = SourceFrame("train.py", 3, "mean_of")

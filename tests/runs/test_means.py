@@ -18,10 +18,10 @@ from xlagraph.hlo import read_module
 from xlagraph.ranks.explain import explain_ranks
 from xlagraph.run import places
 from xlagraph.run.reader import read_run
-from xlagraph.runs import tasks
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.outcome import explanation_of, outcome_of
-from xlagraph.runs.work import Means, Progress, silent
+from xlagraph.runs.pairs.explained import tasks
+from xlagraph.runs.pairs.outcome import explanation_of, outcome_of
+from xlagraph.runs.pairs.work import Means, Progress, silent
 from xlagraph.terminal.structured import run_json
 from xlagraph.workers import crew
 from xlagraph.workers.crew import Crew

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlagraph.runs.nearest import KEPT, LATEST, VOTED, Earlier, likeness
+from xlagraph.runs.graphs.nearest import KEPT, LATEST, VOTED, Earlier, likeness
 
 HISTOGRAMS = st.lists(
     st.dictionaries(

@@ -8,7 +8,7 @@ import pytest
 from written_runs import write
 
 from xlagraph.run.records import ParameterTensor
-from xlagraph.runs.small import small_graphs
+from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.tensors import Role, Tensor
 
 HEAD = """HloModule step

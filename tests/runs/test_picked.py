@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
-from xlagraph.runs.picked import picked
+from xlagraph.runs.causes.picked import picked
 
 TEXT = """def flip(x):
     return x.flip(-1)

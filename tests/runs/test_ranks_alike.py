@@ -12,7 +12,7 @@ from real_modules import FIXTURES
 
 from xlagraph.run.reader import Run, read_run
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.history import history_of
+from xlagraph.runs.steps.history import history_of
 
 PAIRS = FIXTURES / "pairs"
 ALL = 1 << 30

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
-from xlagraph.rules.added_input import ADDED_INPUT
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.other_operand import OTHER_OPERAND
-from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.reordered_sum import REORDERED_SUM
-from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT
-from xlagraph.runs.shuffled import in_drawn_order, shuffled
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
+from xlagraph.runs.causes.shuffled import in_drawn_order, shuffled
 
 FILE = "t.py"
 TEXT = """def project(self, parts):

@@ -6,8 +6,8 @@ import json
 
 from real_modules import graphs
 
-from xlagraph.runs.codec import decode, encode
-from xlagraph.runs.sketch import Shared, Sketch, sketch_of
+from xlagraph.runs.graphs.sketch import Shared, Sketch, sketch_of
+from xlagraph.runs.pairs.codec import decode, encode
 
 
 def test_equal_parts_of_sketches_are_shared() -> None:

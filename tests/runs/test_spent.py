@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_modules import FIXTURES, explained_run
 
-from xlagraph.runs.spent import Spent, together
+from xlagraph.runs.steps.spent import Spent, together
 from xlagraph.terminal.structured import run_json
 
 TICKS = st.integers(0, 40)

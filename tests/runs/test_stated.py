@@ -8,12 +8,12 @@ import pytest
 
 from xlagraph.cause.verdict import Place
 from xlagraph.message import SourceLine, say
-from xlagraph.rules.sizes import INPUT_SHAPE
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.run.records import SettingRecord
+from xlagraph.runs.causes.stated import with_statements
 from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import CauseGroup
-from xlagraph.runs.spent import Spent
-from xlagraph.runs.stated import with_statements
+from xlagraph.runs.steps.spent import Spent
 
 USED = SourceLine("t.py", 50, "main")
 

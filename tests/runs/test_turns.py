@@ -13,16 +13,15 @@ from written_runs import write
 
 from xlagraph.cause.model import Cause
 from xlagraph.message import EMPTY, say
-from xlagraph.rules.added_input import ADDED_INPUT
-from xlagraph.rules.dtype import DTYPE
-from xlagraph.rules.layout import LAYOUT
-from xlagraph.rules.output_order import OUTPUT_ORDER
+from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.run.records import PERSISTENT_CACHE
 from xlagraph.runs.groups import _further
 from xlagraph.runs.kinds import UNEXPLAINED
-from xlagraph.runs.meant import Meant
-from xlagraph.runs.model import CauseGroup, ranked
-from xlagraph.runs.spent import Spent
+from xlagraph.runs.model import CauseGroup, Meant, ranked
+from xlagraph.runs.steps.spent import Spent
 from xlagraph.runs.verdict import run_verdict
 
 HEAD = """HloModule step

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
-from xlagraph.rules.constant_value import CONSTANT_VALUE
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.reordered_sum import REORDERED_SUM
-from xlagraph.rules.scalar_argument import SPECIAL_SCALAR
-from xlagraph.rules.sizes import PYTHON_SIZE
-from xlagraph.runs.uneven_turns import uneven_turns
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.shapes.sizes import PYTHON_SIZE
+from xlagraph.runs.causes.uneven_turns import uneven_turns
 
 TEXT = """def balanced(values, labels, counts):
     total = 0.0

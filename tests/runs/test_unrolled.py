@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.model import Cause
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import EMPTY, GraphName, SourceLine, say
-from xlagraph.rules.added_input import ADDED_INPUT
-from xlagraph.rules.dtype import DTYPE
-from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
-from xlagraph.rules.sizes import INPUT_SHAPE
-from xlagraph.runs.unrolled import AsUnrolled, unrolled_loops
+from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
+from xlagraph.runs.causes.unrolled import AsUnrolled, unrolled_loops
 
 TEXT = """def train(batches):
     for x, y in batches:

@@ -9,12 +9,12 @@ import pytest
 from xlagraph.cause.model import Cause
 from xlagraph.cause.verdict import Place
 from xlagraph.message import SourceLine, say
-from xlagraph.rules.dtype import DTYPE
-from xlagraph.rules.input_dtype import FROM_VALUES
+from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.dtypes.input_dtype import FROM_VALUES
 from xlagraph.run.records import SettingRecord
+from xlagraph.runs.causes.untyped import with_makers
 from xlagraph.runs.model import CauseGroup
-from xlagraph.runs.spent import Spent
-from xlagraph.runs.untyped import with_makers
+from xlagraph.runs.steps.spent import Spent
 
 SENT = SourceLine("t.py", 50, "main")
 

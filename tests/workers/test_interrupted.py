@@ -14,9 +14,9 @@ from repository import ROOT
 
 from xlagraph.run.records import FORMAT_VERSION, GraphRecord, ProcessRecord, SyncRecord
 from xlagraph.run.writer import RunWriter
-from xlagraph.runs.cache import SUFFIX, unpacked
-from xlagraph.runs.outcome import Outcome
-from xlagraph.runs.sketch import Sketch
+from xlagraph.runs.graphs.sketch import Sketch
+from xlagraph.runs.pairs.cache import SUFFIX, unpacked
+from xlagraph.runs.pairs.outcome import Outcome
 from xlagraph.workers.crew import WORTH_IT
 
 GRAPHS = 30

@@ -48,7 +48,8 @@ class Kind:
     """A training script, or the telling part of one, that shows it.
 
     If ``loader`` occurs in it, tests/rules/test_programs.py runs it under torch_xla, with the names
-    that tests/rules/training.py defines: it has to recompile for this kind, and `after` must not.
+    that tests/rules/around_programs.py defines: it has to recompile for this kind, and `after`
+    must not.
     """
     after: str
     """The same script mended; ``""`` where there is nothing to mend."""

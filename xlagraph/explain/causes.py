@@ -14,10 +14,10 @@ from xlagraph.explain.merge import merged
 from xlagraph.explain.origins import following
 from xlagraph.explain.places import place_of
 from xlagraph.explain.settings import cited, set_there, settings_of
-from xlagraph.facts.callers import placed
+from xlagraph.facts.calls.callers import placed
 from xlagraph.message import EMPTY, say, words
-from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
-from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

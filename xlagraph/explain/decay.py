@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.slices import IDLE
-from xlagraph.facts.weight_decay import Enters, decays, is_number
+from xlagraph.facts.training.weight_decay import Enters, decays
+from xlagraph.facts.values.scalars import is_number
 from xlagraph.message import A, B, join, say
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
-    from xlagraph.facts.weight_decay import Decay
+    from xlagraph.facts.training.weight_decay import Decay
     from xlagraph.graph import Module
     from xlagraph.message import Message
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
-from xlagraph.facts.pieces import connected
-from xlagraph.facts.scalars import is_scalar_input
+from xlagraph.facts.pieces.pieces import connected
+from xlagraph.facts.values.scalars import is_scalar_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import stack
-from xlagraph.facts.batch_calls import FRAMEWORKS, ON_HOST
+from xlagraph.facts.shapes.batch_calls import FRAMEWORKS, ON_HOST
 from xlagraph.message import Code, Message, say
-from xlagraph.rules.constant_value import CONSTANT_VALUE
-from xlagraph.rules.sizes import PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

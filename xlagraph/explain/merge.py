@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
 from xlagraph.explain.left_out import comes_of_block
-from xlagraph.facts.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
+from xlagraph.facts.values.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
 from xlagraph.message import A, B, Change, join, say
-from xlagraph.rules.constant_value import CONSTANT_VALUE
-from xlagraph.rules.extra_effect import EXTRA_EFFECT
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.optimizer_state import SKIPPED_BLOCK
-from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.sizes import ATTRIBUTE, INPUT_SHAPE
+from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,11 @@ from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict, same_verdict
 from xlagraph.explain.versions import BRANCHES, hands_out_otherwise, of_a_pair
-from xlagraph.facts.arguments import same_arguments
-from xlagraph.facts.buckets import bucket_rows
+from xlagraph.facts.distributed.buckets import bucket_rows
+from xlagraph.facts.program.arguments import same_arguments
+from xlagraph.facts.program.versions import is_captured
 from xlagraph.message import EMPTY, say
-from xlagraph.rules.same_computation import remaining_differences
+from xlagraph.rules.module.same_computation import remaining_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,8 +122,9 @@ def _in_line(task: Search) -> Explanation | None:
 
     A derivative calls another function than what is not differentiated: what is alike is inside.
     """
-    is_captured = any(one.key or one.call_site for one in (task.context_a, task.context_b))
-    if is_captured or not any("call" in one.opcodes for one in (task.diff.a, task.diff.b)):
+    if is_captured(task.context_a, task.context_b) or not any(
+        "call" in one.opcodes for one in (task.diff.a, task.diff.b)
+    ):
         return None  # what is kept of a run is read beside the modules as they were captured
     a, b = inlined(task.diff.a), inlined(task.diff.b)
     if a is None or b is None:
@@ -157,9 +159,11 @@ def _explanation(
     left = len(left_a) + len(left_b)
     scope = scope_of(found.state)
     place = place_left(diff, left_a, left_b, contexts)
-    verdict = pair_verdict(diff, causes, left, place, *contexts)
-    if same:
-        verdict = same_verdict(diff, causes, *contexts)
+    verdict = (
+        same_verdict(diff, causes, *contexts)
+        if same
+        else pair_verdict(diff, causes, left, place, *contexts)
+    )
     if found.proved and scope.sets_aside:
         verdict = replace(verdict, notes=(*verdict.notes, scope_sentence(scope, diff, *contexts)))
     if note:

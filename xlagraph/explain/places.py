@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import called_at, knows_lines, stack, where
 from xlagraph.cause.verdict import NOWHERE, Place
-from xlagraph.facts.arguments import is_jitted
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.message import EMPTY, Code, say
 from xlagraph.tensors import Tensor
 

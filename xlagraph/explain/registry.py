@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from types import ModuleType
 
 import xlagraph.rules
@@ -31,5 +31,5 @@ def rule_kinds() -> tuple[Kind, ...]:
 
 @cache
 def _files() -> tuple[ModuleType, ...]:
-    names = sorted(found.name for found in iter_modules(xlagraph.rules.__path__))
-    return tuple(import_module(f"{xlagraph.rules.__name__}.{name}") for name in names)
+    found = walk_packages(xlagraph.rules.__path__, f"{xlagraph.rules.__name__}.")
+    return tuple(import_module(one.name) for one in found if not one.ispkg)

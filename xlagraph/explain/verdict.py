@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
-from xlagraph.facts.elided import elided_constants, not_compared
-from xlagraph.facts.keys import key_difference
-from xlagraph.facts.moved_norms import moved_norms
+from xlagraph.facts.program.keys import key_difference
+from xlagraph.facts.training.moved_norms import moved_norms
+from xlagraph.facts.values.elided import elided_constants, not_compared
 from xlagraph.message import EMPTY, count, join, say
-from xlagraph.rules.clipping import CLIPPING
-from xlagraph.rules.constant_value import CONSTANT_VALUE, NUMBER
-from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
-from xlagraph.rules.other_operand import OTHER_OPERAND
-from xlagraph.rules.output_order import OUTPUT_ORDER
-from xlagraph.rules.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.sizes import ATTRIBUTE
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
+from xlagraph.rules.shapes.sizes import ATTRIBUTE
+from xlagraph.rules.training.clipping import CLIPPING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,35 +9,35 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
 from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
-from xlagraph.facts.arguments import argument_name, is_jitted
-from xlagraph.facts.calls_apart import line_apart
-from xlagraph.facts.formulas import formulas
-from xlagraph.facts.made_sizes import FIX as OPTION_FIX
-from xlagraph.facts.made_sizes import made_by
-from xlagraph.facts.versions import are_versions, exchanges_arguments
+from xlagraph.facts.program.arguments import argument_name, is_jitted
+from xlagraph.facts.program.calls_apart import line_apart
+from xlagraph.facts.program.versions import are_versions, exchanges_arguments
+from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
+from xlagraph.facts.shapes.made_sizes import made_by
+from xlagraph.facts.values.formulas import formulas
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
-from xlagraph.rules.added_input import ADDED_INPUT
-from xlagraph.rules.batch_norm_momentum import MOMENTUM_SHORT
-from xlagraph.rules.clipping import CLIPPING
-from xlagraph.rules.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
-from xlagraph.rules.convolution_option import CONVOLUTION_OPTION
-from xlagraph.rules.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
-from xlagraph.rules.longer_backward import LONGER_BACKWARD
-from xlagraph.rules.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
-from xlagraph.rules.optimizer_state import OPTIMIZER_STATE
-from xlagraph.rules.other_operand import AFTER_UPDATE, OTHER_OPERAND
-from xlagraph.rules.output_order import OUTPUT_ORDER
-from xlagraph.rules.random_numbers import DROPOUT_SHORT
-from xlagraph.rules.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
-from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
+from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
+from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.training.clipping import CLIPPING
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
+from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
-    from xlagraph.facts.formulas import Formulas
+    from xlagraph.facts.values.formulas import Formulas
     from xlagraph.message import SourceLine
 
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)

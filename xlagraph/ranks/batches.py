@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from xlagraph.facts.written import called_name, statement_at
+from xlagraph.facts.program.written import called_name, statement_at
 from xlagraph.message import EMPTY, Listing, say
 
 if TYPE_CHECKING:

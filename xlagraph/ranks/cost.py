@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from xlagraph.runs.spent import Spent
+from xlagraph.runs.steps.spent import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

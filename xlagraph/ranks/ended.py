@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.message import SourceLine
 from xlagraph.ranks.model import STOPS, Reason
-from xlagraph.runs.context import own_frame
+from xlagraph.runs.graphs.context import own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -29,10 +29,10 @@ from xlagraph.ranks.tasks import (
 )
 from xlagraph.ranks.verdict import ranks_verdict, verdict_line
 from xlagraph.ranks.words import ASIDE
-from xlagraph.runs.cache import unpacked
-from xlagraph.runs.context import own_frame
-from xlagraph.runs.tasks import modules
-from xlagraph.runs.work import Means, Work, outcomes
+from xlagraph.runs.graphs.context import own_frame
+from xlagraph.runs.pairs.cache import unpacked
+from xlagraph.runs.pairs.tasks import modules
+from xlagraph.runs.pairs.work import Means, Work, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from xlagraph.ranks.index import Numbers
     from xlagraph.ranks.model import Matching, Wait
     from xlagraph.ranks.plans import Job
-    from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Pair
+    from xlagraph.runs.graphs.captured import CapturedGraph
     from xlagraph.runs.model import RunExplanation
-    from xlagraph.runs.outcome import Outcome as Compared
-    from xlagraph.runs.tasks import GraphPlace
+    from xlagraph.runs.pairs.outcome import Outcome as Compared
+    from xlagraph.runs.pairs.tasks import GraphPlace
 
 MAX_PAIRS = 12
 """Pairs of graphs that are explained; of more differences it is said that they are there."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.sources import stack, where
-from xlagraph.facts.buckets import value_reach
+from xlagraph.facts.distributed.buckets import value_reach
 from xlagraph.message import SourceLine
 from xlagraph.ranks.index import Differing, differing
-from xlagraph.runs.tasks import GraphPlace, Side, kept, modules
+from xlagraph.runs.pairs.tasks import GraphPlace, Side, kept, modules
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xlagraph.report.run_model import RunData, Timeline
     from xlagraph.run.reader import Run
     from xlagraph.runs.model import RunExplanation
-    from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.pairs.outcome import Outcome
     from xlagraph.runs.two_runs import Comparison
 
 MUCH = 1.0

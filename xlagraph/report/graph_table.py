@@ -10,8 +10,8 @@ from xlagraph.report.model import Bar, Insight
 from xlagraph.report.run_model import CompileRow, GraphRow, GraphSection
 from xlagraph.report.timeline import site_of
 from xlagraph.report.wording import source_line
-from xlagraph.runs.spent import Spent, span_of, spans_of
-from xlagraph.runs.taken import values_taken
+from xlagraph.runs.causes.taken import values_taken
+from xlagraph.runs.steps.spent import Spent, span_of, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xlagraph.report.names import Names
     from xlagraph.run.records import SyncRecord
     from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
-    from xlagraph.runs.spent import Span
+    from xlagraph.runs.steps.spent import Span
 
 COLOURS = 10
 """Colours of the graphs; letters tell apart what shares one."""

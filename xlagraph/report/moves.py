@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.facts.buckets import origin
+from xlagraph.facts.distributed.buckets import origin
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Section
-from xlagraph.facts.propagation import call_edges
+from xlagraph.facts.pieces.propagation import call_edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

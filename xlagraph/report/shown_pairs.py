@@ -10,8 +10,8 @@ from xlagraph.report.pack import pack
 from xlagraph.report.pair_page import pair_data
 from xlagraph.report.run_page import cards_of
 from xlagraph.report.wording import ShownPair
-from xlagraph.runs.alternation import cycle_words
 from xlagraph.runs.steady import comparisons, steady_comparisons
+from xlagraph.runs.steps.alternation import cycle_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xlagraph.report.links import Goal
     from xlagraph.report.model import Spans
     from xlagraph.report.names import Names
-    from xlagraph.runs.outcome import Outcome
+    from xlagraph.runs.pairs.outcome import Outcome
     from xlagraph.runs.two_runs import Comparison
 
 LINK_NAME = 40

@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from xlagraph.rules.initial_state import INITIAL_STATE
-from xlagraph.rules.live_tensors import LIVE_TENSOR
-from xlagraph.rules.scalar_argument import SPECIAL_SCALAR
-from xlagraph.rules.shared_scalar import SHARED_SCALAR
-from xlagraph.rules.sizes import INPUT_SHAPE
-from xlagraph.runs.growth import main_line
+from xlagraph.rules.inputs.initial_state import INITIAL_STATE
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.runs.causes.growth import main_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlagraph.runs.meant import changes_values
-from xlagraph.runs.places import is_at_own_line
-from xlagraph.runs.turns import call_place
+from xlagraph.runs.by_design.meant import changes_values
+from xlagraph.runs.graphs.places import is_at_own_line
+from xlagraph.runs.steps.turns import call_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from xlagraph.runs.captured import CapturedGraph
-    from xlagraph.runs.design import Design
-    from xlagraph.runs.history import History
-    from xlagraph.runs.outcome import Outcome
-    from xlagraph.runs.pairing import Compared
-    from xlagraph.runs.turns import CallPlace
+    from xlagraph.runs.by_design.design import Design
+    from xlagraph.runs.graphs.captured import CapturedGraph
+    from xlagraph.runs.pairs.outcome import Outcome
+    from xlagraph.runs.pairs.pairing import Compared
+    from xlagraph.runs.steps.history import History
+    from xlagraph.runs.steps.turns import CallPlace
 
     Pair = tuple[int, int]
     """Numbers of an earlier graph and of the one that it explains."""

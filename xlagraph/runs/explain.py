@@ -11,21 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
-from xlagraph.runs.alternation import alternating
-from xlagraph.runs.blocks import block_groups, skipped_blocks
-from xlagraph.runs.compare import compare, compare_by_sort, compare_further
-from xlagraph.runs.context import own_frame, program_text
-from xlagraph.runs.design import Design
-from xlagraph.runs.early import with_early
-from xlagraph.runs.groups import group_nodes, introduced, with_source
-from xlagraph.runs.history import history_of
-from xlagraph.runs.hooks import attached_again, hook_groups, with_collecting
-from xlagraph.runs.kept import held_in_places
-from xlagraph.runs.known_sizes import with_known_sizes
-from xlagraph.runs.leading import told_graphs
-from xlagraph.runs.lists import longer_lists
-from xlagraph.runs.meant import (
-    Meant,
+from xlagraph.runs.by_design.design import Design
+from xlagraph.runs.by_design.early import with_early
+from xlagraph.runs.by_design.known_sizes import with_known_sizes
+from xlagraph.runs.by_design.meant import (
     changes_values,
     completes_what_is_left,
     gives_less_away,
@@ -34,29 +23,39 @@ from xlagraph.runs.meant import (
     settles,
     takes_what_is_left,
 )
-from xlagraph.runs.model import GraphNode, RunExplanation, failures, ranked
-from xlagraph.runs.order import Phase
-from xlagraph.runs.pairing import Pairing
-from xlagraph.runs.pairs import Pairs
-from xlagraph.runs.pending import pending_work
-from xlagraph.runs.periodic import periodic_parts
-from xlagraph.runs.places import (
+from xlagraph.runs.by_design.periodic import periodic_parts
+from xlagraph.runs.by_design.small import small_graphs
+from xlagraph.runs.causes.blocks import block_groups, skipped_blocks
+from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
+from xlagraph.runs.causes.kept import held_in_places
+from xlagraph.runs.causes.lists import longer_lists
+from xlagraph.runs.causes.pending import pending_work
+from xlagraph.runs.causes.rekeyed import with_rekeyed
+from xlagraph.runs.causes.shuffled import in_drawn_order
+from xlagraph.runs.causes.stated import with_statements
+from xlagraph.runs.causes.unrolled import unrolled_loops
+from xlagraph.runs.causes.untyped import with_makers
+from xlagraph.runs.compare import compare, compare_by_sort, compare_further
+from xlagraph.runs.graphs.context import own_frame, program_text
+from xlagraph.runs.graphs.places import (
     begins_reading,
     begins_something,
     is_at_own_line,
     is_first,
     is_second,
 )
-from xlagraph.runs.rekeyed import with_rekeyed
-from xlagraph.runs.shuffled import in_drawn_order
-from xlagraph.runs.small import small_graphs
-from xlagraph.runs.spent import Spent
-from xlagraph.runs.stated import with_statements
-from xlagraph.runs.tasks import modules
-from xlagraph.runs.unrolled import unrolled_loops
-from xlagraph.runs.untyped import with_makers
+from xlagraph.runs.groups import group_nodes, introduced, with_source
+from xlagraph.runs.model import GraphNode, Meant, RunExplanation, failures, ranked
+from xlagraph.runs.pairs.explained import Pairs
+from xlagraph.runs.pairs.pairing import Pairing
+from xlagraph.runs.pairs.tasks import modules
+from xlagraph.runs.pairs.work import Means, captured_graphs, outcomes
+from xlagraph.runs.steps.alternation import alternating
+from xlagraph.runs.steps.history import history_of
+from xlagraph.runs.steps.leading import told_graphs
+from xlagraph.runs.steps.order import Phase
+from xlagraph.runs.steps.spent import Spent
 from xlagraph.runs.verdict import run_verdict, stable_after
-from xlagraph.runs.work import Means, captured_graphs, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +63,9 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
     from xlagraph.run.reader import Process, Run
     from xlagraph.run.records import GraphRecord, SyncRecord
-    from xlagraph.runs.captured import CapturedGraph
     from xlagraph.runs.compare import Comparison
-    from xlagraph.runs.history import History
+    from xlagraph.runs.graphs.captured import CapturedGraph
+    from xlagraph.runs.steps.history import History
 
 
 def explain_run(run: Run, means: Means | None = None) -> RunExplanation:

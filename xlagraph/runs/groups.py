@@ -12,33 +12,32 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause, Seen
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.enclosing import ProgramText
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import GraphName, count, join, say, without_stop
-from xlagraph.rules.early_execution import EARLY_EXECUTION
-from xlagraph.rules.growing_input import GROWING_INPUT
-from xlagraph.rules.output_order import OUTPUT_ORDER
-from xlagraph.runs.carried import AsCarried
-from xlagraph.runs.drawn import AsDrawn
-from xlagraph.runs.growth import main_line
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.runs.causes.carried import AsCarried
+from xlagraph.runs.causes.drawn import AsDrawn
+from xlagraph.runs.causes.growth import main_line
+from xlagraph.runs.causes.lists import AsList
+from xlagraph.runs.causes.pending import AsPending
+from xlagraph.runs.causes.uneven_turns import AsUneven
+from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
-from xlagraph.runs.lists import AsList
-from xlagraph.runs.meant import Meant
-from xlagraph.runs.model import CauseGroup, GraphNode, ranked
-from xlagraph.runs.pending import AsPending
+from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
 from xlagraph.runs.reasons import SIZES, Reason, main_cause, reasons_of
-from xlagraph.runs.spent import together
-from xlagraph.runs.uneven_turns import AsUneven
-from xlagraph.runs.unrolled import AsUnrolled
+from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xlagraph.message import Message, Part, SourceLine
     from xlagraph.run.reader import Run
-    from xlagraph.runs.lists import LongerList
-    from xlagraph.runs.pending import PendingWork
-    from xlagraph.runs.turns import Turns
-    from xlagraph.runs.unrolled import UnrolledLoop
+    from xlagraph.runs.causes.lists import LongerList
+    from xlagraph.runs.causes.pending import PendingWork
+    from xlagraph.runs.causes.unrolled import UnrolledLoop
+    from xlagraph.runs.steps.turns import Turns
 
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "

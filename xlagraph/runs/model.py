@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,7 @@ from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import EMPTY, say, words
 from xlagraph.run.records import EXCEPTION
 from xlagraph.runs.kinds import BY_DESIGN
-from xlagraph.runs.meant import Meant
-from xlagraph.runs.spent import together
+from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,10 +21,32 @@ if TYPE_CHECKING:
     from xlagraph.cause.verdict import Place, Verdict
     from xlagraph.message import Message, SourceLine
     from xlagraph.run.reader import Run
-    from xlagraph.runs.outcome import Outcome
-    from xlagraph.runs.pairs import Pairs
-    from xlagraph.runs.spent import Spent
+    from xlagraph.runs.pairs.explained import Pairs
+    from xlagraph.runs.pairs.outcome import Outcome
+    from xlagraph.runs.steps.spent import Spent
     from xlagraph.tensors import Holder
+
+
+class Meant(str, Enum):
+    """How a change comes that is made on purpose."""
+
+    __str__ = str.__str__
+
+    NOT = ""
+    PHASE = "phase"
+    """Once, and it stays."""
+    RHYTHM = "rhythm"
+    """Again and again in a fixed order, all graphs having run in the first steps; or every n-th."""
+    CHOICE = "choice"
+    """One of two pieces in each step, in no order; both ran early, and nothing was new since."""
+    SIZES = "sizes"
+    """One size of an input among few, each of which comes again."""
+    STAGES = "stages"
+    """The size of an input in one stage of the program, which does not come back."""
+    EARLY = "early"
+    """One of few graphs that came early; none came in the longer part of the run since."""
+    SETTLED = "settled"
+    """With it a phase of the program settled; why it is another graph is not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +57,7 @@ class GraphNode:
     letter: str
     """``A``, ``B``, ... in the order of steps, over all ranks."""
     rank: int
-    """The one that tells of it (`xlagraph.runs.leading`)."""
+    """The one that tells of it (`xlagraph.runs.steps.leading`)."""
     step: int
     """Step of the sync that compiled it first, as `SyncRecord` counts them, on this rank."""
     call_site: SourceLine | None

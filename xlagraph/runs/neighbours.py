@@ -14,7 +14,7 @@ from xlagraph.runs.two_runs import was_and_now
 
 if TYPE_CHECKING:
     from xlagraph.runs.model import RunExplanation
-    from xlagraph.runs.work import Means
+    from xlagraph.runs.pairs.work import Means
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,18 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.message import count, say
-from xlagraph.rules.early_execution import EARLY_EXECUTION
-from xlagraph.rules.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.growing_input import GROWING_INPUT
-from xlagraph.rules.other_operand import OTHER_OPERAND
-from xlagraph.rules.random_numbers import RANDOM_NUMBERS
-from xlagraph.rules.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.beside import of_other_sizes, of_others
-from xlagraph.runs.carried import as_carried
-from xlagraph.runs.drawn import drawn
-from xlagraph.runs.few_sizes import as_few_sizes, as_stages, may_come_of_size
-from xlagraph.runs.growth import (
+from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
+from xlagraph.runs.causes.carried import as_carried
+from xlagraph.runs.causes.drawn import drawn
+from xlagraph.runs.causes.growth import (
     AsLoop,
     as_growth,
     growing,
@@ -29,6 +29,12 @@ from xlagraph.runs.growth import (
     main_line,
     uneven_loops,
 )
+from xlagraph.runs.causes.lists import AsList
+from xlagraph.runs.causes.pending import AsPending
+from xlagraph.runs.causes.picked import picked
+from xlagraph.runs.causes.shuffled import shuffled
+from xlagraph.runs.causes.uneven_turns import uneven_turns
+from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import (
     BY_DESIGN,
     FIRST_GRAPH,
@@ -37,24 +43,18 @@ from xlagraph.runs.kinds import (
     UNEXPLAINED,
     UNLIKE_GRAPH,
 )
-from xlagraph.runs.lists import AsList
-from xlagraph.runs.meant import Meant
-from xlagraph.runs.pending import AsPending
-from xlagraph.runs.picked import picked
-from xlagraph.runs.shuffled import shuffled
-from xlagraph.runs.uneven_turns import uneven_turns
-from xlagraph.runs.unrolled import AsUnrolled
+from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xlagraph.facts.enclosing import ProgramText
+    from xlagraph.facts.program.enclosing import ProgramText
     from xlagraph.message import SourceLine
-    from xlagraph.runs.lists import LongerList
+    from xlagraph.runs.causes.lists import LongerList
+    from xlagraph.runs.causes.pending import PendingWork
+    from xlagraph.runs.causes.unrolled import UnrolledLoop
     from xlagraph.runs.model import GraphNode
-    from xlagraph.runs.pending import PendingWork
-    from xlagraph.runs.turns import Turns
-    from xlagraph.runs.unrolled import UnrolledLoop
+    from xlagraph.runs.steps.turns import Turns
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.message import Quoted, count, duration, join, say
-from xlagraph.rules.constant_value import CONSTANT_VALUE
-from xlagraph.rules.growing_input import GROWING_INPUT
-from xlagraph.rules.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.meant import Meant
-from xlagraph.runs.model import failures
-from xlagraph.runs.spent import together
-from xlagraph.runs.taken import values_taken
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.runs.causes.taken import values_taken
+from xlagraph.runs.model import Meant, failures
+from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SyncRecord
+    from xlagraph.runs.causes.taken import Taken
     from xlagraph.runs.model import CauseGroup, GraphNode
-    from xlagraph.runs.taken import Taken
 
 OF_VALUES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_INDEX, PYTHON_SIZE, CONSTANT_VALUE)
 """Kinds of which it helps to know which values were taken."""

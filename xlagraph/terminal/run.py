@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from xlagraph.message import EMPTY, count, duration, join, say, without_stop, words
-from xlagraph.runs.alternation import cycle_words
+from xlagraph.runs.steps.alternation import cycle_words
 from xlagraph.terminal.advice import (
     INDENT,
     LABEL,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from xlagraph.ranks.explain import RanksExplanation
     from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
     from xlagraph.runs.neighbours import Neighbours
-    from xlagraph.runs.outcome import Outcome
-    from xlagraph.runs.spent import Spent
+    from xlagraph.runs.pairs.outcome import Outcome
+    from xlagraph.runs.steps.spent import Spent
 
 SCHEMA_VERSION = 2
 """2: verdicts and causes are What, Where and Fix."""

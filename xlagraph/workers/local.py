@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.process import BaseProcess
 
-PRELOADED = "xlagraph.runs.tasks"
+PRELOADED = "xlagraph.runs.pairs.tasks"
 """Imported once, by the process that the workers are forked from."""
 
 COLLECT_EVERY = 16

@@ -1,0 +1,1 @@
+"""Called computations: loops, functions, and what they hand on."""

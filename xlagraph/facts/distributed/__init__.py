@@ -1,0 +1,1 @@
+"""Buckets of collectives, kept parameters, shardings."""

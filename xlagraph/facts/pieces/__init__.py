@@ -1,0 +1,1 @@
+"""Pieces of graph that one side alone has, and where they end."""

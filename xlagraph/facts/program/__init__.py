@@ -1,0 +1,1 @@
+"""What the program's own text says, and how a statement of it is written otherwise."""

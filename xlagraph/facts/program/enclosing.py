@@ -1,0 +1,101 @@
+"""The loop that a line of the program runs in, and the branch that it stands in there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.facts.program.written import indentation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from xlagraph.message import SourceLine
+
+    Program = Mapping[str, Mapping[int, str]]
+    """File to its lines by number, as far as a run has stored them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramText:
+    """What a run has stored of its program's files."""
+
+    lines: Program = field(default_factory=dict)
+    step_loops: frozenset[tuple[str, int]] = frozenset()
+    """File and line of the loops in which steps end."""
+
+    def loop_in_step(self, line: SourceLine | None) -> SourceLine | None:
+        """The innermost loop around a line; None if steps end in it, or none is in sight."""
+        found = enclosing(self.lines, [line]) if line else None
+        is_within = found is not None and found.loop[:2] not in self.step_loops
+        return found.loop if found and is_within else None
+
+
+_LOOP = re.compile(r"(?:async\s+for|for|while)\b")
+_BRANCH = re.compile(r"(?:if|elif|else)\b")
+_HEAD = re.compile(r"(?:async\s+def|def|class|@)\b")
+_COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
+_IF = re.compile(r"\bif\b")
+
+
+class Enclosing(NamedTuple):
+    """Where the innermost loop around a call begins."""
+
+    loop: SourceLine
+    branch: SourceLine | None
+    """The line of the condition between the loop and the call; None if the call always runs."""
+
+
+def enclosing(program: Program, stack: Iterable[SourceLine]) -> Enclosing | None:
+    """The innermost loop around some frames, innermost first; None if none is in sight.
+
+    A function of which not all lines up to the call are stored may have one that is not seen.
+    """
+    for frame in stack:
+        if frame.is_library:
+            continue
+        found = _in_function(program.get(frame.file, {}), frame)
+        if found:
+            return found
+    return None
+
+
+def has_condition(program: Program, frame: SourceLine) -> bool:
+    """Whether a condition stands in a line or above it in its function, as far as that is stored.
+
+    True as well where the function's head is not stored: there may be one.
+    """
+    lines, number = program.get(frame.file, {}), frame.line
+    if number not in lines or _IF.search(lines[number]):
+        return True
+    column = indentation(lines[number])
+    while (number := number - 1) in lines:
+        text = lines[number].strip()
+        if _BRANCH.match(text):
+            return True
+        if _HEAD.match(text) and indentation(lines[number]) < column:
+            return False
+    return True
+
+
+def _in_function(lines: Mapping[int, str], frame: SourceLine) -> Enclosing | None:
+    number, branch = frame.line, None
+    if number not in lines:
+        return None
+    if _COMPREHENSION.search(lines[number]):
+        return Enclosing(frame, None)
+    column = indentation(lines[number])
+    while (number := number - 1) in lines:
+        text = lines[number].strip()
+        if not text or text.startswith("#") or indentation(lines[number]) >= column:
+            continue
+        column = indentation(lines[number])
+        here = frame._replace(line=number)
+        if _LOOP.match(text):
+            return Enclosing(here, branch)
+        if _HEAD.match(text):
+            return None
+        if _BRANCH.match(text) and branch is None:
+            branch = here
+    return None

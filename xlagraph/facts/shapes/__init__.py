@@ -1,0 +1,1 @@
+"""Where sizes come from, and what follows from them."""

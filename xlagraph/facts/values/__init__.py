@@ -1,0 +1,1 @@
+"""What single values are: numbers, formulas, words for what is computed."""

@@ -1,0 +1,151 @@
+"""Instructions as formulas are written: ``p - lr * m``, ``sum(x) / n``, ``(a @ x) @ w``."""
+
+from __future__ import annotations
+
+import re
+from math import isclose, prod
+from operator import eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.facts.values.scalars import is_one
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.graph import Module
+
+ATOM, POWER, SIGN, PRODUCT, SUM, COMPARISON = 0, 1, 2, 3, 4, 5
+"""How tightly what a text is made of hangs together, the tightest first."""
+
+
+class Term(NamedTuple):
+    """A text, and how tightly it hangs together."""
+
+    text: str
+    rank: int
+    summed: tuple[str, int] = ("", 0)
+    """Of a sum: of what, and of how many numbers each of its own is one."""
+
+    def within(self, rank: int) -> str:
+        """The text as a part of what hangs together so tightly: in parentheses where need be."""
+        return self.text if self.rank <= rank else f"({self.text})"
+
+
+_INFIX = {
+    "add": ("+", SUM),
+    "subtract": ("-", SUM),
+    "multiply": ("*", PRODUCT),
+    "divide": ("/", PRODUCT),
+    "remainder": ("%", PRODUCT),
+    "dot": ("@", PRODUCT),
+    "and": ("&", COMPARISON),
+    "or": ("|", COMPARISON),
+}
+_ORDER = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+_CALLED = {
+    "exponential": "exp",
+    "exponential-minus-one": "expm1",
+    "log-plus-one": "log1p",
+    "logistic": "sigmoid",
+    "maximum": "max",
+    "minimum": "min",
+    "select": "where",
+    "power": "pow",
+    "cosine": "cos",
+    "sine": "sin",
+}
+_COMPARED = {"EQ": eq, "NE": ne, "LT": lt, "LE": le, "GT": gt, "GE": ge}
+_TRUTH = ("false", "true")
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+_NUMBERED = re.compile(r"(?<=\w)(?:[._]\d+)+$")
+_REDUCED = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}
+
+
+def logistic_of(module: Module, i: int) -> tuple[int, ...]:
+    """What ``1 / (1 + exp(-x))`` is made of below its division, x last; empty if it is not that."""
+    found = [i]
+    for opcode in ("divide", "add", "exponential", "negate"):
+        value, (*ones, inner) = found[-1], module.operands[found[-1]] or (-1,)
+        if opcode == "add" and ones and not is_one(module, ones[0]):
+            ones, inner = [inner], ones[0]
+        if module.opcodes[value] != opcode or not all(is_one(module, one) for one in ones):
+            return ()
+        found.append(inner)
+    return tuple(found[1:])
+
+
+def written(module: Module, i: int, terms: Sequence[Term]) -> Term:
+    """What an instruction computes of these terms."""
+    opcode = module.opcodes[i]
+    folded = _folded(module, i, terms)
+    if folded:
+        return folded
+    if opcode == "negate":
+        return Term(f"-{terms[0].within(POWER)}", SIGN)
+    if opcode == "compare" and len(terms) == 2:
+        sign = _ORDER.get(module.attributes[i].get("direction") or "", "?")
+        return _infix(sign, COMPARISON, terms)
+    if opcode == "dot":
+        return Term(f"{terms[0].within(SIGN)} @ {terms[1].within(SIGN)}", PRODUCT)
+    if opcode in _INFIX and len(terms) == 2:
+        return _infix(*_INFIX[opcode], terms)
+    if opcode == "reduce":
+        return _reduced(module, i, terms[0].text)
+    if opcode == "get-tuple-element":
+        place = module.attributes[i].get("index") or "0"
+        is_first = place == "0" and module.opcodes[module.operands[i][0]] == "call"
+        return Term(terms[0].text + ("" if is_first else f"[{place}]"), ATOM)
+    if opcode == "call":
+        return Term(f"{_callee(module, i)}({', '.join(t.text for t in terms)})", ATOM)
+    name = _CALLED.get(opcode, opcode)
+    return Term(f"{name}({', '.join(t.text for t in terms)})", ATOM)
+
+
+def _folded(module: Module, i: int, terms: Sequence[Term]) -> Term | None:
+    """What numbers alone come to, and what a one or a known choice leaves; None if nothing."""
+    opcode, texts = module.opcodes[i], [term.text for term in terms]
+    if opcode == "multiply" and "1" in texts:
+        return terms[1 - texts.index("1")]
+    if opcode == "select" and texts[0] in _TRUTH:
+        return terms[1 if texts[0] == "true" else 2]
+    summed, number = terms[0].summed, texts[-1]
+    if opcode in ("multiply", "divide") and summed[1] and NUMBER.fullmatch(number):
+        share = (
+            float(number) ** (1 if opcode == "multiply" else -1) * summed[1] if float(number) else 0
+        )
+        return Term(f"mean({summed[0]})", ATOM) if isclose(share, 1, rel_tol=1e-5) else None
+    if len(terms) != 2 or not all(NUMBER.fullmatch(text) for text in texts):
+        return None
+    one, other = map(float, texts)
+    if opcode == "compare":
+        found = _COMPARED.get(module.attributes[i].get("direction") or "")
+        return Term(_TRUTH[found(one, other)], ATOM) if found else None
+    if opcode == "divide" and other:
+        return Term(f"{one / other:.6g}", ATOM)
+    return None
+
+
+def _infix(sign: str, rank: int, terms: Sequence[Term]) -> Term:
+    """Of equal rank the left one needs no parentheses; the right one does, as order counts."""
+    left, right = terms
+    return Term(f"{left.within(rank)} {sign} {right.within(rank - 1)}", rank)
+
+
+def _reduced(module: Module, i: int, text: str) -> Term:
+    callees = module.callees.get(i, ())
+    root = module.opcodes[module.computations[callees[0]].root] if len(callees) == 1 else ""
+    name, of = _REDUCED.get(root, "reduce"), elements(module, module.operands[i][0])
+    number = of // max(elements(module, i), 1)
+    return Term(f"{name}({text})", ATOM, (text, number) if name == "sum" else ("", 0))
+
+
+def elements(module: Module, i: int) -> int:
+    """How many elements a value has; 0 of a tuple, or of a size that is not known."""
+    sizes = re.fullmatch(r"\w+\[([\d,]*)\]", bare_shape(module, i))
+    return prod(map(int, filter(None, sizes[1].split(",")))) if sizes else 0
+
+
+def _callee(module: Module, i: int) -> str:
+    callees = module.callees.get(i, ())
+    return _NUMBERED.sub("", module.computations[callees[0]].name) if callees else "call"

@@ -1,0 +1,1 @@
+"""Loops, branches and functions, and what they hand on."""

@@ -1,0 +1,1 @@
+"""Several devices: buckets of collectives, kept parameters, shardings."""

@@ -1,0 +1,1 @@
+"""Element types and precision."""

@@ -1,0 +1,375 @@
+"""The same computation in another element type, as autocast makes it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import without_layout
+from xlagraph.cause.editor import ModuleEditor, is_input
+from xlagraph.cause.finding import Finding, Words
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import parameter_name, short_shape
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, where
+from xlagraph.diff.match import match_modules
+from xlagraph.facts.pieces.propagation import propagations
+from xlagraph.facts.values.rounding import same_number
+from xlagraph.facts.values.scalars import is_scalar_input
+from xlagraph.message import A, B, Change, HloName, count, join, say
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+    from xlagraph.facts.pieces.propagation import Propagation
+    from xlagraph.graph import Module
+    from xlagraph.message import Message, SourceLine
+
+DTYPE = Kind(
+    id="dtype",
+    title="The same computation runs in another dtype",
+    section=Section.INPUTS,
+    meaning="An input, a constant or a conversion has another element type, and all that follows "
+    "from it too: autocast that is on in some steps only, a loader that hands over half precision "
+    "now and then, jax_enable_x64 switched on late.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    with torch.autocast("xla", torch.bfloat16, enabled=step >= 4):
+        loss = loss_fn(model(x), y)
+    update(loss)
+""",
+    after="""\
+for x, y in loader:
+    with torch.autocast("xla", torch.bfloat16):
+        loss = loss_fn(model(x), y)
+    update(loss)
+""",
+    evidence="The origin, how far it spreads, and the conversions that one side alone has.",
+    fix="Keep autocast, and the dtype of every input, the same in all steps.",
+    proof="What is downstream of the origin gets B's types, constants too where one is the other "
+    "rounded; the conversions are left out.",
+    examples=(
+        "autocast_toggle",
+        "autocast_late",
+        "label_dtype",
+        "two_dtypes",
+        "one_tensor_bfloat16",
+        "input_bfloat16",
+        "scan_bfloat16",
+        "scan_carry_bfloat16",
+        "rows_of_whole_numbers",
+        "type_and_decay",
+        "x64",
+    ),
+    short_fix="Keep autocast and the inputs' dtypes the same in all steps.",
+)
+_TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
+"""A number type; ``pred`` is none."""
+
+
+def element_type(shape: str) -> str:
+    """The number type of an array shape, ``""`` for a tuple."""
+    found = _TYPE.match(shape)
+    return found[1] if found else ""
+
+
+def find(case: Case) -> list[Finding]:
+    """The same steps in another number type, with conversions around them.
+
+    One finding for each origin, or for origins whose consequences meet.
+    """
+    a, b = case.diff.a, case.diff.b
+    pairs = {
+        x: y
+        for x, y, fields in case.open_changes()
+        if "shape" in fields
+        and "opcode" not in fields
+        and _differ_in_type(a.shapes[x], b.shapes[y])
+    }
+    unlike = {x: y for x, y in pairs.items() if _are_unlike_casts(case, x, y)}
+    pairs = {x: y for x, y in pairs.items() if x not in unlike}
+    casts_a = [x for x in (*case.a.open_lone(), *unlike) if _is_cast(a, x)]
+    casts_b = [y for y in (*case.b.open_lone(), *unlike.values()) if _is_cast(b, y)]
+    if not (pairs or casts_a or casts_b):
+        return []
+    pairs, copies = _pairs_without_types(case, pairs, casts_a, casts_b)
+    return [
+        _finding(case, found, {x: m for x, m in copies.items() if m in found.pairs})
+        for found in propagations(case, pairs, casts_a, casts_b)
+        if found.pairs or _is_between(case, found)
+    ]
+
+
+def _are_unlike_casts(case: Case, x: int, y: int) -> bool:
+    """Whether both are conversions, of which neither is used as the other: no true pair."""
+    a, b = case.diff.a, case.diff.b
+    if not (_is_cast(a, x) and _is_cast(b, y)):
+        return False
+    return not {case.a.partners[user] for user in a.users[x]} & set(b.users[y])
+
+
+def _is_between(case: Case, found: Propagation) -> bool:
+    """Whether conversions stand between values that both sides have."""
+    for view, casts in ((case.a, found.lone_a), (case.b, found.lone_b)):
+        module, partners = view.module, view.partners
+        below = any(partners[module.operands[i][0]] >= 0 for i in casts)
+        if below and any(partners[u] >= 0 for i in casts for u in module.users[i]):
+            return True
+    return False
+
+
+def _pairs_without_types(
+    case: Case, known: Mapping[int, int], casts_a: Collection[int], casts_b: Collection[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Instructions that differ in their type alone, and A's further copies of some of them.
+
+    Both modules are matched once more with the types concerned taken for one: types tell
+    instructions apart that are each other's partners.
+    """
+    a, b = case.diff.a, case.diff.b
+    shapes = [s for x, y in known.items() for s in (a.shapes[x], b.shapes[y])]
+    for module, casts in ((a, casts_a), (b, casts_b)):
+        shapes += [module.shapes[k] for i in casts for k in (i, module.operands[i][0])]
+    types = {found for shape in shapes for found in _TYPE.findall(shape)}
+    match = match_modules(_without_types(a, types, casts_a), _without_types(b, types, casts_b))
+    pairs = {
+        x: y
+        for x, y in enumerate(match.to_b)
+        if y >= 0
+        and x not in case.a.claimed
+        and y not in case.b.claimed
+        and a.opcodes[x] == b.opcodes[y]
+        and _differ_in_type(a.shapes[x], b.shapes[y])
+        and match.a.live[x]
+        and _is_computed(a, x)
+    }
+    numbers = match.a.expressions
+    first = {numbers[x]: x for x in reversed(pairs) if numbers[x] >= 0}
+    copies = {x: first[numbers[x]] for x in case.diff.removed if numbers[x] in first}
+    return pairs, {x: m for x, m in copies.items() if x not in pairs and x not in casts_a}
+
+
+def _is_computed(module: Module, i: int) -> bool:
+    """Whether an instruction is more than the tuple of all outputs."""
+    return i != module.entry_computation.root or not module.gives_tuple
+
+
+def _without_types(module: Module, types: set[str], casts: Iterable[int]) -> Module:
+    """The module with one type in place of several and without these conversions."""
+    editor = ModuleEditor(module)
+    pattern = re.compile(rf"\b(?:{'|'.join(sorted(types))})\[")
+    editor.shapes = [pattern.sub("f32[", shape) for shape in editor.shapes]
+    editor.bypass(casts)
+    return editor.build()
+
+
+def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Finding:
+    a = case.diff.a
+    starts = _main_origins(case, found)
+    words = _words(case, starts)
+    lines = _lines(case, found, starts)
+    casts = len(found.lone_a) + len(found.lone_b)
+    more = len(found.pairs) - sum(1 for x, y in starts if x >= 0 and y >= 0)
+    conversions = count(casts, "conversion")
+
+    def undo(edit: Editors) -> None:
+        for x, y in found.pairs.items():
+            edit.a.shapes[x] = edit.b.shapes[y]
+            is_number = y in edit.b.payloads and a.opcodes[x] == "constant"
+            if is_number and _same_value(case, x, y):
+                edit.a.payloads[x] = edit.b.payloads[y]
+        for x, first in copies.items():
+            edit.a.shapes[x] = edit.a.shapes[first]
+        edit.a.bypass(found.lone_a)
+        edit.b.bypass(found.lone_b)
+
+    return Finding(
+        kind=DTYPE,
+        title=say(_title(case, starts, " and ".join(_types(case, found))), at(lines)),
+        evidence=(
+            Evidence(
+                say("origin: ", join(origin(case, x, y) for x, y in starts)),
+                tuple(x for x, _ in starts if x >= 0),
+                tuple(y for _, y in starts if y >= 0),
+                lines,
+            ),
+            Evidence(
+                say(
+                    f"from there {count(more, 'more instruction')} "
+                    f"take{'s' if more == 1 else ''} another type",
+                    f", with {conversions} on one side only" if casts else "",
+                ),
+                tuple(sorted(found.pairs))[:50],
+                tuple(sorted(found.pairs.values()))[:50],
+            ),
+        ),
+        proof=say(
+            A,
+            "'s instructions downstream of the origin were given ",
+            B,
+            "'s types",
+            f", and {conversions} left out" if casts else "",
+        ),
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
+        a=frozenset((*found.pairs, *copies)) | found.lone_a,
+        b=frozenset(found.pairs.values()) | found.lone_b,
+        undo=undo,
+    )
+
+
+def _lines(case: Case, found: Propagation, starts: list[tuple[int, int]]) -> tuple[SourceLine, ...]:
+    a, b = case.diff.a, case.diff.b
+    in_b = [y for _, y in starts if y >= 0]
+    return (
+        where(b, in_b)
+        or where(a, [x for x, _ in starts if x >= 0])
+        or where(b, [u for y in in_b for u in b.users[y]])
+        or where(b, [*found.pairs.values(), *found.lone_b])
+    )
+
+
+def _main_origins(case: Case, found: Propagation) -> list[tuple[int, int]]:
+    """The origins that the others follow: inputs, then conversions, constants last.
+
+    A number takes the type of what it is used with.
+    """
+
+    def rank(start: tuple[int, int]) -> int:
+        view, i = _shown(case, *start)
+        opcode = view.module.opcodes[i]
+        if opcode == "parameter":
+            return 2 if is_scalar_input(view.module, i) else 0
+        return 1 if opcode == "convert" else 3 if opcode == "constant" else 2
+
+    best = min(map(rank, found.origins))
+    return [start for start in found.origins if rank(start) == best]
+
+
+def _shown(case: Case, x: int, y: int) -> tuple[SideView, int]:
+    return (case.b, y) if y >= 0 else (case.a, x)
+
+
+def origin(case: Case, x: int, y: int) -> Message:
+    """An instruction that begins it, with its types on both sides; -1 for the side without it."""
+    a, b = case.diff.a, case.diff.b
+    if x >= 0 and y >= 0:
+        is_named = is_input(b, y) and y in b.entry_computation.parameters
+        name = parameter_name(case.b, y) if is_named else HloName(b.names[y], b.opcodes[y])
+        return say(name, f", {short_shape(a, x)} in ", A, f" and {short_shape(b, y)} in ", B)
+    view, i = _shown(case, x, y)
+    module = view.module
+    operand = module.operands[i][0]
+    return say(
+        HloName(module.names[i], module.opcodes[i]),
+        f" converts {short_shape(module, operand)} to {element_type(module.shapes[i])} in ",
+        view.side,
+        " only",
+    )
+
+
+def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
+    b = case.diff.b
+    inputs = [y for _, y in starts if y >= 0 and y in b.entry_computation.parameters]
+    if inputs:
+        names = join(parameter_name(case.b, y) for y in inputs)
+        return say("an input has another dtype: ", names, f" ({types})")
+    view, i = _shown(case, *starts[0])
+    module = view.module
+    if module.opcodes[i] == "convert" and -1 in starts[0]:
+        to = f"converted to {element_type(module.shapes[i])} in "
+        if module.opcodes[module.operands[i][0]] == "parameter":
+            return say("an input is ", to, view.side, " only")
+        if len(starts) == 1:
+            return say("a value is ", to, view.side, " only")
+    return say(f"the same computation runs in another dtype ({types})")
+
+
+def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
+    """What is said where it begins at arrays that come in: those of the kind for all else."""
+    a, b = case.diff.a, case.diff.b
+    if not all(_is_array_input(case.a, x) and _is_array_input(case.b, y) for x, y in starts):
+        return Words()
+    types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
+    short = inputs_in_short(len(starts), types)
+    is_one = len(starts) == 1
+    given = say("Give the input" if is_one else "Give the inputs", " one dtype in every step")
+    fix = say(
+        given, ": convert what comes in another one on the host, before it is sent, or where ",
+        "numpy makes it (its own whole numbers are int64, its floats float64).",
+    )  # fmt: skip
+    return Words(fix, short, say(given, "."))
+
+
+def _is_array_input(view: SideView, i: int) -> bool:
+    """Whether an instruction is an array that the module takes in; none is -1."""
+    module = view.module
+    is_of_entry = i >= 0 and i in module.entry_computation.parameters
+    return is_of_entry and is_input(module, i) and not is_scalar_input(module, i)
+
+
+def inputs_in_short(number: int, types: Iterable[tuple[str, str]]) -> Message:
+    """That so many inputs have these types in A and in B."""
+    return say(
+        "An input has" if number == 1 else "Inputs have",
+        " another dtype (",
+        join(Change(old, new) for old, new in dict.fromkeys(types)),
+        ") in some steps",
+    )
+
+
+def _types(case: Case, found: Propagation) -> list[str]:
+    """The changes of type in a propagation, such as ``f32 -> bf16``."""
+    a, b = case.diff.a, case.diff.b
+    changes = {
+        f"{old} -> {new}"
+        for x, y in found.pairs.items()
+        for old, new in zip(_TYPE.findall(a.shapes[x]), _TYPE.findall(b.shapes[y]), strict=False)
+        if old != new
+    }
+    if not found.pairs:
+        for module, casts in ((a, found.lone_a), (b, found.lone_b)):
+            changes |= {
+                f"{element_type(module.shapes[module.operands[i][0]])} -> "
+                f"{element_type(module.shapes[i])}"
+                for i in casts
+            }
+    return sorted(changes)
+
+
+def _differ_in_type(first: str, second: str) -> bool:
+    one, two = without_layout(first), without_layout(second)
+    return one != two and _TYPE.sub("*[", one) == _TYPE.sub("*[", two)
+
+
+def _same_value(case: Case, x: int, y: int) -> bool:
+    """Whether two constants are one number, each rounded to its type."""
+    a, b = case.diff.a, case.diff.b
+    types = element_type(a.shapes[x]), element_type(b.shapes[y])
+    return same_number(a.payloads[x], b.payloads[y], *types)
+
+
+def _is_cast(module: Module, i: int) -> bool:
+    """A conversion from one type of numbers to another of its family."""
+    if module.opcodes[i] != "convert":
+        return False
+    old, new = (element_type(module.shapes[k]) for k in (module.operands[i][0], i))
+    return number_family(old) == number_family(new) != "" and old != new
+
+
+def number_family(kind: str) -> str:
+    """Of a number type: ``f`` for floating point, ``i`` for integers, ``c`` for complex numbers."""
+    return "f" if kind.startswith(("f", "bf")) else "i" if kind[:1] in "su" else kind[:1]
+
+
+RULE = Rule(
+    name="dtype",
+    kinds=(DTYPE,),
+    find=find,
+    after=("rematerialization",),
+    rematches=True,
+)

@@ -1,0 +1,174 @@
+"""Stretches of the computation in another floating-point type, with conversions at their borders.
+
+A normalization in half precision in place of single: its inputs, its numbers and what its sums
+apply take another type, and conversions stand elsewhere, so that few instructions pair off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.cause.editor import ModuleEditor
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, operations, where
+from xlagraph.diff.match import match_modules
+from xlagraph.facts.values.rounding import same_number
+from xlagraph.message import A, B, count, say
+from xlagraph.rules.dtypes.dtype import DTYPE, element_type
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
+
+_FLOAT = re.compile(r"\b(?:bf16|f\d+\w*)\[")
+MAX_CITED = 50
+MAX_CHANGES = 2
+"""Changes of type that are told, the most frequent first."""
+
+
+class _Stretch(NamedTuple):
+    """What differs in its type where all floating-point types are taken for one."""
+
+    pairs: dict[int, int]
+    """A's instructions to B's."""
+    casts_a: list[int]
+    casts_b: list[int]
+    """All conversions between floating-point types."""
+
+
+def find(case: Case) -> list[Finding]:
+    """One finding for all that is computed in another floating-point type."""
+    a, b = case.diff.a, case.diff.b
+    casts_a, casts_b = _casts(a), _casts(b)
+    if len({*_types(a), *_types(b)}) < 2:
+        return []
+    match = match_modules(_in_one_type(a, casts_a), _in_one_type(b, casts_b))
+    pairs = {
+        x: y
+        for x, y in enumerate(match.to_b)
+        if y >= 0 and match.a.live[x] and _is_retyped(a.shapes[x], b.shapes[y])
+    }
+    return [_finding(case, _Stretch(pairs, casts_a, casts_b))] if pairs else []
+
+
+def _casts(module: Module) -> list[int]:
+    return [
+        i
+        for i, opcode in enumerate(module.opcodes)
+        if opcode == "convert"
+        and _FLOAT.match(module.shapes[i])
+        and _FLOAT.match(module.shapes[module.operands[i][0]])
+    ]
+
+
+def _types(module: Module) -> list[str]:
+    return [found for shape in module.shapes for found in _types_of(shape)]
+
+
+def _types_of(shape: str) -> list[str]:
+    return _FLOAT.findall(shape)
+
+
+def _is_retyped(first: str, second: str) -> bool:
+    """Whether two shapes of as many arrays have other floating-point types."""
+    old, new = _types_of(first), _types_of(second)
+    return len(old) == len(new) and old != new
+
+
+def _in_one_type(module: Module, casts: list[int]) -> Module:
+    editor = ModuleEditor(module)
+    _take_one_type(editor, casts)
+    return editor.build()
+
+
+def _take_one_type(editor: ModuleEditor, casts: list[int]) -> None:
+    editor.shapes = [_FLOAT.sub("f32[", shape) for shape in editor.shapes]
+    editor.bypass(casts)
+
+
+def _finding(case: Case, found: _Stretch) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    computed = {
+        x: y
+        for x, y in found.pairs.items()
+        if a.opcodes[x] not in ("parameter", "constant", "tuple")
+    } or found.pairs
+    lines = where(b, computed.values()) or where(a, computed)
+    lone_a = {i for i in found.casts_a if case.a.partners[i] < 0}
+    lone_b = {i for i in found.casts_b if case.b.partners[i] < 0}
+
+    def undo(edit: Editors) -> None:
+        for x, y in found.pairs.items():
+            types = element_type(a.shapes[x]), element_type(b.shapes[y])
+            if a.opcodes[x] == "constant" and same_number(a.payloads[x], b.payloads[y], *types):
+                edit.a.payloads[x] = edit.b.payloads[y]
+        _take_one_type(edit.a, found.casts_a)
+        _take_one_type(edit.b, found.casts_b)
+
+    return Finding(
+        kind=DTYPE,
+        title=say(
+            "the same computation runs in another dtype (", _changes(case, computed), ")", at(lines)
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    f"{count(len(computed), 'instruction')} of both sides",
+                    operations(b, computed.values()),
+                    " differ in the type",
+                ),
+                tuple(sorted(computed))[:MAX_CITED],
+                tuple(sorted(computed.values()))[:MAX_CITED],
+                lines,
+            ),
+            Evidence(
+                say(
+                    f"{count(len(found.casts_a), 'conversion')} in ",
+                    A,
+                    f" and {len(found.casts_b)} in ",
+                    B,
+                    " between floating-point types",
+                ),
+                tuple(sorted(lone_a))[:MAX_CITED],
+                tuple(sorted(lone_b))[:MAX_CITED],
+            ),
+        ),
+        proof=say(
+            "in ",
+            A,
+            " and in ",
+            B,
+            " all floating-point types were taken for one, and conversions between them left out",
+        ),
+        a=frozenset(found.pairs) | lone_a,
+        b=frozenset(found.pairs.values()) | lone_b,
+        undo=undo,
+    )
+
+
+def _changes(case: Case, pairs: dict[int, int]) -> str:
+    """``f32 -> bf16``: how types change, the most frequent first."""
+    a, b = case.diff.a, case.diff.b
+    counts = Counter(
+        f"{old[:-1]} -> {new[:-1]}"
+        for x, y in pairs.items()
+        for old, new in zip(_types_of(a.shapes[x]), _types_of(b.shapes[y]), strict=False)
+        if old != new
+    )
+    return " and ".join(change for change, _ in counts.most_common(MAX_CHANGES))
+
+
+RULE = Rule(
+    name="dtype-stretch",
+    kinds=(),
+    find=find,
+    before=("inlined-calls",),
+    first_round_only=True,
+    rematches=True,
+    last_resort=True,
+)

@@ -1,0 +1,1 @@
+"""What acts on the world, when, and on which thread."""

@@ -1,0 +1,216 @@
+"""Outputs that come and go with the tensors that Python holds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import holder_name, output_name, parameter_name
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import exclusive_slice
+from xlagraph.cause.sources import at, where
+from xlagraph.facts.training.gradients import gradient_of
+from xlagraph.message import Message, count, join, say
+from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.message import SourceLine
+
+LIVE_TENSOR = Kind(
+    id="live-tensor",
+    title="A tensor is kept in some steps and not in others",
+    section=Section.LIVE,
+    meaning="Every tensor that Python still holds at torch_xla.sync(), and that has pending work, "
+    "is an output of the graph, with all that only it needs. A metric that is kept every tenth "
+    "step, a forgotten reference, a copy of the model: in these steps the graph has an output "
+    "more.",
+    before="""\
+history = []
+for step, (x, y) in enumerate(loader):
+    out = model(x)
+    if step % 3 == 2:
+        history.append((out.argmax(1) == y).float().mean())
+    update(loss_fn(out, y))
+""",
+    after="""\
+history = []
+for step, (x, y) in enumerate(loader):
+    out = model(x)
+    accuracy = (out.argmax(1) == y).float().mean()  # computed in every step
+    update(loss_fn(out, y))
+    if step % 3 == 2:
+        history.append(accuracy.item())  # behind torch_xla.sync(): it is there already
+""",
+    evidence="The output, its line, what holds it (XLAGRAPH_HOLDERS=1), and whether it is a copy.",
+    fix="If the tensor is logged, keep it every step, or detach it and move it to the host with "
+    "xm.add_step_closure; if it is leaked, drop the reference (list, closure, attribute) before "
+    "torch_xla.sync().",
+    proof="The output is left out with what only it needs.",
+    examples=(
+        "log_every_k",
+        "step_closure",
+        "deepcopy_leak",
+        "two_causes",
+        "two_ranks",
+        "one_gradient_fewer",
+        "train_or_eval",
+    ),
+    family=Family.LIVE,
+    may_grow=True,
+    short="A tensor is kept in some steps only",
+    short_fix="Keep it in every step, or drop it before the step ends.",
+)
+GRADIENT_SHORT = say("A gradient is given out in some graphs only")
+GRADIENT_SHORT_FIX = say("Ask for the gradients of the same weights in every step.")
+GRADIENT_FIX = say(
+    "Ask for the gradients of the same weights in every step (requires_grad, argnums of jax.grad): "
+    "a weight that is to stay as it is can have a learning rate of zero. Where the gradient is "
+    "merely still alive, drop it before the step ends (zero_grad)."
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Outputs that one side has and the other has not: a logged, leaked or missing tensor.
+
+    A root that is no tuple is no list of live tensors.
+    """
+    return [
+        _finding(more, less, places)
+        for less, more in case.both_ways
+        if more.module.gives_tuple
+        for places in _by_creation(more, case.unpaired_outputs(more))
+    ]
+
+
+def _by_creation(view: SideView, positions: Sequence[int]) -> list[list[int]]:
+    """Groups outputs by the line that made them, optimizer state apart: one line, one cause."""
+    groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
+    for k in positions:
+        made = where(view.module, [view.module.outputs[k]])
+        line = made[0] if made else view.context.created.get(k)
+        is_state = _is_state(view, k)
+        groups[is_state, "" if is_state or not line else str(line)].append(k)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _is_state(view: SideView, position: int) -> bool:
+    tensor = view.context.outputs.get(position)
+    return bool(tensor and tensor.is_optimizer_state)
+
+
+def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
+    module, side = more.module, more.side
+    claimed = frozenset(exclusive_slice(module, places))
+    values = [module.outputs[k] for k in places]
+    names = join(output_name(more, k) for k in places)
+    lines = _lines(more, places, claimed)
+    is_state = all(_is_state(more, k) for k in places)
+    is_one = len(places) == 1
+    number = count(len(places), "tensor")
+    cited_a, cited_b = more.ab(tuple(values), ())
+    claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
+    dropped_a, dropped_b = more.ab(frozenset(places), frozenset[int]())
+    begin = (
+        say("optimizer state came into being: ", side, f" gives back {number} that ", less.side)
+        if is_state
+        else say(side, f" gives back {number} more than ", less.side)
+    )
+    weights = _weights(more, places)
+    if weights:
+        begin = say(
+            side,
+            f" gives out {count(len(places), 'gradient')} that ",
+            less.side,
+            " does not, of ",
+            join(parameter_name(more, p) for p in weights),
+        )
+    alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
+    return Finding(
+        kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
+        title=say(
+            begin,
+            " does not: " if is_state else ": ",
+            names,
+            say(", made", at(lines)) if lines else say(),
+            _held(more, places),
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    "Python still holds ",
+                    names,
+                    " as the step ends",
+                    alone if claimed else "",
+                    _copied(more, places),
+                ),
+                cited_a,
+                cited_b,
+                lines,
+            ),
+        ),
+        fix=GRADIENT_FIX if weights else say(),
+        short=GRADIENT_SHORT if weights else say(),
+        short_fix=GRADIENT_SHORT_FIX if weights else say(),
+        proof=say(
+            f"{count(len(places), 'output')} of ",
+            side,
+            f" {'was' if is_one else 'were'} left out with what only "
+            f"{'it needs' if is_one else 'they need'}",
+        ),
+        a=claimed_a,
+        b=claimed_b,
+        dropped_a=dropped_a,
+        dropped_b=dropped_b,
+        expected=is_state and not more.is_a,
+    )
+
+
+def _weights(view: SideView, places: Sequence[int]) -> list[int]:
+    """The weights whose gradients these outputs are, if all are and nothing has a name."""
+    if view.context.outputs:
+        return []
+    found = [gradient_of(view.module, view.module.outputs[k]) for k in places]
+    return [weight for weight in found if weight is not None] if None not in found else []
+
+
+def _lines(
+    view: SideView, places: Sequence[int], claimed: frozenset[int]
+) -> tuple[SourceLine, ...]:
+    module, created = view.module, view.context.created
+    values = [module.outputs[k] for k in places]
+    return (
+        where(module, claimed | set(values))
+        or tuple(created[k] for k in places if k in created)[:3]
+        or where(module, [u for value in values for u in module.users[value]])
+    )
+
+
+def _held(view: SideView, places: Sequence[int]) -> Message:
+    """What keeps the tensors alive in Python, where the capture looked."""
+    holders = view.context.holders
+    held = sorted({one for k in places for one in holders.get(k, ())}, key=astuple)
+    return say(", kept alive by ", join(map(holder_name, held))) if held else say()
+
+
+def _copied(view: SideView, places: Sequence[int]) -> Message:
+    """Says which other outputs have the same value: the tensors are copies of these."""
+    values, tensors = view.module.outputs, view.context.outputs
+    first = {value: k for k, value in reversed(list(enumerate(values))) if k not in places}
+    sources = [first[values[k]] for k in places if values[k] in first]
+    named = join(tensors.get(k) or f"output {k}" for k in sources)
+    return say("; same value as ", named, ": a copy") if named else say()
+
+
+RULE = Rule(
+    name="live-tensors",
+    kinds=(LIVE_TENSOR,),
+    find=find,
+    after=("shared-scalar",),
+)

@@ -1,0 +1,1 @@
+"""Numbers: constants, parameters, indices that were picked, random draws."""

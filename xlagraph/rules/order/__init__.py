@@ -1,0 +1,1 @@
+"""The same operations, operands or outputs in another order."""

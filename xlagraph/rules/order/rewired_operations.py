@@ -1,0 +1,213 @@
+"""The same operations on both sides, connected in another way: a norm before or after a layer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.slices import IDLE, live_work
+from xlagraph.cause.sources import at, bare, is_forward, line_of, where
+from xlagraph.facts.values.telling import PLAIN
+from xlagraph.message import A, B, HloName, Operation, count, say
+from xlagraph.rules.order.turned_operations import SHORT, SHORT_FIX
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
+    from xlagraph.message import Message, SourceLine
+
+MAX_PART = 0.1
+"""Of what the modules compute: where more takes other values little says that they are alike."""
+MAX_PART_PAIRED = 0.2
+"""The same where the matcher leaves nothing alone, as for a statement that runs for each weight."""
+MAX_TOLD = 3
+MAX_CITED = 50
+FIX = say(
+    "The same layers run in another order, as a norm before a block or after it: that is another "
+    "model, with other results. Build it in one order, for every step and in every version."
+)
+FEEDS = frozenset({"operands"})
+
+
+class Wires(NamedTuple):
+    """Operations of one label on both sides that take other values."""
+
+    pairs: Mapping[int, int]
+    """A's to B's, those included that the matcher left alone."""
+    operands: Mapping[int, tuple[int, ...]]
+    """For each of B's what it takes where it is connected as in A, by B's numbers."""
+
+
+def find(case: Case) -> list[Finding]:
+    """All that differs is which values some operations take; there are the same ones on both sides.
+
+    That concerns the whole module, so what other rules suspect of it does not matter.
+    """
+    wires = _wires(case)
+    return [_finding(case, wires)] if wires else []
+
+
+def _wires(case: Case) -> Wires | None:
+    """What is connected in another way; None if that is much, or anything else differs."""
+    changes = case.diff.changes
+    lone = _by_label(case)
+    is_plain = all(FEEDS.issuperset(fields) for _, _, fields in changes)
+    outputs = all(s.a is not None and s.b is not None for s in case.diff.outputs)
+    if not changes or lone is None or not (is_plain and outputs):
+        return None
+    a, b = case.a.module, case.b.module
+    root = a.entry_computation.root
+    pairs = {x: y for x, y, _ in changes if x != root} | lone
+    pairs = {x: y for x, y in pairs.items() if not case.a.matched.closed[x]}
+    entries = (a.entry_computation, b.entry_computation)
+    inside = all(
+        e.start <= i < e.stop for xy in pairs.items() for e, i in zip(entries, xy, strict=True)
+    )
+    part = MAX_PART if case.a.lone or case.b.lone else MAX_PART_PAIRED
+    if not inside or len(pairs) > part * min(live_work(a), live_work(b)):
+        return None
+    to_b = in_b_of(case, lone)
+    operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
+    return None if any(-1 in taken for taken in operands.values()) else Wires(pairs, operands)
+
+
+def _by_label(case: Case) -> dict[int, int] | None:
+    """What the matcher left alone, put together by what it is; None if one side has more of it."""
+    free: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for y in reversed(case.b.lone):
+        free[_key(case.b, y)].append(y)
+    found = {}
+    for x in case.a.lone:
+        alike = free[_key(case.a, x)]
+        if not alike or case.a.module.opcodes[x] == "parameter":
+            return None
+        found[x] = alike.pop()
+    return None if any(free.values()) else found
+
+
+def _key(view: SideView, i: int) -> tuple[int, ...]:
+    """What an instruction is and what it calls, whatever it takes."""
+    matched = view.matched
+    called = (matched.computations[c] for c in view.module.callees.get(i, ()))
+    return (matched.labels[i], *called)
+
+
+def in_b_of(case: Case, lone: Mapping[int, int]) -> Callable[[int], int]:
+    """B's value for one of A's, -1 if it has none; what is made of constants is told by that."""
+    a, b = case.a, case.b
+    constants = {number: y for y, number in enumerate(b.matched.expressions) if b.matched.closed[y]}
+
+    def in_b(x: int) -> int:
+        if a.matched.closed[x]:
+            return constants.get(a.matched.expressions[x], -1)
+        return a.partners[x] if a.partners[x] >= 0 else lone.get(x, -1)
+
+    return in_b
+
+
+def takes(case: Case, x: int, y: int) -> list[Message]:
+    """What an operation takes on both sides: ``mm takes the result of add (b.py:3) in B``."""
+    a, b = case.a.module, case.b.module
+    for p, q in zip(a.operands[x], b.operands[y], strict=True):
+        if case.a.partners[p] != q and not (
+            a.opcodes[source(a, p)] in IDLE or b.opcodes[source(b, q)] in IDLE
+        ):
+            taken = say(_result(b, q), " in ", B, " and ", _result(a, p), " in ", A)
+            return [say(_operation(b, _ahead(b, y)), " takes ", taken)]
+    return []
+
+
+def _ahead(module: Module, i: int) -> int:
+    """The first operation that computes something of a value."""
+    while module.opcodes[i] in PLAIN and module.users[i]:
+        i = min(module.users[i])
+    return i
+
+
+def source(module: Module, i: int) -> int:
+    """What a value is another form of."""
+    while module.opcodes[i] in PLAIN and module.operands[i]:
+        i = module.operands[i][0]
+    return i
+
+
+def _result(module: Module, i: int) -> Message:
+    return say("the result of ", _operation(module, source(module, i)))
+
+
+def _operation(module: Module, i: int) -> Message:
+    metadata, lines = module.metadata(i), where(module, [i])
+    name = metadata.op_type if metadata else ""
+    told = Operation(bare(name)) if name else HloName(module.names[i], module.opcodes[i])
+    return say(told, " (", lines[0], ")") if lines else say(told)
+
+
+def _first_lines(module: Module, instructions: Iterable[int]) -> tuple[SourceLine, ...]:
+    """The program's own lines of the forward pass, in the order in which they run."""
+    lines = (line for i in instructions if (line := line_of(module, i)) and is_forward(line))
+    return tuple(dict.fromkeys(lines))[:MAX_TOLD]
+
+
+def _finding(case: Case, wires: Wires) -> Finding:
+    b = case.b.module
+    moved = sorted((y, x) for x, y in wires.pairs.items() if wires.operands[y] != b.operands[y])
+    forward = [(x, y) for y, x in moved if (line := line_of(b, y)) and not line.backward_of]
+    told = [text for x, y in forward or ((x, y) for y, x in moved) for text in takes(case, x, y)][
+        :MAX_TOLD
+    ]
+    lines = _first_lines(b, [y for _, y in forward]) or where(b, wires.pairs.values())
+
+    def undo(edit: Editors) -> None:
+        for y, operands in wires.operands.items():
+            edit.b.set_operands(y, operands)
+
+    number = count(len(moved), "operation")
+    return Finding(
+        kind=REPLACED_SUBGRAPH,
+        title=say(
+            "the same operations are connected in another order",
+            at(lines),
+            ": " if told else "",
+            *told[:1],
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    A,
+                    " and ",
+                    B,
+                    f" have the same operations and inputs; {number} of ",
+                    B,
+                    " take other values",
+                ),
+                tuple(x for _, x in moved[:MAX_CITED]),
+                tuple(y for y, _ in moved[:MAX_CITED]),
+                lines,
+            ),
+            *(Evidence(text) for text in told[1:]),
+        ),
+        fix=FIX,
+        short=SHORT,
+        short_fix=SHORT_FIX,
+        proof=say(f"{number} of ", B, " were connected as in ", A),
+        a=frozenset(wires.pairs),
+        b=frozenset(wires.pairs.values()),
+        undo=undo,
+    )
+
+
+RULE = Rule(
+    name="rewired-operations",
+    kinds=(),
+    find=find,
+    after=("reordered-operands",),
+    before=("edited-piece",),
+    last_resort=True,
+)

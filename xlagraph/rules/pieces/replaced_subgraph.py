@@ -1,0 +1,216 @@
+"""A value that one side computes in another way than the other; the rest is the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, operations, where
+from xlagraph.facts.pieces.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
+from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.values.telling import MOVING, computed_with, opcodes_in_words
+from xlagraph.message import A, B, count, say
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.pieces.extra_subgraph import BRANCH_FIX
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.editor import Editors
+
+REPLACED_SUBGRAPH = Kind(
+    id="replaced-subgraph",
+    title="The same value is computed in another way",
+    section=Section.PIECES,
+    meaning="Control flow in Python took another branch: another activation, another loss, another "
+    "order of operations that gives a value of the same shape. What comes before and behind it is "
+    "the same.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    hidden = model[0](x)
+    hidden = torch.relu(hidden) if step % 4 else torch.tanh(hidden)
+    update(loss_fn(model[2](hidden), y))
+""",
+    after="""\
+smooth = torch.zeros((), dtype=torch.bool, device="xla")
+torch_xla.sync()
+for step, (x, y) in enumerate(loader):
+    smooth.copy_(torch.tensor(step % 4 == 0))
+    hidden = model[0](x)
+    hidden = torch.where(smooth, torch.tanh(hidden), torch.relu(hidden))
+    update(loss_fn(model[2](hidden), y))
+""",
+    evidence="Both pieces, and the framework operations that they come from.",
+    fix=BRANCH_FIX,
+    proof="Both pieces become one operation on the same inputs.",
+    examples=(
+        "other_activation",
+        "scan_activation",
+        "while_body_step",
+        "nested_loop",
+        "cond_branch",
+        "call_step",
+        "collectives_turned",
+        "uniform_or_normal",
+        "pooled_inside",
+        "norm_before_layers",
+    ),
+    family=Family.BRANCH,
+    is_piece=True,
+    may_grow=True,
+    short="A value is computed in another way",
+    short_fix="Do the same work in every step, with torch.where for example.",
+    may_be_meant=True,
+)
+EARLY_FIX = say(
+    "The graph was cut there by a torch_xla.sync() of its own or by reading a value (.item(), "
+    "print, a Python if on a tensor): leave that out, do it after the step's end, or do it in "
+    "every step."
+)
+FORM_FIX = say(
+    "An input comes ready in some steps and has to be cut, padded or put into another form in "
+    "others: bring it into one form, with one shape, on the host before it is sent."
+)
+FORM_SHORT = say("An input comes in another form in some steps")
+FORM_SHORT_FIX = say("Bring the input into one form before it is sent.")
+
+
+def find(case: Case) -> list[Finding]:
+    """A value is computed in one way by A and in another by B; the rest is the same.
+
+    Values that other causes account for already, and that only take another way, are one finding.
+    """
+    a, b = case.a, case.b
+    edges = [
+        edge
+        for edge in open_edges(case)
+        if a.partners[edge.p] < 0
+        and b.partners[edge.q] < 0
+        and a.module.shapes[edge.p] == b.module.shapes[edge.q]
+    ]
+    own, taken = [], []
+    for group in pieces(case, edges):
+        if all(edge.p in a.claimed and edge.q in b.claimed for edge in group):
+            taken += group
+        else:
+            own.append(group)
+    return [_finding(case, group) for group in (*own, *([taken] if taken else []))]
+
+
+def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    pairs = sorted({(edge.p, edge.q) for edge in edges})
+    piece_a = piece_of(case.a, [p for p, _ in pairs])
+    piece_b = piece_of(case.b, [q for _, q in pairs])
+    is_early = all(is_input(a, p) or is_input(b, q) for p, q in pairs)
+    is_form = is_early and (
+        (is_jitted(a) and is_jitted(b)) or (_is_form(case.a, piece_a) and _is_form(case.b, piece_b))
+    )
+    told_a, told_b = piece_a or {p for p, _ in pairs}, piece_b or {q for _, q in pairs}
+    lines = where(b, piece_b) or where(a, piece_a)
+    users_a = {edge.x for edge in edges if edge.place != OUTPUT}
+    users_b = {edge.y for edge in edges if edge.place != OUTPUT}
+
+    def undo(edit: Editors) -> None:
+        for p, q in pairs:
+            inputs = inputs_of(
+                case,
+                {p} | piece_of(case.a, [p], with_claimed=True),
+                {q} | piece_of(case.b, [q], with_claimed=True),
+            )
+            edit.a.become_undone(p, [x for x, _ in inputs])
+            edit.b.become_undone(q, [y for _, y in inputs])
+
+    shape = short_shape(a, pairs[0][0])
+    number = count(len(pairs), "value")
+    return Finding(
+        kind=INPUT_SHAPE if is_form else EARLY_EXECUTION if is_early else REPLACED_SUBGRAPH,
+        title=say(
+            f"{number} ({shape}) {'comes' if len(pairs) == 1 else 'come'} in as needed in one "
+            "module and in another form in the other",
+            at(lines),
+            ": ",
+            opcodes_in_words(a, piece_a, b),
+            " in ",
+            A,
+            ", ",
+            opcodes_in_words(b, piece_b, a),
+            " in ",
+            B,
+        )
+        if is_form
+        else say(
+            f"{number} that one module computes came ready-made into the other ({shape})",
+            at(lines),
+            ", as when part of the graph runs early",
+        )
+        if is_early
+        else say(
+            f"{number} ({shape}) {'is' if len(pairs) == 1 else 'are'} computed in another way",
+            at(lines),
+            ": ",
+            opcodes_in_words(a, told_a, b),
+            " in ",
+            A,
+            ", ",
+            opcodes_in_words(b, told_b, a),
+            " in ",
+            B,
+        ),
+        evidence=(
+            Evidence(
+                say(
+                    "a piece of ",
+                    A,
+                    operations(a, piece_a),
+                    " and one of ",
+                    B,
+                    operations(b, piece_b),
+                    " end in values that the rest of both modules uses alike",
+                ),
+                tuple(sorted(piece_a))[:50],
+                tuple(sorted(piece_b))[:50],
+                lines,
+            ),
+        ),
+        fix=FORM_FIX if is_form else EARLY_FIX if is_early else say(),
+        short=FORM_SHORT
+        if is_form
+        else say()
+        if is_early
+        else computed_with(case.diff, piece_a, piece_b),
+        short_fix=FORM_SHORT_FIX if is_form else say(),
+        proof=say("both pieces were replaced by one operation on the same inputs"),
+        a=frozenset(piece_a | users_a),
+        b=frozenset(piece_b | users_b),
+        undo=undo,
+    )
+
+
+def _is_form(view: SideView, piece: AbstractSet[int]) -> bool:
+    """Whether a piece only moves the values of inputs that this side alone has."""
+    module = view.module
+    return any(is_input(module, i) for i in piece) and all(
+        is_input(module, i)
+        or (
+            module.opcodes[i] in MOVING
+            and all(o in piece or view.matched.closed[o] for o in module.operands[i])
+        )
+        for i in piece
+    )
+
+
+RULE = Rule(
+    name="replaced-subgraph",
+    kinds=(REPLACED_SUBGRAPH,),
+    find=find,
+    after=("extra-subgraph",),
+)

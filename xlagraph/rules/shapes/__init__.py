@@ -1,0 +1,1 @@
+"""Sizes, slice bounds, layouts, and other attributes."""

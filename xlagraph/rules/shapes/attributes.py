@@ -1,0 +1,201 @@
+"""Instructions with other attributes: slice bounds, dimensions, replica groups, seeds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Finding, Words
+from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import attribute_changes, differing_keys
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
+from xlagraph.facts.program.written import lines_in_words
+from xlagraph.facts.shapes.sizes import INDEX_OPCODES
+from xlagraph.message import EMPTY, A, B, Code, Listing, count, say
+from xlagraph.rules.distributed.sharding import SHARDING
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
+    from xlagraph.message import Message, SourceLine
+
+REPLICA_GROUPS = Kind(
+    id="replica-groups",
+    title="A collective runs over other groups",
+    section=Section.COLLECTIVES,
+    meaning="The groups of ranks that a collective works in are part of the graph. Groups that are "
+    "built anew, in another order or over other ranks, make another one; channel numbers alone "
+    "do not count.",
+    before="""\
+groups = [[0, 1], [2, 3]] if step % 2 else [[0, 2], [1, 3]]
+xm.all_reduce(xm.REDUCE_SUM, gradients, groups=groups)
+""",
+    after="""\
+GROUPS = [[0, 1], [2, 3]]  # built once
+xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
+""",
+    evidence="The groups on both sides.",
+    fix="Use the same groups in every step; build them once and reuse the list.",
+    proof="A's collective gets B's groups.",
+    examples=("replica_groups", "replica_groups_of_mesh"),
+    short_fix="Build the groups once and reuse them.",
+)
+BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
+"""What a Python index decides of an instruction."""
+FORMS = frozenset({"bitcast", "convert", "get-tuple-element", "reshape"})
+AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "start_index_map"})
+"""What the dimension decides along which is indexed."""
+
+
+_WRITTEN = Words(
+    say(
+        "Write with index_copy_ (or scatter_), at positions that are a tensor on the device: "
+        "buffer.index_copy_(dim, positions, values). What they are counted from must be a tensor "
+        "too: data that comes with the batch, or a buffer that is added to on the device."
+    ),
+    say("Values are written at another Python index"),
+    say("Write with index_copy_, at positions that are a tensor."),
+)
+"""Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
+_AS_DATA = say(
+    "Send the index as data: ",
+    Code("x.index_select(dim, torch.arange(start, stop).to(x.device))"),
+)
+_MOVED = Words(
+    say(
+        _AS_DATA,
+        ". Made with arange(..., device=...) it would be baked in again. Or index on the host, "
+        "before the tensor is sent.",
+    ),
+    short_fix=_AS_DATA,
+)
+"""Of a slice as long as before at another place."""
+_TAKE_SORTED = say("Take the place by a tensor: ", Code("sorted.index_select(dim, k)"), ".")
+_RANKED = Words(
+    say(
+        "kthvalue, and any place in a sorted tensor that Python computes, is part of the graph: "
+        "sort, and take the place by a tensor of one element that is sent, ",
+        Code("x.sort(dim).values.index_select(dim, k)"),
+        ". Or rank on the host, x.cpu().",
+    ),
+    say("a place in a sorted tensor (kthvalue's k) changes"),
+    _TAKE_SORTED,
+)
+"""Of a slice of what was sorted."""
+MAX_NAME = 30
+"""Characters of an expression that is named in the headline."""
+_NOT_MADE_THERE = "# keep .to(): made with device=... the numbers are constants again"
+OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
+"""Attributes that have a kind of their own."""
+
+
+def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
+    """The same with the program's own statement; empty where that is not understood."""
+    line = statement(lines)
+    if line is None:
+        return Words()
+    program = case.program(line)
+    typed = typed_slice(program, line.line, is_written=is_written)
+    if typed is None:
+        return Words()
+    short = say(
+        f"Replace {lines_in_words(typed.first, typed.last)}, to send the index as data:",
+        Listing((_NOT_MADE_THERE, *typed.code)),
+    )
+    return Words(
+        say(short, "Or index on the host, before the tensor is sent."),
+        _WRITTEN.short if is_written else _start(slice_bounds(program, line.line)[0]),
+        short,
+    )
+
+
+def _start(name: str) -> Message:
+    """What changed: the variable that a slice begins at, in the program's words."""
+    if not name or len(name) > MAX_NAME:
+        return EMPTY
+    return say("the slice start ", Code(name), " changes from step to step")
+
+
+def find(case: Case) -> list[Finding]:
+    """Instructions with other attributes, grouped by opcode and source line."""
+    a, b = case.diff.a, case.diff.b
+    groups: dict[tuple[str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
+    for x, y, fields in case.open_changes():
+        if "attributes" in fields and set(fields) <= {"attributes", "shape", "layout"}:
+            groups[a.opcodes[x], where(b, [y])].append((x, y))
+    return [
+        _finding(case, opcode, lines, pairs) for (opcode, lines), pairs in sorted(groups.items())
+    ]
+
+
+def _finding(
+    case: Case, opcode: str, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
+) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    first = a.attributes[pairs[0][0]], b.attributes[pairs[0][1]]
+    changes = attribute_changes(*first)
+    keys = sorted(differing_keys(*first))
+    kind = next((OF_KEY[key] for key in keys if key in OF_KEY), None)
+    number = count(len(pairs), opcode)
+    is_written = opcode == "pad" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
+    words = Words()
+    if kind:
+        title = say(f"{kind.id.replace('-', ' ')} of {number} differs: ", changes)
+    elif opcode in INDEX_OPCODES and BOUNDS.issuperset(keys):
+        kind = PYTHON_INDEX
+        what = "the Python index where values are written" if is_written else "a Python index"
+        is_moved = opcode == "slice" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
+        if is_moved and all(_is_sorted(case.diff.b, q) for _, q in pairs):
+            words = _RANKED
+        elif is_written or is_moved:
+            typed = _as_data(case, lines, is_written=is_written)
+            words = typed if typed.fix else _WRITTEN if is_written else _MOVED
+        title = say(f"{what} is baked into {number}: ", changes)
+    else:
+        kind = ATTRIBUTE
+        along = AXES.intersection(keys) and opcode in INDEX_OPCODES
+        what = (
+            f"{number} takes along another dimension" if along else f"{opcode} has other attributes"
+        )
+        title = say(what, ": ", changes)
+
+    def undo(edit: Editors) -> None:
+        for p, q in pairs:
+            edit.a.attributes[p] = b.attributes[q]
+            edit.a.shapes[p] = b.shapes[q]
+
+    return Finding(
+        kind=kind,
+        title=say(title, at(lines)),
+        evidence=(
+            Evidence(changes, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),
+        ),
+        proof=say(A, f"'s {opcode} was given ", B, "'s attributes"),
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
+        a=frozenset(p for p, _ in pairs),
+        b=frozenset(q for _, q in pairs),
+        undo=undo,
+    )
+
+
+def _is_sorted(module: Module, i: int) -> bool:
+    """Whether a slice is cut from what a sort gives back."""
+    (i,) = module.operands[i]
+    while module.opcodes[i] in FORMS:
+        (i,) = module.operands[i]
+    return module.opcodes[i] == "sort"
+
+
+RULE = Rule(
+    name="attributes",
+    kinds=(REPLICA_GROUPS,),
+    find=find,
+    after=("matmul-precision",),
+)

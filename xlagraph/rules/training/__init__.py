@@ -1,0 +1,1 @@
+"""What a training step does: gradients, clipping, optimizers and their state, passes."""

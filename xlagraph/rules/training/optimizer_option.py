@@ -1,0 +1,186 @@
+"""A term of the optimizer's formula that one side has and the other leaves out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.kinds import Family, Kind, Section
+from xlagraph.cause.names import short_shape
+from xlagraph.cause.rule import Rule
+from xlagraph.cause.sources import at, line_of, stack, where
+from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.pieces.pieces import OUTPUT
+from xlagraph.facts.training.optimizers import is_bare_operator, runs_in_optimizer
+from xlagraph.facts.training.state import is_factor
+from xlagraph.facts.training.updates import formula, updates
+from xlagraph.facts.values.scalars import is_scalar_input
+from xlagraph.message import count, join, say
+
+if TYPE_CHECKING:
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.finding import Finding
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.tensors import Tensor
+
+OPTIMIZER_OPTION = Kind(
+    id="optimizer-option",
+    title="An option of the optimizer is on, on one side only",
+    section=Section.PIECES,
+    meaning="Optimizers leave out what an option of 0 or False does not need: weight decay, "
+    "momentum, maximize, the rectification of RAdam's first steps. Switched on later, its term is "
+    "in the graph from then on.",
+    before="""\
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        optimizer.param_groups[0]["weight_decay"] = 0.01
+    update(loss_fn(model(x), y))
+""",
+    after="""\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=1e-30)
+for step, (x, y) in enumerate(loader):
+    if step == 4:
+        optimizer.param_groups[0]["weight_decay"] = 0.01
+    update(loss_fn(model(x), y))
+""",
+    evidence="The term, the tensors that it updates, and the line of the optimizer.",
+    fix="Set the option from the first step on, alike in every step (nesterov, maximize, amsgrad). "
+    "One that is a number may do nearly nothing where nothing is wanted (for SGD "
+    "weight_decay=1e-30; for AdamW large enough that 1 - lr * weight_decay is not 1): 0 leaves its "
+    "term out, and other numbers are parameters of the graph. What the optimizer itself decides by "
+    "the number of steps, capturable=True decides on the device.",
+    proof="The term is bypassed.",
+    examples=("weight_decay_late", "decoupled_decay_late"),
+    family=Family.BRANCH,
+    short="An option of the optimizer is switched on",
+    short_fix="Set it from the first step on; a number may be tiny.",
+    consequences=("optimizer-state", "newly-updated"),
+    is_piece=True,
+    may_be_meant=True,
+)
+
+COMBINES = frozenset({"add", "subtract", "multiply", "divide", "maximum", "power"})
+"""What joins a term or a factor to a formula."""
+_RADAM = re.compile(r"(^|/)optim/radam\.py$")
+RADAM_SHORT = say("RAdam begins to rectify its steps")
+RADAM_SHORT_FIX = say("Set capturable=True; or accept one compile.")
+RADAM_FIX = say(
+    "RAdam rectifies its steps only once it has made enough of them (from the sixth on with the "
+    "usual betas), and Python decides that by their number: one compile is its price. With "
+    "capturable=True the device decides, and the graph stays the same."
+)
+
+
+STATE_SHORT = say("An optimizer's option brings state of its own")
+STATE_SHORT_FIX = say("Set the option (amsgrad, centered) alike in every step.")
+STATE_FIX = say(
+    "The option keeps a tensor more for each weight (amsgrad the largest averages so far, centered "
+    "the averages of the gradients): set it before the first step, and leave it. Switched on once, "
+    "one compile is its price."
+)
+
+
+def find(case: Case) -> list[Finding]:
+    """Pieces that stand in the update of parameters alone, and nowhere else."""
+    return [finding for found in bypasses(case) if (finding := _finding(found))]
+
+
+def _finding(found: Bypass) -> Finding | None:
+    more, less = found.more, found.less
+    if not is_option(found):
+        return None
+    places, outputs, partners = _updates(found), more.module.outputs, more.partners
+    places = [k for k in places if partners[outputs[k]] >= 0] or places
+    lines = _lines(found)
+    title = say(
+        "the optimizer computes ",
+        found.words,
+        " in ",
+        more.side,
+        " that it does not in ",
+        less.side,
+        f", for {count(len(places), 'tensor')} (",
+        join(_named(more, k) for k in places),
+        ")",
+        at(lines),
+    )
+    if _tensors(found):
+        finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX, lines=lines)
+        return replace(finding, short=STATE_SHORT, short_fix=STATE_SHORT_FIX)
+    if not any(_RADAM.search(frame.file) for i in found.piece for frame in stack(more.module, i)):
+        return bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
+    finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX, lines=lines)
+    return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
+
+
+def is_option(found: Bypass) -> bool:
+    """Whether a piece stands in the update of parameters alone, and only state comes in for it."""
+    return bool(_updates(found)) and all(_has_own_value(found.more, i) for i in _tensors(found))
+
+
+def _tensors(found: Bypass) -> set[int]:
+    """The tensors that the piece takes in and the other side does not."""
+    module = found.more.module
+    return {i for i in found.piece if is_input(module, i) and not is_scalar_input(module, i)}
+
+
+def _has_own_value(more: SideView, tensor: int) -> bool:
+    """Whether a tensor has a new value that the other side has not: it is state, and no mask."""
+    values = (more.module.outputs[k] for k in updates(more.module).get(tensor, ()))
+    return any(more.partners[v] < 0 and not is_factor(more.module, tensor, v) for v in values)
+
+
+def _named(view: SideView, place: int) -> Message | Tensor:
+    tensor = view.context.outputs.get(place)
+    return tensor or say(short_shape(view.module, view.module.outputs[place]))
+
+
+def _updates(found: Bypass) -> list[int]:
+    """The outputs, new values of parameters, that the piece goes into; empty if elsewhere too.
+
+    By the lines, where they are known: all are an optimizer's. Else by the formula: the piece is
+    part of it, and takes in a parameter that is updated. A whole update is no option of one.
+    Nor is a function of one value alone (an exponential before one weight is updated), unless most
+    new values come by it: what an option adds is a term or a factor.
+    """
+    module = found.more.module
+    handed_on = (value for edge, value in found.uses.items() if edge.place == OUTPUT)
+    if any(is_input(module, value) for value in handed_on):
+        return []
+    values = {edge.value(found.more) for edge in found.uses}
+    new = updates(module)
+    formulas = {k: formula(module, module.outputs[k]) for places in new.values() for k in places}
+    touched = sorted(k for k, whole in formulas.items() if not values.isdisjoint(whole))
+    reached = set[int]().union(*(formulas[k] for k in touched))
+    if not touched or not values <= reached:
+        return []
+    if found.lines:
+        return touched if _is_of_optimizer(found) else []
+    is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
+    taken = {o for i in found.piece for o in module.operands[i]}
+    is_of_most = len(values) > 1 and 2 * len(touched) >= len(formulas)
+    is_term = is_of_most or any(module.opcodes[i] in COMBINES for i in found.piece)
+    return touched if is_part and is_term and not taken.isdisjoint(new) else []
+
+
+def _is_of_optimizer(found: Bypass) -> bool:
+    """Whether an optimizer runs the piece; operators of an unknown line are whose the rest is."""
+    module = found.more.module
+    own = [i for i in found.piece if not is_bare_operator(module, i)]
+    return any(line_of(module, i) for i in own) and all(runs_in_optimizer(module, i) for i in own)
+
+
+def _lines(found: Bypass) -> tuple[SourceLine, ...]:
+    """The lines of the piece, without those of operators that the optimizer calls."""
+    module = found.more.module
+    return where(module, (i for i in found.piece if not is_bare_operator(module, i)))
+
+
+RULE = Rule(
+    name="optimizer-option",
+    kinds=(OPTIMIZER_OPTION,),
+    find=find,
+    after=("random-numbers",),
+)

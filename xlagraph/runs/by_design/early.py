@@ -1,0 +1,199 @@
+"""Few graphs that came early in a run and only ran again since, in whatever order.
+
+Sizes that take turns by no rule, a sampler now and then, stages that overlap: what the steps of one
+place show may say nothing, while the whole run says that no more is coming. Where nothing compiled
+in its longer part, and few graphs are left that nobody has accounted for, they are told and are no
+alarm: each cost its compile once, and the training goes on without.
+
+An alarm stays what a person hardly means, however early it came: a number, an index or a type in
+the graph, a value read within a step, an update that is skipped, what waits in a bucket, an order
+that Python draws (`shuffled`); and in a training the size of a batch between others, as that of an
+odd last one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from xlagraph.rules.distributed.buckets import BUCKET_CARRY
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.shapes.layout import LAYOUT
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
+from xlagraph.runs.by_design.few_sizes import PACE, SIZES, has_rule
+from xlagraph.runs.by_design.meant import MOST, comes_along, is_value
+from xlagraph.runs.by_design.sorts import Part
+from xlagraph.runs.causes.growth import MANY
+from xlagraph.runs.graphs.input_sizes import is_of_batch, sizes_apart
+from xlagraph.runs.model import Meant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.message import SourceLine
+    from xlagraph.runs.by_design.design import Design
+    from xlagraph.runs.compare import Comparison
+    from xlagraph.runs.graphs.captured import CapturedGraph
+    from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.pairs.outcome import Outcome
+    from xlagraph.runs.steps.history import History
+    from xlagraph.runs.steps.turns import Turns
+
+FEW = 6
+"""More graphs than these that nobody has accounted for are no set that somebody meant."""
+LASTING = 12
+"""So many steps without a compile at least; and as many as there were until then, or so many that
+at the pace until then `PACE` more graphs would have come."""
+AGAIN = 2
+"""So often each of them ran again at least, as far as it is known which graph a hit ran."""
+SEVERAL = 2
+"""So many sizes beside the first one that come again are no exceptions."""
+NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, SKIPPED_UPDATE})
+"""What waits in a bucket, a value that is read within a step, an update that is left out."""
+
+
+def with_early(
+    nodes: Sequence[GraphNode],
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    design: Design,
+    history: History,
+    told: frozenset[str],
+    stable: int | None,
+) -> list[GraphNode]:
+    """The graphs, with those meant that came early and may be of a set that is complete.
+
+    `told`: digests of graphs that are known to be part of something that goes on.
+    `stable`: the last step that compiled, None if that is the last of all.
+    """
+    open_graphs = [k for k, node in enumerate(nodes) if not node.warm_up]
+    found = list(nodes)
+    if not _is_settled(len(open_graphs), history, stable) or _grows(nodes, history.turns):
+        return found
+    early = _Early(nodes, graphs, comparisons, design, history.turns)
+    for k in open_graphs:
+        other = comparisons[k].number
+        if other is not None and early.continues(k) and found[other].meant is not Meant.NOT:
+            found[k] = replace(nodes[k], warm_up=True)
+            continue
+        meant = Meant.NOT if nodes[k].digest in told else early.how(k)
+        found[k] = replace(nodes[k], warm_up=meant is not Meant.NOT, meant=meant)
+    return found
+
+
+def _is_settled(number: int, history: History, stable: int | None) -> bool:
+    """Whether few graphs came, and none in the longer part of the training, all of which was seen.
+
+    `number`: the graphs that came until then.
+    """
+    if number > FEW or stable is None:
+        return False
+    until, since = stable - history.first_step, history.steps - 1 - stable
+    is_long = since >= until or number * since >= PACE * until
+    return not history.began_late and since >= LASTING and is_long
+
+
+def _grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
+    """Whether graphs grew from turn to turn of a place, though they come again from the first on.
+
+    So do those of windows, each of which goes back through all before it.
+    """
+    known = {node.digest: node for node in nodes}
+    lengths: dict[str, int] = {}
+    for node in nodes:
+        before = known.get(node.nearest)
+        is_next = (node.nearest, node.digest) in turns.in_a_row
+        is_larger = before is not None and before.instructions < node.instructions
+        lengths[node.digest] = 1 + (lengths[node.nearest] if is_next and is_larger else 0)
+    return max(lengths.values(), default=0) > MANY
+
+
+@dataclass(frozen=True, eq=False)
+class _Early:
+    """The graphs of a run in which nothing is new any more."""
+
+    nodes: Sequence[GraphNode]
+    graphs: Sequence[CapturedGraph]
+    comparisons: Sequence[Comparison]
+    design: Design
+    turns: Turns
+
+    def continues(self, number: int) -> bool:
+        """Whether a graph took the place of the one before in the next turn, with its state.
+
+        As the second step of a stage that has a new optimizer.
+        """
+        other, node = self.comparisons[number].number, self.nodes[number]
+        return (
+            other is not None
+            and self.nodes[other].hits == 0
+            and (self.nodes[other].digest, node.digest) in self.turns.in_a_row
+            and self.design.brings_state(other, number)
+        )
+
+    def how(self, number: int) -> Meant:
+        """How a graph is meant by what it differs in; not at all by what nobody means."""
+        outcome, other = self.comparisons[number].outcome, self.comparisons[number].number
+        if outcome is None or other is None or outcome.same or not self._is_of_set(number, outcome):
+            return Meant.NOT
+        causes = outcome.causes
+        if any(one.kind in NEVER_MEANT for one in causes):
+            return Meant.NOT
+        if _has_size(outcome) and self._is_odd(number, other):
+            return Meant.NOT
+        if outcome.proved:
+            return Meant.EARLY if all(map(_may_be_meant, causes)) else Meant.NOT
+        values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
+        return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
+
+    def _is_of_set(self, number: int, outcome: Outcome) -> bool:
+        """Whether a graph is no part of a step, and ran again, or what took its place did.
+
+        A hit without a name says too little of a size in a training, but where others come again.
+        """
+        node = self.nodes[number]
+        is_alone = _has_size(outcome) and not (self._evaluates(number) or self._sizes_come_again)
+        unnamed = 0 if is_alone else node.unnamed_hits
+        behind = [k for k, c in enumerate(self.comparisons) if c.number == number]
+        later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)
+        is_whole = node.sync_kind == "step" or node.call_site in self._beside
+        return is_whole and max(node.hits + unnamed, later) >= AGAIN
+
+    @cached_property
+    def _sizes_come_again(self) -> bool:
+        """Whether several sizes are known to have run again: the steps choose among them."""
+        known = (node.explanation for node in self.nodes if node.hits >= AGAIN)
+        return sum(1 for outcome in known if outcome and _has_size(outcome)) >= SEVERAL
+
+    @cached_property
+    def _beside(self) -> set[SourceLine | None]:
+        """Where parts of the program run that cut no step of the training."""
+        return {node.call_site for node in self.nodes if node.another_part and node.warm_up}
+
+    def _evaluates(self, number: int) -> bool:
+        sort = self.design.sort(number)
+        is_sort = sort is not None and sort.part is Part.EVALUATION
+        return is_sort or self.nodes[number].call_site in self._beside
+
+    def _is_odd(self, number: int, other: int) -> bool:
+        """Whether a size of the training is an exception, or that of a batch between others.
+
+        An evaluation takes all there is.
+        """
+        if self._evaluates(number):
+            return False
+        turns = self.design.turns_of_sort(number).turns
+        since = turns[turns.index(number) :] if number in turns else ()
+        apart = sizes_apart([self.graphs[other], self.graphs[number]])[1]
+        return other in since and (is_of_batch(apart) or has_rule(since))
+
+
+def _may_be_meant(cause: Cause) -> bool:
+    return comes_along(cause) or cause.kind in SIZES or cause.kind is LAYOUT
+
+
+def _has_size(outcome: Outcome) -> bool:
+    return any(cause.kind is INPUT_SHAPE for cause in outcome.causes)

@@ -1,0 +1,178 @@
+"""A value carried from step to step that is never detached: each backward pass gets longer.
+
+What earlier steps saved for their gradients comes into each graph, and nothing but the backward
+pass takes it. A list that the program keeps is used by its own operations.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.cause.sources import at
+from xlagraph.cause.verdict import Place
+from xlagraph.facts.program.enclosing import enclosing
+from xlagraph.facts.program.written import statement_at
+from xlagraph.message import Code, count, say
+from xlagraph.runs.causes.draws import draws_around
+from xlagraph.runs.kinds import GROWING_GRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.facts.program.enclosing import ProgramText
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.runs.model import GraphNode
+
+
+class Carried(NamedTuple):
+    """A statement that makes the next value of a variable from the one before."""
+
+    line: SourceLine
+    name: str
+    """``state``, ``self.hidden``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsCarried:
+    """Says the causes of single graphs as the value that is carried with its gradients."""
+
+    backward: SourceLine
+    """The call of the backward pass."""
+    carried: Carried | None
+    """None where the text does not tell what is carried."""
+
+    @property
+    def line(self) -> SourceLine:
+        """Where there is something to change."""
+        return self.carried.line if self.carried else self.backward
+
+    def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
+        """The cause of one of these graphs, of all of them."""
+        carried = self.carried
+        what = say(Code(carried.name)) if carried else say("a value of the step before")
+        return replace(
+            cause,
+            kind=GROWING_GRAPH,
+            title=say(
+                what,
+                " goes from step to step with its gradients",
+                at((self.line,)),
+                ", so that each backward pass",
+                at((self.backward,)) if carried else "",
+                f" goes through all steps before it: {count(len(members), 'graph')}, each of which "
+                "takes in more of what earlier steps had saved for their gradients",
+            ),
+            fix=self._fix(),
+            short=say("A value kept over steps is never detached"),
+            short_fix=say(
+                "Detach it before its next use",
+                say(": ", Code(_detached(carried.name))) if carried else "",
+                ".",
+            ),
+            place=Place(self.line),
+        )
+
+    def _fix(self) -> Message:
+        if self.carried:
+            first = say(
+                "Behind the backward pass, or before the value is used again, write ",
+                Code(_detached(self.carried.name)),
+                " (of a list or tuple each tensor)",
+            )
+        else:
+            first = say("Detach what is carried into the next step (.detach()) before it is used")
+        return say(
+            first,
+            ": the gradients then end at the step, every step has the same graph, and "
+            "backward(retain_graph=True) is not needed. Where gradients shall go through several "
+            "steps, detach every n-th step, and sync there.",
+        )
+
+
+def _detached(name: str) -> str:
+    return f"{name} = {name}.detach()"
+
+
+def as_carried(
+    frames: Sequence[SourceLine], program: ProgramText, lines: Iterable[SourceLine] = ()
+) -> AsCarried:
+    """What is said of a backward pass, called from these frames, that gets longer.
+
+    `lines`: those of what it computes more than that of the step before.
+    """
+    found = [one for frame in frames for one in _carried(frame, program)]
+    found = found or [one for line in lines for one in _renewed_by_itself(line, program)]
+    names = {one.name for one in found}
+    return AsCarried(frames[0], found[0] if len(names) == 1 else None)
+
+
+def _carried(frame: SourceLine, program: ProgramText) -> Iterator[Carried]:
+    """The statements of a function that make a variable's next value from its last one."""
+    lines = program.lines.get(frame.file, {})
+    if frame.line not in lines:
+        return
+    around = enclosing(program.lines, [frame])
+    begin = around.loop.line if around else 0
+    own = draws_around(lines, frame.line).lines
+    for number in own:
+        if number < begin:
+            continue
+        for name in _renewed(lines, number):
+            is_own = name.startswith("self.")
+            first = min(own) if is_own else begin
+            if (is_own or around) and not _is_set(own, name, range(first, number)):
+                yield Carried(frame._replace(line=number), name)
+
+
+def _renewed(lines: Mapping[int, str], number: int) -> set[str]:
+    """The variables that a statement passes to a call and takes out of it."""
+    _, found = statement_at(lines, number)
+    node = found[0] if len(found) == 1 else None
+    if not isinstance(node, ast.Assign):
+        return set()
+    calls = [one for one in ast.walk(node.value) if isinstance(one, ast.Call)]
+    given = [one for call in calls for one in (*call.args, *(k.value for k in call.keywords))]
+    targets = [one for target in node.targets for one in _parts(target)]
+    return {*map(ast.unparse, targets)} & {
+        ast.unparse(part) for one in given for part in _parts(one)
+    }
+
+
+def _renewed_by_itself(line: SourceLine, program: ProgramText) -> Iterator[Carried]:
+    """An attribute whose next value the statement of a line computes from its last one."""
+    _, found = statement_at(program.lines.get(line.file, {}), line.line)
+    node = found[0] if len(found) == 1 else None
+    if not isinstance(node, (ast.Assign, ast.AugAssign)):
+        return
+    (target, *others) = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if others or not isinstance(target, ast.Attribute):
+        return
+    name = ast.unparse(target)
+    cut = {one.value for one in ast.walk(node.value) if isinstance(one, ast.Attribute)}  # .detach()
+    used = [one for one in ast.walk(node.value) if ast.unparse(one) == name and one not in cut]
+    is_sum = isinstance(node, ast.AugAssign) and not ast.unparse(node.value).endswith(".detach()")
+    if used or is_sum:
+        yield Carried(line, name)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, (ast.Tuple, ast.List)):
+        for one in node.elts:
+            yield from _parts(one)
+    elif isinstance(node, ast.Starred):
+        yield from _parts(node.value)
+    elif isinstance(node, (ast.Name, ast.Attribute)):
+        yield node
+
+
+def _is_set(lines: Mapping[int, str], name: str, numbers: range) -> bool:
+    """Whether one of these lines gives the variable another value."""
+    bare = re.escape(name)
+    setting = re.compile(
+        rf"\s*(?:[\w.,\s()*]*,\s*)?\(?{bare}\s*(?:,[^=]*)?=(?!=)|\s*for\b.*(?<![\w.]){bare}\b.*\bin\b"
+    )
+    return any(number in lines and setting.match(lines[number]) for number in numbers)

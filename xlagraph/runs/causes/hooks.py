@@ -1,0 +1,231 @@
+"""Hooks that are attached again and again: what they compute stands in the graph once more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.cause.kinds import Section
+from xlagraph.cause.sources import at
+from xlagraph.cause.verdict import Place
+from xlagraph.message import SourceLine, count, join, say
+from xlagraph.rules.shapes.sizes import PYTHON_SIZE
+from xlagraph.runs.causes.taken import values_taken
+from xlagraph.runs.kinds import REPEATED_HOOK
+from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.steps.spent import together
+from xlagraph.runs.steps.turns import call_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.run.reader import Process
+    from xlagraph.runs.graphs.captured import CapturedGraph
+    from xlagraph.runs.model import GraphNode
+
+HOOK = "hook"
+COLLECTS = "collects"
+"""What the capture names calls that attach a hook, and those that attach one that fills a list."""
+MANY = 3
+"""So many different numbers of calls, each larger than the one before, are a hook attached anew."""
+
+
+class Attached(NamedTuple):
+    """Graphs of one place that run hooks once more than those before."""
+
+    digests: frozenset[str]
+    """Those with which the number rose."""
+    following: frozenset[str]
+    """Those that run the hooks as often as such a one before them."""
+    lines: tuple[SourceLine, ...]
+    """In the hooks."""
+    times: tuple[int, ...]
+    """How often the hooks are attached, from graph to graph."""
+
+
+def attached_again(graphs: Sequence[CapturedGraph]) -> list[Attached]:
+    """The places of a run whose graphs run hooks more and more often.
+
+    Only graphs with forward passes of one size are compared: a model that runs more turns calls its
+    hooks more often as well.
+    """
+    places: defaultdict[object, list[CapturedGraph]] = defaultdict(list)
+    for graph in graphs:
+        if graph.sync and graph.sketch.forward:
+            key = call_place(graph.process, graph.sync), graph.sketch.forward
+            places[key].append(graph)
+    return [one for members in places.values() for one in _at_one_place(members)]
+
+
+def _at_one_place(graphs: Sequence[CapturedGraph]) -> Iterator[Attached]:
+    ordered = sorted(graphs, key=lambda graph: graph.sync.index if graph.sync else 0)
+    made = [dict(graph.sketch.hooks) for graph in ordered]
+    found: defaultdict[tuple[int, ...], list[SourceLine]] = defaultdict(list)
+    for line in dict.fromkeys(line for hooks in made for line in hooks):
+        times = _times([hooks.get(line, 0) for hooks in made])
+        if times:
+            found[times].append(line)
+    for times, lines in found.items():
+        digests = [graph.record.digest for graph in ordered]
+        rising = [k for k, (before, after) in enumerate(pairwise(times), 1) if after > before]
+        raised = frozenset(digests[k] for k in rising)
+        following = frozenset(digests[rising[0] :]) - raised
+        yield Attached(raised, following, tuple(sorted(lines)), tuple(sorted(set(times))))
+
+
+def _times(made: Sequence[int]) -> tuple[int, ...]:
+    """How often a hook is attached in each of some graphs, by the instructions that it makes there.
+
+    Nothing if it is not attached anew: if the number falls, or is no multiple of what is added.
+    """
+    steps = [after - before for before, after in pairwise(made) if after != before]
+    if len(steps) < MANY - 1 or min(steps) < 0:
+        return ()
+    one = min(steps)
+    return tuple(number // one for number in made) if not any(n % one for n in made) else ()
+
+
+def hook_groups(
+    attached: Iterable[Attached], nodes: Sequence[GraphNode], processes: Iterable[Process]
+) -> tuple[CauseGroup, ...]:
+    """One group for the hooks of each place.
+
+    Args:
+        attached: what is attached again.
+        nodes: those that nothing else accounts for.
+        processes: whose programs say where they attach hooks.
+    """
+    groups = []
+    calls = _calls(processes, HOOK)
+    for one in attached:
+        members = [
+            node
+            for node in nodes
+            if not node.warm_up
+            and (node.digest in one.digests or (node.digest in one.following and _settles(node)))
+        ]
+        if members:
+            groups.append(_group(one, members, _attaching(one.lines, calls)))
+    return tuple(groups)
+
+
+def _settles(node: GraphNode) -> bool:
+    """Whether it only takes in what the graph before it has made, as the second step does."""
+    causes = node.explanation.causes if node.explanation else ()
+    return bool(causes) and all(cause.expected for cause in causes)
+
+
+def _calls(processes: Iterable[Process], option: str) -> dict[SourceLine, str]:
+    """The calls that attach such hooks, with the names of the hooks."""
+    return {
+        SourceLine(one.file, one.line, one.function): one.value
+        for process in processes
+        for one in process.settings
+        if one.option == option
+    }
+
+
+def _attaching(lines: Sequence[SourceLine], calls: Mapping[SourceLine, str]) -> SourceLine | None:
+    """The first call that attaches the hooks with these lines, if one function alone does."""
+    hooks = {line.function for line in lines}
+    found = sorted(line for line, hook in calls.items() if hook in hooks)
+    functions = {(line.file, line.function) for line in found}
+    return found[0] if len(functions) == 1 else None
+
+
+def with_collecting(
+    groups: Iterable[CauseGroup],
+    nodes: Sequence[GraphNode],
+    graphs: Sequence[CapturedGraph],
+    processes: Iterable[Process],
+) -> tuple[CauseGroup, ...]:
+    """The groups, with the call that attaches a hook where a list grows by what the hook collects.
+
+    Such a hook computes nothing: the list that it fills is twice as long once it is attached twice,
+    while the modules compute what they did.
+    """
+    calls = _calls(processes, COLLECTS)
+    functions = {(line.file, line.function) for line in calls}
+    if len(functions) != 1:
+        return tuple(groups)
+    forward = {graph.record.digest: graph.sketch.forward for graph in graphs}
+    call = min(calls)
+    return tuple(
+        _collected(group, call) if _is_collected(group, nodes, forward) else group
+        for group in groups
+    )
+
+
+def _is_collected(
+    group: CauseGroup, nodes: Sequence[GraphNode], forward: Mapping[str, int]
+) -> bool:
+    """Whether its sizes are multiples of the first, each for some steps, in ascending order."""
+    taken = None if group.expected or group.kind is not PYTHON_SIZE else values_taken(group, nodes)
+    if not taken or len(taken.values) < MANY or len({forward[one] for one in group.graphs}) != 1:
+        return False
+    sizes = [size for size, _ in taken.values]
+    made = [node.instructions for node in nodes if node.digest in group.graphs]
+    return (
+        sizes == [sizes[0] * (k + 1) for k in range(len(sizes))]
+        and made == sorted(set(made))
+        and all(runs > 1 for _, runs in taken.values[:-1])
+    )
+
+
+def _collected(group: CauseGroup, call: SourceLine) -> CauseGroup:
+    title = say(
+        group.title,
+        "; the lengths are as if a hook that fills a list was attached once more each time",
+        at((call,)),
+        ", while the modules' own forward passes stay as they are",
+    )
+    return replace(
+        group,
+        kind=REPEATED_HOOK,
+        title=title,
+        cause=None,
+        further=tuple(one for one in group.further if one.kind.section is Section.INPUTS),
+        proved=False,
+        place=Place(call),
+    )
+
+
+def _group(attached: Attached, members: Sequence[GraphNode], call: SourceLine | None) -> CauseGroup:
+    times = f"{attached.times[0]} to {attached.times[-1]}"
+    lines = join(attached.lines, 3)
+    pronoun, what = "it is", "a hook is attached"
+    if len(attached.lines) > 1:
+        pronoun, what = "they are", "hooks are attached"
+    return CauseGroup(
+        kind=REPEATED_HOOK,
+        title=say(
+            f"{what} again and again: what is computed at ",
+            lines,
+            f" stands {times} times in {count(len(attached.times), 'graph')} one after the other, "
+            "while the modules' own forward passes stay as they are",
+            say(f"; {pronoun} attached", at((call,))) if call else say(),
+        ),
+        cause=None,
+        further=tuple(_further(members)),
+        graphs=tuple(node.digest for node in members),
+        compiles=sum(node.compiles for node in members),
+        spent=together([node.spent for node in members]),
+        expected=False,
+        proved=False,
+        steps=tuple(sorted({node.step for node in members})),
+        place=Place(call or attached.lines[0]),
+    )
+
+
+def _further(members: Sequence[GraphNode]) -> Iterator[Cause]:
+    """What makes these graphs differ and comes of no hook: other inputs, each place once."""
+    known = set()
+    for node in members:
+        for cause in node.explanation.causes if node.explanation else ():
+            key = cause.kind, next(iter(cause.lines), None)
+            if cause.kind.section is Section.INPUTS and key not in known and not cause.expected:
+                known.add(key)
+                yield cause

@@ -1,0 +1,153 @@
+"""Graphs that differ in the order in which a loop goes through a list that Python shuffles."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.sources import at
+from xlagraph.facts.program.enclosing import enclosing
+from xlagraph.message import Code, count, say
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
+from xlagraph.runs.causes.drawn import MANY, own_frames
+from xlagraph.runs.causes.draws import draws_around
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.model import Cause
+    from xlagraph.facts.program.enclosing import ProgramText
+    from xlagraph.message import Message, SourceLine
+    from xlagraph.runs.model import GraphNode
+
+ORDERED = frozenset({OTHER_OPERAND, REORDERED_OPERANDS, REORDERED_SUM, REPLACED_SUBGRAPH})
+"""What a graph looks like in which the same is done in another order."""
+PICKED = ORDERED | {ACCUMULATION_COUNT, EXTRA_SUBGRAPH}
+"""What it looks like where only some of a list are taken, in the order in which they are drawn."""
+_PICKS = re.compile(r"\bchoices\(|\bsample\((?!.*,\s*(?:k\s*=\s*)?len\([\w.]+\)\s*\))")
+"""A sample of as many as there are is an order of all."""
+_SORTS = re.compile(r"^(?!.*\bsample\().*\bsort(?:ed)?\(")
+"""A sample of what is sorted is drawn."""
+FIX = say(
+    "Python puts what the loop goes through into another order, and every order is a graph of its "
+    "own. Take one order in every step, sorted or as it comes; or stack the tensors, send the "
+    "order as data, and take them by it: ",
+    Code("torch.stack(parts).index_select(0, order)"),
+    ".",
+)
+
+
+SORTED_FIX = say(
+    "Python sorts what the loop goes through by a key that changes, and every order is a graph of "
+    "its own. Go through it in one order in every step, as it stands in the list; or stack the "
+    "tensors, send the order as data, and take them by it: ",
+    Code("torch.stack(parts).index_select(0, order)"),
+    ".",
+)
+PICKED_FIX = say(
+    "Python draws which of a list are computed, and every choice, in every order, is a graph of "
+    "its own. Compute all of them in every step, in one order, and multiply each by 0 or 1, drawn "
+    "on the host and sent as one tensor."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AsShuffled:
+    """Says the cause of a single graph as the order, or the choice, that Python makes."""
+
+    shuffle: SourceLine
+    is_sorted: bool = False
+    is_picked: bool = False
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """What graphs look like that come of it."""
+        return PICKED if self.is_picked else ORDERED
+
+    def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
+        """The cause with what is shuffled."""
+        graphs = count(len(members), "graph")
+        verb, what, fix, short, short_fix = self._words()
+        return replace(
+            cause,
+            title=say(f"Python {verb}", at((self.shuffle,)), f" {what}: {graphs}"),
+            fix=fix,
+            short=say(short),
+            short_fix=say(short_fix),
+            place=replace(cause.place, line=self.shuffle, stack=(self.shuffle,), source=()),
+        )
+
+    def _words(self) -> tuple[str, str, Message, str, str]:
+        one_order = "Keep one order, or send it as a tensor and index."
+        if self.is_picked:
+            return (
+                "draws",
+                "which of a list are computed",
+                PICKED_FIX,
+                "Python draws which parts are computed",
+                "Compute all in one order; multiply each by 0 or 1.",
+            )
+        if self.is_sorted:
+            what = "what is computed in turn, by a key that changes"
+            return "sorts", what, SORTED_FIX, "Python sorts the order of operations", one_order
+        what = "what is computed in turn"
+        return "shuffles", what, FIX, "Python shuffles the order of operations", one_order
+
+
+def shuffled(
+    causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText
+) -> dict[str, AsShuffled]:
+    """Digest to what is said of graphs that differ in an order that Python has changed.
+
+    Args:
+        causes: graphs with their main cause.
+        program: what is known of its text.
+    """
+    found: defaultdict[AsShuffled, list[str]] = defaultdict(list)
+    for node, cause in causes:
+        one = _shuffled(cause, program)
+        if one:
+            found[one].append(node.digest)
+    return {
+        digest: one for one, digests in found.items() if len(digests) >= MANY for digest in digests
+    }
+
+
+def in_drawn_order(nodes: Iterable[GraphNode], program: ProgramText) -> frozenset[str]:
+    """Digests of graphs beyond warm-up that differ in an order that Python draws.
+
+    Nobody means every order to have a graph of its own, even where few orders are possible.
+    """
+    causes = [
+        (node, node.explanation.causes[0])
+        for node in nodes
+        if not node.warm_up and node.explanation and node.explanation.causes
+    ]
+    found = shuffled(causes, program).items()
+    return frozenset(digest for digest, one in found if not one.is_sorted)
+
+
+def _shuffled(cause: Cause, program: ProgramText) -> AsShuffled | None:
+    """The innermost loop of a step around a cause, if its order is made anew and tells of it."""
+    named = [one for one in own_frames(cause) if not one.function.startswith("<genexpr")]
+    for frame in named:
+        lines = program.lines.get(frame.file, {})
+        around = enclosing(program.lines, [frame])
+        ends_steps = around is not None and around.loop[:2] in program.step_loops
+        if cause.kind not in PICKED or frame.line not in lines or ends_steps:
+            return None
+        draws = draws_around(lines, frame.line)
+        line = draws.shuffled(frame.line)
+        if line is not None:
+            is_picked, is_sorted = (bool(one.search(draws.lines[line])) for one in (_PICKS, _SORTS))
+            found = AsShuffled(frame._replace(line=line), is_sorted, is_picked)
+            return found if cause.kind in found.kinds else None
+    return None

@@ -1,0 +1,153 @@
+"""The program's statement that a reason of a whole run goes back to, where it runs no operation.
+
+A batch that is padded to its longest member, joined of items of any length, or cut to a length that
+is drawn, is seen where it is sent to the device, and parameters that are frozen by turns where the
+optimizer steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.cause.sources import at
+from xlagraph.cause.verdict import Place
+from xlagraph.message import SourceLine, say
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.runs.graphs.input_sizes import Size, sizes_apart
+from xlagraph.runs.kinds import CHANGING_UPDATES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlagraph.run.reader import Run
+    from xlagraph.run.records import SettingRecord
+    from xlagraph.runs.graphs.captured import CapturedGraph
+    from xlagraph.runs.model import CauseGroup
+
+MANY = 3
+"""So many graphs of other sizes at least come of the longest of a batch: of a last batch fewer."""
+
+
+class Stated(NamedTuple):
+    """What a statement that runs no operation sets, and what is said of graphs that come of it."""
+
+    option: str
+    title: str
+    short: str = ""
+    short_fix: str = ""
+    fix: str = ""
+
+
+PADDED = Stated(
+    "padding",
+    "; the program pads to the longest of a batch",
+    "batches are padded to their longest member",
+    "Pad every batch to one length, or to one of a few.",
+    "Pad every batch to one length that all fit in, or to the next of a few, where the batch is "
+    "put together: padding='max_length' with max_length, or pad_to_multiple_of; by hand, to a "
+    "constant in place of the longest of the batch. Then every step sees one of a few shapes.",
+)
+JOINED = Stated(
+    "joined",
+    "; the program joins the items of a batch, of any length,",
+    "a batch is as long as its items together",
+    "Pad what is joined to one length, or to one of a few.",
+    "Pad what the batch is joined to, where it is put together, to one length that all batches fit "
+    "in, or to the next of a few: rows that belong to an item of their own, which the loss leaves "
+    "out (of graphs an extra one, with its edges within it). Then every step sees one of a few "
+    "shapes.",
+)
+CUT = Stated(
+    "cut",
+    "; the program cuts to a length that Python draws",
+    "batches are cut to a length that Python draws",
+    "Take one length, or one of a few; mask what is beyond it.",
+    "Take one length in every step, the largest, and send the drawn number as a tensor for a mask: "
+    "torch.arange(n_max, device=n.device) < n, applied where the loss is computed. Or draw one of "
+    "a few lengths, each of which compiles once.",
+)
+DISTINCT = Stated(
+    "distinct",
+    "; the program keeps the different items of a batch alone",
+    "a batch is as long as it has different items",
+    "Pad what is sent to one length that all batches fit in.",
+    "Pad what the batch is put together of to the largest number that can occur, with rows of an "
+    "item of their own that the loss leaves out (of a sampled graph an extra node, and edges "
+    "within it), or to the next of a few numbers. Then every step sees one of a few shapes.",
+)
+FROZEN = Stated("requires_grad", "; which of them are frozen is set")
+STATEMENTS = {INPUT_SHAPE: (PADDED, JOINED, DISTINCT, CUT), CHANGING_UPDATES: (FROZEN,)}
+"""What graphs of such a kind may come of; the first that the program has is asked."""
+
+
+def with_statements(
+    groups: Sequence[CauseGroup], run: Run, graphs: Sequence[CapturedGraph]
+) -> tuple[CauseGroup, ...]:
+    """The groups, with the place of the one function whose statement each goes back to.
+
+    Args:
+        groups: all of the run.
+        run: what its program says.
+        graphs: of the run.
+    """
+    known = {graph.record.digest: graph for graph in graphs}
+    return tuple(_stated(group, run, known) for group in groups)
+
+
+def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> CauseGroup:
+    said = next((one for one in STATEMENTS.get(group.kind, ()) if _records(one, run)), None)
+    records = _records(said, run) if said and not group.expected else ()
+    lines = sorted({SourceLine(one.file, one.line, one.function) for one in records})
+    is_one = len({(line.file, line.function) for line in lines}) == 1
+    if not said or not is_one or len(group.graphs) < MANY or group.place.line in lines:
+        return group
+    if group.kind is INPUT_SHAPE and not _is_padded([known[one] for one in group.graphs]):
+        return group
+    if (
+        said in (JOINED, DISTINCT, CUT) and group.cause and group.cause.short
+    ):  # what makes the sizes is known
+        return group
+    if said is JOINED and not _is_joined(group, records, known):
+        return group
+    title = say(group.title, said.title, at(lines[:1]))
+    place = Place(lines[0], tensors=group.place.tensors)
+    cause = group.cause and replace(
+        group.cause,
+        title=title,
+        place=place,
+        fix=say(said.fix),
+        short=say(said.short),
+        short_fix=say(said.short_fix),
+    )
+    return replace(group, title=title, cause=cause, place=place)
+
+
+def _is_joined(
+    group: CauseGroup, records: Sequence[SettingRecord], known: Mapping[str, CapturedGraph]
+) -> bool:
+    """Whether inputs differ along the axes that are joined."""
+    sizes = frozenset[Size]().union(*sizes_apart([known[one] for one in group.graphs]))
+    axes = {int(one.value) for one in records}
+    return all(
+        any(axis in (one.dimension, one.dimension - one.rank) for axis in axes) for one in sizes
+    )
+
+
+def _is_padded(graphs: Sequence[CapturedGraph]) -> bool:
+    """Whether inputs differ in one dimension, in many sizes: images of another scale have two."""
+    sizes = frozenset[Size]().union(*sizes_apart(graphs))
+    dimensions = Counter((one.rank, one.dimension) for one in sizes)
+    ranks = Counter(rank for rank, _ in dimensions)
+    return max(dimensions.values(), default=0) >= MANY and max(ranks.values()) == 1
+
+
+def _records(stated: Stated, run: Run) -> tuple[SettingRecord, ...]:
+    """The statements that set this to what is computed."""
+    return tuple(
+        one
+        for process in run.processes
+        for one in process.settings
+        if one.option == stated.option and (not one.value or stated is JOINED)
+    )

@@ -1,0 +1,178 @@
+"""Turns of a loop that stand in one graph, in a number that changes: no sync ends each of them.
+
+A graph tells how many backward passes it holds, for each begins with the gradient of its loss,
+which has the line of the call. Where that call stands in a loop, and graphs of one place hold
+different numbers, the graphs are unrolled turns, and differ in whatever turns differ in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.sources import at
+from xlagraph.cause.verdict import Place
+from xlagraph.facts.program.enclosing import enclosing
+from xlagraph.message import EMPTY, GraphName, count, join, say
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
+from xlagraph.runs.causes.uneven_turns import ORDERS, PIECES
+from xlagraph.runs.steps.turns import call_place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.model import Cause
+    from xlagraph.facts.program.enclosing import ProgramText
+    from xlagraph.message import SourceLine
+    from xlagraph.runs.graphs.captured import CapturedGraph
+    from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.steps.turns import CallPlace
+
+MANY = 2
+"""So many graphs beyond warm-up at least; what a single one differs in is said of that."""
+NUMBERS = PIECES | {ACCUMULATION_COUNT, MISSING_BARRIER, LIVE_TENSOR, OUTPUT_ORDER}
+"""What graphs look like that hold more turns or fewer: what is not said beside it."""
+TURNS = NUMBERS | ORDERS | {INPUT_SHAPE, PYTHON_SIZE}
+"""What graphs with as many turns look like, where turns differ."""
+MAX_TOLD = 8
+
+
+class UnrolledLoop(NamedTuple):
+    """A loop of which graphs of one place hold several turns."""
+
+    line: SourceLine
+    """Where it begins."""
+    turns: dict[str, int]
+    """Digest of each graph to how many it holds, in the order in which they came."""
+    updates: bool
+    """An optimizer steps in each turn: the more turns, the more operations it makes."""
+
+
+def unrolled_loops(graphs: Sequence[CapturedGraph], program: ProgramText) -> list[UnrolledLoop]:
+    """The loops of a run whose turns stand in one graph, in different numbers."""
+    found: defaultdict[tuple[CallPlace, SourceLine], dict[str, int]] = defaultdict(dict)
+    updated: defaultdict[SourceLine | None, Counter[str]] = defaultdict(Counter)
+    for graph in graphs:
+        if graph.sync is None or not graph.sync.ends_step:
+            continue
+        place = call_place(graph.process, graph.sync)
+        for frames, number in graph.sketch.passes:
+            loop = _loop(frames, program)
+            if loop:
+                turns = found[place, loop]
+                turns[graph.record.digest] = max(number, turns.get(graph.record.digest, 0))
+        for frames, number in graph.sketch.updates:
+            updated[_loop(frames, program)][graph.record.digest] += number
+    return [
+        UnrolledLoop(loop, turns, _goes_with(updated[loop], turns))
+        for (_, loop), turns in found.items()
+        if len(set(turns.values())) > 1
+    ]
+
+
+def _goes_with(made: Mapping[str, int], turns: Mapping[str, int]) -> bool:
+    """Whether there is more of something in graphs of more turns, rather than as much in each."""
+    few, many = min(turns, key=turns.__getitem__), max(turns, key=turns.__getitem__)
+    ratio = turns[many] / turns[few]
+    return made.get(many, 0) > made.get(few, 0) * (1 + ratio) / 2
+
+
+def _loop(frames: Sequence[SourceLine], program: ProgramText) -> SourceLine | None:
+    """The innermost loop around a call.
+
+    One in which steps end counts only where nothing is between: in a function that is called there
+    another loop may not be in sight.
+    """
+    around = enclosing(program.lines, frames)
+    if around is None:
+        return None
+    loop = around.loop
+    is_own = (loop.file, loop.function) == (frames[0].file, frames[0].function)
+    return loop if is_own or loop[:2] not in program.step_loops else None
+
+
+@dataclass(frozen=True, slots=False, eq=False)
+class AsUnrolled:
+    """Says the causes of single graphs as the turns that they hold."""
+
+    loop: UnrolledLoop
+    nodes: Sequence[GraphNode]
+    """All graphs of the run."""
+
+    def members(self) -> list[str]:
+        """Digests of the graphs that come of it, if there are several.
+
+        A number of turns that no graph had before makes one; with a number that was there, one
+        that holds several differs in their sizes or in their order.
+        """
+        known: set[int] = set()
+        found = []
+        for node in self.nodes:
+            turns = self.loop.turns.get(node.digest)
+            causes = node.explanation.causes if node.explanation else ()
+            is_new = turns is not None and turns not in known
+            if turns is None:
+                continue
+            differs = turns > 1 and bool(causes) and causes[0].kind in TURNS
+            if causes and not node.warm_up and (is_new or differs):
+                found.append(node.digest)
+            known.add(turns)
+        return found if len(found) >= MANY else []
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Steps in one graph, or passes whose gradients are added up."""
+        causes = (node.explanation.causes for node in self._held if node.explanation)
+        is_step = any(cause.kind is MISSING_BARRIER for found in causes for cause in found)
+        return MISSING_BARRIER if self.loop.updates or is_step else ACCUMULATION_COUNT
+
+    @property
+    def _held(self) -> list[GraphNode]:
+        return [node for node in self.nodes if node.digest in self.loop.turns]
+
+    def accounts_for(self, cause: Cause) -> bool:
+        """Whether a cause comes of the number of turns as well."""
+        return cause.kind in NUMBERS | ORDERS
+
+    def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
+        """The cause of one of these graphs, of all of them."""
+        loop, numbers = self.loop.line, sorted(set(self.loop.turns.values()))
+        what = "steps" if self.kind is MISSING_BARRIER else "passes"
+        held = f"{numbers[0]} to {numbers[-1]} {what} are in one graph"
+        told = (
+            say(GraphName(node.letter), f" {self.loop.turns[node.digest]}") for node in self._held
+        )
+        return replace(
+            cause,
+            kind=self.kind,
+            title=say(
+                f"{held}, for no sync ends each turn of the loop", at((loop,)), ", and their "
+                f"number changes, or what they compute does: {count(len(members), 'graph')}",
+            ),
+            evidence=(
+                Evidence(
+                    say("how many turns each graph holds: ", join(told, MAX_TOLD)), sources=(loop,)
+                ),
+            ),
+            fix=say(
+                f"Call torch_xla.sync() at the end of each turn of the loop at line {loop.line}: "
+                "a graph for each shape of a turn then serves any number of them.",
+                "" if what == "steps" else " Keep the gradients as they are added up, with "
+                "zero_grad(set_to_none=False), so that the first turn is like the others. Or have "
+                "as many turns in every step.",
+            ),
+            short=say(f"{held}, their number changes"),
+            short_fix=say(
+                f"End each turn of the loop at line {loop.line} with torch_xla.sync()."
+            ),
+            effect=EMPTY,
+            place=Place(loop, (loop,)),
+            seen=None,
+        )  # fmt: skip

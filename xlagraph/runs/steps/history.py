@@ -1,0 +1,210 @@
+"""What the syncs of a run say about its graphs, gathered in one pass over them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+from typing import TYPE_CHECKING
+
+from xlagraph.run.records import EARLIER_COMPILES
+from xlagraph.runs.steps.leading import leading
+from xlagraph.runs.steps.turns import Turns, call_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from xlagraph.run.reader import Process, Run
+    from xlagraph.run.records import Frame, SyncRecord
+    from xlagraph.runs.steps.turns import CallPlace
+
+MAIN = 0.25
+"""A call site is a training step's if its steps hold this part of the work that the one with
+the most work does: one sync after the loop, or setting up layer by layer, is not."""
+LITTLE = 0.25
+"""A site's first sync is no step if it held less than this part of the work of the second."""
+WHOLE = 0.5
+"""A site's first sync ends a step if it held this part of the work of the largest; where a loop
+begins with the sync (as loaders do), nothing or little was pending the first time."""
+BEGINNING = 8
+"""Among so many: later stages of a program may train far more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """Costs of graphs, who ran what when, and where training begins."""
+
+    turns: Turns
+    """What ran at each place, and what that cost."""
+    ranks: Mapping[tuple[int, str], frozenset[int]]
+    """The ranks that ran a graph (digest) at the end of a step."""
+    leading: Mapping[int, int]
+    """The place of each rank, the one that is told of first."""
+    loops: Mapping[str, tuple[tuple[Frame, ...] | None, ...]]
+    """By process: the training's call sites; None for one that does not end its loop's body."""
+    came_again: Mapping[str, int]
+    """By process: the index of the first sync that came back to a place of the training."""
+    own_lines: Mapping[str, frozenset[int]]
+    """By process: indices of syncs that begin a part of the program at a line of its own."""
+    lone_reads: Mapping[str, frozenset[int]]
+    """By process: indices of reads that are all that their step does."""
+    steps: int
+    """How many there were, counted by the process with the most."""
+    first_step: int
+    """The first step of the training loop."""
+    began_late: bool
+    """Graphs were compiled before the capture began, and nothing is known of them."""
+
+    def begins_another_part(self, process: Process, sync: SyncRecord) -> bool:
+        """Whether a sync is the first at its place, and nothing of a training step is cut by it.
+
+        A read or a step behind the end of every other step: an evaluation after the epoch. Or a
+        step before any came again: the second of a program whose steps take turns. Or a step at a
+        line of its own. Or a read that is all that its step does, as its end had nothing to run.
+        """
+        if sync.index != self.turns.first(process, sync).index:
+            return False
+        if self.has_own_line(process, sync) or sync.index in self.lone_reads[process.file]:
+            return True
+        if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
+            return True
+        loops = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
+        return bool(loops) and all(
+            site and _is_behind(sync.call_site, site)
+            for site in _of_same_calls(sync.call_site, loops)
+        )
+
+    def has_own_line(self, process: Process, sync: SyncRecord) -> bool:
+        """Whether a step is the first at its line, and those at other lines stay as they were."""
+        return sync.index in self.own_lines.get(process.file, ())
+
+
+def history_of(run: Run) -> History:
+    """Reads every sync of a run once."""
+    turns = Turns()
+    ranks: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    empty: set[CallPlace] = set()
+    last = -1
+    for process in run.processes:
+        for sync in process.syncs:
+            if sync.step > last and sync.ends_step:
+                last = sync.step
+            place = call_place(process, sync)
+            if sync.outcome != "empty":
+                turns.add(process, sync)
+            elif not turns.has(place):
+                empty.add(place)
+            if sync.ends_step:
+                for digest in sync.graphs:
+                    ranks[sync.step, digest].add(process.record.rank)
+    training = {process: training_steps(process) for process in run.processes}
+    return History(
+        turns=turns,
+        ranks={key: frozenset(found) for key, found in ranks.items()},
+        leading=leading(run),
+        loops={
+            process.file: tuple(
+                steps[0].call_site
+                if call_place(process, steps[0]) not in empty and _is_whole(steps)
+                else None
+                for steps in loops
+            )
+            for process, loops in training.items()
+        },
+        came_again={
+            process.file: min((steps[1].index for steps in loops if len(steps) > 1), default=0)
+            for process, loops in training.items()
+        },
+        own_lines={process.file: frozenset(_own_lines(process)) for process in run.processes},
+        lone_reads={process.file: frozenset(_lone_reads(process)) for process in run.processes},
+        steps=last + 1,
+        first_step=min(
+            (_first_of(steps).step for all_ in training.values() for steps in all_), default=0
+        ),
+        began_late=any(n.what == EARLIER_COMPILES for p in run.processes for n in p.notes),
+    )
+
+
+def training_steps(process: Process) -> list[list[SyncRecord]]:
+    """The syncs that end a step of the training loop, those of each call site together."""
+    sites: dict[tuple[Frame, ...], list[SyncRecord]] = {}
+    for sync in process.syncs:
+        if sync.ends_step and sync.outcome != "empty":
+            sites.setdefault(sync.call_site, []).append(sync)
+    work = {site: sum(map(_size, steps)) for site, steps in sites.items()}
+    most = max(work.values(), default=0)
+    return [steps for site, steps in sites.items() if work[site] >= MAIN * most]
+
+
+def _own_lines(process: Process) -> Iterator[int]:
+    """Syncs that compiled a step, the first at their lines, and cut no step of another place.
+
+    Where a new sync cuts a step in two, the rest of it is another graph at the old place.
+    """
+    steps = [s for s in process.syncs if s.ends_step and s.outcome != "empty" and s.call_site]
+    lines: set[Frame] = set()
+    places: set[CallPlace] = set()
+    for k, sync in enumerate(steps):
+        if sync.call_site[0] not in lines and lines and sync.outcome == "compile":
+            behind = (s for s in steps[k + 1 :] if call_place(process, s) in places)
+            following = next(behind, None)
+            if following and following.outcome == "hit":
+                yield sync.index
+        lines.add(sync.call_site[0])
+        places.add(call_place(process, sync))
+
+
+def _lone_reads(process: Process) -> Iterator[int]:
+    """Reads that alone ran something in a step that was ended: an evaluation under a loader."""
+    for _, syncs in groupby(process.syncs, key=lambda sync: sync.step):
+        of_step = list(syncs)
+        ran = [sync for sync in of_step if sync.outcome != "empty"]
+        if len(ran) == 1 and ran[0].kind == "value" and of_step[-1].ends_step:
+            yield ran[0].index
+
+
+def _size(sync: SyncRecord) -> int:
+    """The IR nodes of what a sync ran; 1 where they were not counted."""
+    return max(sync.fingerprint, default=1)
+
+
+def _first_of(steps: Sequence[SyncRecord]) -> SyncRecord:
+    """The first step of a site: a loop that begins with its sync had next to nothing to do then."""
+    first, *others = steps[:2]
+    return others[0] if others and _size(first) < LITTLE * _size(others[0]) else first
+
+
+def _is_whole(steps: Sequence[SyncRecord]) -> bool:
+    """Whether the first of a site's syncs had a step's work behind it."""
+    return _size(steps[0]) >= WHOLE * max(map(_size, steps[:BEGINNING]))
+
+
+def _of_same_calls(
+    site: Sequence[Frame], loops: Iterable[tuple[Frame, ...] | None]
+) -> list[tuple[Frame, ...] | None]:
+    """The loops, of one that is called several times the call from which a site was reached.
+
+    Stages call one function for their training: what else that does is behind its own loop. Where
+    neither call leads to the site it is the first.
+    """
+    found: dict[Frame | None, tuple[Frame, ...] | None] = {}
+    for loop in loops:
+        line = loop[0] if loop else None
+        if line not in found or _shared(site, loop) > _shared(site, found[line]):
+            found[line] = loop
+    return list(found.values())
+
+
+def _shared(site: Sequence[Frame], other: Sequence[Frame] | None) -> int:
+    """How many calls, from the outermost on, lead to both."""
+    pairs = zip(reversed(site), reversed(other or ()), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _is_behind(site: Sequence[Frame], other: Sequence[Frame]) -> bool:
+    """Whether a call site stands at a later line of the function in which the two part."""
+    for mine, theirs in zip(reversed(site), reversed(other), strict=False):
+        if mine != theirs:
+            is_shared = (mine.file, mine.function) == (theirs.file, theirs.function)
+            return is_shared and mine.line > theirs.line
+    return False
