@@ -19,7 +19,7 @@ from xlagraph.ranks.explain import explain_ranks
 from xlagraph.run import places
 from xlagraph.run.reader import read_run
 from xlagraph.runs.explain import explain_run
-from xlagraph.runs.pairs.explained import tasks
+from xlagraph.runs.pairs import tasks
 from xlagraph.runs.pairs.outcome import explanation_of, outcome_of
 from xlagraph.runs.pairs.work import Means, Progress, silent
 from xlagraph.terminal.structured import run_json
