@@ -186,7 +186,7 @@ def group(*, proved, further=0, effect=EMPTY):
         DTYPE,
         cause.title,
         cause,
-        (cause,) * further,
+        (replace(cause, short=say("another is told")),) * further,
         (),
         1,
         Spent(((float(proved), 1.0 + proved),)),
@@ -245,8 +245,13 @@ def test_a_verdict_says_where_it_is_not_sure(tmp_path):
 def test_a_verdict_counts_what_else_differs(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
     said = verdict(run, group(proved=True, further=2))
-    beside = "the same computation runs in another dtype and 1 further cause."
-    assert said.endswith(f"Beside it in the same graphs: {beside}")
+    assert said.endswith("Beside it in the same graphs: another is told and 1 further cause.")
+
+
+def test_what_is_told_in_the_same_words_is_no_further_cause(tmp_path):
+    run = write(tmp_path, [(20, looped(1))]).run
+    first = group(proved=True)
+    assert verdict(run, replace(first, further=(first.cause,))) == verdict(run, first)
 
 
 @pytest.mark.parametrize(

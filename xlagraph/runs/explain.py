@@ -50,6 +50,7 @@ from xlagraph.runs.pairs.explained import Pairs
 from xlagraph.runs.pairs.pairing import Pairing
 from xlagraph.runs.pairs.tasks import modules
 from xlagraph.runs.pairs.work import Means, captured_graphs, outcomes
+from xlagraph.runs.slight import with_slight
 from xlagraph.runs.steps.alternation import alternating
 from xlagraph.runs.steps.history import history_of
 from xlagraph.runs.steps.leading import told_graphs
@@ -138,6 +139,7 @@ def _explanation(
     groups = with_makers(
         with_source(with_statements(groups, run, pairs.graphs), run), run.processes
     )
+    groups, nodes = with_slight(groups, nodes)
     groups = introduced(with_source(groups, run), nodes)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)

@@ -16,6 +16,7 @@ from xlagraph.runs.steps.spent import together
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from xlagraph.cause.model import Cause
     from xlagraph.message import Message
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SyncRecord
@@ -233,9 +234,14 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         )
         number = count(len(problems) - 1, "other cause")
         yield say(f"{number}: ", join(shown, 3, "; "), ".")
-    further = problems[0].further
+    main, *_ = problems
+    told = str(_named(main))
+    further = [named for one in main.further if str(named := _named(one)) != told]
     if further:
-        first, rest = further[0], len(further) - 1
-        more = f" and {count(rest, 'further cause')}" if rest else ""
-        named = say(first.in_short.clause, first.place.within)
+        named, *rest = further
+        more = f" and {count(len(rest), 'further cause')}" if rest else ""
         yield say("Beside it in the same graphs: ", named, more, ".")
+
+
+def _named(cause: Cause | CauseGroup) -> Message:
+    return say(cause.in_short.clause, cause.place.within)

@@ -5,10 +5,11 @@ place show may say nothing, while the whole run says that no more is coming. Whe
 in its longer part, and few graphs are left that nobody has accounted for, they are told and are no
 alarm: each cost its compile once, and the training goes on without.
 
-An alarm stays what a person hardly means, however early it came: a number, an index or a type in
-the graph, a value read within a step, an update that is skipped, what waits in a bucket, an order
-that Python draws (`shuffled`); and in a training the size of a batch between others, as that of an
-odd last one.
+Python numbers that are equal in some of them only are no alarm then, for they make no third graph.
+An alarm stays what a person hardly means, however early it came: another number, an index or a
+type in the graph, a value read within a step, an update that is skipped, what waits in a bucket, an
+order that Python draws (`shuffled`); and in a training the size of a batch between others, as that
+of an odd last one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.distributed.buckets import BUCKET_CARRY
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
@@ -71,7 +73,9 @@ def with_early(
     """
     open_graphs = [k for k, node in enumerate(nodes) if not node.warm_up]
     found = list(nodes)
-    if not _is_settled(len(open_graphs), history, stable) or _grows(nodes, history.turns):
+    came = len(open_graphs) + sum(1 for node in nodes if node.meant is not Meant.NOT)
+    is_settled = len(open_graphs) <= FEW and _is_settled(came, history, stable)
+    if not is_settled or _grows(nodes, history.turns):
         return found
     early = _Early(nodes, graphs, comparisons, design, history.turns)
     for k in open_graphs:
@@ -85,11 +89,11 @@ def with_early(
 
 
 def _is_settled(number: int, history: History, stable: int | None) -> bool:
-    """Whether few graphs came, and none in the longer part of the training, all of which was seen.
+    """Whether no graph came in the longer part of the training, all of which was seen.
 
-    `number`: the graphs that came until then.
+    `number`: those that came until then.
     """
-    if number > FEW or stable is None:
+    if stable is None:
         return False
     until, since = stable - history.first_step, history.steps - 1 - stable
     is_long = since >= until or number * since >= PACE * until
@@ -192,7 +196,7 @@ class _Early:
 
 
 def _may_be_meant(cause: Cause) -> bool:
-    return comes_along(cause) or cause.kind in SIZES or cause.kind is LAYOUT
+    return comes_along(cause) or cause.kind in (*SIZES, LAYOUT, SHARED_SCALAR)
 
 
 def _has_size(outcome: Outcome) -> bool:

@@ -1,7 +1,8 @@
 """Sizes that other steps of the program have too, none of which is a problem there.
 
 A program whose batches come in few sizes evaluates with the same ones. Its evaluation has few
-steps, so that little is seen of their order; but that the sizes are a choice is seen in training.
+steps, or reads each batch, so that little is seen of their order; but that the sizes are a choice
+is seen in training.
 So does each stage of a training with those of the stages before.
 So is a size that came with a stage in which other tensors are trained.
 """
@@ -46,8 +47,8 @@ def with_known_sizes(
     places = _places(nodes, graphs, comparisons, seen)
     found = list(nodes)
     for k, (node, comparison) in enumerate(zip(nodes, comparisons, strict=True)):
-        here = seen[k]
         other = comparison.number
+        here = (other, k) if node.sync_kind == "value" else seen[k]
         if node.warm_up or other is None or k not in here:
             continue
         if not brings_size(k, graphs, comparisons, here):
@@ -85,7 +86,7 @@ def _places(
     """By process: the sizes of each graph that came again, where several are meant, and how."""
     found: defaultdict[str, list[tuple[frozenset[Size], Meant]]] = defaultdict(list)
     for k, (node, comparison) in enumerate(zip(nodes, comparisons, strict=True)):
-        if node.meant is Meant.PHASE and comparison.number is not None:
+        if node.meant in (Meant.PHASE, Meant.STAGES) and comparison.number is not None:
             begun = new_sizes(graphs[k], graphs[comparison.number])
             found[graphs[k].process.file].append((begun, Meant.STAGES))
     files = (graph.process.file for graph in graphs)

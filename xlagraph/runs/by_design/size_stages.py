@@ -4,7 +4,8 @@ Progressive resizing, longer sequences in the second half: each size compiles on
 its place, and then it is gone. What its steps show tells it from an odd batch and from growth:
 
 * the graphs of a stage differ from those of the stages before in sizes of inputs, proved, and not
-  only in the first dimension: how many examples there are can be had without a compile;
+  only in the first dimension: how many examples there are can be had without a compile; what is
+  switched on purpose may come with them, such as a further loss;
 * there are few stages; each lasts, and the last of them as long as any other;
 * no step is known to run a graph of another stage, and some are known to run those of their own.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.runs.by_design.few_sizes import brings_size
 from xlagraph.runs.graphs.input_sizes import is_of_batch, sizes_apart
 
@@ -79,10 +81,20 @@ def _size(
 ) -> frozenset[Size]:
     """The sizes that a graph brings; empty where it is another one for something else."""
     other = comparisons[number].number
-    if other is None or not brings_size(number, graphs, comparisons, here):
+    is_sized = brings_size(number, graphs, comparisons, here)
+    if other is None or not (is_sized or _is_switched(comparisons[number], here)):
         return frozenset()
     found = sizes_apart([graphs[other], graphs[number]])[1]
     return frozenset() if is_of_batch(found) else found
+
+
+def _is_switched(comparison: Comparison, here: Sequence[int]) -> bool:
+    """Whether a size comes with what is switched on purpose, such as a further loss."""
+    outcome = comparison.outcome
+    if outcome is None or not outcome.proved or comparison.number not in here:
+        return False
+    others = [c for c in outcome.causes if c.kind is not INPUT_SHAPE and not c.expected]
+    return len(others) < len(outcome.causes) and all(c.kind.may_be_meant for c in others)
 
 
 def _root(number: int, sizes: dict[int, frozenset[Size]], comparisons: Sequence[Comparison]) -> int:

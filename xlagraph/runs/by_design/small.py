@@ -1,7 +1,8 @@
 """Small graphs that run beside the steps of a training, and settle: a log's sums, gathered results.
 
 Trainers reset a running loss, gather what an evaluation has computed, or read a number behind the
-end of a step. Each of these compiles in a moment and then hits; nothing is wrong with it.
+end of a step. Each of these compiles in a moment and then hits; nothing is wrong with it. So does
+what is left of an evaluation, of any size, where `torch_xla.step` runs it before a step begins.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.graphs.places import is_first
+from xlagraph.runs.steps.history import BEGINS
 from xlagraph.runs.steps.turns import call_place
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def small_graphs(
         for k, graph in enumerate(graphs)
         if not design.is_small(k) and is_first(graph, history)
     }
-    small = [k for k, graph in enumerate(graphs) if design.is_small(k)]
+    small = [k for k, graph in enumerate(graphs) if design.is_small(k) or _is_before_step(graph)]
     beginning = {k for k in small if (graphs[k].process.file, graphs[k].step) in begun}
     places: defaultdict[CallPlace, list[int]] = defaultdict(list)
     for k in small:
@@ -45,6 +47,10 @@ def small_graphs(
             places[call_place(graphs[k].process, sync)].append(k)
     settled = [here for here in places.values() if _has_settled(graphs[here[-1]], history)]
     return frozenset(beginning.union(*settled))
+
+
+def _is_before_step(graph: CapturedGraph) -> bool:
+    return graph.sync is not None and graph.sync.entry == BEGINS
 
 
 def _has_settled(last: CapturedGraph, history: History) -> bool:

@@ -26,6 +26,8 @@ LITTLE = 0.25
 WHOLE = 0.5
 """A site's first sync ends a step if it held this part of the work of the largest; where a loop
 begins with the sync (as loaders do), nothing or little was pending the first time."""
+BEGINS = "compile_begin"
+"""What a step runs as it begins (`torch_xla.step`) is no part of it."""
 BEGINNING = 8
 """Among so many: later stages of a program may train far more."""
 
@@ -46,8 +48,8 @@ class History:
     """By process: the index of the first sync that came back to a place of the training."""
     own_lines: Mapping[str, frozenset[int]]
     """By process: indices of syncs that begin a part of the program at a line of its own."""
-    lone_reads: Mapping[str, frozenset[int]]
-    """By process: indices of reads that are all that their step does."""
+    beside: Mapping[str, frozenset[int]]
+    """By process: indices of syncs that cut no step, wherever they stand."""
     steps: int
     """How many there were, counted by the process with the most."""
     first_step: int
@@ -60,11 +62,12 @@ class History:
 
         A read or a step behind the end of every other step: an evaluation after the epoch. Or a
         step before any came again: the second of a program whose steps take turns. Or a step at a
-        line of its own. Or a read that is all that its step does, as its end had nothing to run.
+        line of its own. Or what runs beside the steps: before one begins, or a read without which
+        the step ends alike.
         """
         if sync.index != self.turns.first(process, sync).index:
             return False
-        if self.has_own_line(process, sync) or sync.index in self.lone_reads[process.file]:
+        if self.has_own_line(process, sync) or sync.index in self.beside[process.file]:
             return True
         if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
             return True
@@ -116,7 +119,7 @@ def history_of(run: Run) -> History:
             for process, loops in training.items()
         },
         own_lines={process.file: frozenset(_own_lines(process)) for process in run.processes},
-        lone_reads={process.file: frozenset(_lone_reads(process)) for process in run.processes},
+        beside={process.file: frozenset(_beside(process)) for process in run.processes},
         steps=last + 1,
         first_step=min(
             (_first_of(steps).step for all_ in training.values() for steps in all_), default=0
@@ -154,13 +157,38 @@ def _own_lines(process: Process) -> Iterator[int]:
         places.add(call_place(process, sync))
 
 
-def _lone_reads(process: Process) -> Iterator[int]:
-    """Reads that alone ran something in a step that was ended: an evaluation under a loader."""
-    for _, syncs in groupby(process.syncs, key=lambda sync: sync.step):
-        of_step = list(syncs)
-        ran = [sync for sync in of_step if sync.outcome != "empty"]
-        if len(ran) == 1 and ran[0].kind == "value" and of_step[-1].ends_step:
-            yield ran[0].index
+def _beside(process: Process) -> Iterator[int]:
+    """What ran before a step began, and the first reads of places where reading cuts no step.
+
+    Behind such reads nothing is left for the step's end (an evaluation under a loader); or the
+    graph that ends it has ended other steps without them.
+    """
+    steps = [list(syncs) for _, syncs in groupby(process.syncs, key=lambda sync: sync.step)]
+    ends = [(_reads(step), step[-1].graphs if step[-1].ends_step else ()) for step in steps]
+    ended: defaultdict[tuple[str, ...], list[set[CallPlace]]] = defaultdict(list)
+    for reads, graphs in ends:
+        ended[graphs].append({call_place(process, read) for read in reads})
+    whole: set[CallPlace] = set()
+    for reads, graphs in ends:
+        whole.update(
+            place
+            for place in (call_place(process, read) for read in reads)
+            if graphs and any(place not in others for others in ended[graphs])
+        )
+    seen: set[CallPlace] = set()
+    for step in steps:
+        ran = [sync for sync in step if sync.outcome != "empty"]
+        yield from (sync.index for sync in ran if sync.entry == BEGINS)
+        is_all = step[-1].ends_step and step[-1].outcome == "empty"
+        for read in _reads(step):
+            place = call_place(process, read)
+            if (is_all or place in whole) and place not in seen:
+                yield read.index
+            seen.add(place)
+
+
+def _reads(step: Iterable[SyncRecord]) -> list[SyncRecord]:
+    return [sync for sync in step if sync.kind == "value" and sync.outcome != "empty"]
 
 
 def _size(sync: SyncRecord) -> int:

@@ -1,0 +1,74 @@
+"""What came once beside a cause of many compiles, and only ran again since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from written_runs import write
+
+from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
+from xlagraph.runs.model import Meant
+from xlagraph.runs.slight import with_slight
+
+END = 20
+STEP = """HloModule step
+
+ENTRY %main (p: f32[4]) -> f32[4] {{
+  %p = f32[4]{{0}} parameter(0)
+  %c = f32[] constant({number})
+  %b = f32[4]{{0}} broadcast(f32[] %c), dimensions={{}}
+  %m = f32[4]{{0}} multiply(f32[4]{{0}} %p, f32[4]{{0}} %b)
+  ROOT %a = f32[4]{{0}} tanh(f32[4]{{0}} %m)
+}}
+"""
+LOGGED = """HloModule logged
+
+ENTRY %main (p: f32[4]) -> (f32[4], f32[4]) {
+  %p = f32[4]{0} parameter(0)
+  %c = f32[] constant(2)
+  %b = f32[4]{0} broadcast(f32[] %c), dimensions={}
+  %m = f32[4]{0} multiply(f32[4]{0} %p, f32[4]{0} %b)
+  %a = f32[4]{0} tanh(f32[4]{0} %m)
+  %n = f32[4]{0} negate(f32[4]{0} %m)
+  ROOT %t = (f32[4]{0}, f32[4]{0}) tuple(f32[4]{0} %a, f32[4]{0} %n)
+}
+"""
+
+
+def explained(folder, *, again):
+    """Steps of ever another number, and one that keeps a tensor, which comes again or not."""
+    syncs = [(END, STEP.format(number=2))] * 4 + [(END, LOGGED)] * (2 if again else 1)
+    return write(folder, [*syncs, *((END, STEP.format(number=k)) for k in range(2, 13))])
+
+
+def test_what_came_once_is_told_and_is_no_problem_of_its_own(tmp_path):
+    run = explained(tmp_path, again=True)
+    (problem,) = run.problems
+    assert (problem.kind.id, problem.compiles) == ("constant-value", 10)
+    (slight,) = (group for group in run.groups if group.meant is Meant.EARLY)
+    assert (slight.kind.id, slight.compiles) == ("live-tensor", 1)
+    note = next(str(note) for note in run.verdict.notes if "Settled since step 4" in str(note))
+    assert "a tensor is kept in some steps only" in note
+    assert all(run.graphs[k].warm_up == (k < 2) for k in range(len(run.graphs)))
+
+
+def test_what_did_not_run_again_is_a_problem(tmp_path):
+    assert len(explained(tmp_path, again=False).problems) == 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(lambda first, one: (replace(first, compiles=5), one), id="few"),
+        pytest.param(lambda first, one: (first, replace(one, spent=first.spent)), id="dear"),
+        pytest.param(lambda first, one: (first, replace(one, kind=SKIPPED_UPDATE)), id="never"),
+    ],
+)
+def test_what_is_not_slight_stays_a_problem(tmp_path, changed):
+    run = explained(tmp_path, again=True)
+    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.EARLY)
+    one = replace(one, expected=False, meant=Meant.NOT)
+    assert len([g for g in with_slight((first, one), run.graphs)[0] if not g.expected]) == 1
+    groups, _ = with_slight(changed(first, one), run.graphs)
+    assert not any(group.expected for group in groups)
