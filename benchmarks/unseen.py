@@ -1,7 +1,7 @@
 """Runs a round of programs and module pairs that were written without sight of this tool.
 
 A round is a folder in ``benchmarks/unseen`` (or elsewhere) with ``programs``, ``pairs`` and
-``truth.json``; its README says how it was made. Each program runs under ``XLAGRAPH=1`` and is
+``truth.json``; the README there says how it is made. Each program runs under ``XLAGRAPH=1`` and is
 explained, each pair is compared. The sheet that is printed sets what is true beside what was said,
 for a person to judge::
 
@@ -12,8 +12,8 @@ tables of docs/accuracy.md are made from them::
 
     python benchmarks/unseen.py --table benchmarks/unseen/round1
 
-Programs of ``programs_third`` need the packages that the round's README names: give ``--python``
-an interpreter that has them, with this package, to run those instead.
+Programs of ``programs_third`` need what its requirements.txt names: give ``--python``
+an interpreter that has it, with this package, to run those instead.
 """
 
 from __future__ import annotations

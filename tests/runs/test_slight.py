@@ -1,4 +1,4 @@
-"""What came once beside a cause of many compiles, and only ran again since."""
+"""What came once beside a cause of many compiles, and no more."""
 
 from __future__ import annotations
 
@@ -36,25 +36,21 @@ ENTRY %main (p: f32[4]) -> (f32[4], f32[4]) {
 """
 
 
-def explained(folder, *, again):
-    """Steps of ever another number, and one that keeps a tensor, which comes again or not."""
-    syncs = [(END, STEP.format(number=2))] * 4 + [(END, LOGGED)] * (2 if again else 1)
+def explained(folder):
+    """Steps of ever another number, and one that keeps a tensor, beside."""
+    syncs = [(END, STEP.format(number=2))] * 4 + [(END, LOGGED)] * 2
     return write(folder, [*syncs, *((END, STEP.format(number=k)) for k in range(2, 13))])
 
 
 def test_what_came_once_is_told_and_is_no_problem_of_its_own(tmp_path):
-    run = explained(tmp_path, again=True)
+    run = explained(tmp_path)
     (problem,) = run.problems
     assert (problem.kind.id, problem.compiles) == ("constant-value", 10)
-    (slight,) = (group for group in run.groups if group.meant is Meant.EARLY)
+    (slight,) = (group for group in run.groups if group.meant is Meant.SELDOM)
     assert (slight.kind.id, slight.compiles) == ("live-tensor", 1)
-    note = next(str(note) for note in run.verdict.notes if "Settled since step 4" in str(note))
+    note = next(str(note) for note in run.verdict.notes if "Also compiled in step 4" in str(note))
     assert "a tensor is kept in some steps only" in note
     assert all(run.graphs[k].warm_up == (k < 2) for k in range(len(run.graphs)))
-
-
-def test_what_did_not_run_again_is_a_problem(tmp_path):
-    assert len(explained(tmp_path, again=False).problems) == 2
 
 
 @pytest.mark.parametrize(
@@ -66,8 +62,8 @@ def test_what_did_not_run_again_is_a_problem(tmp_path):
     ],
 )
 def test_what_is_not_slight_stays_a_problem(tmp_path, changed):
-    run = explained(tmp_path, again=True)
-    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.EARLY)
+    run = explained(tmp_path)
+    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.SELDOM)
     one = replace(one, expected=False, meant=Meant.NOT)
     assert len([g for g in with_slight((first, one), run.graphs)[0] if not g.expected]) == 1
     groups, _ = with_slight(changed(first, one), run.graphs)

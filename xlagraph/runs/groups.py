@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from xlagraph.runs.causes.unrolled import UnrolledLoop
     from xlagraph.runs.steps.turns import Turns
 
+FREQUENT = 0.25
+"""The part of its graphs that a cause beside the first one is in, to be told with that: a log now
+and then keeps a tensor."""
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "
     "warm-up, or a problem that began earlier"
@@ -138,14 +141,15 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         cause = retell(cause, members)
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
-    further = _further(kind, members)
+    further = _further(kind, members) if cause and not is_over_run else []
     if isinstance(retell, (AsDrawn, AsUneven, AsUnrolled)):
-        further = tuple(one for one in further if not retell.accounts_for(one))
+        further = [(one, times) for one, times in further if not retell.accounts_for(one)]
     return CauseGroup(
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, members),
         cause=cause,
-        further=further if cause and not is_over_run else (),
+        further=tuple(one for one, _ in further),
+        frequent=tuple(one for one, times in further if times >= FREQUENT * len(members)),
         follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
@@ -204,8 +208,8 @@ def _representative(
     return next(proved, candidates[0])
 
 
-def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
-    """The causes behind the first one of each graph, those of most graphs first.
+def _further(kind: Kind, members: Sequence[GraphNode]) -> list[tuple[Cause, int]]:
+    """The causes behind the first one of each graph, and of how many; those of most graphs first.
 
     The order of the outputs comes last: it most often goes back to another of them.
     Who mends the first alone still recompiles. What comes of it anyway is none; nor is what the
@@ -224,7 +228,8 @@ def _further(kind: Kind, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
     number = Counter(map(_key, found))
     last = {_key(cause): cause for cause in found}
     keys = [key for key, _ in number.most_common()]
-    return tuple(last[key] for key in sorted(keys, key=lambda key: key[0] is OUTPUT_ORDER))
+    ordered = sorted(keys, key=lambda key: key[0] is OUTPUT_ORDER)
+    return [(last[key], number[key]) for key in ordered]
 
 
 def _key(cause: Cause) -> tuple[Kind, SourceLine | None]:

@@ -45,6 +45,8 @@ class Meant(str, Enum):
     """The size of an input in one stage of the program, which does not come back."""
     EARLY = "early"
     """One of few graphs that came early; none came in the longer part of the run since."""
+    SELDOM = "seldom"
+    """Once or twice, beside a cause of many compiles."""
     SETTLED = "settled"
     """With it a phase of the program settled; why it is another graph is not known."""
 
@@ -112,7 +114,8 @@ class CauseGroup:
     cause: Cause | None
     """The representative; None for modules that no cause explains."""
     further: tuple[Cause, ...]
-    """What else is beyond warm-up in these modules, each kind and line once."""
+    """What else is beyond warm-up in these modules, each kind and line once; that of most graphs
+    first, but for the order of outputs."""
     graphs: tuple[str, ...]
     """Digests of the modules that this reason accounts for."""
     compiles: int
@@ -129,6 +132,8 @@ class CauseGroup:
     """In which the graphs ran first, ascending."""
     place: Place = NOWHERE
     """Where the program's line is that all this goes back to."""
+    frequent: tuple[Cause, ...] = ()
+    """Those of `further` that are more than an exception among the graphs."""
     follows: tuple[Message, ...] = ()
     """Of graphs that differ in something else, which follows from this: what, and why."""
 

@@ -1,9 +1,9 @@
-"""Causes beside a far larger one that came once or twice and only ran again since.
+"""Causes beside a far larger one that came once or twice.
 
 A program that compiles in every step for one reason mostly has ordinary further graphs: what a log
 computes now and then, a step behind an evaluation. Alone such a graph is looked into. Beside a
-cause of many compiles it is told with its line and its price, as what settled, and takes nothing
-from what is to be mended first.
+cause of many compiles it is told with its line and its price, and takes nothing from what is to be
+mended first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.runs.model import CauseGroup, GraphNode
 
@@ -37,25 +37,22 @@ def with_slight(
 
     `groups`: ranked, problems first.
     """
-    known = {node.digest: node for node in nodes}
     problems = [group for group in groups if not group.expected]
-    slight = [one for one in problems[1:] if _is_slight(one, problems[0], known)]
+    slight = [one for one in problems[1:] if _is_slight(one, problems[0])]
     settled = {digest for group in slight for digest in group.graphs}
     rest = [group for group in groups if group not in slight]
-    told = [replace(group, expected=True, meant=Meant.EARLY) for group in slight]
+    told = [replace(group, expected=True, meant=Meant.SELDOM) for group in slight]
     number = len(problems) - len(slight)
     return (*rest[:number], *told, *rest[number:]), [
-        replace(node, warm_up=True, meant=Meant.EARLY) if node.digest in settled else node
+        replace(node, warm_up=True, meant=Meant.SELDOM) if node.digest in settled else node
         for node in nodes
     ]
 
 
-def _is_slight(group: CauseGroup, first: CauseGroup, known: Mapping[str, GraphNode]) -> bool:
-    nodes = [known[digest] for digest in group.graphs]
+def _is_slight(group: CauseGroup, first: CauseGroup) -> bool:
     return (
         first.compiles >= MANY
         and group.compiles <= min(FEW, SLIGHT * first.compiles)
         and group.spent.wall_seconds <= SLIGHT * first.spent.wall_seconds
         and group.kind not in NEVER
-        and all(node.compiles == 1 and node.hits + node.unnamed_hits > 0 for node in nodes)
     )

@@ -170,6 +170,8 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
             when = say("In turn since ", begin)
         elif group.meant is Meant.EARLY:
             when = say("Settled since ", begin)
+        elif group.meant is Meant.SELDOM:
+            when = say("Also compiled in ", begin)
         elif group.meant is Meant.CHOICE:
             when = say("In no fixed order since ", begin)
         else:
@@ -236,7 +238,7 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         yield say(f"{number}: ", join(shown, 3, "; "), ".")
     main, *_ = problems
     told = str(_named(main))
-    further = [named for one in main.further if str(named := _named(one)) != told]
+    further = [named for one in main.frequent if str(named := _named(one)) != told]
     if further:
         named, *rest = further
         more = f" and {count(len(rest), 'further cause')}" if rest else ""
