@@ -84,7 +84,13 @@ def run_verdict(
         what=_what(problems),
         where=first.place.in_short,
         fix=_fix(first, taken),
-        notes=(*_beside(problems, taken), *_others(problems), *_meant(warm_up), *map(say, notes)),
+        notes=(
+            *_beside(problems, taken),
+            *_others(problems),
+            *_seldom(warm_up),
+            *_meant(warm_up),
+            *map(say, notes),
+        ),
     )
 
 
@@ -151,7 +157,7 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
     """Changes that are taken to be made on purpose: what they cost, and what else to do."""
     for group in groups:
-        if group.meant is Meant.NOT:
+        if group.meant in (Meant.NOT, Meant.SELDOM):
             continue
         begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
         if group.meant is Meant.SETTLED:
@@ -170,8 +176,6 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
             when = say("In turn since ", begin)
         elif group.meant is Meant.EARLY:
             when = say("Settled since ", begin)
-        elif group.meant is Meant.SELDOM:
-            when = say("Also compiled in ", begin)
         elif group.meant is Meant.CHOICE:
             when = say("In no fixed order since ", begin)
         else:
@@ -180,6 +184,15 @@ def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
         yield say(
             when, ": ", group.in_short.clause, group.place.within, cost, group.fix_in_short.clause
         )
+
+
+def _seldom(groups: Sequence[CauseGroup]) -> Iterator[Message]:
+    """What came once or twice beside the first cause, the dearest by name."""
+    seldom = [group for group in groups if group.meant is Meant.SELDOM]
+    if seldom:
+        named = join(map(_named, seldom), 2, "; ")
+        head = f"Once or twice each, perhaps on purpose ({_spent(seldom)}): "
+        yield say(head, named, ".")
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:
