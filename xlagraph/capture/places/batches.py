@@ -1,4 +1,4 @@
-"""Statements that say how a batch is put together on the host: how long it is, and of which type.
+"""Statements that say how a batch is put together on the host, and so how long it is.
 
 What they make is seen where the batch is sent; the line to edit is the one that makes it.
 """
@@ -17,10 +17,6 @@ JOINED = "joined"
 """The same of calls in collate functions that join the items of a batch; its value is the axis."""
 DISTINCT = "distinct"
 """The same of calls there that leave as many items as there are different ones in a batch."""
-UNTYPED = "untyped"
-"""The same of calls that take a dtype from the values they are given; its value is the name that
-the tensor gets."""
-MAKES = re.compile(r"(?:torch\.(?:as_)?tensor|(?:np|numpy)\.(?:as)?array)")
 CUT = "cut"
 """The same of draws of a length, in Python, to which something is cut in the same function."""
 DRAWS = frozenset({"choice", "integers", "next", "randint", "randrange"})
@@ -48,50 +44,6 @@ def pads(node: ast.Call, function: str) -> bool:
     if PADDING in given:
         return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
     return bool(PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
-
-
-def untyped(tree: ast.Module) -> Iterator[Setting]:
-    """The calls in functions that take a dtype from values of which it is not known here."""
-    typed = {one.value for one in ast.walk(tree) if isinstance(one, ast.Attribute)}  # .float()
-    named = {
-        one.value: one.targets[0].id
-        for one in ast.walk(tree)
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
-    }
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
-    calls = {
-        one: function.name
-        for function in functions  # of nested ones the inner comes later
-        for one in ast.walk(function)
-        if isinstance(one, ast.Call) and one not in typed and _takes_dtype(one)
-    }
-    for call, function in calls.items():
-        yield Setting(call.lineno, function, UNTYPED, named.get(call, ""))
-
-
-def _takes_dtype(call: ast.Call) -> bool:
-    if len(call.args) != 1 or any(one.arg == "dtype" for one in call.keywords):
-        return False
-    given = call.args[0]
-    element = given.elt if isinstance(given, (ast.ListComp, ast.GeneratorExp)) else given
-    return bool(MAKES.fullmatch(ast.unparse(call.func))) and not _is_of_one_type(element)
-
-
-def _is_of_one_type(element: ast.expr) -> bool:
-    """Whether the text of an element, or of one in a row of them, tells its type."""
-    if isinstance(element, (ast.List, ast.Tuple)):
-        return all(map(_is_of_one_type, element.elts)) or any(map(_is_float, element.elts))
-    is_cast = isinstance(element, ast.Call) and getattr(element.func, "id", "") in ("int", "len")
-    return is_cast or isinstance(element, ast.Constant) or _is_float(element)
-
-
-def _is_float(element: ast.expr) -> bool:
-    if isinstance(element, ast.BinOp):
-        is_quotient = isinstance(element.op, ast.Div)
-        return is_quotient or _is_float(element.left) or _is_float(element.right)
-    if isinstance(element, ast.Call):
-        return getattr(element.func, "id", "") == "float"
-    return isinstance(element, ast.Constant) and isinstance(element.value, float)
 
 
 def cut(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:

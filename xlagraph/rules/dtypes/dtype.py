@@ -66,6 +66,16 @@ for x, y in loader:
     ),
     short_fix="Keep autocast and the inputs' dtypes the same in all steps.",
 )
+FROM_VALUES = Words(
+    say(
+        "Give the tensor one dtype where it is made: torch.tensor, numpy and pandas take it from "
+        "the values, so that whole numbers come as int64, and one with a fraction, or an empty "
+        "cell of a table, makes them floats. Write torch.tensor(rows, dtype=torch.float32), "
+        "column.to_numpy(dtype=np.float32), or convert on the host before it is sent."
+    ),
+    short_fix=say("Give the tensor one dtype where it is made."),
+)
+"""Of an input that comes as whole numbers in some steps and as floats in others."""
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""
 
@@ -296,6 +306,8 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
         return Words()
     types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
     short = inputs_in_short(len(starts), types)
+    if any(map(changes_family, types)):
+        return FROM_VALUES._replace(short=short)
     is_one = len(starts) == 1
     given = say("Give the input" if is_one else "Give the inputs", " one dtype in every step")
     fix = say(
@@ -320,6 +332,12 @@ def inputs_in_short(number: int, types: Iterable[tuple[str, str]]) -> Message:
         join(Change(old, new) for old, new in dict.fromkeys(types)),
         ") in some steps",
     )
+
+
+def changes_family(types: tuple[str, str]) -> bool:
+    """Whether one type is of floating point and the other is not, as values may decide."""
+    old, new = (number_family(one) == "f" for one in types)
+    return old != new
 
 
 def _types(case: Case, found: Propagation) -> list[str]:
