@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from xlagraph.capture.places.statements import Setting, constant_text, function_name
+from xlagraph.capture.places.untyped import MAKES
 
 PADDING = "padding"
 """What the option of calls is named that pad to the longest of a batch."""
@@ -118,3 +119,56 @@ def joined(node: ast.Call, function: str) -> Iterator[Setting]:
     axis = ast.unparse(axes[0]) if axes else "0"
     if re.fullmatch(r"-?\d+", axis):
         yield Setting(node.lineno, function, JOINED, axis)
+
+
+def joined_lists(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:
+    """The tensors made of lists that become longer by what each item of a batch has.
+
+    A list that is filled up behind the loop, or is one item's own, is none.
+    """
+    loops = [one for one in ast.walk(function) if isinstance(one, ast.For)]
+    behind = set(ast.walk(function)) - {inner for loop in loops for inner in ast.walk(loop)}
+    begun = {name for one in behind if isinstance(one, ast.Assign) for name in _lists(one)}
+    grown = {name for loop in loops for name in _grown(loop)}
+    joined_ = grown & begun - {name for one in behind for name, _ in _added(one)}
+    for one in behind:
+        if isinstance(one, ast.Call) and one.args and MAKES.fullmatch(ast.unparse(one.func)):
+            given = one.args[0]
+            is_flat = isinstance(given, ast.ListComp) and _goes_through_items(given)
+            if is_flat or (isinstance(given, ast.Name) and given.id in joined_):
+                yield Setting(one.lineno, function.name, JOINED, "0")
+
+
+def _goes_through_items(made: ast.ListComp) -> bool:
+    """Whether a list has what is in each of several items, one after the other."""
+    first, *more = made.generators
+    return any(_names(first.target) & _names(one.iter) for one in more)
+
+
+def _lists(assigned: ast.Assign) -> Iterator[str]:
+    """The names that get an empty list, each one of its own."""
+    values = assigned.value.elts if isinstance(assigned.value, ast.Tuple) else [assigned.value]
+    if all(isinstance(one, ast.List) and not one.elts for one in values):
+        yield from (name for target in assigned.targets for name in _names(target))
+
+
+def _grown(loop: ast.For) -> Iterator[str]:
+    """The lists to which a loop adds as much as its item has: at once, or in a loop over that."""
+    item = _names(loop.target)
+    inner = [one for one in ast.walk(loop) if isinstance(one, ast.For) and item & _names(one.iter)]
+    further = {nested for one in inner for nested in ast.walk(one)}
+    for one in ast.walk(loop):
+        for name, given in _added(one):
+            is_row = given is None or isinstance(given, (ast.List, ast.Tuple))
+            if one in further or (not is_row and given and item & _names(given)):
+                yield name
+
+
+def _added(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """The list that a statement makes longer, and by what; by one element where that is None."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id, node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        whose, how = node.func.value, node.func.attr
+        if isinstance(whose, ast.Name) and how in ("append", "extend"):
+            yield whose.id, node.args[0] if how == "extend" else None

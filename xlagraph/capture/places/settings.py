@@ -21,6 +21,7 @@ from xlagraph.capture.places.batches import (
     distinct,
     given_collates,
     joined,
+    joined_lists,
     pads,
 )
 from xlagraph.capture.places.statements import Setting, constant_text
@@ -87,6 +88,8 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             function = node.name
             yield from cut(node)
+            if COLLATES.search(function) or function in collates:
+                yield from joined_lists(node)
         waiting += [(inner, function) for inner in ast.iter_child_nodes(node)]
 
 
