@@ -7,7 +7,6 @@ from written_runs import write
 from written_steps import step, window
 
 from xlagraph.run.records import EARLIER_COMPILES
-from xlagraph.tensors import Role, Tensor
 
 AT_RANDOM = (3, 7, 12, 15, 20, 22, 28)
 
@@ -84,41 +83,4 @@ def test_a_size_may_have_run_in_hits_without_names_where_others_come_again(
 ):
     wide = [step(size).replace(f"[{size}]{{0}}", f"[4,{size}]{{1,0}}") for size in sizes]
     run = write(tmp_path, [(20, one) for one in [*wide, *[None] * 20]])
-    assert run.has_problem is is_problem
-
-
-BATCH = """HloModule batch
-
-ENTRY %main (p: f32[4], q: f32[4]{more}) -> (f32[4], f32[4]{also}) {{
-  %p = f32[4]{{0}} parameter(0)
-  %q = f32[4]{{0}} parameter(1)
-  %n = f32[] {number}
-  %g = f32[4]{{0}} multiply(f32[4]{{0}} %p, f32[4]{{0}} %q)
-  %b = f32[4]{{0}} broadcast(f32[] %n), dimensions={{}}
-  %d = f32[4]{{0}} divide(f32[4]{{0}} %g, f32[4]{{0}} %b)
-  %e = f32[4]{{0}} sine(f32[4]{{0}} %g)
-  %f = f32[4]{{0}} cosine(f32[4]{{0}} %d)
-  ROOT %t = (f32[4]{{0}}, f32[4]{{0}}{also_of}) tuple(%d, %f{output})
-}}
-"""
-HEAD = BATCH.format(number="constant(1)", more="", also="", also_of="", output="")
-WHOLE = BATCH.format(
-    number="parameter(2)", more=", n: f32[]", also=", f32[4]", also_of=", f32[4]{0}", output=", %e"
-)
-
-
-@pytest.mark.parametrize(
-    ("order", "new", "is_problem"),
-    [
-        ([HEAD] * 4 + [WHOLE] * 4 + [None] * 20, "encoder", False),
-        ([HEAD] * 4 + [WHOLE] * 4 + [None] * 18 + [HEAD, WHOLE], "encoder", True),
-        ([HEAD] * 4 + [WHOLE] * 4 + [None] * 20, "head", True),
-    ],
-    ids=["stays", "comes and goes", "the same gradient"],
-)
-def test_a_stage_that_trains_more_may_count_otherwise(tmp_path, order, new, is_problem):
-    """The head alone, then the encoder too, in several micro-batches that divide the loss."""
-    head, other = (Tensor(owner, "grad", Role.GRADIENT) for owner in ("head", new))
-    tensors = {HEAD: ((), (head, None)), WHOLE: ((), (head, None, other))}
-    run = write(tmp_path, [(20, one) for one in order], tensors=tensors)
     assert run.has_problem is is_problem

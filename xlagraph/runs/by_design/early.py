@@ -26,7 +26,7 @@ from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
 from xlagraph.runs.by_design.few_sizes import PACE, SIZES, has_rule
-from xlagraph.runs.by_design.meant import MOST, comes_along, is_value, trains_others
+from xlagraph.runs.by_design.meant import MOST, comes_along, is_value
 from xlagraph.runs.by_design.sorts import Part
 from xlagraph.runs.causes.growth import MANY
 from xlagraph.runs.graphs.input_sizes import is_of_batch, sizes_apart
@@ -151,24 +151,9 @@ class _Early:
         if _has_size(outcome) and self._is_odd(number, other):
             return Meant.NOT
         if outcome.proved:
-            is_meant = all(map(_may_be_meant, causes)) or self._begins_stage(number, other)
-            return Meant.EARLY if is_meant else Meant.NOT
+            return Meant.EARLY if all(map(_may_be_meant, causes)) else Meant.NOT
         values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
-
-    def _begins_stage(self, number: int, other: int) -> bool:
-        """Whether other tensors are trained from a graph on, and the one before never came again.
-
-        Whatever else differs comes with the stage: its optimizer, how many micro-batches an update
-        has, the gradients that the first of them makes.
-        """
-        outcome, turns = self.comparisons[number].outcome, self.design.ran_at_place(number)
-        begin = next((k for k, turn in enumerate(turns) if number in turn), len(turns))
-        return (
-            outcome is not None
-            and trains_others(outcome, self.graphs[number], self.graphs[other])
-            and not any(turn == {other} for turn in turns[begin:])
-        )
 
     def _is_of_set(self, number: int, outcome: Outcome) -> bool:
         """Whether a graph is no part of a step, and ran again, or what took its place did.

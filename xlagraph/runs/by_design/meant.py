@@ -90,7 +90,7 @@ def how_meant(
         return Meant.RHYTHM
     is_switched = is_on_purpose or _is_mostly_on_purpose(outcome)
     lasting = LASTING if is_switched else LASTING_STAGE
-    is_switched = is_switched or trains_others(outcome, graphs[number], graphs[other])
+    is_switched = is_switched or _trains_others(outcome, graphs[number], graphs[other])
     begins = partial(begins_stage, number, graphs, comparisons, design.turns_of_sort(number))
     is_switched = is_switched and outcome.proved
     if is_switched and (_is_phase(number, comparisons, design, lasting) or begins()):
@@ -254,15 +254,16 @@ def _is_mostly_on_purpose(outcome: Outcome) -> bool:
     )
 
 
-def trains_others(outcome: Outcome, graph: CapturedGraph, other: CapturedGraph) -> bool:
+def _trains_others(outcome: Outcome, graph: CapturedGraph, other: CapturedGraph) -> bool:
     """Whether other tensors are trained, whatever else comes with it: larger images, new state.
 
     Where that comes once and stays there is another graph anyway. The first micro-batch of an
     update makes the gradients of these tensors, and updates none.
     """
-    kinds = {cause.kind for cause in outcome.causes}
-    makes_others = LIVE_TENSOR in kinds and keeps_new_gradients(graph, other)
-    return NEWLY_UPDATED in kinds or makes_others
+    if any(cause.kind is NEWLY_UPDATED for cause in outcome.causes):
+        return True
+    is_kept = any(cause.kind is LIVE_TENSOR for cause in outcome.causes)
+    return is_kept and all(map(comes_along, outcome.causes)) and keeps_new_gradients(graph, other)
 
 
 def _is_early(
