@@ -159,7 +159,9 @@ def collected(sizes, *, forward=20, runs=4, calls=(("attach", "grab"),)):
             compiles=1,
             hits=runs - 1,
             explanation=SimpleNamespace(
-                causes=(None,), first_a=concatenate(before), first_b=concatenate(size)
+                causes=(SimpleNamespace(lines=(LINE,)),),
+                first_a=concatenate(before),
+                first_b=concatenate(size),
             ),
         )
         for k, (before, size) in enumerate(pairwise(sizes), 1)

@@ -17,7 +17,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.beside import of_other_sizes, of_others
+from xlagraph.runs.beside import family, of_most, of_other_sizes, of_others
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.causes.carried import as_carried
 from xlagraph.runs.causes.drawn import drawn
@@ -116,6 +116,7 @@ def reasons_of(
     found |= _drawn(nodes, found, program)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= _grown_lists(nodes, found)
+    found |= of_most(nodes, found)
     return found | _with_sizes(nodes, found)
 
 
@@ -377,10 +378,10 @@ def _reason_of_first(node: GraphNode) -> Reason:
     return Reason(UNLIKE_GRAPH, node.call_site)
 
 
-def main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
+def main_cause(node: GraphNode, kind: Kind | None = None, line: SourceLine | None = None) -> Cause:
     """The first; of a change that is made on purpose the first that can be.
 
-    `kind`: that of its group, if it is known.
+    `kind`, `line`: those of its group, if they are known.
     """
     causes = node.explanation.causes if node.explanation else ()
     if node.meant in OF_SIZES:
@@ -390,7 +391,10 @@ def main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     elif node.meant and node.meant is not Meant.SETTLED:
         own = [one for one in causes if not one.expected]
         return next((one for one in own if one.kind.may_be_meant), own[0])
-    return next((one for one in causes if one.kind is kind), causes[0])
+    alike = [one for one in causes if kind and family(one.kind) is family(kind)]
+    there = [one for one in alike if main_line(one) == line]
+    own = [one for one in there or causes if one.kind is kind]
+    return next(iter(own or there or causes))
 
 
 def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:

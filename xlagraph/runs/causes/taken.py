@@ -15,12 +15,14 @@ from xlagraph.facts.program.typed_slices import slice_bounds
 from xlagraph.message import EMPTY, Code, say
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.runs.beside import BAKED
+from xlagraph.runs.causes.growth import main_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.cause.verdict import Place
-    from xlagraph.message import Message, Part
+    from xlagraph.message import Message, Part, SourceLine
     from xlagraph.runs.model import CauseGroup, GraphNode
     from xlagraph.runs.pairs.outcome import Cited
     from xlagraph.tensors import Tensor
@@ -64,6 +66,8 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     Graphs in which another instruction is cited do not count.
     """
     members = [node for node in nodes if node.digest in set(group.graphs)]
+    if group.kind in BAKED:  # of several lines that change, another may come first in a graph
+        members = [node for node in members if _is_at(node, group.place.line)]
     cited = dict(_cited(members))
     forms = Counter((one.shape, one.rest) for one in cited.values())
     if not forms:
@@ -81,6 +85,12 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
         if (taken := _taken(place, values, runs, alike, grows=grows, bounds=bounds))
     ]
     return max(found, key=lambda taken: len(taken.values), default=None)
+
+
+def _is_at(node: GraphNode, line: SourceLine | None) -> bool:
+    """Whether the first cause of a graph is at a line."""
+    causes = node.explanation.causes if node.explanation else ()
+    return bool(causes) and main_line(causes[0]) == line
 
 
 def _cited(members: Iterable[GraphNode]) -> Iterator[tuple[str, _Cited]]:
