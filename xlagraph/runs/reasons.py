@@ -149,16 +149,19 @@ def _drawn(
     nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
 ) -> dict[str, Reason]:
     """Digest to reason of graphs that differ in what Python draws, shuffles or leaves out."""
-    causes = [
+    told = [
         (node, main_cause(node))
         for node in nodes
-        if not node.warm_up
-        and not known[node.digest].retell
-        and node.explanation
-        and node.explanation.causes
+        if not node.warm_up and node.explanation and node.explanation.causes
+    ]
+    causes = [(node, cause) for node, cause in told if not known[node.digest].retell]
+    turns = [
+        (node, cause)
+        for node, cause in told
+        if not known[node.digest].retell or isinstance(known[node.digest].retell, AsLoop)
     ]
     uneven = {
-        d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(causes, program).items()
+        d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(turns, program).items()
     }
     mixed = {
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
