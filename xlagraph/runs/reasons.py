@@ -30,7 +30,7 @@ from xlagraph.runs.causes.growth import (
     uneven_loops,
 )
 from xlagraph.runs.causes.lists import AsList
-from xlagraph.runs.causes.pending import AsPending
+from xlagraph.runs.causes.pending import AsPending, left_of_turns
 from xlagraph.runs.causes.picked import picked
 from xlagraph.runs.causes.shuffled import shuffled
 from xlagraph.runs.causes.uneven_turns import uneven_turns
@@ -109,7 +109,9 @@ def reasons_of(
             as_unrolled.members(), Reason(as_unrolled.kind, loop.line, as_unrolled)
         )
     for work in pending:
-        over_run |= dict.fromkeys(work.graphs, Reason(GROWING_GRAPH, work.line, AsPending(work)))
+        left = left_of_turns(work, nodes, program) - work.graphs
+        as_pending = AsPending(work, is_in_ends=bool(left))
+        over_run |= dict.fromkeys(work.graphs | left, Reason(GROWING_GRAPH, work.line, as_pending))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
