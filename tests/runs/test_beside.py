@@ -8,8 +8,9 @@ import pytest
 from written_runs import write
 
 from xlagraph.message import SourceLine
-from xlagraph.rules.shapes.sizes import INPUT_SHAPE
-from xlagraph.runs.beside import of_other_sizes
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.runs.beside import of_most, of_other_sizes
 from xlagraph.runs.reasons import Reason
 
 
@@ -36,6 +37,8 @@ def step(number, *, kept=False):
 
 Cited = namedtuple("Cited", "opcode shape")
 Outcome = namedtuple("Outcome", "first_a first_b")
+Said = namedtuple("Said", "kind lines")
+Found = namedtuple("Found", "causes")
 Node = namedtuple("Node", "digest warm_up explanation")
 NUMBERS = [0.5 + k / 8 for k in range(12)]
 
@@ -52,6 +55,40 @@ def test_a_value_that_alone_makes_a_graph_is_a_cause_of_its_own(tmp_path):
     first, second, *_ = write(tmp_path, steps).groups
     assert (first.kind.id, first.compiles) == ("constant-value", len(NUMBERS) - 1)
     assert (second.kind.id, second.compiles) == ("live-tensor", 1)
+
+
+def cause(kind, line):
+    return Said(kind, (SourceLine("t.py", line, "f"),))
+
+
+def baked(*graphs):
+    """The lines with which graphs are filed that have these causes, each a kind and a line."""
+    nodes = [
+        Node(str(k), False, Found(tuple(cause(*one) for one in graph)))
+        for k, graph in enumerate(graphs)
+    ]
+    known = {
+        node.digest: Reason(graph[0][0], SourceLine("t.py", graph[0][1], "f"))
+        for node, graph in zip(nodes, graphs, strict=True)
+    }
+    found = {**known, **of_most(nodes, known)}
+    return [(found[node.digest].kind, found[node.digest].line.line) for node in nodes]
+
+
+SPAN, BEGIN, LIST = (PYTHON_SIZE, 5), (PYTHON_INDEX, 5), (PYTHON_SIZE, 9)
+
+
+def test_of_lines_that_change_together_that_of_most_graphs_is_told():
+    """A span that begins or ends elsewhere each time, and a list until it is full."""
+    graphs = [(LIST, SPAN), (SPAN, LIST), (LIST, BEGIN), (SPAN,), (BEGIN,), (SPAN, BEGIN)]
+    assert baked(*graphs) == [SPAN] * 6
+
+
+def test_lines_that_change_in_graphs_of_their_own_stay_apart():
+    other = (CONSTANT_VALUE, 7)
+    assert baked((SPAN,), (LIST,), (SPAN,), (LIST,)) == [SPAN, LIST, SPAN, LIST]
+    assert baked((LIST, SPAN), (LIST, BEGIN)) == [LIST, LIST], "too few to know"
+    assert baked((other, SPAN), (SPAN,), (SPAN,), (SPAN,)) == [other, SPAN, SPAN, SPAN]
 
 
 def sized(number, before, after):

@@ -189,7 +189,7 @@ def collected(sizes, *, forward=20, runs=4, calls=(("attach", "grab"),)):
             compiles=1,
             hits=runs - 1,
             explanation=SimpleNamespace(
-                causes=(SimpleNamespace(lines=()),),
+                causes=(SimpleNamespace(lines=(LINE,)),),
                 first_a=concatenate(before),
                 first_b=concatenate(size),
             ),

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 from written_runs import write
+
+from xlagraph.cause.verdict import Place
+from xlagraph.facts.program.enclosing import ProgramText
+from xlagraph.message import SourceLine
+from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.runs.causes.pending import PendingWork, left_of_turns
 
 READ, END = 12, 20
 
@@ -72,3 +82,41 @@ def test_a_few_reads_of_one_step_are_set_up(tmp_path):
     unlike = (3, 9, 1, 5, 7, 2, 8)
     run = write(tmp_path / "b", [(READ, graph(k, read=True), "value") for k in unlike])
     assert not run.has_problem
+
+
+TEXT = """def solve(x):
+    for _ in range(MOST):
+        x = turn(x)
+        if moved(x) < TOL:
+            break
+    return head(x)
+"""
+PROGRAM = ProgramText({"t.py": dict(enumerate(TEXT.splitlines(), 1))})
+
+
+def ended(line, kind=EXTRA_SUBGRAPH, **other):
+    """A graph that differs in a piece at some line of the function."""
+    stack = (SourceLine("t.py", line, "solve"),)
+    cause = SimpleNamespace(kind=kind, place=Place(stack[0], stack))
+    explanation = SimpleNamespace(causes=[cause])
+    node = {"digest": "a", "sync_kind": "step", "warm_up": False, "explanation": explanation}
+    return SimpleNamespace(**node | other)
+
+
+@pytest.mark.parametrize(
+    ("node", "is_told"),
+    [
+        (ended(3), True),
+        (ended(6), False),
+        (ended(3, DTYPE), False),
+        (ended(3, warm_up=True), False),
+        (ended(3, sync_kind="value"), False),
+    ],
+    ids=["a turn", "behind the loop", "no piece", "warm-up", "a read"],
+)
+def test_ends_of_steps_with_more_turns_belong_to_the_read_that_ends_the_loop(node, is_told):
+    """They lie further apart than the reads: a backward pass goes through each turn."""
+    work = PendingWork("z", frozenset("b"), SourceLine("t.py", 4, "solve"), 29)
+    assert left_of_turns(work, [node], PROGRAM) == (frozenset("a") if is_told else frozenset())
+    behind = PendingWork("z", frozenset("b"), SourceLine("t.py", 6, "solve"), 29)
+    assert not left_of_turns(behind, [node], PROGRAM)

@@ -244,10 +244,10 @@ def test_a_verdict_says_where_it_is_not_sure(tmp_path):
 
 def test_a_verdict_counts_what_else_differs(tmp_path):
     run = write(tmp_path, [(20, looped(1))]).run
-    many = group(proved=True, further=2)
+    many = group(proved=True, further=3)
     said = verdict(run, replace(many, frequent=many.further))
     assert verdict(run, many) == verdict(run, group(proved=True))
-    assert said.endswith("Beside it in the same graphs: another is told and 1 further cause.")
+    assert said.endswith("graphs: another is told; another is told and 1 further cause.")
 
 
 def test_what_is_told_in_the_same_words_is_no_further_cause(tmp_path):
@@ -268,8 +268,11 @@ def test_the_order_of_outputs_is_told_behind_what_it_may_come_of(graphs, told):
     own = replace(group(proved=True).cause, kind=LAYOUT, a=frozenset({1}))
     causes = [(own, *(replace(own, kind=kind) for kind in kinds)) for kinds in graphs]
     outcomes = [SimpleNamespace(causes=one) for one in causes]
-    nodes = [SimpleNamespace(explanation=one, meant=Meant.NOT) for one in outcomes]
-    assert [cause.kind for cause, _ in _further(LAYOUT, nodes)] == told
+    nodes = [
+        SimpleNamespace(digest=str(k), explanation=one, meant=Meant.NOT)
+        for k, one in enumerate(outcomes)
+    ]
+    assert [cause.kind for cause, _ in _further(LAYOUT, None, nodes)] == told
 
 
 def test_what_else_differs_in_a_graph_is_not_lost():

@@ -82,6 +82,38 @@ def test_a_loop_of_steps_counts_where_the_call_stands_in_it():
     assert loops([1, 2, 1], PROGRAM, call=HELPER) == []
 
 
+CALLER = """def fit():
+    for x, y in batches:
+        loss = step(x, y)
+        if is_due():
+            torch_xla.sync()
+"""
+CALLED = """def step(x, y):
+    loss_fn(model(x), y).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("caller", "called", "is_seen"),
+    [
+        (CALLER, CALLED, True),
+        (CALLER.replace("step(x, y)", "optimizer.minimize(step)"), CALLED, False),
+        (CALLER.replace("= step(x, y)", "= every(step)"), CALLED, False),
+        (CALLER, CALLED.replace("def step(x, y):", ""), False),
+    ],
+    ids=["a call by name", "a closure", "a function handed on", "a head that is not stored"],
+)
+def test_a_loop_of_steps_counts_for_a_function_that_is_called_once_a_turn(caller, called, is_seen):
+    """Steps that end in some turns only hold the work of those before them."""
+    lines = dict(enumerate((caller + called).splitlines(), 1))
+    if not lines[6]:
+        del lines[6]
+    program = ProgramText({FILE: lines}, frozenset({(FILE, 2)}))
+    call = (SourceLine(FILE, 7, "step"), SourceLine(FILE, 3, "fit"), CALL)
+    found = loops([1, 2, 3], program, call=call)
+    assert [loop.line for loop in found] == [SourceLine(FILE, 2, "fit")] * is_seen
+
+
 @pytest.mark.parametrize("turns", [[4, 4, 4], [1, 1, 1], [2, 0, 2]])
 def test_as_many_turns_in_every_graph_are_no_cause(turns):
     """Accumulation by design, with a barrier in each turn or without; an evaluation has none."""

@@ -15,18 +15,56 @@ from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
-from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.causes.growth import main_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.reasons import Reason
 
+BAKED = (PYTHON_SIZE, PYTHON_INDEX, ATTRIBUTE)
+"""What Python numbers of one line set: how long a span is, where it begins, what fits around it."""
 COMES_ALONG = frozenset({SHARED_SCALAR, SPECIAL_SCALAR, INITIAL_STATE, LIVE_TENSOR})
 OFTEN = 3
 """So many graphs have a reason that others come of; of those that come along there are fewer."""
+
+
+def family(kind: Kind) -> Kind:
+    """The kind that stands for all that the numbers of one line set."""
+    return PYTHON_SIZE if kind in BAKED else kind
+
+
+def of_most(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of graphs that differ at several lines, in what Python numbers set there.
+
+    Lines that change in nearly every step change in nearly every graph. Which of them makes the
+    larger difference is chance, so a graph is filed with the line at which most others differ too.
+    """
+    baked = {
+        node: dict.fromkeys(
+            main_line(cause) for cause in node.explanation.causes if cause.kind in BAKED
+        )
+        for node in nodes
+        if not node.warm_up
+        and node.explanation
+        and known[node.digest].kind in BAKED
+        and not known[node.digest].retell
+    }
+    number = Counter(line for lines in baked.values() for line in lines)
+    reasons = Counter(known[node.digest] for node in baked)
+    of_line: dict[SourceLine | None, Reason] = {}
+    for reason, _ in reasons.most_common():
+        of_line.setdefault(reason.line, reason)
+    found = {}
+    for node, lines in baked.items():
+        told = [line for line in lines if line in of_line and number[line] >= OFTEN]
+        if told:
+            found[node.digest] = of_line[max(told, key=number.__getitem__)]
+    return found
 
 
 def of_other_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

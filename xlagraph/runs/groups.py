@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import reduce
 from itertools import zip_longest
@@ -17,6 +17,7 @@ from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.runs.beside import BAKED, family
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import main_line
@@ -126,11 +127,11 @@ def _introduced(title: Message, steps: Mapping[str, int]) -> Message:
 
 def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     kind, line, retell, how = reason
-    main = _representative(kind, members, line if isinstance(retell, AsList) else None)
+    main = _representative(kind, line, members)
     is_over_run = isinstance(retell, (AsCarried, AsList, AsPending))
     explanation = main.explanation
     causes = explanation.causes if explanation else ()
-    cause = main_cause(main, kind) if causes else None
+    cause = main_cause(main, kind, line) if causes else None
     if (
         kind in (FIRST_GRAPH, BY_DESIGN)
         or how
@@ -141,7 +142,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         cause = retell(cause, members)
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
-    further = _further(kind, members) if cause and not is_over_run else []
+    further = _further(kind, line, members) if cause and not is_over_run else []
     if isinstance(retell, (AsDrawn, AsUneven, AsUnrolled)):
         further = [(one, times) for one, times in further if not retell.accounts_for(one)]
     return CauseGroup(
@@ -193,48 +194,60 @@ def _meant(members: Sequence[GraphNode]) -> Meant:
     return next(found, Meant.NOT)
 
 
-def _representative(
-    kind: Kind, members: Sequence[GraphNode], line: SourceLine | None = None
-) -> GraphNode:
+def _representative(kind: Kind, line: SourceLine | None, members: Sequence[GraphNode]) -> GraphNode:
     """The first whose explanation is proved: what compiled longest changes from run to run.
 
-    `line`: that of its main cause, if there is one that has it.
+    Its main cause is of the group's kind, and at the group's line, if there is one that is.
     """
     explained = [node for node in members if node.explanation and node.explanation.causes]
-    own = [node for node in explained if main_cause(node, kind).kind is kind]
-    there = [node for node in explained if line and main_line(main_cause(node, kind)) == line]
-    candidates = own or there or explained or members
+    causes = {node: main_cause(node, kind, line) for node in explained}
+    own = [node for node, cause in causes.items() if cause.kind is kind]
+    there = [node for node, cause in causes.items() if line and main_line(cause) == line]
+    both = [node for node in own if node in there]
+    candidates = both or own or there or explained or members
     proved = (node for node in candidates if node.explanation and node.explanation.proved)
     return next(proved, candidates[0])
 
 
-def _further(kind: Kind, members: Sequence[GraphNode]) -> list[tuple[Cause, int]]:
+def _further(
+    kind: Kind, line: SourceLine | None, members: Sequence[GraphNode]
+) -> list[tuple[Cause, int]]:
     """The causes behind the first one of each graph, and of how many; those of most graphs first.
 
     The order of the outputs comes last: it most often goes back to another of them.
     Who mends the first alone still recompiles. What comes of it anyway is none; nor is what the
     first graphs of a growing input differ in.
     """
-    found = [
-        cause
-        for node in members
-        if node.explanation
-        and (kind is not GROWING_INPUT or node.explanation.causes[0].kind is kind)
-        and not _is_beside(kind, node)
-        for cause in node.explanation.causes
-        if _key(cause) != _key(main_cause(node, kind))
-        and not (cause.expected or cause.kind.id in kind.entails or _is_empty(cause))
-    ]
-    number = Counter(map(_key, found))
-    last = {_key(cause): cause for cause in found}
-    keys = [key for key, _ in number.most_common()]
-    ordered = sorted(keys, key=lambda key: key[0] is OUTPUT_ORDER)
-    return [(last[key], number[key]) for key in ordered]
+    graphs: defaultdict[tuple[Kind, SourceLine | None], set[str]] = defaultdict(set)
+    alike: defaultdict[tuple[Kind, SourceLine | None], list[Cause]] = defaultdict(list)
+    for node in members:
+        if not node.explanation or _is_beside(kind, node):
+            continue
+        if kind is GROWING_INPUT and node.explanation.causes[0].kind is not kind:
+            continue
+        own = _key(main_cause(node, kind, line))
+        for cause in node.explanation.causes:
+            key = _key(cause)
+            if key == own or cause.expected or cause.kind.id in kind.entails or _is_empty(cause):
+                continue
+            graphs[key].add(node.digest)
+            alike[key].append(cause)
+    ordered = sorted(graphs, key=lambda key: (key[0] is OUTPUT_ORDER, -len(graphs[key])))
+    return [(_typical(alike[key]), len(graphs[key])) for key in ordered]
+
+
+def _typical(causes: Sequence[Cause]) -> Cause:
+    """The last of those that are told in the words of most of them."""
+    number = Counter(str(cause.in_short) for cause in causes)
+    return max(reversed(causes), key=lambda cause: number[str(cause.in_short)])
 
 
 def _key(cause: Cause) -> tuple[Kind, SourceLine | None]:
-    """What makes two causes one to whom they are told."""
-    return cause.kind, main_line(cause)
+    """What makes two causes one to whom they are told.
+
+    Where a span begins is no other cause than how long it is, nor is what fits around it.
+    """
+    return family(cause.kind), main_line(cause)
 
 
 def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:
@@ -261,7 +274,8 @@ def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:
 def _is_beside(kind: Kind, node: GraphNode) -> bool:
     """Whether a graph is counted with a size only because it compiles where that one changes."""
     causes = node.explanation.causes if node.explanation else ()
-    return kind in SIZES and not any(cause.kind in SIZES for cause in causes)
+    own = (*SIZES, *BAKED) if kind in BAKED else SIZES
+    return kind in SIZES and not any(cause.kind in own for cause in causes)
 
 
 def _is_empty(cause: Cause) -> bool:

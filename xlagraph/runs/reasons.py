@@ -17,7 +17,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.beside import of_other_sizes, of_others
+from xlagraph.runs.beside import family, of_most, of_other_sizes, of_others
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.causes.carried import as_carried
 from xlagraph.runs.causes.drawn import drawn
@@ -30,7 +30,7 @@ from xlagraph.runs.causes.growth import (
     uneven_loops,
 )
 from xlagraph.runs.causes.lists import AsList
-from xlagraph.runs.causes.pending import AsPending
+from xlagraph.runs.causes.pending import AsPending, left_of_turns
 from xlagraph.runs.causes.picked import picked
 from xlagraph.runs.causes.shuffled import shuffled
 from xlagraph.runs.causes.uneven_turns import uneven_turns
@@ -109,13 +109,16 @@ def reasons_of(
             as_unrolled.members(), Reason(as_unrolled.kind, loop.line, as_unrolled)
         )
     for work in pending:
-        over_run |= dict.fromkeys(work.graphs, Reason(GROWING_GRAPH, work.line, AsPending(work)))
+        left = left_of_turns(work, nodes, program) - work.graphs
+        as_pending = AsPending(work, is_in_ends=bool(left))
+        over_run |= dict.fromkeys(work.graphs | left, Reason(GROWING_GRAPH, work.line, as_pending))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= _grown_lists(nodes, found)
+    found |= of_most(nodes, found)
     return found | _with_sizes(nodes, found)
 
 
@@ -148,16 +151,19 @@ def _drawn(
     nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
 ) -> dict[str, Reason]:
     """Digest to reason of graphs that differ in what Python draws, shuffles or leaves out."""
-    causes = [
+    told = [
         (node, main_cause(node))
         for node in nodes
-        if not node.warm_up
-        and not known[node.digest].retell
-        and node.explanation
-        and node.explanation.causes
+        if not node.warm_up and node.explanation and node.explanation.causes
+    ]
+    causes = [(node, cause) for node, cause in told if not known[node.digest].retell]
+    turns = [
+        (node, cause)
+        for node, cause in told
+        if not known[node.digest].retell or isinstance(known[node.digest].retell, AsLoop)
     ]
     uneven = {
-        d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(causes, program).items()
+        d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(turns, program).items()
     }
     mixed = {
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
@@ -377,10 +383,10 @@ def _reason_of_first(node: GraphNode) -> Reason:
     return Reason(UNLIKE_GRAPH, node.call_site)
 
 
-def main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
+def main_cause(node: GraphNode, kind: Kind | None = None, line: SourceLine | None = None) -> Cause:
     """The first; of a change that is made on purpose the first that can be.
 
-    `kind`: that of its group, if it is known.
+    `kind`, `line`: those of its group, if they are known.
     """
     causes = node.explanation.causes if node.explanation else ()
     if node.meant in OF_SIZES:
@@ -390,7 +396,10 @@ def main_cause(node: GraphNode, kind: Kind | None = None) -> Cause:
     elif node.meant and node.meant is not Meant.SETTLED:
         own = [one for one in causes if not one.expected]
         return next((one for one in own if one.kind.may_be_meant), own[0])
-    return next((one for one in causes if one.kind is kind), causes[0])
+    alike = [one for one in causes if kind and family(one.kind) is family(kind)]
+    there = [one for one in alike if main_line(one) == line]
+    own = [one for one in there or causes if one.kind is kind]
+    return next(iter(own or there or causes))
 
 
 def _as_reads(cause: Cause, members: Sequence[GraphNode]) -> Cause:

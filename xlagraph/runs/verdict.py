@@ -27,6 +27,8 @@ NOTES, NOTES_BESIDE = 4, 2
 """So many lines at most tell of what is meant: where nothing is a problem, and beside one."""
 OF_VALUES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_INDEX, PYTHON_SIZE, CONSTANT_VALUE)
 """Kinds of which it helps to know which values were taken."""
+MAX_BESIDE = 2
+"""Further causes of the same graphs that are named."""
 
 
 def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
@@ -261,8 +263,9 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
     told = str(_named(main))
     further = [named for one in main.frequent if str(named := _named(one)) != told]
     if further:
-        named, *rest = further
-        more = f" and {count(len(rest), 'further cause')}" if rest else ""
+        left = len(further) - MAX_BESIDE
+        more = f" and {count(left, 'further cause')}" if left > 0 else ""
+        named = join(further[:MAX_BESIDE], MAX_BESIDE, "; ")
         yield say("Beside it in the same graphs: ", named, more, ".")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.facts.program.written import indentation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.message import SourceLine
 
@@ -59,6 +60,36 @@ def enclosing(program: Program, stack: Iterable[SourceLine]) -> Enclosing | None
         if found:
             return found
     return None
+
+
+def runs_in_turn(program: Program, stack: Sequence[SourceLine], loop: SourceLine) -> bool:
+    """Whether a loop runs the innermost of some frames once in each turn, as far as can be seen.
+
+    The functions between them are called by name, one by the other, and stored from their heads
+    on: a library between two of them (a closure that an optimizer calls) may have a loop of its
+    own, and so may lines that are not known.
+    """
+    functions = [(frame.file, frame.function) for frame in stack]
+    own = (loop.file, loop.function)
+    between = functions.index(own) if own in functions else len(stack)
+    return between < len(stack) and all(
+        re.search(rf"\b{re.escape(frame.function)}\(", _line(program, caller))
+        and _is_stored_from_head(program.get(frame.file, {}), frame)
+        for frame, caller in pairwise(stack[: between + 1])
+    )
+
+
+def _line(program: Program, frame: SourceLine) -> str:
+    return program.get(frame.file, {}).get(frame.line, "")
+
+
+def _is_stored_from_head(lines: Mapping[int, str], frame: SourceLine) -> bool:
+    """Whether all lines from the head of a frame's function down to its own are stored."""
+    head = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(frame.function)}\b")
+    number = frame.line
+    while number in lines and not head.match(lines[number]):
+        number -= 1
+    return number in lines
 
 
 def has_condition(program: Program, frame: SourceLine) -> bool:

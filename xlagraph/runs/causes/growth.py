@@ -58,6 +58,7 @@ READING_FIX = say(
     "it: give it a fixed number of turns and read nothing in it (torch.where keeps what has "
     "converged as it is), or read only once in so many turns, so that few lengths are left."
 )
+READING_SHORT = say("Give the loop a fixed length, and read nothing in it.")
 DETACH_FIX = say(
     "Something that is kept from step to step was never detached, so each backward pass goes "
     "through all steps before it: detach the old value where the new one is computed from it "
@@ -252,7 +253,7 @@ class AsLoop:
                 title=say(told.title, "; in each turn a value is read", at((read,))),
                 fix=READING_FIX,
                 short=say("A loop that reads a value has another length"),
-                short_fix=say("Give the loop a fixed length, and read nothing in it."),
+                short_fix=READING_SHORT,
                 place=Place(read),
             )
         found = enclosing(self.program.lines, cause.place.stack or cause.lines[:1])

@@ -18,6 +18,8 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import count, say
+from xlagraph.runs.causes.drawn import own_frames
+from xlagraph.runs.causes.growth import READING_FIX, READING_SHORT
 from xlagraph.runs.graphs.context import own_frame
 from xlagraph.runs.kinds import GROWING_GRAPH
 from xlagraph.runs.steps.turns import call_place
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.facts.program.enclosing import ProgramText
     from xlagraph.message import SourceLine
     from xlagraph.runs.graphs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
@@ -124,6 +127,31 @@ def _ends(
             yield from members[1:]
 
 
+def left_of_turns(
+    work: PendingWork, nodes: Sequence[GraphNode], program: ProgramText
+) -> frozenset[str]:
+    """Digests of graphs at the ends of steps that differ in what the turns of the loop compute.
+
+    They lie further apart than the reads where a backward pass goes through each turn.
+    """
+    loop = program.loop_in_step(work.line)
+    causes = {
+        node.digest: node.explanation.causes[0]
+        for node in nodes
+        if node.sync_kind != "value"
+        and not node.warm_up
+        and node.explanation
+        and node.explanation.causes
+    }
+    return frozenset(
+        digest
+        for digest, cause in causes.items()
+        if loop
+        and cause.kind.is_piece
+        and any(program.loop_in_step(frame) == loop for frame in own_frames(cause))
+    )
+
+
 def _size(graph: CapturedGraph) -> int:
     return graph.sketch.instructions
 
@@ -133,6 +161,9 @@ class AsPending:
     """Says the cause of a single graph as the work that stays pending over the run."""
 
     work: PendingWork
+    is_in_ends: bool = False
+    """What ends the steps differs in the turns as well: a backward pass through all of them would
+    be as long with a sync in each."""
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause of one of these graphs, of all of them."""
@@ -158,8 +189,10 @@ class AsPending:
                     sources=(self.work.line,) if self.work.line else (),
                 ),
             ),
-            fix=PENDING_FIX,
+            fix=READING_FIX if self.is_in_ends else PENDING_FIX,
             short=say("What is pending grows from read to read"),
-            short_fix=say("Call torch_xla.sync() in each turn of the loop that reads."),
+            short_fix=READING_SHORT
+            if self.is_in_ends
+            else say("Call torch_xla.sync() in each turn of the loop that reads."),
             place=Place(self.work.line),
         )

@@ -72,6 +72,8 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     Graphs in which another instruction is cited do not count.
     """
     members = [node for node in nodes if node.digest in set(group.graphs)]
+    # Of several lines that change, another may come first in a graph.
+    members = [node for node in members if _is_at(node, group.place.line)] or members
     cited = {(digest, one.form): one for digest, one in _cited(members)}
     forms = Counter(form for _, form in cited)
     if not forms:
@@ -89,6 +91,12 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
         if (taken := _taken(place, values, runs, alike, grows=grows, bounds=bounds))
     ]
     return max(found, key=lambda taken: len(taken.values), default=None)
+
+
+def _is_at(node: GraphNode, line: SourceLine | None) -> bool:
+    """Whether the first cause of a graph is at a line."""
+    causes = node.explanation.causes if node.explanation else ()
+    return bool(causes) and main_line(causes[0]) == line
 
 
 def _cited(members: Iterable[GraphNode]) -> Iterator[tuple[str, _Cited]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.sizes import PYTHON_INDEX
 from xlagraph.runs.causes.drawn import own_frames
 
 if TYPE_CHECKING:
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.facts.program.enclosing import ProgramText
-    from xlagraph.message import SourceLine
+    from xlagraph.message import Message, SourceLine
     from xlagraph.runs.model import GraphNode
 
 PIECES = frozenset({ADDED_INPUT, EARLY_EXECUTION, EXTRA_SUBGRAPH, OTHER_OPERAND, REPLACED_SUBGRAPH})
-NUMBERS = frozenset({CONSTANT_VALUE, SHARED_SCALAR, SPECIAL_SCALAR})
+NUMBERS = frozenset({CONSTANT_VALUE, PYTHON_INDEX, SHARED_SCALAR, SPECIAL_SCALAR})
 ORDERS = frozenset({REORDERED_OPERANDS, REORDERED_SUM})
 SORTS = (PIECES, NUMBERS, ORDERS)
 """What graphs look like in which turns are left out, or have other numbers, or another order."""
@@ -43,6 +45,17 @@ FIX = say(
     Code("weights = torch.tensor(numbers).to(device)"),
     ". Or compute all turns at once over a dimension of their own.",
 )
+FOUND_FIX = say(
+    "The loop goes over values that are found in the data of a step, and every set of them is a "
+    "graph of its own. Go over all that can occur, in every step, so that those that are absent "
+    "add 0 (a count that is divided by is clamped to 1: ",
+    Code("clamp_min(1)"),
+    "); or compute all at once over a dimension of their own (",
+    Code("one_hot"),
+    ").",
+)
+_FOUND = re.compile(r"\bin\b.*(?:\bunique\(|\.tolist\(|\bnonzero\(|\.item\(|\bset\()")
+"""The head of a loop over what the data holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +71,37 @@ class AsUneven:
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with the loop's line."""
+        which, fix, short, short_fix = self._words()
         return replace(
             cause,
             kind=EXTRA_SUBGRAPH,
             title=say(
                 "the turns of the loop",
                 at((self.loop,)),
+                which,
                 " differ from step to step, in what they compute, in numbers or in order: ",
                 count(len(members), "graph"),
             ),
-            fix=FIX,
-            short=say("a loop's turns are left out, or have other numbers"),
-            short_fix=say("Run all turns in every step; send their numbers as one tensor."),
+            fix=fix,
+            short=short,
+            short_fix=short_fix,
             place=replace(cause.place, line=self.loop, stack=(self.loop,), source=()),
+        )
+
+    def _words(self) -> tuple[str, Message, Message, Message]:
+        head = self.program.lines.get(self.loop.file, {}).get(self.loop.line, "")
+        if _FOUND.search(head):
+            return (
+                ", which goes over values found in the data,",
+                FOUND_FIX,
+                say("a loop goes over values found in the data"),
+                say("Go over all values in every step, so that absent ones add 0."),
+            )
+        return (
+            "",
+            FIX,
+            say("a loop's turns are left out, or have other numbers"),
+            say("Run all turns in every step; send their numbers as one tensor."),
         )
 
 

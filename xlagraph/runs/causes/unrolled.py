@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.program.enclosing import enclosing
+from xlagraph.facts.program.enclosing import enclosing, runs_in_turn
 from xlagraph.message import EMPTY, GraphName, count, join, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
@@ -87,15 +87,16 @@ def _goes_with(made: Mapping[str, int], turns: Mapping[str, int]) -> bool:
 def _loop(frames: Sequence[SourceLine], program: ProgramText) -> SourceLine | None:
     """The innermost loop around a call.
 
-    One in which steps end counts only where nothing is between: in a function that is called there
-    another loop may not be in sight.
+    One in which steps end counts only where all that is between is in sight: there may be another
+    loop in a function that is called.
     """
     around = enclosing(program.lines, frames)
     if around is None:
         return None
     loop = around.loop
-    is_own = (loop.file, loop.function) == (frames[0].file, frames[0].function)
-    return loop if is_own or loop[:2] not in program.step_loops else None
+    if loop[:2] in program.step_loops and not runs_in_turn(program.lines, frames, loop):
+        return None
+    return loop
 
 
 @dataclass(frozen=True, slots=False, eq=False)
