@@ -47,6 +47,7 @@ def loops(turns, program=PROGRAM, *, call=BACKWARD, step=STEP, times=None):
                 updates=((step, 30 * (times or number)),),
             ),
             record=SimpleNamespace(digest=str(k)),
+            site=(),
         )
         for k, number in enumerate(turns)
     ]

@@ -47,13 +47,10 @@ def pair_verdict(
     context_b: Context,
 ) -> Verdict:
     """The main cause in three lines; `left` instructions have none, and begin at a place."""
-    if scheduled := _scheduled(diff):
-        return Verdict(
-            what=say(scheduled, STAGES),
-            fix=OF_ONE_STAGE,
-            notes=not_compared(diff),
-        )
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
+    if scheduled := _scheduled(diff):
+        further = (*((say(stay),) if left else ()), *not_compared(diff))
+        return Verdict(what=say(scheduled, STAGES), fix=OF_ONE_STAGE, notes=further)
     moved = moved_norms(diff) if causes and causes[0].kind in BRANCHES else None
     is_moved = bool(moved and all(cause.proved and cause.kind in REWIRED for cause in causes))
     notes = [

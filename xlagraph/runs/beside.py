@@ -11,10 +11,12 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.causes.growth import main_line
 
@@ -96,6 +98,28 @@ def _pattern(node: GraphNode) -> str:
     sizes = [one.shape.partition("[") for one in (a, b)]
     pairs = zip(*(re.findall(r"\d+", text) for _, _, text in sizes), strict=False)
     return f"{sizes[0][0]}[{','.join(x if x == y else '*' for x, y in pairs)}]"
+
+
+def of_other_dtypes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of graphs in which inputs of two dtypes change places, where others change.
+
+    Of columns that come in one dtype or another, two steps may have as many of each: then it looks
+    as if their values were taken in another order.
+    """
+    open_nodes = [node for node in nodes if not node.warm_up]
+    reasons = [known[node.digest] for node in open_nodes]
+    number = Counter(one for one in reasons if one.kind is DTYPE and one.line)
+    often = {
+        (one.line.file, one.line.function): one
+        for one, times in number.items()
+        if times >= OFTEN and one.line
+    }
+    return {
+        node.digest: often[place]
+        for node, reason in zip(open_nodes, reasons, strict=True)
+        if reason.kind is REORDERED_OPERANDS and not reason.retell and reason.line
+        if (place := (reason.line.file, reason.line.function)) in often
+    }
 
 
 def of_others(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

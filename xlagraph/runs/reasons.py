@@ -19,7 +19,7 @@ from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.beside import family, of_most, of_other_sizes, of_others
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
-from xlagraph.runs.causes.carried import as_carried
+from xlagraph.runs.causes.carried import as_carried, carried_alone
 from xlagraph.runs.causes.drawn import drawn
 from xlagraph.runs.causes.growth import (
     AsLoop,
@@ -93,7 +93,7 @@ def reasons_of(
     for digest, line in growing_inputs(nodes, turns).items():
         over_run[digest] = Reason(GROWING_INPUT, line)
     for line, grown in growing(nodes, turns).items():
-        over_run |= _grown(line, grown)
+        over_run |= _grown(line, grown, program)
     over_run |= _entailed(nodes)
     over_run |= _of_sizes(nodes)
     over_run |= _rests(nodes)
@@ -116,6 +116,7 @@ def reasons_of(
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
+    found |= of_other_dtypes(nodes, found)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= _grown_lists(nodes, found)
     found |= of_most(nodes, found)
@@ -208,15 +209,19 @@ def _grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dic
     }
 
 
-def _grown(line: SourceLine | None, grown: Sequence[GraphNode]) -> dict[str, Reason]:
+def _grown(
+    line: SourceLine | None, grown: Sequence[GraphNode], program: ProgramText
+) -> dict[str, Reason]:
     """Digest to reason of those of these growing graphs whose main cause it is."""
+    outcomes = [node.explanation for node in grown if node.explanation]
+    carried = carried_alone((one for outcome in outcomes for one in outcome.causes), program)
 
     def retell(cause: Cause, _: Sequence[GraphNode]) -> Cause:
         return as_growth(cause, grown)
 
     causes = {n.digest: n.explanation.causes[0] for n in grown if n.explanation}
     return {
-        digest: Reason(GROWING_GRAPH, line, retell)
+        digest: Reason(GROWING_GRAPH, carried.line if carried else line, carried or retell)
         for digest, cause in causes.items()
         if main_line(cause) == line and (cause.kind.may_grow or cause.kind.is_piece)
     }

@@ -8,14 +8,16 @@ alarm: each cost its compile once, and the training goes on without.
 Python numbers that are equal in some of them only are no alarm then, for they make no third graph.
 An alarm stays what a person hardly means, however early it came: another number, an index or a
 type in the graph, a value read within a step, an update that is skipped, what waits in a bucket, an
-order of collectives, or one that Python draws (`shuffled`); and in a training the size of a batch
-between others, as that of an odd last one.
+order of collectives, or one that Python draws (`shuffled`), a loop of many lengths; and in a
+training the size of a batch between others, as that of an odd last one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.distributed.buckets import BUCKET_CARRY
@@ -52,6 +54,8 @@ LASTING = 12
 at the pace until then `PACE` more graphs would have come."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
+LENGTHS = 4
+"""So many numbers of a loop's turns are no two or three kinds of step."""
 SEVERAL = 2
 """So many sizes beside the first one that come again are no exceptions."""
 NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, EFFECT_ORDER, SKIPPED_UPDATE})
@@ -80,6 +84,7 @@ def with_early(
     if not is_settled or _grows(nodes, history.turns):
         return found
     early = _Early(nodes, graphs, comparisons, design, history.turns)
+    told |= _lengths([nodes[k] for k in open_graphs])
     for k in open_graphs:
         other = comparisons[k].number
         if other is not None and early.continues(k) and found[other].meant is not Meant.NOT:
@@ -115,6 +120,25 @@ def _grows(nodes: Sequence[GraphNode], turns: Turns) -> bool:
         is_larger = before is not None and before.instructions < node.instructions
         lengths[node.digest] = 1 + (lengths[node.nearest] if is_next and is_larger else 0)
     return max(lengths.values(), default=0) > MANY
+
+
+def _lengths(nodes: Sequence[GraphNode]) -> frozenset[str]:
+    """Digests of graphs that hold a loop's turns in several numbers: nothing says which come yet.
+
+    A piece at one line comes and goes, and their numbers of instructions stand at even distances.
+    """
+    by_line: defaultdict[object, list[GraphNode]] = defaultdict(list)
+    for node in nodes:
+        causes = node.explanation.causes if node.explanation else ()
+        if causes and causes[0].kind.is_piece:
+            by_line[node.call_site, causes[0].place.line].append(node)
+    found = set[str]()
+    for here in by_line.values():
+        sizes = sorted({node.instructions for node in here})
+        gaps = [more - less for less, more in pairwise(sizes)]
+        if len(sizes) >= LENGTHS and all(gap % min(gaps) == 0 for gap in gaps):
+            found.update(node.digest for node in here)
+    return frozenset(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,19 +40,22 @@ class Carried(NamedTuple):
 class AsCarried:
     """Says the causes of single graphs as the value that is carried with its gradients."""
 
-    backward: SourceLine
-    """The call of the backward pass."""
+    backward: SourceLine | None
+    """The call of the backward pass; None where it is not known, and what is carried is."""
     carried: Carried | None
     """None where the text does not tell what is carried."""
 
     @property
-    def line(self) -> SourceLine:
+    def line(self) -> SourceLine | None:
         """Where there is something to change."""
         return self.carried.line if self.carried else self.backward
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause of one of these graphs, of all of them."""
         carried = self.carried
+        more = " takes in more of what earlier steps had saved for their gradients"
+        if self.backward is None:
+            more = " is longer than the one before"
         what = say(Code(carried.name)) if carried else say("a value of the step before")
         return replace(
             cause,
@@ -60,11 +63,11 @@ class AsCarried:
             title=say(
                 what,
                 " goes from step to step with its gradients",
-                at((self.line,)),
+                at((self.line,) if self.line else ()),
                 ", so that each backward pass",
-                at((self.backward,)) if carried else "",
-                f" goes through all steps before it: {count(len(members), 'graph')}, each of which "
-                "takes in more of what earlier steps had saved for their gradients",
+                at((self.backward,)) if carried and self.backward else "",
+                f" goes through all steps before it: {count(len(members), 'graph')}, each of "
+                f"which{more}",
             ),
             fix=self._fix(),
             short=say("A value kept over steps is never detached"),
@@ -73,7 +76,7 @@ class AsCarried:
                 say(": ", Code(_detached(carried.name))) if carried else "",
                 ".",
             ),
-            place=Place(self.line),
+            place=Place(self.line) if self.line else cause.place,
         )
 
     def _fix(self) -> Message:
@@ -108,6 +111,16 @@ def as_carried(
     found = found or [one for line in lines for one in _renewed_by_itself(line, program)]
     names = {one.name for one in found}
     return AsCarried(frames[0], found[0] if len(names) == 1 else None)
+
+
+def carried_alone(causes: Iterable[Cause], program: ProgramText) -> AsCarried | None:
+    """What is said of graphs that grow, where they cite an attribute that is made from its last.
+
+    A weighted mean saves nothing for its gradients: no graph takes in more than the one before.
+    """
+    seen = dict.fromkeys(line for cause in causes for one in cause.evidence for line in one.sources)
+    found = [one for line in seen for one in _renewed_by_itself(line, program)]
+    return AsCarried(None, found[0]) if len({one.name for one in found}) == 1 else None
 
 
 def _carried(frame: SourceLine, program: ProgramText) -> Iterator[Carried]:

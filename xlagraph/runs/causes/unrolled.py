@@ -16,7 +16,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import enclosing, runs_in_turn
-from xlagraph.message import EMPTY, GraphName, count, join, say
+from xlagraph.message import EMPTY, GraphName, SourceLine, count, join, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
     from xlagraph.facts.program.enclosing import ProgramText
-    from xlagraph.message import SourceLine
     from xlagraph.runs.graphs.captured import CapturedGraph
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.steps.turns import CallPlace
@@ -65,7 +64,7 @@ def unrolled_loops(graphs: Sequence[CapturedGraph], program: ProgramText) -> lis
         place = call_place(graph.process, graph.sync)
         for frames, number in graph.sketch.passes:
             loop = _loop(frames, program)
-            if loop:
+            if loop and not _ends_each_turn(graph, loop, program):
                 turns = found[place, loop]
                 turns[graph.record.digest] = max(number, turns.get(graph.record.digest, 0))
         for frames, number in graph.sketch.updates:
@@ -97,6 +96,13 @@ def _loop(frames: Sequence[SourceLine], program: ProgramText) -> SourceLine | No
     if loop[:2] in program.step_loops and not runs_in_turn(program.lines, frames, loop):
         return None
     return loop
+
+
+def _ends_each_turn(graph: CapturedGraph, loop: SourceLine, program: ProgramText) -> bool:
+    """Whether the sync of a graph stands in a loop's body, and under no condition there."""
+    site = [SourceLine(frame.file, frame.line, frame.function) for frame in graph.site]
+    around = enclosing(program.lines, site)
+    return around is not None and around.loop[:2] == loop[:2] and around.branch is None
 
 
 @dataclass(frozen=True, slots=False, eq=False)
