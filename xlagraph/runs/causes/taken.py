@@ -15,8 +15,7 @@ from xlagraph.facts.program.typed_slices import slice_bounds
 from xlagraph.message import EMPTY, Code, say
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
-from xlagraph.runs.beside import BAKED
-from xlagraph.runs.causes.growth import main_line
+from xlagraph.runs.causes.growth import BAKED, main_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
