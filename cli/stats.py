@@ -44,7 +44,7 @@ def command(run: str | None, *, as_json: bool) -> None:
     click.echo(
         f"{count(counted.steps, 'step')}, {count(counted.compiles, 'compile')}, "
         f"{count(counted.graphs, 'distinct graph')}, {duration(counted.compile_seconds)} "
-        "compiling, summed over all processes"
+        "compiling in all"
     )
     for note in counted.notes:
         click.echo(printable(f"note: {note}"))

@@ -36,3 +36,53 @@ def distinct(text):
 )
 def test_different_items_are_seen_in_what_puts_a_batch_together(text, given, found):
     assert distinct(text.format(given=given)) == found
+
+
+LISTS = """def collate(items):
+    ids, owner, sums = [], [], []
+    for k, item in enumerate(items):
+        {each}
+    {behind}
+"""
+
+
+def joined(each, behind="return torch.tensor(ids)"):
+    text = LISTS.format(each=each, behind=behind).splitlines()
+    return [one.line for one in settings_in(text) if one.option == "joined"]
+
+
+@pytest.mark.parametrize(
+    ("each", "behind"),
+    [
+        ("ids.extend(item.ids)", "return torch.tensor(ids)"),
+        ("ids += [k] * len(item)", "return np.array(ids)"),
+        ("for a, b in item.bonds: ids += [a, b]", "return torch.as_tensor(ids)"),
+        ("for a in item: ids.append(a)", "return torch.tensor(ids, dtype=torch.long)"),
+        ("pass", "return torch.tensor([one for item in items for one in item.ids])"),
+    ],
+)
+def test_lists_that_get_as_much_as_each_item_has_are_joined(each, behind):
+    assert joined(each, behind) == [5]
+
+
+@pytest.mark.parametrize(
+    ("each", "behind"),
+    [
+        ("ids.append(item.label)", "return torch.tensor(ids)"),  # one for each item
+        ("ids += [item.x, item.y]", "return torch.tensor(ids)"),
+        ("for name in FIELDS: ids.append(item[name])", "return torch.tensor(ids)"),
+        ("ids.extend(item.ids)", "ids += [0] * (n - len(ids)); return torch.tensor(ids)"),
+        ("ids.extend(item.ids)", "return torch.tensor(ids + [0] * (n - len(ids)))"),
+        ("ids.extend(item.ids)", "return torch.tensor(sums)"),
+        ("row = []; row.extend(item.ids)", "return torch.tensor(row)"),  # the last item's own
+        ("pass", "return torch.tensor([a * b for a in items for b in SCALES])"),
+    ],
+)
+def test_lists_of_rows_or_of_one_length_are_not(each, behind):
+    assert joined(each, behind) == []
+
+
+def test_other_functions_join_what_they_like():
+    text = LISTS.format(each="ids.extend(item)", behind="return torch.tensor(ids)")
+    text = text.replace("collate", "flatten").splitlines()
+    assert not [one for one in settings_in(text) if one.option == "joined"]

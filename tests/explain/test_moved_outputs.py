@@ -70,6 +70,27 @@ def test_steps_of_one_program_compile_again(first, other, context):
     assert [str(cause.kind) for cause in found.causes] == ["output-order"]
 
 
+def test_where_nothing_tells_versions_from_steps_the_words_fit_both():
+    found = explain_modules(module(FIRST), module(OTHER))
+    (cause,) = found.causes
+    said = "The same computation; its outputs come in another order."
+    assert (found.same, str(found.verdict.what)) == (False, said)
+    assert "Two versions: none needed" in str(found.verdict.fix)
+    assert "Between two versions of a program: none needed" in str(cause.fix)
+    assert "create the tensors in the same order in every step" in str(cause.fix)
+
+
+def test_steps_of_one_run_are_told_to_keep_the_order():
+    found = explain_modules(module(FIRST), module(OTHER), Context(key={"graph_hash": "1"}))
+    assert str(found.verdict.what) == "The same outputs come in another order."
+    assert str(found.verdict.fix) == "Create tensors in the same order in every step."
+
+
+def test_arguments_that_may_have_taken_each_other_s_places_are_not_called_the_same():
+    first = module(FIRST, names=("w['a']", "w['b']"))
+    assert "same computation" not in str(explain_modules(first, exchanged()).verdict.what)
+
+
 def test_named_arguments_that_take_each_other_s_places_are_another_computation():
     first = module(FIRST, names=("w['a']", "w['b']"))
     assert not explain_modules(first, exchanged(name="jit_learn")).same

@@ -414,3 +414,14 @@ def test_an_operand_that_only_one_side_computes_is_told():
         assert f"in {more} and z" in str(cause.title)
         assert str(cause.title).endswith(f", which both sides compute, in {less}")
         assert "takes another tensor" in str(explanation.verdict.what)
+
+
+def test_a_module_before_optimization_and_one_after_it_are_told_as_such():
+    before = text("runs/demo", "D")
+    name, rest = before.split(",", 1)
+    after = f"{name}, is_scheduled=true,{rest}".replace(" multiply(", " maximum(", 1)
+    assert str(explained(before, after).verdict).startswith("B is a module after optimization, the")
+    assert str(explained(after, before).verdict).startswith("A is a module after optimization, the")
+    assert "optimization" not in str(
+        explained(after, after.replace(" maximum(", " minimum(")).verdict
+    )

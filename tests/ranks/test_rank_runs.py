@@ -61,6 +61,11 @@ def test_ranks_that_slice_at_their_own_number_are_reported_once():
     assert not found.has_problem
 
 
+def test_another_order_of_collectives_is_never_settled():
+    kinds = [group.kind.id for group in explained_run(RUNS / "order").problems]
+    assert "effect-order" in kinds
+
+
 def test_a_rank_that_reduces_in_another_order():
     found = explained("order")
     matching = found.matching

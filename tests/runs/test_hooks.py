@@ -11,6 +11,7 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.hooks import hook_line, is_forward
 from xlagraph.graph import SourceFrame
 from xlagraph.message import SourceLine, say
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.run.records import SettingRecord
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
@@ -76,7 +77,8 @@ def graphs(made, *, forward=20):
 
 def test_graphs_that_run_a_hook_once_more_than_those_before():
     (found,) = attached_again(list(graphs([4, 4, 8, 8, 8, 12, 12])))
-    assert (found.digests, found.lines, found.times) == ({"2", "5"}, (LINE,), (1, 2, 3))
+    assert (found.digests, found.lines) == ({"2", "5"}, (LINE,))
+    assert list(found.times.values()) == [1, 1, 2, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_other_hooks_are_not_attached_again(made, forward):
     assert attached_again(list(graphs(made, forward=forward))) == []
 
 
-def told(made, *causes):
+def told(made, *causes, nearest=""):
     """Which of these graphs a hook accounts for; the causes are those of the last one."""
     (one,) = attached_again(list(graphs(made)))
     nodes = [
@@ -104,6 +106,7 @@ def told(made, *causes):
         for k in range(len(made))
     ]
     nodes[-1].explanation = SimpleNamespace(causes=causes)
+    nodes[-1].nearest = nearest
     (group,) = hook_groups([one], nodes, [])
     return group.graphs
 
@@ -114,6 +117,33 @@ def test_what_a_step_makes_for_the_next_is_of_the_hook_as_well():
     assert told([4, 8, 12, 12], state) == ("1", "2", "3")
     assert told([4, 8, 12, 12], state, other) == ("1", "2")
     assert told([4, 8, 12, 12]) == ("1", "2")
+
+
+def test_what_a_hook_made_and_is_kept_is_of_the_hook_as_well():
+    kept = SimpleNamespace(expected=False, kind=LIVE_TENSOR, lines=(LINE,))
+    elsewhere = SimpleNamespace(
+        expected=False, kind=LIVE_TENSOR, lines=(SourceLine("net.py", 9, "forward"),)
+    )
+    assert told([4, 8, 12, 12], kept, nearest="1") == ("1", "2", "3")
+    assert told([4, 8, 12, 12], kept, nearest="2") == ("1", "2")  # as many hooks in both
+    assert told([4, 8, 12, 12], elsewhere, nearest="1") == ("1", "2")
+
+
+def test_a_hook_of_modules_that_run_at_several_places_is_one_cause():
+    (one,) = attached_again(list(graphs([4, 8, 12])))
+    nodes = [
+        SimpleNamespace(digest=k, warm_up=False, compiles=1, spent=Spent(()), step=1)
+        for k in ("1", "2", "b", "c")
+    ]
+    for node in nodes:
+        node.explanation = None
+    elsewhere = one._replace(digests=frozenset("bc"), times={"a": 0, "b": 1, "c": 2})
+    (group,) = hook_groups([one, elsewhere], nodes, [])
+    assert group.graphs == ("1", "2", "b", "c")
+    assert (
+        "stands 1 to 3 times in 3 graphs one after the other, and 0 to 2 times in 3 graphs one "
+        "after the other, while" in str(group.title)
+    )
 
 
 def attached_at(*calls):

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from xlagraph.cause.model import Cause
 from xlagraph.cause.verdict import Place
+from xlagraph.facts.shapes.size_makers import INDICES
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.run.records import SettingRecord
@@ -18,18 +20,18 @@ from xlagraph.runs.steps.spent import Spent
 USED = SourceLine("t.py", 50, "main")
 
 
-def place(kind, shapes, *settings, expected=False, cause=None):
-    """The line of a group of graphs, each of which has these inputs."""
-    graphs = [
-        SimpleNamespace(
-            record=SimpleNamespace(digest=str(k)),
-            sketch=SimpleNamespace(
-                interface=SimpleNamespace(inputs=(*enumerate(shape.split()), (9, "f32[8]")))
-            ),
-        )
-        for k, shape in enumerate(shapes)
-    ]
-    group = CauseGroup(
+def graph_of(name, shape):
+    """A graph with these inputs."""
+    inputs = (*enumerate(shape.split()), (9, "f32[8]"))
+    return SimpleNamespace(
+        record=SimpleNamespace(digest=name),
+        sketch=SimpleNamespace(interface=SimpleNamespace(inputs=inputs)),
+    )
+
+
+def group_of(kind, graphs, line, *, expected=False, cause=None):
+    """What is told of these graphs at a line."""
+    return CauseGroup(
         kind=kind,
         title=say("title"),
         cause=cause,
@@ -39,8 +41,14 @@ def place(kind, shapes, *settings, expected=False, cause=None):
         spent=Spent(()),
         expected=expected,
         proved=True,
-        place=Place(USED),
+        place=Place(line),
     )
+
+
+def place(kind, shapes, *settings, expected=False, cause=None):
+    """The line of a group of graphs, each of which has these inputs."""
+    graphs = [graph_of(str(k), shape) for k, shape in enumerate(shapes)]
+    group = group_of(kind, graphs, USED, expected=expected, cause=cause)
     run = SimpleNamespace(processes=(SimpleNamespace(settings=settings),))
     (found,) = with_statements([group], run, graphs)
     return found.place.line.line
@@ -110,6 +118,34 @@ def test_what_is_not_known_to_come_of_joining_stays_where_it_is_used(shapes, set
 def test_what_makes_the_sizes_on_the_device_comes_before_what_is_joined():
     cause = SimpleNamespace(short=say("the number of elements that a mask keeps changes"))
     assert place(INPUT_SHAPE, RAGGED, joined(6), joined(7, "1"), cause=cause) == USED.line
+
+
+def test_a_number_of_indices_may_come_of_what_is_joined():
+    cause = Cause(
+        kind=INPUT_SHAPE,
+        title=say("title"),
+        evidence=(),
+        fix=say(INDICES.fix),
+        proof=say(),
+        expected=False,
+        proved=True,
+        share=1.0,
+        a=frozenset(),
+        b=frozenset(),
+        short=INDICES.short,
+    )
+    assert place(INPUT_SHAPE, RAGGED, joined(6), joined(7, "1"), cause=cause) == 6
+
+
+def test_what_one_statement_joins_is_one_cause_wherever_it_is_felt():
+    graphs = [graph_of(str(k), f"s64[{k + 70}] s64[{2 * k + 90}]") for k in range(9)]
+    lines = [SourceLine("t.py", k, "forward") for k in (30, 40, 50)]
+    nodes = graphs[:4], graphs[4:7], graphs[7:]
+    groups = [group_of(INPUT_SHAPE, *one) for one in zip(nodes, lines, strict=True)]
+    run = SimpleNamespace(processes=(SimpleNamespace(settings=(joined(6),)),))
+    first, *rest = with_statements(groups, run, graphs)
+    assert (first.place.line.line, first.compiles, len(first.graphs)) == (6, 7, 7)
+    assert [(one.place.line.line, one.compiles) for one in rest] == [(50, 2)]  # too few to tell
 
 
 CUT = SettingRecord("t.py", 11, "windows", "cut")

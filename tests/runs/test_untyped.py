@@ -9,8 +9,7 @@ import pytest
 from xlagraph.cause.model import Cause
 from xlagraph.cause.verdict import Place
 from xlagraph.message import SourceLine, say
-from xlagraph.rules.dtypes.dtype import DTYPE
-from xlagraph.rules.dtypes.input_dtype import FROM_VALUES
+from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES
 from xlagraph.run.records import SettingRecord
 from xlagraph.runs.causes.untyped import with_makers
 from xlagraph.runs.model import CauseGroup

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from real_modules import FIXTURES, explained_run
+
+from xlagraph.runs.model import Meant
+from xlagraph.runs.verdict import run_verdict
 
 
 @pytest.mark.parametrize(
@@ -32,3 +37,26 @@ def test_what_is_said_suits_the_values_that_were_taken(name: str, fix: str, note
 def test_an_input_of_another_dtype_comes_with_both() -> None:
     what = str(explained_run(FIXTURES / "pairs" / "label_dtype").verdict.what)
     assert what.endswith("an input has another dtype (f32 -> f16) in some steps.")
+
+
+@pytest.mark.parametrize(
+    ("number", "problems", "begun", "rest"),
+    [
+        (2, 1, 2, 0),
+        (3, 1, 1, 2),
+        (7, 1, 1, 6),
+        (4, 0, 4, 0),
+        (5, 0, 3, 2),
+    ],
+)
+def test_what_settled_takes_few_lines(number: int, problems: int, begun: int, rest: int) -> None:
+    run = explained_run(FIXTURES / "pairs" / "label_dtype")
+    settled = replace(run.problems[0], expected=True, meant=Meant.EARLY)
+    groups = (*run.problems[:problems], *[settled] * number)
+    verdict = run_verdict(run.run, groups, run.graphs, 3, 20, 0, began_late=False)
+    notes = list(map(str, verdict.notes))
+    assert sum(note.startswith("Settled since ") for note in notes) == begun
+    more = [note for note in notes if "more such changes" in note]
+    assert len(more) == bool(rest)
+    assert all(one.startswith(f"{rest} more such changes stand in the list") for one in more)
+    assert all(f": {rest * settled.compiles} compile" in one for one in more)

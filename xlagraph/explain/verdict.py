@@ -9,7 +9,7 @@ from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
-from xlagraph.message import EMPTY, count, join, say
+from xlagraph.message import EMPTY, A, B, count, join, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
-    from xlagraph.message import Message
+    from xlagraph.message import Message, Side
 
 OWN_EDITS = (*TOLD_BY, ATTRIBUTE, CLIPPING, CONSTANT_VALUE, CONVOLUTION_OPTION, OTHER_OPERAND)
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
@@ -33,6 +33,8 @@ REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
 MAX_BESIDE = 2
+STAGES = " is a module after optimization, the other one before: what differs is XLA's work."
+OF_ONE_STAGE = say("Compare two modules before optimization, or two after it.")
 LOOK = say("Look at both side by side: xlagraph report A B.")
 
 
@@ -45,6 +47,12 @@ def pair_verdict(
     context_b: Context,
 ) -> Verdict:
     """The main cause in three lines; `left` instructions have none, and begin at a place."""
+    if scheduled := _scheduled(diff):
+        return Verdict(
+            what=say(scheduled, STAGES),
+            fix=OF_ONE_STAGE,
+            notes=not_compared(diff),
+        )
     stay = f"{count(left, 'instruction')} {'stays' if left == 1 else 'stay'} unexplained."
     moved = moved_norms(diff) if causes and causes[0].kind in BRANCHES else None
     is_moved = bool(moved and all(cause.proved and cause.kind in REWIRED for cause in causes))
@@ -66,6 +74,12 @@ def pair_verdict(
         fix=causes[0].fix_in_short if causes else LOOK,
         notes=tuple(filter(None, notes)),
     )
+
+
+def _scheduled(diff: Diff) -> Side | None:
+    """Which side alone XLA has optimized: it schedules what it is done with."""
+    a, b = (one.header_fields.get("is_scheduled") == "true" for one in (diff.a, diff.b))
+    return None if a == b else A if a else B
 
 
 def _what(diff: Diff, causes: Sequence[Cause]) -> Message:

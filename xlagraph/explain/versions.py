@@ -17,6 +17,7 @@ from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
@@ -68,6 +69,13 @@ FIX = say(
 SHORT_FIX = say("Keep one of the two versions; a change costs one compile.")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
+ORDER_SHORT = say("The same computation; its outputs come in another order")
+ORDER_FIX = say(
+    "Between two versions of a program: ",
+    say(OUTPUTS_MOVED.fix).clause,
+    " Between steps of one program, each of which XLA compiles: ",
+)
+ORDER_SHORT_FIX = say("Two versions: none needed. Steps of one program: keep the order.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
     "in some steps": "in one version",
@@ -97,6 +105,7 @@ def of_a_pair(
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
     if not versions:
+        told = [_of_order(cause) for cause in told] if _is_order_alone(diff, told) else told
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
@@ -110,8 +119,18 @@ def hands_out_otherwise(
 
     Where both have the same arguments by name each of them keeps its part.
     """
+    return _is_order_alone(diff, causes) and are_versions(diff, contexts) is True
+
+
+def _is_order_alone(diff: Diff, causes: Sequence[Cause]) -> bool:
     is_order = [cause.kind for cause in causes] == [OUTPUT_ORDER] and causes[0].proved
-    return is_order and are_versions(diff, contexts) is True and not exchanges_arguments(diff)
+    return is_order and not exchanges_arguments(diff)
+
+
+def _of_order(cause: Cause) -> Cause:
+    """The cause in words for two versions, which may have any order, and for steps."""
+    fix = say(ORDER_FIX, cause.fix.clause)
+    return replace(cause, short=ORDER_SHORT, fix=fix, short_fix=ORDER_SHORT_FIX)
 
 
 def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import InputError, Location, Source
@@ -14,6 +15,9 @@ from xlagraph.hlo.scan import MalformedError, skip_space
 if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.hlo.general import GeneralReader
+
+_HLO = re.compile(r"HloModule|ENTRY|=\s*\(?\w+\[")
+"""What stands in every text of a module, or of a part of one."""
 
 
 def read_module(
@@ -37,7 +41,14 @@ def read_module(
         try:
             return _read(source, plain=plain)
         except MalformedError as error:
-            raise InputError(str(error), Location(source, error.offset)) from None
+            raise _refused(source, str(error), error.offset) from None
+        except InputError as error:
+            raise _refused(source, error.message, error.location.offset) from None
+
+
+def _refused(source: Source, message: str, offset: int) -> InputError:
+    is_hlo = _HLO.search(source.text) or not source.text.strip()
+    return InputError(message if is_hlo else f"no HLO text: {message}", Location(source, offset))
 
 
 def _read(source: Source, *, plain: bool) -> Module:

@@ -26,6 +26,7 @@ from xlagraph.runs.by_design.meant import (
 )
 from xlagraph.runs.by_design.periodic import periodic_parts
 from xlagraph.runs.by_design.small import small_graphs
+from xlagraph.runs.by_design.stages import with_stages
 from xlagraph.runs.causes.blocks import block_groups, skipped_blocks
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.causes.kept import held_in_places
@@ -121,6 +122,7 @@ def _explanation(
     program = program_text(run.processes)
     if not failures(run):
         going_on = grown | never_meant | in_drawn_order(nodes, program)
+        nodes = with_stages(nodes, pairs.graphs, design, going_on, history.steps)
         nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, stable)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)

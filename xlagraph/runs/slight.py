@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.distributed.buckets import BUCKET_CARRY
+from xlagraph.rules.effects.effect_order import EFFECT_ORDER
 from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
 from xlagraph.runs.model import Meant
 
@@ -26,8 +27,9 @@ SLIGHT = 0.25
 """The part of its compiles, and of its seconds, that another one has at most."""
 FEW = 2
 """A cause with more compiles than these goes on."""
-NEVER = frozenset({BUCKET_CARRY, SKIPPED_UPDATE})
-"""What waits in a bucket, or is left out, is wrong however seldom it comes."""
+NEVER = frozenset({BUCKET_CARRY, EFFECT_ORDER, SKIPPED_UPDATE})
+"""What waits in a bucket, or is left out, is wrong however seldom it comes; so are collectives in
+another order."""
 
 
 def with_slight(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.causes.taken import Taken
     from xlagraph.runs.model import CauseGroup, GraphNode
 
+NOTES, NOTES_BESIDE = 4, 2
+"""So many lines at most tell of what is meant: where nothing is a problem, and beside one."""
 OF_VALUES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_INDEX, PYTHON_SIZE, CONSTANT_VALUE)
 """Kinds of which it helps to know which values were taken."""
 MAX_BESIDE = 2
@@ -79,14 +81,20 @@ def run_verdict(
             what = say(_none(warm_up, stable, steps, began_late=began_late))
         if unseen:
             what = say(notes.pop(0))
-        return Verdict(what, notes=(*_meant(warm_up), *map(say, notes)))
+        return Verdict(what, notes=(*_meant(warm_up, NOTES), *map(say, notes)))
     first = problems[0]
     taken = values_taken(first, graphs) if first.kind in OF_VALUES else None
     return Verdict(
         what=_what(problems),
         where=first.place.in_short,
         fix=_fix(first, taken),
-        notes=(*_beside(problems, taken), *_others(problems), *_meant(warm_up), *map(say, notes)),
+        notes=(
+            *_beside(problems, taken),
+            *_others(problems),
+            *_seldom(warm_up),
+            *_meant(warm_up, NOTES_BESIDE),
+            *map(say, notes),
+        ),
     )
 
 
@@ -150,38 +158,51 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
     return f"{head}: {spent}, the last in step {stable}; none in the {after} after it."
 
 
-def _meant(groups: Sequence[CauseGroup]) -> Iterator[Message]:
-    """Changes that are taken to be made on purpose: what they cost, and what else to do."""
-    for group in groups:
-        if group.meant is Meant.NOT:
-            continue
-        begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
-        if group.meant is Meant.SETTLED:
-            many = len(group.graphs) > 1
-            yield say(
-                "Settled since ",
-                begin,
-                f": {count(group.compiles, 'compile')}, {group.spent}, of "
-                f"{'graphs' if many else 'a graph'} that only ran again since; what makes "
-                f"{'them' if many else 'it'} differ from those before is not proved.",
-            )
-            continue
-        if group.meant in (Meant.PHASE, Meant.STAGES):
-            when = say("Changed in ", begin, " and stayed so")
-        elif group.meant is Meant.SIZES:
-            when = say("In turn since ", begin)
-        elif group.meant is Meant.EARLY:
-            when = say("Settled since ", begin)
-        elif group.meant is Meant.SELDOM:
-            when = say("Also compiled in ", begin)
-        elif group.meant is Meant.CHOICE:
-            when = say("In no fixed order since ", begin)
-        else:
-            when = say("In a fixed order since ", begin)
-        cost = f"; {count(group.compiles, 'compile')}, {group.spent}. If not on purpose: "
-        yield say(
-            when, ": ", group.in_short.clause, group.place.within, cost, group.fix_in_short.clause
+def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
+    """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest."""
+    found = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
+    named = found if len(found) <= most else found[: most - 1]
+    yield from map(_note, named)
+    rest = found[len(named) :]
+    if rest:
+        yield say(f"{len(rest)} more such changes stand in the list of causes: {_spent(rest)}.")
+
+
+def _note(group: CauseGroup) -> Message:
+    """When a change came, what it cost, and what else to do."""
+    begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
+    if group.meant is Meant.SETTLED:
+        many = len(group.graphs) > 1
+        return say(
+            "Settled since ",
+            begin,
+            f": {count(group.compiles, 'compile')}, {group.spent}, of "
+            f"{'graphs' if many else 'a graph'} that only ran again since; what makes "
+            f"{'them' if many else 'it'} differ from those before is not proved.",
         )
+    if group.meant in (Meant.PHASE, Meant.STAGES):
+        when = say("Changed in ", begin, " and stayed so")
+    elif group.meant is Meant.SIZES:
+        when = say("In turn since ", begin)
+    elif group.meant is Meant.EARLY:
+        when = say("Settled since ", begin)
+    elif group.meant is Meant.CHOICE:
+        when = say("In no fixed order since ", begin)
+    else:
+        when = say("In a fixed order since ", begin)
+    cost = f"; {count(group.compiles, 'compile')}, {group.spent}. If not on purpose: "
+    return say(
+        when, ": ", group.in_short.clause, group.place.within, cost, group.fix_in_short.clause
+    )
+
+
+def _seldom(groups: Sequence[CauseGroup]) -> Iterator[Message]:
+    """What came once or twice beside the first cause, the dearest by name."""
+    seldom = [group for group in groups if group.meant is Meant.SELDOM]
+    if seldom:
+        named = join(map(_named, seldom), 2, "; ")
+        head = f"Once or twice each, perhaps on purpose ({_spent(seldom)}): "
+        yield say(head, named, ".")
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:

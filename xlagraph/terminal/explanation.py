@@ -53,8 +53,8 @@ def _extent(explanation: Explanation) -> str:
     outputs = sum(1 for s in diff.outputs if s.a is None or s.b is None)
     text = (
         f"{count(diff.differing, 'instruction')} "
-        f"{'differs' if diff.differing == 1 else 'differ'}: {len(diff.changes)} changed, "
-        f"{len(diff.removed)} only in A, {len(diff.added)} only in B"
+        f"{'differs' if diff.differing == 1 else 'differ'}: {len(diff.changes):,} changed, "
+        f"{len(diff.removed):,} only in A, {len(diff.added):,} only in B"
     )
     if parameters or outputs:
         text += (

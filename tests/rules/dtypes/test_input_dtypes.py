@@ -193,3 +193,30 @@ def test_columns_of_one_dtype_that_change_places_have_no_other_dtype():
     a, b = columns("s64", "s64"), columns("s64", "s64", swapped=True)
     found = explain_modules(read_module(a), read_module(b))
     assert not any(cause.kind.id == "dtype" for cause in found.causes)
+
+
+BOTH_CONVERTED = """HloModule step
+
+ENTRY main {
+  n = s64[4] parameter(0)
+  w = f32[4] parameter(1)
+  x = f32[4] convert(n)
+  ROOT y = f32[4] multiply(x, w)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "fix"),
+    [
+        ("f64", "Give the tensor one dtype where it is made."),
+        ("s32", "Give the input one dtype in every step."),
+    ],
+)
+def test_values_decide_between_whole_numbers_and_floats(other, fix):
+    second = BOTH_CONVERTED.replace("s64", other)
+    explanation = explain_modules(read_module(BOTH_CONVERTED, "a"), read_module(second, "b"))
+    (cause,) = explanation.causes
+    assert explanation.proved
+    assert str(cause.in_short) == f"An input has another dtype (s64 -> {other}) in some steps"
+    assert str(cause.fix_in_short) == fix

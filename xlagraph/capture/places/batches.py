@@ -1,4 +1,4 @@
-"""Statements that say how a batch is put together on the host: how long it is, and of which type.
+"""Statements that say how a batch is put together on the host, and so how long it is.
 
 What they make is seen where the batch is sent; the line to edit is the one that makes it.
 """
@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from xlagraph.capture.places.statements import Setting, constant_text, function_name
+from xlagraph.capture.places.untyped import MAKES
 
 PADDING = "padding"
 """What the option of calls is named that pad to the longest of a batch."""
@@ -17,10 +18,6 @@ JOINED = "joined"
 """The same of calls in collate functions that join the items of a batch; its value is the axis."""
 DISTINCT = "distinct"
 """The same of calls there that leave as many items as there are different ones in a batch."""
-UNTYPED = "untyped"
-"""The same of calls that take a dtype from the values they are given; its value is the name that
-the tensor gets."""
-MAKES = re.compile(r"(?:torch\.(?:as_)?tensor|(?:np|numpy)\.(?:as)?array)")
 CUT = "cut"
 """The same of draws of a length, in Python, to which something is cut in the same function."""
 DRAWS = frozenset({"choice", "integers", "next", "randint", "randrange"})
@@ -48,50 +45,6 @@ def pads(node: ast.Call, function: str) -> bool:
     if PADDING in given:
         return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
     return bool(PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
-
-
-def untyped(tree: ast.Module) -> Iterator[Setting]:
-    """The calls in functions that take a dtype from values of which it is not known here."""
-    typed = {one.value for one in ast.walk(tree) if isinstance(one, ast.Attribute)}  # .float()
-    named = {
-        one.value: one.targets[0].id
-        for one in ast.walk(tree)
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
-    }
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
-    calls = {
-        one: function.name
-        for function in functions  # of nested ones the inner comes later
-        for one in ast.walk(function)
-        if isinstance(one, ast.Call) and one not in typed and _takes_dtype(one)
-    }
-    for call, function in calls.items():
-        yield Setting(call.lineno, function, UNTYPED, named.get(call, ""))
-
-
-def _takes_dtype(call: ast.Call) -> bool:
-    if len(call.args) != 1 or any(one.arg == "dtype" for one in call.keywords):
-        return False
-    given = call.args[0]
-    element = given.elt if isinstance(given, (ast.ListComp, ast.GeneratorExp)) else given
-    return bool(MAKES.fullmatch(ast.unparse(call.func))) and not _is_of_one_type(element)
-
-
-def _is_of_one_type(element: ast.expr) -> bool:
-    """Whether the text of an element, or of one in a row of them, tells its type."""
-    if isinstance(element, (ast.List, ast.Tuple)):
-        return all(map(_is_of_one_type, element.elts)) or any(map(_is_float, element.elts))
-    is_cast = isinstance(element, ast.Call) and getattr(element.func, "id", "") in ("int", "len")
-    return is_cast or isinstance(element, ast.Constant) or _is_float(element)
-
-
-def _is_float(element: ast.expr) -> bool:
-    if isinstance(element, ast.BinOp):
-        is_quotient = isinstance(element.op, ast.Div)
-        return is_quotient or _is_float(element.left) or _is_float(element.right)
-    if isinstance(element, ast.Call):
-        return getattr(element.func, "id", "") == "float"
-    return isinstance(element, ast.Constant) and isinstance(element.value, float)
 
 
 def cut(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:
@@ -166,3 +119,56 @@ def joined(node: ast.Call, function: str) -> Iterator[Setting]:
     axis = ast.unparse(axes[0]) if axes else "0"
     if re.fullmatch(r"-?\d+", axis):
         yield Setting(node.lineno, function, JOINED, axis)
+
+
+def joined_lists(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:
+    """The tensors made of lists that become longer by what each item of a batch has.
+
+    A list that is filled up behind the loop, or is one item's own, is none.
+    """
+    loops = [one for one in ast.walk(function) if isinstance(one, ast.For)]
+    behind = set(ast.walk(function)) - {inner for loop in loops for inner in ast.walk(loop)}
+    begun = {name for one in behind if isinstance(one, ast.Assign) for name in _lists(one)}
+    grown = {name for loop in loops for name in _grown(loop)}
+    joined_ = grown & begun - {name for one in behind for name, _ in _added(one)}
+    for one in behind:
+        if isinstance(one, ast.Call) and one.args and MAKES.fullmatch(ast.unparse(one.func)):
+            given = one.args[0]
+            is_flat = isinstance(given, ast.ListComp) and _goes_through_items(given)
+            if is_flat or (isinstance(given, ast.Name) and given.id in joined_):
+                yield Setting(one.lineno, function.name, JOINED, "0")
+
+
+def _goes_through_items(made: ast.ListComp) -> bool:
+    """Whether a list has what is in each of several items, one after the other."""
+    first, *more = made.generators
+    return any(_names(first.target) & _names(one.iter) for one in more)
+
+
+def _lists(assigned: ast.Assign) -> Iterator[str]:
+    """The names that get an empty list, each one of its own."""
+    values = assigned.value.elts if isinstance(assigned.value, ast.Tuple) else [assigned.value]
+    if all(isinstance(one, ast.List) and not one.elts for one in values):
+        yield from (name for target in assigned.targets for name in _names(target))
+
+
+def _grown(loop: ast.For) -> Iterator[str]:
+    """The lists to which a loop adds as much as its item has: at once, or in a loop over that."""
+    item = _names(loop.target)
+    inner = [one for one in ast.walk(loop) if isinstance(one, ast.For) and item & _names(one.iter)]
+    further = {nested for one in inner for nested in ast.walk(one)}
+    for one in ast.walk(loop):
+        for name, given in _added(one):
+            is_row = given is None or isinstance(given, (ast.List, ast.Tuple))
+            if one in further or (not is_row and given and item & _names(given)):
+                yield name
+
+
+def _added(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """The list that a statement makes longer, and by what; by one element where that is None."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id, node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        whose, how = node.func.value, node.func.attr
+        if isinstance(whose, ast.Name) and how in ("append", "extend"):
+            yield whose.id, node.args[0] if how == "extend" else None

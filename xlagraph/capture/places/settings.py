@@ -1,7 +1,8 @@
 """Statements of the program that set an option of a layer or a parameter, and run no operation.
 
 What such an option changes is seen where the layer runs; the line to edit is the one that sets it.
-So it is with how a batch is put together (`batches`), and with hooks (`attached`).
+So it is with how a batch is put together (`batches`), of which type it is (`untyped`), and with
+hooks (`attached`).
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from xlagraph.capture.places.attached import ATTACHES, attached
 from xlagraph.capture.places.batches import (
     COLLATES,
     DRAWS,
-    MAKES,
     PADDING,
     PADS,
     cut,
     distinct,
     given_collates,
     joined,
+    joined_lists,
     pads,
-    untyped,
 )
 from xlagraph.capture.places.statements import Setting, constant_text
+from xlagraph.capture.places.untyped import MAKES, TABLES, untyped
 
 ATTRIBUTES = frozenset({"momentum", "training", "requires_grad"})
 """What is set by assignment or by ``setattr``."""
@@ -40,7 +41,7 @@ _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
     rf"|{PADS.pattern}|\b{PADDING}\s*=|{COLLATES.pattern}|\.{ATTACHES.pattern}\("
-    rf"|\b(?:{'|'.join(sorted(DRAWS))})\(|\b{MAKES.pattern}\("
+    rf"|\b(?:{'|'.join(sorted(DRAWS))})\(|\b{MAKES.pattern}\(|\.(?:{TABLES})\("
 )
 _MAX_TEXT = 1 << 19
 _ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
@@ -87,6 +88,8 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             function = node.name
             yield from cut(node)
+            if COLLATES.search(function) or function in collates:
+                yield from joined_lists(node)
         waiting += [(inner, function) for inner in ast.iter_child_nodes(node)]
 
 

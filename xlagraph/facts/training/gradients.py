@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
+from xlagraph.facts.values.scalars import is_one
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from xlagraph.graph import Module
 
 PRODUCTS = frozenset({"dot", "convolution"})
@@ -37,6 +41,53 @@ def gradient_of(module: Module, value: int) -> int | None:
                 if is_input(module, weight) and sorted(_sizes(module, weight)) == sorted(sizes):
                     return weight
     return None
+
+
+def gradients_of(module: Module, values: Iterable[int]) -> dict[int, int | None]:
+    """The gradients that these values are, each with its weight; empty if any is something else.
+
+    They may be added to those of earlier steps. That of a bias is the sum of what the gradient of
+    a weight is a product of, and has no weight here.
+    """
+    new = {through_forms(module, _added(module, value)) for value in values}
+    found: dict[int, int | None] = {}
+    found |= {i: weight for i in sorted(new) if (weight := gradient_of(module, i)) is not None}
+    factors = {through_forms(module, o) for i in found for o in module.operands[i]}
+    for i in sorted(new.difference(found)):
+        if module.opcodes[i] != "reduce":
+            return {}
+        if through_forms(module, module.operands[i][0]) not in factors:
+            return {}
+        found[i] = None
+    return found
+
+
+def adds_gradients(module: Module, values: Sequence[int]) -> bool:
+    """Whether these values are gradients, each added to the one of earlier steps."""
+    are_sums = all(_added(module, value) != value for value in values)
+    return are_sums and bool(gradients_of(module, values))
+
+
+def _added(module: Module, value: int) -> int:
+    """What a value adds to an input that nothing else uses, as backward does; else itself."""
+    total = through_forms(module, value)
+    if module.opcodes[total] != "add":
+        return value
+    for old, new in permutations(module.operands[total]):
+        before = through_forms(module, old)
+        if is_input(module, before) and uses_of(module, before) == [total]:
+            return _without_one(module, new)
+    return value
+
+
+def _without_one(module: Module, value: int) -> int:
+    """What a product with 1 multiplies: torch lowers the factor of a sum to one."""
+    value = through_forms(module, value)
+    if module.opcodes[value] == "multiply":
+        for number, factor in permutations(module.operands[value]):
+            if is_one(module, number):
+                return factor
+    return value
 
 
 def is_multiplied(module: Module, tensor: int) -> bool:

@@ -16,7 +16,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.pieces.propagation import propagations
 from xlagraph.facts.values.rounding import same_number
-from xlagraph.facts.values.scalars import is_scalar_input
+from xlagraph.facts.values.scalars import is_scalar_input, unspread
 from xlagraph.message import A, B, Change, HloName, count, join, say
 
 if TYPE_CHECKING:
@@ -66,6 +66,17 @@ for x, y in loader:
     ),
     short_fix="Keep autocast and the inputs' dtypes the same in all steps.",
 )
+FROM_VALUES = Words(
+    say(
+        "Give the tensor one dtype where it is made: torch.tensor, numpy and pandas take it from "
+        "the values, so that whole numbers come as int64, and one with a fraction, or an empty "
+        "cell of a table, makes them floats. Write torch.tensor(rows, dtype=torch.float32), "
+        "column.to_numpy(dtype=np.float32), or convert on the host before it is sent."
+    ),
+    short_fix=say("Give the tensor one dtype where it is made."),
+)
+"""Of an input that comes as whole numbers in some steps and as floats in others."""
+CAST_FIX = say("Convert it (.float(), .to(), autocast) in every step, or in none.")
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""
 
@@ -236,18 +247,43 @@ def _lines(case: Case, found: Propagation, starts: list[tuple[int, int]]) -> tup
 def _main_origins(case: Case, found: Propagation) -> list[tuple[int, int]]:
     """The origins that the others follow: inputs, then conversions, constants last.
 
-    A number takes the type of what it is used with.
+    A number takes the type of what it is used with; and a backward pass converts back what the
+    forward pass converts, so that what is computed from another origin is none.
     """
 
     def rank(start: tuple[int, int]) -> int:
         view, i = _shown(case, *start)
-        opcode = view.module.opcodes[i]
+        module = view.module
+        opcode = module.opcodes[i]
         if opcode == "parameter":
-            return 2 if is_scalar_input(view.module, i) else 0
-        return 1 if opcode == "convert" else 3 if opcode == "constant" else 2
+            return 2 if is_scalar_input(module, i) else 0
+        if module.opcodes[unspread(module, i)] == "constant":
+            return 3
+        return 1 if opcode == "convert" else 2
 
     best = min(map(rank, found.origins))
-    return [start for start in found.origins if rank(start) == best]
+    starts = [start for start in found.origins if rank(start) == best]
+    return _first(case, found, starts) or starts
+
+
+def _first(case: Case, found: Propagation, starts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those that are computed from no other one, on either side."""
+    in_a, in_b = {x for x, _ in starts}, {y for _, y in starts}
+    later_a = _computed_from(case.diff.a, in_a)
+    later_b = _computed_from(case.diff.b, in_b, {y for x, y in found.pairs.items() if x in later_a})
+    later_a = _computed_from(case.diff.a, in_a, {x for x, y in found.pairs.items() if y in later_b})
+    return [(x, y) for x, y in starts if x not in later_a and y not in later_b]
+
+
+def _computed_from(
+    module: Module, values: Collection[int], known: Collection[int] = ()
+) -> set[int]:
+    """What is computed from any of these values, and from what is known to be."""
+    later = set(known)
+    for i, operands in enumerate(module.operands):
+        if any(o in values or o in later for o in operands):
+            later.add(i)
+    return later
 
 
 def _shown(case: Case, x: int, y: int) -> tuple[SideView, int]:
@@ -290,12 +326,23 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
 
 
 def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
-    """What is said where it begins at arrays that come in: those of the kind for all else."""
+    """What is said where it begins at arrays that come in, or at one conversion on one side only.
+
+    Those of the kind for all else.
+    """
     a, b = case.diff.a, case.diff.b
+    if len(starts) == 1 and -1 in starts[0]:
+        view, i = _shown(case, *starts[0])
+        to = element_type(view.module.shapes[i])
+        return Words(
+            short=say(f"A value is converted to {to} on one side only"), short_fix=CAST_FIX
+        )
     if not all(_is_array_input(case.a, x) and _is_array_input(case.b, y) for x, y in starts):
         return Words()
     types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
     short = inputs_in_short(len(starts), types)
+    if any(map(changes_family, types)):
+        return FROM_VALUES._replace(short=short)
     is_one = len(starts) == 1
     given = say("Give the input" if is_one else "Give the inputs", " one dtype in every step")
     fix = say(
@@ -320,6 +367,12 @@ def inputs_in_short(number: int, types: Iterable[tuple[str, str]]) -> Message:
         join(Change(old, new) for old, new in dict.fromkeys(types)),
         ") in some steps",
     )
+
+
+def changes_family(types: tuple[str, str]) -> bool:
+    """Whether one type is of floating point and the other is not, as values may decide."""
+    old, new = (number_family(one) == "f" for one in types)
+    return old != new
 
 
 def _types(case: Case, found: Propagation) -> list[str]:

@@ -19,8 +19,8 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.same import same_named
 from xlagraph.message import Change, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, inputs_in_short
-from xlagraph.rules.dtypes.input_dtype import FROM_VALUES, Converted, are_two, dtype_of, finding_of
+from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES, inputs_in_short
+from xlagraph.rules.dtypes.input_dtype import Converted, are_two, dtype_of, finding_of
 from xlagraph.rules.order.reordered_operands import order_of_operands
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from xlagraph.facts.pieces.pieces import open_edges
 from xlagraph.facts.program.typed_numbers import typed_cast
 from xlagraph.facts.program.written import lines_in_words
 from xlagraph.message import Change, Code, Listing, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, inputs_in_short
+from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES, changes_family, inputs_in_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from xlagraph.cause.editor import Editors
     from xlagraph.message import Message, SourceLine
 
-FROM_VALUES = Words(
-    say(
-        "Give the tensor one dtype where it is made: torch.tensor, numpy and pandas take it from "
-        "the values, so that a batch of whole numbers comes as int64 and one with a fraction as "
-        "float32. Write torch.tensor(rows, dtype=torch.float32), or convert on the host before it "
-        "is sent."
-    ),
-    short_fix=say("Give the tensor one dtype where it is made."),
-)
 TORCH = {
     "f64": "torch.float64",
     "f32": "torch.float32",
@@ -168,8 +159,7 @@ class Converted(NamedTuple):
 def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) -> Finding:
     """One finding for inputs that are converted on one side, or some here and some there."""
     types = list(dict.fromkeys(pair for group in groups for pair in group.types))
-    by_value = any(old.startswith(("f", "bf")) != new.startswith(("f", "bf")) for old, new in types)
-    words = FROM_VALUES if by_value else _cast(groups, case)
+    words = FROM_VALUES if any(map(changes_family, types)) else _cast(groups, case)
     number = sum(len(group.inputs) for group in groups)
 
     def undo(edit: Editors) -> None:

@@ -19,8 +19,15 @@ from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_scalar_input
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import A, B, Change, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, element_type, inputs_in_short, number_family, origin
-from xlagraph.rules.dtypes.input_dtype import FROM_VALUES, are_two
+from xlagraph.rules.dtypes.dtype import (
+    DTYPE,
+    FROM_VALUES,
+    element_type,
+    inputs_in_short,
+    number_family,
+    origin,
+)
+from xlagraph.rules.dtypes.input_dtype import are_two
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView

@@ -50,7 +50,7 @@ def step(x):
     examples=("logs_turned",),
     consequences=("effect-order",),
     short="Collectives or callbacks come in another order",
-    short_fix="Keep collectives and callbacks in one order in every step.",
+    short_fix="Keep collectives and callbacks in one order in every step, on every rank.",
 )
 SHOWN = 6
 """Instructions of each side that evidence lists."""

@@ -6,21 +6,23 @@ from collections import defaultdict
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import holder_name, output_name, parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
-from xlagraph.facts.training.gradients import gradient_of
+from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.training.gradients import adds_gradients, gradients_of
 from xlagraph.message import Message, count, join, say
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 LIVE_TENSOR = Kind(
@@ -74,6 +76,17 @@ GRADIENT_FIX = say(
     "a weight that is to stay as it is can have a learning rate of zero. Where the gradient is "
     "merely still alive, drop it before the step ends (zero_grad)."
 )
+FURTHER_SHORT = say("Gradients reach more weights in some steps")
+FURTHER_SHORT_FIX = say("Detach and freeze (requires_grad) the same tensors in every step.")
+FURTHER_FIX = say(
+    "The backward pass goes on to these weights on one side only: cut it at the same values in "
+    "every step (.detach(), torch.no_grad()), or freeze the same weights (requires_grad). A target "
+    "network needs no gradients at all."
+)
+ADDED = say(
+    "they are added to inputs that nothing else uses: the gradients of earlier steps, which were "
+    "not zeroed"
+)
 
 
 def find(case: Case) -> list[Finding]:
@@ -113,30 +126,22 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     lines = _lines(more, places, claimed)
     is_state = all(_is_state(more, k) for k in places)
     is_one = len(places) == 1
-    number = count(len(places), "tensor")
+    given = (side, f" gives back {count(len(places), 'tensor')}")
     cited_a, cited_b = more.ab(tuple(values), ())
     claimed_a, claimed_b = more.ab(claimed, frozenset[int]())
     dropped_a, dropped_b = more.ab(frozenset(places), frozenset[int]())
-    begin = (
-        say("optimizer state came into being: ", side, f" gives back {number} that ", less.side)
-        if is_state
-        else say(side, f" gives back {number} more than ", less.side)
-    )
-    weights = _weights(more, places)
-    if weights:
-        begin = say(
-            side,
-            f" gives out {count(len(places), 'gradient')} that ",
-            less.side,
-            " does not, of ",
-            join(parameter_name(more, p) for p in weights),
-        )
+    gradients = {} if more.context.outputs else gradients_of(module, values)
+    words = _gradient_words(module, gradients, claimed) if gradients else Words()
     alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
     return Finding(
         kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
         title=say(
-            begin,
-            " does not: " if is_state else ": ",
+            _gradients(more, less, gradients)
+            if gradients
+            else say("optimizer state came into being: ", *given, " that ", less.side, " does not")
+            if is_state
+            else say(*given, " more than ", less.side),
+            ": ",
             names,
             say(", made", at(lines)) if lines else say(),
             _held(more, places),
@@ -154,10 +159,11 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
                 cited_b,
                 lines,
             ),
+            *([Evidence(ADDED)] if gradients and adds_gradients(module, values) else []),
         ),
-        fix=GRADIENT_FIX if weights else say(),
-        short=GRADIENT_SHORT if weights else say(),
-        short_fix=GRADIENT_SHORT_FIX if weights else say(),
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
         proof=say(
             f"{count(len(places), 'output')} of ",
             side,
@@ -172,12 +178,25 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     )
 
 
-def _weights(view: SideView, places: Sequence[int]) -> list[int]:
-    """The weights whose gradients these outputs are, if all are and nothing has a name."""
-    if view.context.outputs:
-        return []
-    found = [gradient_of(view.module, view.module.outputs[k]) for k in places]
-    return [weight for weight in found if weight is not None] if None not in found else []
+def _gradients(more: SideView, less: SideView, gradients: Mapping[int, int | None]) -> Message:
+    weights = [weight for weight in gradients.values() if weight is not None]
+    return say(
+        more.side,
+        f" gives out {count(len(gradients), 'gradient')} that ",
+        less.side,
+        " does not, of " if len(weights) == len(gradients) else " does not, among them of ",
+        join(parameter_name(more, p) for p in weights),
+    )
+
+
+def _gradient_words(module: Module, gradients: Collection[int], claimed: frozenset[int]) -> Words:
+    """What is said of gradients, by whether the other side has no use for them at all.
+
+    In torch they are asked for by what they flow through, in JAX by name.
+    """
+    if claimed.isdisjoint(gradients) or is_jitted(module):
+        return Words(GRADIENT_FIX, GRADIENT_SHORT, GRADIENT_SHORT_FIX)
+    return Words(FURTHER_FIX, FURTHER_SHORT, FURTHER_SHORT_FIX)
 
 
 def _lines(

@@ -94,8 +94,13 @@ OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
 
+def index_words(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
+    """How to send an index, in the program's own statement where that is understood."""
+    typed = _as_data(case, lines, is_written=is_written)
+    return typed if typed.fix else _WRITTEN if is_written else _MOVED
+
+
 def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
-    """The same with the program's own statement; empty where that is not understood."""
     line = statement(lines)
     if line is None:
         return Words()
@@ -153,8 +158,7 @@ def _finding(
         if is_moved and all(_is_sorted(case.diff.b, q) for _, q in pairs):
             words = _RANKED
         elif is_written or is_moved:
-            typed = _as_data(case, lines, is_written=is_written)
-            words = typed if typed.fix else _WRITTEN if is_written else _MOVED
+            words = index_words(case, lines, is_written=is_written)
         title = say(f"{what} is baked into {number}: ", changes)
     else:
         kind = ATTRIBUTE

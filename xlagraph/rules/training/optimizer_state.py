@@ -15,7 +15,7 @@ from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, called_at, is_forward, line_of, where
 from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import connected
-from xlagraph.facts.training.gradients import is_multiplied, uses_of
+from xlagraph.facts.training.gradients import adds_gradients, is_multiplied, uses_of
 from xlagraph.facts.training.optimizers import is_optimizer_state
 from xlagraph.facts.training.state import parameter_number, state_pairs
 from xlagraph.facts.training.updates import at_zero, formula, made_anew, new_values, updates
@@ -177,12 +177,21 @@ def find(case: Case) -> list[Finding]:
         inputs = [p for p in inputs if is_input(more.module, p) and p not in anew]
         outputs = case.unpaired_outputs(more, replaced=True)
         state = state_pairs(more.module, inputs, outputs)
-        if state:
+        if state and not _are_gradients(case, more, state):
             found.append((more, less, state))
     if len(found) == 2 and _may_be_the_same(*found):
         return []
     findings = [_finding(case, more, less, state) for more, less, state in found]
     return [finding for finding in findings if finding]
+
+
+def _are_gradients(case: Case, more: SideView, state: Sequence[tuple[int, int]]) -> bool:
+    """Whether these are gradients that backward adds up, and that one side alone computes."""
+    given = {k for _, k in state}
+    is_named = any(more.input_tensor(p) for p, _ in state)
+    if is_named or not given.issubset(case.unpaired_outputs(more)):
+        return False
+    return adds_gradients(more.module, [more.module.outputs[k] for k in given])
 
 
 def _may_be_the_same(

@@ -134,7 +134,7 @@ class Design:
         key = graph.process.file, site, part
         if key not in self._at:
             found = []
-            for turn in self._turns_of(number):
+            for turn in self.turns_of(number):
                 other = self._sort_of(turn)
                 one = self._numbers.get(turn.graph or "")
                 is_beside = part is Part.UPDATE and one is not None and self.is_small(one)
@@ -149,7 +149,7 @@ class Design:
         site = self._graphs[number].site
         return [
             frozenset(self._numbers[one] for one in turn.graphs if one in self._numbers)
-            for turn in self._turns_of(number)
+            for turn in self.turns_of(number)
             if turn.site == site
         ]
 
@@ -172,14 +172,14 @@ class Design:
         if stage := self._stage_at(number, site):
             return stage
         stage = self._stage_at(number, None)
-        before = [*self._turns_of(number)][: stage.begin] if stage else []
+        before = [*self.turns_of(number)][: stage.begin] if stage else []
         return stage if any(turn.site == site for turn in before) else None
 
     def _stage_at(self, number: int, site: tuple[Frame, ...] | None) -> Stage | None:
         graph = self._graphs[number]
         key = graph.process.file, site
         if key not in self._stages:
-            here = [turn for turn in self._turns_of(number) if site in (None, turn.site)]
+            here = [turn for turn in self.turns_of(number) if site in (None, turn.site)]
             firsts: dict[str | None, int] = {}
             for k, turn in enumerate(here):
                 firsts.setdefault(turn.graph, k)
@@ -200,24 +200,24 @@ class Design:
         """
         digests = self._digest(other), self._digest(number)
         if self.is_in_cycle(number):
-            begins = [begins_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
+            begins = [begins_phases(self.turns_of(k), self._digest(k)) for k in (other, number)]
             if begins[1] == {True}:
                 return Phase.BEGIN
             if begins == [{True}, {False}]:
                 return Phase.REST
-        begin, rest = parts_of_phases(self._turns_of(number), self._graphs[number].site)
+        begin, rest = parts_of_phases(self.turns_of(number), self._graphs[number].site)
         if digests[0] in rest and digests[1] in begin:
             return Phase.BEGIN
         return Phase.REST if digests[0] in begin and digests[1] in rest else None
 
     def follows_another_part(self, number: int) -> bool:
         """Whether a graph ran only behind steps of another place, as far as that is known."""
-        return only_after_others(self._turns_of(number), self._digest(number))
+        return only_after_others(self.turns_of(number), self._digest(number))
 
     def is_elsewhere(self, number: int, line: SourceLine) -> bool:
         """Whether a line is of a function from which steps of other places alone are reached."""
         own = {(frame.file, frame.function) for frame in self._graphs[number].site}
-        sites = {turn.site for turn in self._turns_of(number)}
+        sites = {turn.site for turn in self.turns_of(number)}
         others = {(frame.file, frame.function) for site in sites for frame in site}
         return (line.file, line.function) in others - own
 
@@ -225,7 +225,7 @@ class Design:
         """Whether a graph ends each round of an evaluation, a sampler, whose others are `other`."""
         if any(s is None or s.part is not Part.EVALUATION for s in map(self.sort, (other, number))):
             return False
-        ends = [ends_phases(self._turns_of(k), self._digest(k)) for k in (other, number)]
+        ends = [ends_phases(self.turns_of(k), self._digest(k)) for k in (other, number)]
         return ends == [{False}, {True}]
 
     def _digest(self, number: int) -> str:
@@ -250,7 +250,7 @@ class Design:
             return False
         graphs = [
             turn.graph
-            for turn in self._turns_of(number)
+            for turn in self.turns_of(number)
             if self._sort_of(turn) == sort
             or (not turn.graph and sync and turn.site == sync.call_site)
         ]
@@ -285,7 +285,8 @@ class Design:
         sort = self._sorts[number]
         return sort is not None and self._firsts[sort] == number
 
-    def _turns_of(self, number: int) -> tuple[Turn, ...]:
+    def turns_of(self, number: int) -> tuple[Turn, ...]:
+        """All steps of the process of a graph that ran something."""
         return self._turns[self._graphs[number].process.file]
 
     def _begins(self, number: int) -> bool:
@@ -309,7 +310,7 @@ class Design:
     def _has_phases(self, number: int) -> bool:
         """Whether an evaluation has a place of its own, or phases of its own at a shared one."""
         sync = self._graphs[number].sync
-        here = [turn for turn in self._turns_of(number) if sync and turn.site == sync.call_site]
+        here = [turn for turn in self.turns_of(number) if sync and turn.site == sync.call_site]
         sorts = [sort for sort in map(self._sort_of, here) if sort]
         is_known = len(sorts) >= KNOWN * len(here)
         return is_known and comes_in_phases([sort == self._sorts[number] for sort in sorts])
@@ -322,7 +323,7 @@ class Design:
         if not self._updates_are_apart:
             return False
         names = {sort: str(k) for k, sort in enumerate(self._sorts)}
-        sorts = [self._sort_of(turn) for turn in self._turns_of(number)]
+        sorts = [self._sort_of(turn) for turn in self.turns_of(number)]
         parts = [
             names[sort] if sort else None
             for sort in sorts
@@ -332,7 +333,7 @@ class Design:
 
     def _comes_in_stages(self, number: int) -> bool:
         """Whether it begins a stage of parameters of its own, as all before it did at first."""
-        sorts = (self._sort_of(turn) for turn in self._turns_of(number))
+        sorts = (self._sort_of(turn) for turn in self.turns_of(number))
         lasted: dict[Sort | None, int] = {}
         for sort, run in groupby(s for s in sorts if s is None or s.part is Part.UPDATE):
             lasted.setdefault(sort, len(list(run)))
@@ -357,7 +358,7 @@ class Design:
         A micro-batch begins after an update, and each adds to what the ones before it gave. Where
         gradients are zeroed in place only the very first is one that begins.
         """
-        sorts = [self._sort_of(turn) for turn in self._turns_of(number)]
+        sorts = [self._sort_of(turn) for turn in self.turns_of(number)]
         sorts = [sort for sort in sorts if sort is None or sort.part is not Part.EVALUATION]
         parts = [sort.part if sort else None for sort in sorts]
         pairs = set(pairwise(parts))

@@ -8,8 +8,8 @@ alarm: each cost its compile once, and the training goes on without.
 Python numbers that are equal in some of them only are no alarm then, for they make no third graph.
 An alarm stays what a person hardly means, however early it came: another number, an index or a
 type in the graph, a value read within a step, an update that is skipped, what waits in a bucket, an
-order that Python draws (`shuffled`); and in a training the size of a batch between others, as that
-of an odd last one.
+order of collectives, or one that Python draws (`shuffled`); and in a training the size of a batch
+between others, as that of an odd last one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.distributed.buckets import BUCKET_CARRY
+from xlagraph.rules.effects.effect_order import EFFECT_ORDER
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.layout import LAYOUT
@@ -53,8 +54,9 @@ AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
 SEVERAL = 2
 """So many sizes beside the first one that come again are no exceptions."""
-NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, SKIPPED_UPDATE})
-"""What waits in a bucket, a value that is read within a step, an update that is left out."""
+NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, EFFECT_ORDER, SKIPPED_UPDATE})
+"""What waits in a bucket, a value that is read within a step, an update that is left out; and the
+order of collectives, in which ranks meet or wait for ever."""
 
 
 def with_early(

@@ -11,7 +11,9 @@ from xlagraph.cause.kinds import Section
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import SourceLine, count, join, say
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
+from xlagraph.runs.causes.growth import main_line
 from xlagraph.runs.causes.taken import values_taken
 from xlagraph.runs.kinds import REPEATED_HOOK
 from xlagraph.runs.model import CauseGroup
@@ -42,8 +44,8 @@ class Attached(NamedTuple):
     """Those that run the hooks as often as such a one before them."""
     lines: tuple[SourceLine, ...]
     """In the hooks."""
-    times: tuple[int, ...]
-    """How often the hooks are attached, from graph to graph."""
+    times: Mapping[str, int]
+    """How often the hooks are attached, by the digest of a graph, in order of appearance."""
 
 
 def attached_again(graphs: Sequence[CapturedGraph]) -> list[Attached]:
@@ -73,7 +75,9 @@ def _at_one_place(graphs: Sequence[CapturedGraph]) -> Iterator[Attached]:
         rising = [k for k, (before, after) in enumerate(pairwise(times), 1) if after > before]
         raised = frozenset(digests[k] for k in rising)
         following = frozenset(digests[rising[0] :]) - raised
-        yield Attached(raised, following, tuple(sorted(lines)), tuple(sorted(set(times))))
+        yield Attached(
+            raised, following, tuple(sorted(lines)), dict(zip(digests, times, strict=True))
+        )
 
 
 def _times(made: Sequence[int]) -> tuple[int, ...]:
@@ -91,7 +95,7 @@ def _times(made: Sequence[int]) -> tuple[int, ...]:
 def hook_groups(
     attached: Iterable[Attached], nodes: Sequence[GraphNode], processes: Iterable[Process]
 ) -> tuple[CauseGroup, ...]:
-    """One group for the hooks of each place.
+    """One group for the same hooks, at whatever places their modules run.
 
     Args:
         attached: what is attached again.
@@ -100,16 +104,38 @@ def hook_groups(
     """
     groups = []
     calls = _calls(processes, HOOK)
+    places: defaultdict[tuple[SourceLine, ...], list[Attached]] = defaultdict(list)
     for one in attached:
+        places[one.lines].append(one)
+    for lines, found in places.items():
         members = [
             node
             for node in nodes
-            if not node.warm_up
-            and (node.digest in one.digests or (node.digest in one.following and _settles(node)))
+            if not node.warm_up and any(_is_of_hooks(node, one) for one in found)
         ]
         if members:
-            groups.append(_group(one, members, _attaching(one.lines, calls)))
+            groups.append(_group(found, members, _attaching(lines, calls)))
     return tuple(groups)
+
+
+def _is_of_hooks(node: GraphNode, attached: Attached) -> bool:
+    """Whether a graph is another one for hooks: they run more often, or it keeps what they made."""
+    is_following = node.digest in attached.following
+    return node.digest in attached.digests or (
+        is_following and (_settles(node) or _keeps(node, attached))
+    )
+
+
+def _keeps(node: GraphNode, attached: Attached) -> bool:
+    """Whether it first of all gives back what hooks made that its nearest one runs less often."""
+    causes = node.explanation.causes if node.explanation else ()
+    before = attached.times.get(node.nearest, attached.times[node.digest])
+    return (
+        bool(causes)
+        and causes[0].kind is LIVE_TENSOR
+        and before < attached.times[node.digest]
+        and any(main_line(causes[0]) == line for line in attached.lines)
+    )
 
 
 def _settles(node: GraphNode) -> bool:
@@ -193,19 +219,24 @@ def _collected(group: CauseGroup, call: SourceLine) -> CauseGroup:
     )
 
 
-def _group(attached: Attached, members: Sequence[GraphNode], call: SourceLine | None) -> CauseGroup:
-    times = f"{attached.times[0]} to {attached.times[-1]}"
-    lines = join(attached.lines, 3)
+def _group(
+    attached: Sequence[Attached], members: Sequence[GraphNode], call: SourceLine | None
+) -> CauseGroup:
+    hook_lines = attached[0].lines
+    times = [sorted({*one.times.values()}) for one in attached]
+    often = ", and ".join(
+        f"{one[0]} to {one[-1]} times in {count(len(one), 'graph')} one after the other"
+        for one in times
+    )
     pronoun, what = "it is", "a hook is attached"
-    if len(attached.lines) > 1:
+    if len(hook_lines) > 1:
         pronoun, what = "they are", "hooks are attached"
     return CauseGroup(
         kind=REPEATED_HOOK,
         title=say(
             f"{what} again and again: what is computed at ",
-            lines,
-            f" stands {times} times in {count(len(attached.times), 'graph')} one after the other, "
-            "while the modules' own forward passes stay as they are",
+            join(hook_lines, 3),
+            f" stands {often}, while the modules' own forward passes stay as they are",
             say(f"; {pronoun} attached", at((call,))) if call else say(),
         ),
         cause=None,
@@ -216,7 +247,7 @@ def _group(attached: Attached, members: Sequence[GraphNode], call: SourceLine | 
         expected=False,
         proved=False,
         steps=tuple(sorted({node.step for node in members})),
-        place=Place(call or attached.lines[0]),
+        place=Place(call or hook_lines[0]),
     )
 
 

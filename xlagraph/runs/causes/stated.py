@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
+from xlagraph.facts.shapes.size_makers import INDICES
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.runs.graphs.input_sizes import Size, sizes_apart
 from xlagraph.runs.kinds import CHANGING_UPDATES
+from xlagraph.runs.model import ranked
+from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +96,28 @@ def with_statements(
         graphs: of the run.
     """
     known = {graph.record.digest: graph for graph in graphs}
-    return tuple(_stated(group, run, known) for group in groups)
+    stated = [_stated(group, run, known) for group in groups]
+    alike: dict[object, list[CauseGroup]] = {}
+    for old, new in zip(groups, stated, strict=True):
+        alike.setdefault(id(old) if new is old else (new.kind, new.place.line), []).append(new)
+    return ranked(_as_one(members) for members in alike.values())
+
+
+def _as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
+    """Groups of one statement, which the program feels at several lines, as the first of them."""
+    first, *rest = groups
+    if not rest:
+        return first
+    return replace(
+        first,
+        further=tuple({(c.kind, c.place.line): c for one in groups for c in one.further}.values()),
+        follows=tuple(one for group in groups for one in group.follows),
+        graphs=tuple(digest for group in groups for digest in group.graphs),
+        compiles=sum(group.compiles for group in groups),
+        spent=together([group.spent for group in groups]),
+        steps=tuple(sorted({step for group in groups for step in group.steps})),
+        proved=all(group.proved for group in groups),
+    )
 
 
 def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> CauseGroup:
@@ -105,9 +129,7 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
         return group
     if group.kind is INPUT_SHAPE and not _is_padded([known[one] for one in group.graphs]):
         return group
-    if (
-        said in (JOINED, DISTINCT, CUT) and group.cause and group.cause.short
-    ):  # what makes the sizes is known
+    if said in (JOINED, DISTINCT, CUT) and _is_made(group):
         return group
     if said is JOINED and not _is_joined(group, records, known):
         return group
@@ -122,6 +144,12 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
         short_fix=say(said.short_fix),
     )
     return replace(group, title=title, cause=cause, place=place)
+
+
+def _is_made(group: CauseGroup) -> bool:
+    """Whether it is known what makes the sizes; indices may come from the host as they are."""
+    short = group.cause.short if group.cause else ()
+    return bool(short) and short != INDICES.short
 
 
 def _is_joined(

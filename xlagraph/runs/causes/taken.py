@@ -15,7 +15,7 @@ from xlagraph.facts.program.typed_slices import slice_bounds
 from xlagraph.message import EMPTY, Code, say
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
-from xlagraph.runs.causes.growth import BAKED, main_line
+from xlagraph.runs.causes.growth import main_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,6 +57,13 @@ class _Cited:
     sizes: tuple[float, ...]
     others: tuple[float, ...]
     tensor: Tensor | None
+    line: SourceLine | None
+    """Where the program has it."""
+
+    @property
+    def form(self) -> tuple[str, str, SourceLine | None]:
+        """What has to be alike for the numbers to be those of one instruction."""
+        return self.shape, self.rest, self.line
 
 
 def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
@@ -65,14 +72,14 @@ def values_taken(group: CauseGroup, nodes: Sequence[GraphNode]) -> Taken | None:
     Graphs in which another instruction is cited do not count.
     """
     members = [node for node in nodes if node.digest in set(group.graphs)]
-    if group.kind in BAKED:  # of several lines that change, another may come first in a graph
-        members = [node for node in members if _is_at(node, group.place.line)]
-    cited = dict(_cited(members))
-    forms = Counter((one.shape, one.rest) for one in cited.values())
+    # Of several lines that change, another may come first in a graph.
+    members = [node for node in members if _is_at(node, group.place.line)] or members
+    cited = {(digest, one.form): one for digest, one in _cited(members)}
+    forms = Counter(form for _, form in cited)
     if not forms:
         return None
     form = max(forms, key=lambda key: forms[key])
-    alike = {digest: one for digest, one in cited.items() if (one.shape, one.rest) == form}
+    alike = {digest: one for (digest, its), one in cited.items() if its == form}
     runs = {node.digest: node.compiles + node.hits for node in nodes}
     is_many = len(set(alike)) >= MIN_GROWN
     grows = group.kind is GROWING_INPUT or (group.kind is INPUT_SHAPE and is_many)
@@ -98,13 +105,14 @@ def _cited(members: Iterable[GraphNode]) -> Iterator[tuple[str, _Cited]]:
         explanation = node.explanation
         if explanation is None or not explanation.causes:
             continue
+        line = main_line(explanation.causes[0])
         if explanation.first_a:
-            yield node.nearest, _instruction(explanation.first_a)
+            yield node.nearest, _instruction(explanation.first_a, line)
         if explanation.first_b:
-            yield node.digest, _instruction(explanation.first_b)
+            yield node.digest, _instruction(explanation.first_b, line)
 
 
-def _instruction(cited: Cited) -> _Cited:
+def _instruction(cited: Cited, line: SourceLine | None) -> _Cited:
     is_parameter = cited.opcode == "parameter"
     rest = f"({'' if is_parameter else cited.payload}){cited.attributes}"
     return _Cited(
@@ -115,6 +123,7 @@ def _instruction(cited: Cited) -> _Cited:
         tuple(map(float, _NUMBER.findall(cited.shape))),
         tuple(map(float, _NUMBER.findall(rest))),
         cited.tensor,
+        line,
     )
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Place
 from xlagraph.message import SourceLine, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE
-from xlagraph.rules.dtypes.input_dtype import FROM_VALUES
+from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

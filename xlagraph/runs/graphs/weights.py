@@ -49,11 +49,12 @@ def trains_new(graph: CapturedGraph, other: CapturedGraph) -> bool:
 
 def keeps_new_gradients(graph: CapturedGraph, other: CapturedGraph) -> bool:
     """Whether a graph gives out gradients of tensors of which another one gives out none."""
-    ours, theirs = (
-        {t for t in one.context().outputs.values() if t.role is Role.GRADIENT}
-        for one in (graph, other)
-    )
-    return bool(ours - theirs)
+    return bool(gradients_of(graph) - gradients_of(other))
+
+
+def gradients_of(graph: CapturedGraph) -> Names:
+    """The gradients that a graph gives out, by name."""
+    return frozenset(t for t in graph.context().outputs.values() if t.role is Role.GRADIENT)
 
 
 def own_weights(graphs: Iterable[CapturedGraph]) -> Names:

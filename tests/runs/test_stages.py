@@ -1,0 +1,93 @@
+"""All that comes as a stage of a program begins is part of it, if it is all that comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from xlagraph.run.records import Frame
+from xlagraph.runs.by_design.stages import with_stages
+from xlagraph.runs.model import Meant
+from xlagraph.runs.steps.order import Turn
+from xlagraph.tensors import Role, Tensor
+
+STEP, OTHER = (Frame("train.py", 20, "stage"),), (Frame("train.py", 30, "evaluate"),)
+HEAD, BODY = (Tensor(part, "weight", Role.GRADIENT) for part in ("head", "body"))
+FILE = "rank0"
+
+
+@dataclass
+class Node:
+    """What is asked of a graph's node."""
+
+    digest: str
+    warm_up: bool
+    meant: Meant = Meant.NOT
+
+
+def graph(letter, step, gradients, site=STEP):
+    context = SimpleNamespace(outputs=dict(enumerate(gradients)), parameters={})
+    return SimpleNamespace(
+        step=step,
+        site=site,
+        process=SimpleNamespace(file=FILE),
+        record=SimpleNamespace(digest=letter),
+        sketch=SimpleNamespace(replaced=()),
+        context=lambda: context,
+    )
+
+
+def meant(graphs, ran, told=()):
+    """The letters of the graphs that are meant; `ran` has one for each step, a dot for unknown."""
+    sites = {one.record.digest: one.site for one in graphs}
+    turns = [
+        Turn(k, sites.get(letter, STEP), frozenset({letter} & set(sites)))
+        for k, letter in enumerate(ran)
+    ]
+    nodes = [Node(one.record.digest, one.step == 0) for one in graphs]
+    design = SimpleNamespace(turns_of=lambda _: turns)
+    found = with_stages(nodes, graphs, design, frozenset(told), len(ran))
+    assert all(one.warm_up for one in found if one.meant)
+    return "".join(one.digest for one in found if one.meant is Meant.PHASE)
+
+
+FIRST = graph("A", 0, [HEAD])
+STAGE = [FIRST, graph("B", 20, [HEAD, BODY]), graph("C", 21, [HEAD, BODY]), graph("D", 24, [BODY])]
+
+
+def test_what_comes_as_a_stage_begins_is_meant():
+    assert meant(STAGE, "A" * 20 + "BCCCDCDC..CDCDCDCDCDCDCD") == "BCD"
+
+
+@pytest.mark.parametrize(
+    ("graphs", "ran", "told"),
+    [
+        pytest.param(STAGE, "A" * 20 + "BCCCDCDCACDCDCDCDCDCDCDC", "", id="an earlier graph comes"),
+        pytest.param(STAGE, "A" * 20 + "BCCCDCDCD", "", id="it is too short to tell"),
+        pytest.param(STAGE, "A" * 20 + "B" + "." * 30, "BCD", id="it goes on"),
+        pytest.param([FIRST, graph("B", 20, [HEAD])], "A" * 20 + "B" * 20, "", id="nothing new"),
+        pytest.param([graph("A", 0, []), *STAGE[1:]], "A" * 20 + "BCCCD" + "C" * 20, "", id="none"),
+        pytest.param(
+            [*STAGE[:3], graph("D", 40, [BODY])],
+            "A" * 20 + "B" + "C" * 19 + "D" * 15,
+            "",
+            id="late",
+        ),
+    ],
+)
+def test_what_is_no_stage_of_its_own(graphs, ran, told):
+    assert meant(graphs, ran, told) == ""
+
+
+def test_a_place_whose_graphs_come_again_has_no_part_in_it():
+    graphs = [*STAGE, graph("E", 5, [], OTHER), graph("F", 30, [], OTHER)]
+    graphs.sort(key=lambda one: one.step)
+    ran = "A" * 5 + "E" + "A" * 14 + "BCCCDC" + "CDCDFE" + "CD" * 20
+    assert meant(graphs, ran) == "BCD"
+
+
+def test_two_stages_are_told_apart():
+    third = graph("E", 60, [HEAD, BODY, Tensor("stem", "weight", Role.GRADIENT)])
+    assert meant([*STAGE, third], "A" * 20 + "BCCCD" + "C" * 35 + "E" * 30) == "BCDE"
