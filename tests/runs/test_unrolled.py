@@ -14,6 +14,8 @@ from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
 from xlagraph.runs.causes.unrolled import AsUnrolled, unrolled_loops
+from xlagraph.runs.compare import Comparison
+from xlagraph.runs.explain import _has_other_turns
 
 TEXT = """def train(batches):
     for x, y in batches:
@@ -142,3 +144,18 @@ def test_the_number_is_said():
     assert str(said.short_fix) == "End each turn of the loop at line 2 with torch_xla.sync()."
     assert GraphName("B") in said.evidence[0].text.parts
     assert said.place.line == loop.line
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "is_told"),
+    [(9, ACCUMULATION_COUNT, True), (8, ACCUMULATION_COUNT, False), (9, ADDED_INPUT, False)],
+    ids=["another number of turns", "a read elsewhere", "another difference"],
+)
+def test_reads_of_more_turns_or_fewer_are_no_part_of_a_step(line, kind, is_told):
+    """Turns whose sum is read behind the loop stand in one graph, as with a sync there."""
+    before, now = (
+        SimpleNamespace(sync=SimpleNamespace(call_site=("t.py", one))) for one in (line, 9)
+    )
+    comparison = Comparison(0, "", SimpleNamespace(causes=(SimpleNamespace(kind=kind),)))
+    assert _has_other_turns(now, [before], comparison) == is_told
+    assert not _has_other_turns(now, [before], Comparison(None, "", None))

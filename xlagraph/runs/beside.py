@@ -17,8 +17,8 @@ from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.causes.growth import main_line
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.causes.growth import BAKED, main_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.reasons import Reason
 
-BAKED = (PYTHON_SIZE, PYTHON_INDEX, ATTRIBUTE)
-"""What Python numbers of one line set: how long a span is, where it begins, what fits around it."""
 COMES_ALONG = frozenset({SHARED_SCALAR, SPECIAL_SCALAR, INITIAL_STATE, LIVE_TENSOR})
 OFTEN = 3
 """So many graphs have a reason that others come of; of those that come along there are fewer."""

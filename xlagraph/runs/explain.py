@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.runs.by_design.design import Design
 from xlagraph.runs.by_design.early import with_early
 from xlagraph.runs.by_design.known_sizes import with_known_sizes
@@ -222,11 +223,23 @@ def _node(
         held=held_in_places(graph.sync),
         part=part,
         by_design=by_design,
-        begins_reading=begins_reading(graph, history),
+        begins_reading=begins_reading(graph, history)
+        and not _has_other_turns(graph, graphs, comparison),
         warm_up=warm_up or meant is not Meant.NOT,
         meant=Meant.NOT if warm_up else meant,
         another_part=graph.step > history.first_step and is_first(graph, history),
     )
+
+
+def _has_other_turns(
+    graph: CapturedGraph, graphs: Sequence[CapturedGraph], comparison: Comparison
+) -> bool:
+    """Whether a value was read as before at the same line, of another number of passes."""
+    if comparison.number is None or comparison.outcome is None or graph.sync is None:
+        return False
+    other, causes = graphs[comparison.number].sync, comparison.outcome.causes
+    is_there = other is not None and graph.sync.call_site == other.call_site
+    return is_there and bool(causes) and causes[0].kind is ACCUMULATION_COUNT
 
 
 def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:

@@ -17,10 +17,10 @@ from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
-from xlagraph.runs.beside import BAKED, family
+from xlagraph.runs.beside import family
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.drawn import AsDrawn
-from xlagraph.runs.causes.growth import main_line
+from xlagraph.runs.causes.growth import BAKED, main_line
 from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.pending import AsPending
 from xlagraph.runs.causes.uneven_turns import AsUneven

@@ -58,14 +58,14 @@ for step, number in enumerate([2, 2, 2, 3, 3]):
     torch_xla.sync()
 """,
     evidence="How often the pass's products and other telling operations stand on both sides.",
-    fix="Call torch_xla.sync() after each backward, and zero_grad(set_to_none=False): one graph "
-    "then serves every batch, whatever their number. Or make the number the same in every step: "
-    "drop the last group of an epoch.",
+    fix="Call torch_xla.sync() after each pass; where gradients are added up, after each backward, "
+    "with zero_grad(set_to_none=False): one graph then serves every batch, whatever their number. "
+    "Or make the number the same in every step: drop the last group of an epoch.",
     proof="The further pass is bypassed.",
     examples=("accumulation_raised", "accumulation_count", "accumulation_ramp"),
     family=Family.BRANCH,
     short="Some steps compute more passes than others",
-    short_fix="Call torch_xla.sync() after each backward, or keep their number.",
+    short_fix="Call torch_xla.sync() after each pass, or keep their number.",
     is_piece=True,
 )
 MISSING_BARRIER = Kind(

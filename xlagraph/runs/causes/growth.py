@@ -18,7 +18,7 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
-from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.causes.kept import kept
 from xlagraph.runs.kinds import GROWING_GRAPH
@@ -38,6 +38,8 @@ EVEN = 0.1
 """How far from a whole number of turns the sizes of a loop's graphs may be, in turns."""
 BEGINNING = {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE, REORDERED_OPERANDS}
 """What the first step differs in that takes a growing input in."""
+BAKED = (PYTHON_SIZE, PYTHON_INDEX, ATTRIBUTE)
+"""What Python numbers of one line set: how long a span is, where it begins, what fits around it."""
 LOOPED = frozenset({EXTRA_SUBGRAPH})
 """What a loop of another length looks like; of pieces that are known better more is known.
 
