@@ -8,9 +8,11 @@ import pytest
 from written_runs import write
 
 from xlagraph.message import SourceLine
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.beside import of_most, of_other_sizes
+from xlagraph.runs.beside import of_most, of_other_dtypes, of_other_sizes
 from xlagraph.runs.reasons import Reason
 
 
@@ -106,3 +108,24 @@ def test_an_input_that_has_another_size_at_another_line_is_one_cause(shape, join
     known[once.digest] = Reason(INPUT_SHAPE, SourceLine("train.py", 7))
     found = of_other_sizes([*often, once], known)
     assert found == ({"9": known["0"]} if joined else {})
+
+
+Of = namedtuple("Of", "digest warm_up")
+"""What is asked of a node here."""
+
+
+@pytest.mark.parametrize(
+    ("line", "times", "joined"),
+    [
+        pytest.param(SourceLine("train.py", 6, "forward"), 3, True, id="same function"),
+        pytest.param(SourceLine("train.py", 6, "other"), 3, False, id="another function"),
+        pytest.param(SourceLine("train.py", 6, "forward"), 2, False, id="seldom"),
+    ],
+)
+def test_columns_that_take_each_others_dtypes_come_of_those_that_change(line, times, joined):
+    nodes = [Of(str(k), warm_up=False) for k in range(times + 1)]
+    dtype = Reason(DTYPE, SourceLine("train.py", 5, "forward"))
+    known = dict.fromkeys(map(str, range(times)), dtype) | {
+        str(times): Reason(REORDERED_OPERANDS, line)
+    }
+    assert of_other_dtypes(nodes, known) == ({str(times): dtype} if joined else {})

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from xlagraph.cause.model import Cause
 from xlagraph.facts.program.enclosing import ProgramText
-from xlagraph.message import SourceLine
-from xlagraph.runs.causes.carried import as_carried
+from xlagraph.message import SourceLine, say
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.runs.causes.carried import as_carried, carried_alone
+from xlagraph.runs.kinds import GROWING_GRAPH
 
 FILE = "t.py"
 LOOP = """def main():
@@ -85,3 +90,26 @@ def test_an_attribute_that_is_computed_from_itself_is_carried(statement):
 )
 def test_what_is_detached_or_made_of_others_is_not_carried(statement):
     assert by_itself(statement) is None
+
+
+@pytest.mark.parametrize(
+    ("statements", "name"),
+    [
+        (["self.slow = torch.lerp(self.slow, self.weight, 0.1)"], "self.slow"),
+        (["loss = self.slow.sum()"], None),
+        (["self.a = self.a * 2", "self.b = self.b * 2"], None),
+        (["self.slow = torch.lerp(self.slow.detach(), self.weight, 0.1)"], None),
+    ],
+)
+def test_what_growing_graphs_cite_tells_what_is_carried(statements, name):
+    program = ProgramText({FILE: dict(enumerate(statements, 1))})
+    lines = tuple(SourceLine(FILE, k, "advance") for k in range(1, len(statements) + 1))
+    cause = SimpleNamespace(evidence=(SimpleNamespace(sources=lines),))
+    found = carried_alone([cause], program)
+    assert (found.carried.name if found else None) == name
+    if found:
+        nothing = frozenset()
+        one = Cause(LIVE_TENSOR, say("a"), (), say(), 1.0, True, say(), False, nothing, nothing)
+        told = found(one, [1, 2])
+        assert (told.kind, told.place.line) == (GROWING_GRAPH, lines[0])
+        assert "2 graphs, each of which is longer than the one before" in str(told.title)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from written_runs import write
 from written_steps import step, window
@@ -84,3 +86,32 @@ def test_a_size_may_have_run_in_hits_without_names_where_others_come_again(
     wide = [step(size).replace(f"[{size}]{{0}}", f"[4,{size}]{{1,0}}") for size in sizes]
     run = write(tmp_path, [(20, one) for one in [*wide, *[None] * 20]])
     assert run.has_problem is is_problem
+
+
+TURNED = """HloModule step
+
+ENTRY %main (p: f32[8]) -> f32[8] {{
+  %p = f32[8]{{0}} parameter(0)
+  %s = f32[8]{{0}} tanh(f32[8]{{0}} %p)
+{turns}
+  ROOT %e = f32[8]{{0}} exponential(f32[8]{{0}} %t{last})
+}}
+"""
+
+
+def turned(number):
+    """A step with so many turns of a loop."""
+    values = ["s", *(f"t{k}" for k in range(number))]
+    turns = "\n".join(
+        f"  %u{k} = f32[8]{{0}} cosine(f32[8]{{0}} %{old})\n"
+        f"  %{new} = f32[8]{{0}} multiply(f32[8]{{0}} %u{k}, f32[8]{{0}} %{old})"
+        for k, (old, new) in enumerate(pairwise(values))
+    )
+    return TURNED.format(turns=turns, last=number - 1)
+
+
+@pytest.mark.parametrize(("lengths", "is_problem"), [((3, 5, 2, 4), True), ((3, 5), False)])
+def test_a_loop_of_many_lengths_is_a_problem(tmp_path, lengths, is_problem):
+    early = [(20, turned(number)) for number in (6, 6, *lengths)]
+    again = [(20, turned(number)) for number in (6, *lengths, *reversed(lengths)) * 6]
+    assert write(tmp_path, early + again).has_problem == is_problem

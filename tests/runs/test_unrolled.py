@@ -13,6 +13,7 @@ from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
+from xlagraph.run.records import Frame
 from xlagraph.runs.causes.unrolled import AsUnrolled, unrolled_loops
 from xlagraph.runs.compare import Comparison
 from xlagraph.runs.explain import _has_other_turns
@@ -36,7 +37,7 @@ HELPER = (SourceLine(FILE, 9, "one"), CALL)
 PROGRAM = ProgramText({FILE: LINES}, frozenset({(FILE, 6)}))
 
 
-def loops(turns, program=PROGRAM, *, call=BACKWARD, step=STEP, times=None):
+def loops(turns, program=PROGRAM, *, call=BACKWARD, step=STEP, times=None, site=()):
     """The loops of graphs in which backward is called so many times, and an optimizer, too."""
     process = SimpleNamespace(file="records-0.jsonl")
     sync = SimpleNamespace(entry="sync", call_site=("t.py", 5), ends_step=True)
@@ -49,7 +50,7 @@ def loops(turns, program=PROGRAM, *, call=BACKWARD, step=STEP, times=None):
                 updates=((step, 30 * (times or number)),),
             ),
             record=SimpleNamespace(digest=str(k)),
-            site=(),
+            site=site,
         )
         for k, number in enumerate(turns)
     ]
@@ -159,3 +160,22 @@ def test_reads_of_more_turns_or_fewer_are_no_part_of_a_step(line, kind, is_told)
     comparison = Comparison(0, "", SimpleNamespace(causes=(SimpleNamespace(kind=kind),)))
     assert _has_other_turns(now, [before], comparison) == is_told
     assert not _has_other_turns(now, [before], Comparison(None, "", None))
+
+
+TURN = """\
+for x in data:
+    loss(x).backward()
+    if due(x):
+        sync()
+    sync()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"), [(4, 1), (5, 0)], ids=["under a condition", "each turn"]
+)
+def test_a_loop_whose_every_turn_ends_with_a_sync_is_not_unrolled(line, found):
+    program = ProgramText({FILE: dict(enumerate(TURN.splitlines(), 1))})
+    call = (SourceLine(FILE, 2, "<module>"),)
+    site = (Frame(FILE, line, "<module>"),)
+    assert len(loops([2, 3, 5], program, call=call, step=call, site=site)) == found

@@ -18,6 +18,8 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import enclosing, runs_in_turn
 from xlagraph.message import EMPTY, GraphName, SourceLine, count, join, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
@@ -145,8 +147,8 @@ class AsUnrolled:
         return [node for node in self.nodes if node.digest in self.loop.turns]
 
     def accounts_for(self, cause: Cause) -> bool:
-        """Whether a cause comes of the number of turns as well."""
-        return cause.kind in NUMBERS | ORDERS
+        """Whether a cause comes of the number of turns as well, as a mean over them does."""
+        return cause.kind in NUMBERS | ORDERS | {SHARED_SCALAR, SPECIAL_SCALAR}
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause of one of these graphs, of all of them."""
