@@ -11,8 +11,9 @@ from xlagraph.message import SourceLine
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.beside import of_most, of_other_dtypes, of_other_sizes
+from xlagraph.runs.beside import of_most, of_other_dtypes, of_other_sizes, of_read_numbers
 from xlagraph.runs.reasons import Reason
 
 
@@ -129,3 +130,16 @@ def test_columns_that_take_each_others_dtypes_come_of_those_that_change(line, ti
         str(times): Reason(REORDERED_OPERANDS, line)
     }
     assert of_other_dtypes(nodes, known) == ({str(times): dtype} if joined else {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "joined"),
+    [(PYTHON_INDEX, 5, True), (PYTHON_INDEX, 6, False), (DTYPE, 5, False)],
+)
+def test_what_a_read_cuts_comes_of_the_number_that_is_read(kind, line, joined):
+    nodes = [Of(str(k), warm_up=False) for k in range(4)]
+    often = Reason(kind, SourceLine("train.py", 5, "prune"))
+    known = dict.fromkeys("012", often) | {
+        "3": Reason(EARLY_EXECUTION, SourceLine("train.py", line, "prune"))
+    }
+    assert of_read_numbers(nodes, known) == ({"3": often} if joined else {})

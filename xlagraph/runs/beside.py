@@ -17,6 +17,7 @@ from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.causes.growth import BAKED, main_line
 
@@ -117,6 +118,27 @@ def of_other_dtypes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> 
         for node, reason in zip(open_nodes, reasons, strict=True)
         if reason.kind is REORDERED_OPERANDS and not reason.retell and reason.line
         if (place := (reason.line.file, reason.line.function)) in often
+    }
+
+
+def of_read_numbers(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of parts of steps that ran early at a line whose numbers change.
+
+    A number that is read there and used as an index, or as a place in what is sorted, cuts the step
+    each time: who keeps it on the device mends both.
+    """
+    open_nodes = [node for node in nodes if not node.warm_up]
+    number = Counter(known[node.digest] for node in open_nodes)
+    often = {
+        one.line[:2]: one
+        for one, times in number.items()
+        if times >= OFTEN and one.kind in BAKED and one.line and not one.retell
+    }
+    reasons = [(node, known[node.digest]) for node in open_nodes]
+    return {
+        node.digest: often[reason.line[:2]]
+        for node, reason in reasons
+        if reason.kind is EARLY_EXECUTION and reason.line and reason.line[:2] in often
     }
 
 

@@ -161,7 +161,12 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compared=explanation.compared if explanation else say(),
         place=cause.place if cause else _place(reason, main),
         shown=main.digest if cause else "",
-        proved=bool(cause) and all(node.explanation.proved for node in members if node.explanation),
+        proved=bool(cause)
+        and all(
+            node.explanation.proved
+            for node in members
+            if node.explanation and not _is_cut(kind, node)
+        ),
     )
 
 
@@ -262,6 +267,13 @@ def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:
                 first.in_short.clause,
                 f" ({first.kind}); counted here, for what waited in a bucket comes a step later",
             )
+    cut = [node for node in members if _is_cut(kind, node)]
+    if cut:
+        yield say(
+            "graphs " if len(cut) > 1 else "graph ",
+            join((say(GraphName(node.letter)) for node in cut), 8),
+            " ran as the number was read there: parts of steps that it cuts",
+        )
     beside = [node for node in members if _is_beside(kind, node)]
     if beside:
         yield say(
@@ -269,6 +281,13 @@ def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:
             join((say(GraphName(node.letter)) for node in beside), 8),
             " compiled only in steps in which this size was a new one: parts of the same steps",
         )
+
+
+def _is_cut(kind: Kind, node: GraphNode) -> bool:
+    """Whether a graph is counted with a number of its line only because that is read there."""
+    causes = node.explanation.causes if node.explanation else ()
+    is_read = node.begins_reading or (bool(causes) and causes[0].kind is EARLY_EXECUTION)
+    return kind in BAKED and is_read
 
 
 def _is_beside(kind: Kind, node: GraphNode) -> bool:

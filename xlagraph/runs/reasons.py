@@ -17,7 +17,14 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.beside import family, of_most, of_other_dtypes, of_other_sizes, of_others
+from xlagraph.runs.beside import (
+    family,
+    of_most,
+    of_other_dtypes,
+    of_other_sizes,
+    of_others,
+    of_read_numbers,
+)
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.causes.carried import as_carried, carried_alone
 from xlagraph.runs.causes.drawn import drawn
@@ -116,7 +123,7 @@ def reasons_of(
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
-    found |= of_other_dtypes(nodes, found)
+    found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= _grown_lists(nodes, found)
     found |= of_most(nodes, found)
