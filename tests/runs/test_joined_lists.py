@@ -46,4 +46,4 @@ def test_values_of_lists_that_grow_together_are_one_cause(tmp_path):
     (problem,) = run.problems
     assert problem.kind.id == "python-size"
     assert str(problem.title).startswith("a list of tensors has another length, 5 -> 10 joined: ")
-    assert (problem.compiles, problem.further) == (13, ())
+    assert (problem.compiles, problem.further) == (14, ())

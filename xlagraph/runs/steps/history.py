@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from xlagraph.run.records import Frame, SyncRecord
     from xlagraph.runs.steps.turns import CallPlace
 
+    Sites = Sequence[tuple[Frame, ...]]
+
 MAIN = 0.25
 """A call site is a training step's if its steps hold this part of the work that the one with
 the most work does: one sync after the loop, or setting up layer by layer, is not."""
@@ -119,7 +121,10 @@ def history_of(run: Run) -> History:
             for process, loops in training.items()
         },
         own_lines={process.file: frozenset(_own_lines(process)) for process in run.processes},
-        beside={process.file: frozenset(_beside(process)) for process in run.processes},
+        beside={
+            process.file: frozenset(_beside(process, _ends(process, loops, empty)))
+            for process, loops in training.items()
+        },
         steps=last + 1,
         first_step=min(
             (_first_of(steps).step for all_ in training.values() for steps in all_), default=0
@@ -157,34 +162,57 @@ def _own_lines(process: Process) -> Iterator[int]:
         places.add(call_place(process, sync))
 
 
-def _beside(process: Process) -> Iterator[int]:
+def _ends(process: Process, loops: Sequence[Sequence[SyncRecord]], empty: set[CallPlace]) -> Sites:
+    """The call sites of the training, if each of them ends its loop's body; else none.
+
+    A loop that begins with its sync has nothing, or little, to do the first time.
+    """
+    is_end = all(
+        call_place(process, steps[0]) not in empty
+        and _size(steps[0]) >= WHOLE * max(map(_size, steps[:2]))
+        for steps in loops
+    )
+    return [steps[0].call_site for steps in loops] if is_end else []
+
+
+def _beside(process: Process, sites: Sites) -> Iterator[int]:
     """What ran before a step began, and the first reads of places where reading cuts no step.
 
-    Behind such reads nothing is left for the step's end (an evaluation under a loader); or the
-    graph that ends it has ended other steps without them.
+    Behind such reads nothing is left for the step's end (an evaluation under a loader); or they
+    stand behind the steps, the next of which ends in a graph that has ended others without them.
+
+    `sites`: call sites of the training's steps, where those end there.
     """
     steps = [list(syncs) for _, syncs in groupby(process.syncs, key=lambda sync: sync.step)]
-    ends = [(_reads(step), step[-1].graphs if step[-1].ends_step else ()) for step in steps]
-    ended: defaultdict[tuple[str, ...], list[set[CallPlace]]] = defaultdict(list)
-    for reads, graphs in ends:
-        ended[graphs].append({call_place(process, read) for read in reads})
-    whole: set[CallPlace] = set()
-    for reads, graphs in ends:
-        whole.update(
-            place
-            for place in (call_place(process, read) for read in reads)
-            if graphs and any(place not in others for others in ended[graphs])
-        )
+    whole = _whole_places(process, steps)
     seen: set[CallPlace] = set()
     for step in steps:
-        ran = [sync for sync in step if sync.outcome != "empty"]
-        yield from (sync.index for sync in ran if sync.entry == BEGINS)
+        yield from (s.index for s in step if s.outcome != "empty" and s.entry == BEGINS)
         is_all = step[-1].ends_step and step[-1].outcome == "empty"
         for read in _reads(step):
             place = call_place(process, read)
-            if (is_all or place in whole) and place not in seen:
+            loops = _of_same_calls(read.call_site, sites)
+            is_behind = bool(loops) and all(
+                one and _is_behind(read.call_site, one) for one in loops
+            )
+            if place not in seen and (is_all or (is_behind and place in whole)):
                 yield read.index
             seen.add(place)
+
+
+def _whole_places(process: Process, steps: Sequence[Sequence[SyncRecord]]) -> set[CallPlace]:
+    """The places of reads behind which a step ended in a graph that has ended others without."""
+    read_in = [{call_place(process, read) for read in _reads(step)} for step in steps]
+    ended_by = [step[-1].graphs if step[-1].ends_step else () for step in steps]
+    ended: defaultdict[tuple[str, ...], list[set[CallPlace]]] = defaultdict(list)
+    for places, graphs in zip(read_in, ended_by, strict=True):
+        ended[graphs].append(places)
+    return {
+        place
+        for places, graphs in zip(read_in, ended_by, strict=True)
+        for place in places
+        if graphs and any(place not in others for others in ended[graphs])
+    }
 
 
 def _reads(step: Iterable[SyncRecord]) -> list[SyncRecord]:
