@@ -164,6 +164,11 @@ class Module:
         return self.operands[root] if self.opcodes[root] == "tuple" else (root,)
 
     @property
+    def is_scheduled(self) -> bool:
+        """Whether XLA is done with it, and its instructions stand in the order they run in."""
+        return self.header_fields.get("is_scheduled") == "true"
+
+    @property
     def gives_tuple(self) -> bool:
         """Whether the outputs are a list: the root is a tuple."""
         return self.opcodes[self.entry_computation.root] == "tuple"

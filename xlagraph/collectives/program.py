@@ -119,8 +119,7 @@ class Program:
 
 def program_of(module: Module) -> Program:
     """Reads a module's collectives; linear in instructions and in what counted loops write out."""
-    is_scheduled = module.header_fields.get("is_scheduled") == "true"
-    reader = _Reader(module, is_final=is_scheduled)
+    reader = _Reader(module, is_final=module.is_scheduled)
     items = tuple(reader.items(module.entry_computation))
     grid = grid_of(module)
     named = _named(items) if grid.devices == 1 else 0
@@ -130,8 +129,8 @@ def program_of(module: Module) -> Program:
     return Program(
         items=items,
         grid=grid,
-        ordered=is_scheduled or not reader.is_free,
-        partitioned_later=is_divided and not is_scheduled and _is_global(module),
+        ordered=module.is_scheduled or not reader.is_free,
+        partitioned_later=is_divided and not module.is_scheduled and _is_global(module),
         lowered_alone=named > 0,
     )
 

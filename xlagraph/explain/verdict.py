@@ -75,8 +75,9 @@ def pair_verdict(
 
 def _scheduled(diff: Diff) -> Side | None:
     """Which side alone XLA has optimized: it schedules what it is done with."""
-    a, b = (one.header_fields.get("is_scheduled") == "true" for one in (diff.a, diff.b))
-    return None if a == b else A if a else B
+    if diff.a.is_scheduled == diff.b.is_scheduled:
+        return None
+    return A if diff.a.is_scheduled else B
 
 
 def _what(diff: Diff, causes: Sequence[Cause]) -> Message:

@@ -105,17 +105,15 @@ def of_other_dtypes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> 
     Of columns that come in one dtype or another, two steps may have as many of each: then it looks
     as if their values were taken in another order.
     """
-    open_nodes = [node for node in nodes if not node.warm_up]
-    reasons = [known[node.digest] for node in open_nodes]
-    number = Counter(one for one in reasons if one.kind is DTYPE and one.line)
+    found = _open(nodes, known)
     often = {
         (one.line.file, one.line.function): one
-        for one, times in number.items()
-        if times >= OFTEN and one.line
+        for one, times in Counter(found.values()).items()
+        if times >= OFTEN and one.kind is DTYPE and one.line
     }
     return {
-        node.digest: often[place]
-        for node, reason in zip(open_nodes, reasons, strict=True)
+        digest: often[place]
+        for digest, reason in found.items()
         if reason.kind is REORDERED_OPERANDS and not reason.retell and reason.line
         if (place := (reason.line.file, reason.line.function)) in often
     }
@@ -127,19 +125,22 @@ def of_read_numbers(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> 
     A number that is read there and used as an index, or as a place in what is sorted, cuts the step
     each time: who keeps it on the device mends both.
     """
-    open_nodes = [node for node in nodes if not node.warm_up]
-    number = Counter(known[node.digest] for node in open_nodes)
+    found = _open(nodes, known)
     often = {
         one.line[:2]: one
-        for one, times in number.items()
+        for one, times in Counter(found.values()).items()
         if times >= OFTEN and one.kind in BAKED and one.line and not one.retell
     }
-    reasons = [(node, known[node.digest]) for node in open_nodes]
     return {
-        node.digest: often[reason.line[:2]]
-        for node, reason in reasons
+        digest: often[reason.line[:2]]
+        for digest, reason in found.items()
         if reason.kind is EARLY_EXECUTION and reason.line and reason.line[:2] in often
     }
+
+
+def _open(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of the graphs that are no warm-up."""
+    return {node.digest: known[node.digest] for node in nodes if not node.warm_up}
 
 
 def of_others(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.rules.distributed.buckets import BUCKET_CARRY
-from xlagraph.rules.effects.effect_order import EFFECT_ORDER
-from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.runs.by_design.early import NEVER_MEANT
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
@@ -27,9 +26,8 @@ SLIGHT = 0.25
 """The part of its compiles, and of its seconds, that another one has at most."""
 FEW = 2
 """A cause with more compiles than these goes on."""
-NEVER = frozenset({BUCKET_CARRY, EFFECT_ORDER, SKIPPED_UPDATE})
-"""What waits in a bucket, or is left out, is wrong however seldom it comes; so are collectives in
-another order."""
+NEVER = NEVER_MEANT - {EARLY_EXECUTION}
+"""What is wrong however seldom it comes; a value that is read now and then may be a log's."""
 
 
 def with_slight(
@@ -41,12 +39,13 @@ def with_slight(
     """
     problems = [group for group in groups if not group.expected]
     slight = [one for one in problems[1:] if _is_slight(one, problems[0])]
-    settled = {digest for group in slight for digest in group.graphs}
-    rest = [group for group in groups if group not in slight]
-    told = [replace(group, expected=True, meant=Meant.SELDOM) for group in slight]
-    number = len(problems) - len(slight)
-    return (*rest[:number], *told, *rest[number:]), [
-        replace(node, warm_up=True, meant=Meant.SELDOM) if node.digest in settled else node
+    seldom = {digest for group in slight for digest in group.graphs}
+    return (
+        *(group for group in problems if group not in slight),
+        *(replace(group, expected=True, meant=Meant.SELDOM) for group in slight),
+        *(group for group in groups if group.expected),
+    ), [
+        replace(node, warm_up=True, meant=Meant.SELDOM) if node.digest in seldom else node
         for node in nodes
     ]
 

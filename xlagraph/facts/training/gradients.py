@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
-from xlagraph.facts.values.scalars import is_one
+from xlagraph.facts.values.scalars import without_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,17 +76,7 @@ def _added(module: Module, value: int) -> int:
     for old, new in permutations(module.operands[total]):
         before = through_forms(module, old)
         if is_input(module, before) and uses_of(module, before) == [total]:
-            return _without_one(module, new)
-    return value
-
-
-def _without_one(module: Module, value: int) -> int:
-    """What a product with 1 multiplies: torch lowers the factor of a sum to one."""
-    value = through_forms(module, value)
-    if module.opcodes[value] == "multiply":
-        for number, factor in permutations(module.operands[value]):
-            if is_one(module, number):
-                return factor
+            return without_one(module, through_forms(module, new))  # the factor of a sum
     return value
 
 

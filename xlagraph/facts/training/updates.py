@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.editor import is_input
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.values.opcodes import ELEMENTWISE
-from xlagraph.facts.values.scalars import is_one
+from xlagraph.facts.values.scalars import without_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -204,11 +204,7 @@ def at_zero(module: Module, tensors: Iterable[int]) -> tuple[set[int], dict[int,
 
 def _plain(module: Module, value: int, left: Mapping[int, int]) -> int:
     """The value without sums with zeros and products with one."""
-    while True:
-        value = left.get(value, value)
-        if module.opcodes[value] != "multiply":
-            return value
-        x, y = module.operands[value]
-        if not (is_one(module, x) or is_one(module, y)):
-            return value
-        value = y if is_one(module, x) else x
+    plain = left.get(value, value)
+    while (factor := without_one(module, plain)) != plain:
+        plain = left.get(factor, factor)
+    return plain

@@ -37,6 +37,14 @@ def is_one(module: Module, value: int) -> bool:
     return module.opcodes[value] == "constant" and module.payloads[value] == "1"
 
 
+def without_one(module: Module, value: int) -> int:
+    """What a product with the constant 1 multiplies; any other value itself."""
+    if module.opcodes[value] == "multiply":
+        x, y = module.operands[value]
+        return y if is_one(module, x) else x if is_one(module, y) else value
+    return value
+
+
 def unspread(module: Module, value: int) -> int:
     """What a value spreads or converts; itself if it does not."""
     while module.opcodes[value] in ("broadcast", "reshape", "convert"):

@@ -9,15 +9,16 @@ the place runs again; and all that is new there came in the shorter part of the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.graphs.weights import gradients_of, weights_of
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.run.records import Frame
     from xlagraph.runs.by_design.design import Design
@@ -44,11 +45,15 @@ def with_stages(
     `steps`: how many the run has.
     """
     found = list(nodes)
-    files = dict.fromkeys(graph.process.file for graph in graphs)
-    for own in ([k for k, g in enumerate(graphs) if g.process.file == file] for file in files):
-        begins = _begins([graphs[k] for k in own])
+    if all(node.warm_up for node in nodes):
+        return found
+    processes: defaultdict[str, dict[tuple[Frame, ...], list[int]]] = defaultdict(dict)
+    for k, graph in enumerate(graphs):
+        processes[graph.process.file].setdefault(graph.site, []).append(k)
+    for places in processes.values():
+        begins = _begins([graphs[k] for k in sorted(chain(*places.values()))])
         for begin, end in pairwise([*begins, steps]):
-            for k in _members(own, graphs, design, begin, end):
+            for k in chain(*(_new(here, graphs, design, begin, end) for here in places.values())):
                 if not nodes[k].warm_up and nodes[k].digest not in told:
                     found[k] = replace(nodes[k], warm_up=True, meant=Meant.PHASE)
     return found
@@ -71,17 +76,15 @@ def _begins(graphs: Sequence[CapturedGraph]) -> list[int]:
     return found
 
 
-def _members(
-    own: Sequence[int], graphs: Sequence[CapturedGraph], design: Design, begin: int, end: int
-) -> Iterator[int]:
-    """The graphs that came in a stage, at the places that run no earlier graph in it."""
-    for site in dict.fromkeys(graphs[k].site for k in own):
-        here = [k for k in own if graphs[k].site == site]
-        new = [k for k in here if begin <= graphs[k].step < end]
-        if new and len(new) <= FEW and _is_over(here, graphs, design, begin, end):
-            last = graphs[new[-1]].step
-            if end - 1 - last >= max(LASTING, last - begin):
-                yield from new
+def _new(
+    here: Sequence[int], graphs: Sequence[CapturedGraph], design: Design, begin: int, end: int
+) -> list[int]:
+    """The graphs of a place that came in a stage, if it runs no earlier graph in it."""
+    new = [k for k in here if begin <= graphs[k].step < end]
+    if not new or len(new) > FEW or not _is_over(here, graphs, design, begin, end):
+        return []
+    last = graphs[new[-1]].step
+    return new if end - 1 - last >= max(LASTING, last - begin) else []
 
 
 def _is_over(

@@ -74,10 +74,7 @@ class History:
         if sync.ends_step and sync.index < self.came_again.get(process.file, 0):
             return True
         loops = [site for site in self.loops.get(process.file, ()) if site != sync.call_site]
-        return bool(loops) and all(
-            site and _is_behind(sync.call_site, site)
-            for site in _of_same_calls(sync.call_site, loops)
-        )
+        return _is_behind_all(sync.call_site, loops)
 
     def has_own_line(self, process: Process, sync: SyncRecord) -> bool:
         """Whether a step is the first at its line, and those at other lines stay as they were."""
@@ -168,9 +165,7 @@ def _ends(process: Process, loops: Sequence[Sequence[SyncRecord]], empty: set[Ca
     A loop that begins with its sync has nothing, or little, to do the first time.
     """
     is_end = all(
-        call_place(process, steps[0]) not in empty
-        and _size(steps[0]) >= WHOLE * max(map(_size, steps[:2]))
-        for steps in loops
+        call_place(process, steps[0]) not in empty and _is_whole(steps, 2) for steps in loops
     )
     return [steps[0].call_site for steps in loops] if is_end else []
 
@@ -191,13 +186,11 @@ def _beside(process: Process, sites: Sites) -> Iterator[int]:
         is_all = step[-1].ends_step and step[-1].outcome == "empty"
         for read in _reads(step):
             place = call_place(process, read)
-            loops = _of_same_calls(read.call_site, sites)
-            is_behind = bool(loops) and all(
-                one and _is_behind(read.call_site, one) for one in loops
-            )
-            if place not in seen and (is_all or (is_behind and place in whole)):
-                yield read.index
+            if place in seen:
+                continue
             seen.add(place)
+            if is_all or (place in whole and _is_behind_all(read.call_site, sites)):
+                yield read.index
 
 
 def _whole_places(process: Process, steps: Sequence[Sequence[SyncRecord]]) -> set[CallPlace]:
@@ -230,9 +223,9 @@ def _first_of(steps: Sequence[SyncRecord]) -> SyncRecord:
     return others[0] if others and _size(first) < LITTLE * _size(others[0]) else first
 
 
-def _is_whole(steps: Sequence[SyncRecord]) -> bool:
-    """Whether the first of a site's syncs had a step's work behind it."""
-    return _size(steps[0]) >= WHOLE * max(map(_size, steps[:BEGINNING]))
+def _is_whole(steps: Sequence[SyncRecord], among: int = BEGINNING) -> bool:
+    """Whether the first of a site's syncs had a step's work behind it, among so many."""
+    return _size(steps[0]) >= WHOLE * max(map(_size, steps[:among]))
 
 
 def _of_same_calls(
@@ -255,6 +248,13 @@ def _shared(site: Sequence[Frame], other: Sequence[Frame] | None) -> int:
     """How many calls, from the outermost on, lead to both."""
     pairs = zip(reversed(site), reversed(other or ()), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _is_behind_all(site: Sequence[Frame], loops: Sequence[tuple[Frame, ...] | None]) -> bool:
+    """Whether a call site stands behind the steps of all loops, each of which ends there."""
+    return bool(loops) and all(
+        loop and _is_behind(site, loop) for loop in _of_same_calls(site, loops)
+    )
 
 
 def _is_behind(site: Sequence[Frame], other: Sequence[Frame]) -> bool:
