@@ -104,7 +104,7 @@ PROBLEMS = {
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
-    "averaged_model": "Changed in step 9 and stayed so: tensors are updated ",
+    "averaged_model": "Changed in step 9 and stayed so: ",
     "truncated_window": "Settled since step 1: 1 compile, ",
     "penalty_every_third": "In a fixed order since step 1: ",
     "target_every_fourth": "In a fixed order since step 3: tensors are updated ",
