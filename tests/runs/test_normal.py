@@ -34,6 +34,7 @@ NORMAL = {
     "frozen_copy": "Stable after warm-up: 2 compiles,",
     "lookahead_in_buckets": "Stable: 5 compiles,",
     "average_of_copy": "3 kinds of step by design (training, step at ",
+    "averaged_model": "Stable: 5 compiles,",
     "average_later": "3 kinds of step by design (update of 4 tensors, ",
     "momentum_with_decay": "Stable after warm-up: 2 compiles,",
     "moving_average": "Stable after warm-up: 2 compiles,",
@@ -103,6 +104,7 @@ PROBLEMS = {
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
+    "averaged_model": "Changed in step 9 and stayed so: ",
     "truncated_window": "Settled since step 1: 1 compile, ",
     "penalty_every_third": "In a fixed order since step 1: ",
     "target_every_fourth": "In a fixed order since step 3: tensors are updated ",

@@ -12,7 +12,7 @@ from xlagraph.canon.labels import Level, clean, instruction_text, without_layout
 from xlagraph.canon.live import live_instructions
 from xlagraph.canon.loops import has_loop, with_ordered_state
 from xlagraph.diff.acting import ThreadChange, moved_effects, other_channels, other_threads
-from xlagraph.diff.align import longest_rise
+from xlagraph.diff.align import aligned, longest_rise
 from xlagraph.diff.known import NO_NAMES
 from xlagraph.diff.match import Match, match_modules
 from xlagraph.diff.same import same_computation
@@ -191,14 +191,16 @@ def diff_match(match: Match, *, loop_state: bool) -> Diff:
 def _slots(values_a: Sequence[int], values_b: Sequence[int], finder: _Finder) -> tuple[Slot, ...]:
     """Pairs positions by their instructions: those of A in order, then B's own."""
     match = finder.match
-    partner: dict[int, int] = {}
+    partner = _in_order([match.to_b[x] for x in values_a], values_b)
     by_value: dict[int, list[int]] = {}
     by_constant: dict[int, list[int]] = {}
+    taken = set(partner.values())
     for k in range(len(values_b) - 1, -1, -1):
-        by_value.setdefault(values_b[k], []).append(k)
+        if k not in taken:
+            by_value.setdefault(values_b[k], []).append(k)
     for k, x in enumerate(values_a):
         queue = by_value.get(match.to_b[x])
-        if queue:
+        if queue and k not in partner:
             partner[k] = queue.pop()
     taken = set(partner.values())
     for k in range(len(values_b) - 1, -1, -1):
@@ -214,6 +216,18 @@ def _slots(values_a: Sequence[int], values_b: Sequence[int], finder: _Finder) ->
         *(Slot(k, partner.get(k)) for k in range(len(values_a))),
         *(Slot(None, k) for k in range(len(values_b)) if k not in taken),
     )
+
+
+def _in_order(partners: Sequence[int], values: Sequence[int]) -> dict[int, int]:
+    """Positions of values that one side gives back more often than the other, paired in order.
+
+    A copy of a tensor has the same value: what stands beside the two tells which is the copy.
+    """
+    often_a, often_b = Counter(partners), Counter(values)
+    uneven = {value for value in often_b if value in often_a and often_a[value] != often_b[value]}
+    if not uneven:
+        return {}
+    return {k: n for k, n in aligned(partners, values) if values[n] in uneven}
 
 
 def _moved(slots: Sequence[Slot]) -> int:

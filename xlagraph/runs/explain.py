@@ -14,6 +14,7 @@ from xlagraph.message import say
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.runs.by_design.design import Design
 from xlagraph.runs.by_design.early import with_early
+from xlagraph.runs.by_design.first_copies import with_first_copies
 from xlagraph.runs.by_design.known_sizes import with_known_sizes
 from xlagraph.runs.by_design.meant import (
     changes_values,
@@ -117,6 +118,7 @@ def _explanation(
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
+    nodes = with_first_copies(nodes, pairs.graphs, comparisons, design)
     syncs = [s for p in run.processes for s in p.syncs]
     stable = stable_after(syncs, history.steps)
     program = program_text(run.processes)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from xlagraph.cause.model import Context
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
+from xlagraph.message import SourceLine
 
 
 def attention(rows: int, given_back: str = "kept") -> str:
@@ -31,3 +33,47 @@ def test_the_line_is_the_one_that_makes_it_longer(given_back, line):
     assert found.proved
     assert str(found.causes[0].kind) == "growing-input"
     assert str(found.verdict.where) == f"t.py:{line}"
+
+
+SENT = """HloModule step
+
+FileNames
+1 "train.py"
+
+FunctionNames
+1 "train"
+2 "send"
+
+FileLocations
+1 {{file_name_id=1 function_name_id=1 line=30 end_line=30 column=0 end_column=0}}
+2 {{file_name_id=1 function_name_id=2 line=7 end_line=7 column=0 end_column=0}}
+3 {{file_name_id=1 function_name_id=1 line=33 end_line=33 column=0 end_column=0}}
+
+StackFrames
+1 {{file_location_id=1 parent_frame_id=1}}
+2 {{file_location_id=2 parent_frame_id=2}}
+3 {{file_location_id=3 parent_frame_id=1}}
+
+ENTRY main {{
+  tokens = f32[{rows},4] parameter(0), metadata={{op_type="send" stack_frame_id=2}}
+  new = f32[8,4] parameter(1), metadata={{op_type="send" stack_frame_id=2}}
+  sum = f32[{rows},4] tanh(tokens), metadata={{op_type="tanh" stack_frame_id=1}}
+  kept = f32[{longer},4] concatenate(tokens, new), dimensions={{0}},
+    metadata={{op_type="cat" stack_frame_id=3}}
+  ROOT r = (f32[{rows},4], f32[{longer},4]) tuple(sum, kept)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("joins", "kind", "line"), [("tokens", "growing-input", 33), ("sum", "input-shape", 30)]
+)
+def test_the_line_that_asks_for_it_is_not_the_one_that_makes_it_longer(joins, kind, line):
+    texts = [SENT.format(rows=rows, longer=rows + 8) for rows in (8, 16)]
+    a, b = (
+        read_module(one.replace("concatenate(tokens", f"concatenate({joins}"), "m") for one in texts
+    )
+    context = Context(call_site=SourceLine("train.py", 40, "train"))
+    cause = explain_modules(a, b, context, context).causes[0]
+    assert cause.kind.id == kind
+    assert str(cause.place.in_short).startswith(f"train.py:{line} in ")

@@ -245,7 +245,8 @@ def _bounds(module: Module, i: int) -> list[tuple[int, int]]:
 def _index(module: Module, parameter: int) -> SizeMaker | None:
     """What whole numbers are that are used as the indices of a gather or scatter alone.
 
-    One list of them is an index; rows of several are what nonzero() gives.
+    One list of them is an index; rows of several are what nonzero() gives. A batch of numbers that
+    an embedding looks up is no list that somebody picks rows with.
     """
     if not module.shapes[parameter].startswith(("s64[", "s32[", "u32[")):
         return None
@@ -255,6 +256,8 @@ def _index(module: Module, parameter: int) -> SizeMaker | None:
         i = stack.pop()
         for user in module.users[i]:
             if module.opcodes[user] in ("gather", "scatter") and module.operands[user][1] == i:
+                if _is_embedding(module, user):
+                    return None
                 is_index = True
             elif module.opcodes[user] in _ON_THE_WAY and user not in seen:
                 stack.append(user)
@@ -264,6 +267,13 @@ def _index(module: Module, parameter: int) -> SizeMaker | None:
     if len(dimensions) == 1:
         return INDICES
     return MASKED if dimensions[1] <= MAX_AXES else None
+
+
+def _is_embedding(module: Module, i: int) -> bool:
+    """Whether a gather is that of an embedding of torch, by its stack."""
+    metadata = module.metadata(i)
+    frames = metadata.frames if metadata else ()
+    return any(one.function == "embedding" and "torch/" in one.file for one in frames)
 
 
 def _is_picked_from_sort(module: Module, i: int) -> bool:

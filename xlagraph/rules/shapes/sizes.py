@@ -395,7 +395,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
-    asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE else None
+    asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE and not grows else None
     called = say() if asked else called_by_step(case.b, in_b[0], lines)
     sent = say("; what is asked for there is sent", at(lines)) if asked else say()
     lines = (asked, *lines) if asked else lines

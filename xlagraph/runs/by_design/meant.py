@@ -23,6 +23,7 @@ from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
+from xlagraph.rules.training.rematerialization import REMATERIALIZATION
 from xlagraph.runs.by_design.choices import brings_state, is_one_of_two, phase_of
 from xlagraph.runs.by_design.few_sizes import begins_stage, is_one_of_few_sizes
 from xlagraph.runs.by_design.periodic import turns_of_part
@@ -57,6 +58,8 @@ BESIDE = frozenset({Section.LIVE, Section.HEADER})
 BY_VALUE = frozenset({Section.VALUES, Section.INPUTS})
 """Sizes, numbers and types: nobody means these to make another graph, but for few sizes. Two
 tensors that begin as one are no such thing: that kind may be meant."""
+SWITCHED_ONCE = frozenset({REMATERIALIZATION})
+"""Switched on purpose only where it comes once and stays: in some steps only it is a mistake."""
 
 
 def how_meant(
@@ -90,6 +93,7 @@ def how_meant(
         return Meant.RHYTHM
     is_switched = is_on_purpose or _is_mostly_on_purpose(outcome)
     lasting = LASTING if is_switched else LASTING_STAGE
+    is_switched = is_switched or _is_switched_once(outcome)
     is_switched = is_switched or _trains_others(outcome, graphs[number], graphs[other])
     begins = partial(begins_stage, number, graphs, comparisons, design.turns_of_sort(number))
     is_switched = is_switched and outcome.proved
@@ -238,6 +242,13 @@ def _is_on_purpose(outcome: Outcome) -> bool:
     causes = outcome.causes
     has_own = any(cause.kind.may_be_meant and not cause.expected for cause in causes)
     return has_own and all(map(comes_along, causes))
+
+
+def _is_switched_once(outcome: Outcome) -> bool:
+    """Whether what differs is checkpointing, for one, and nothing that nobody means."""
+    return any(cause.kind in SWITCHED_ONCE for cause in outcome.causes) and all(
+        comes_along(cause) or cause.kind in SWITCHED_ONCE for cause in outcome.causes
+    )
 
 
 def _is_mostly_on_purpose(outcome: Outcome) -> bool:

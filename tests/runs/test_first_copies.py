@@ -1,0 +1,73 @@
+"""An average begins as a copy of the weights: the step that makes it belongs to the phase."""
+
+from __future__ import annotations
+
+import pytest
+from written_runs import write
+
+from xlagraph.run.records import ParameterTensor
+from xlagraph.tensors import Role, Tensor
+
+W, MEAN = (Tensor("", name, Role.PARAMETER) for name in ("weight", "mean"))
+TRAIN = """HloModule step
+
+ENTRY main {{
+  w = f32[8] parameter(0)
+  x = f32[8] parameter(1)
+  {inputs}
+  a = f32[8] multiply(w, x)
+  b = f32[8] cosine(a)
+  c = f32[8] multiply(b, x)
+  g = f32[8] tanh(c)
+  new = f32[8] subtract(w, g)
+  {more}
+  ROOT t = ({shapes}) tuple(new, g{outputs})
+}}
+"""
+
+
+def step(outputs: str = "", inputs: str = "", more: str = "", size: int = 8) -> str:
+    shapes = ", ".join(["f32[8]", "f32[8]", *(f"f32[{size}]" for _ in outputs.split())])
+    listed = "".join(f", {one}" for one in outputs.split())
+    return TRAIN.format(inputs=inputs, more=more, shapes=shapes, outputs=listed)
+
+
+PLAIN = step()
+COPIES = step("new")
+OTHER = step("part", more="part = f32[4] slice(new), slice={[0:4]}", size=4)
+MEANS = step(
+    "moved",
+    "mean = f32[8] parameter(2)",
+    "d = f32[8] subtract(new, mean)\n  e = f32[8] multiply(d, d)\n  moved = f32[8] add(mean, e)",
+)
+TENSORS = {
+    PLAIN: ((ParameterTensor(0, W),), (W, None)),
+    COPIES: ((ParameterTensor(0, W),), (W, None, None)),
+    OTHER: ((ParameterTensor(0, W),), (W, None, None)),
+    MEANS: ((ParameterTensor(0, W), ParameterTensor(2, MEAN)), (W, None, MEAN)),
+}
+
+
+def run_of(folder, steps):
+    return write(folder, [(20, text) for text in steps], tensors=TENSORS)
+
+
+def test_the_step_that_makes_the_copies_is_warm_up_of_the_phase(tmp_path):
+    run = run_of(tmp_path, [PLAIN] * 8 + [COPIES] + [MEANS] * 12)
+    assert not run.has_problem
+    (group,) = [group for group in run.groups if group.meant]
+    assert (group.meant, group.compiles) == ("phase", 1)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [PLAIN] * 8 + [COPIES] + [PLAIN] * 12,
+        [PLAIN] * 8 + [OTHER] + [MEANS] * 12,
+        [PLAIN] * 8 + [COPIES, PLAIN] + [MEANS] * 12,
+        [PLAIN] * 4 + [COPIES] + [PLAIN] * 4 + [COPIES] + [MEANS] * 2,
+    ],
+    ids=["nothing updates it", "something else is kept", "not the next step", "hardly begun"],
+)
+def test_a_tensor_kept_in_one_step_alone_is_a_problem(steps, tmp_path):
+    assert run_of(tmp_path, steps).has_problem
