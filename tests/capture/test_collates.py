@@ -86,3 +86,28 @@ def test_other_functions_join_what_they_like():
     text = LISTS.format(each="ids.extend(item)", behind="return torch.tensor(ids)")
     text = text.replace("collate", "flatten").splitlines()
     assert not [one for one in settings_in(text) if one.option == "joined"]
+
+
+PADS_ITSELF = """class Pad:
+    def __call__(self, rows):
+        longest = {longest}
+        return torch.zeros(len(rows), longest)
+loader = DataLoader(rows, collate_fn={given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("longest", "given", "lines"),
+    [
+        ("max(len(one) for one in rows)", "Pad()", [3]),
+        ("max(map(len, rows))", "Pad()", [3]),
+        ("max(one['x'].shape[0] for one in rows)", "Pad()", [3]),
+        ("max([one.size(0) for one in rows])", "Pad()", [3]),
+        ("max(len(one) for one in rows)", "stack", []),  # something else is called so
+        ("max(one.weight for one in rows)", "Pad()", []),
+        ("max(8, rows[0].shape[0])", "Pad()", []),
+    ],
+)
+def test_an_object_that_pads_to_the_longest_itself(longest, given, lines):
+    text = PADS_ITSELF.format(longest=longest, given=given).splitlines()
+    assert [one.line for one in settings_in(text) if one.option == "padding"] == lines

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from real_modules import FIXTURES, explained_run
 
-from xlagraph.runs.steps.spent import Spent, together
+from xlagraph.runs.steps.spent import Spent, spans_of, together
 from xlagraph.terminal.structured import run_json
+
+if TYPE_CHECKING:
+    from xlagraph.run.records import SyncRecord
 
 TICKS = st.integers(0, 40)
 SPANS = st.lists(st.tuples(TICKS, TICKS).map(lambda pair: (float(min(pair)), float(max(pair)))))
@@ -28,6 +34,21 @@ def test_ranks_that_compile_at_once_wait_once():
     assert str(many) == "1 min 1 s of wall time (1.1 h over all ranks)"
     assert str(together([one, Spent(((200.0, 201.0),))])) == "1 min 1 s"
     assert str(Spent()) == "0 s"
+
+
+def test_what_ran_unseen_was_over_when_the_next_call_began():
+    """One process compiles one graph after the other, whichever of them a hook saw."""
+
+    def sync(entry: str) -> SyncRecord:
+        return SimpleNamespace(
+            entry=entry, time=100.0, compile_seconds=2.0, outcome="compile", graphs=("a", "b")
+        )
+
+    assert str(Spent.of([sync("unseen"), sync("sync")])) == "4.0 s"
+    assert spans_of(sync("unseen")) == [(98.0, 99.0), (99.0, 100.0)]
+    assert (
+        str(Spent.of([sync("item"), sync("sync")])) == "2.0 s of wall time (4.0 s over all ranks)"
+    )
 
 
 def test_compiles_without_a_time_are_not_said_to_take_none():

@@ -28,23 +28,37 @@ _JOINS = frozenset({"cat", "concat", "concatenate"})
 _AXES = frozenset({"dim", "axis"})
 PADS = re.compile(r"pad_sequence|DataCollator\w*")
 _LONGEST = ("True", "'longest'")
+_SIZES = frozenset({"shape", "size"})
 _LENGTHS = frozenset({"padding", "max_length", "pad_to_multiple_of"})
 COLLATES = re.compile(r"collate|\bpad_")
 
 
-def pads(node: ast.Call, function: str) -> bool:
+def pads(node: ast.Call, *, collates: bool) -> bool:
     """Whether a call pads to the longest of a batch, or a collate function asks how long that is.
 
     One that is told another length does not.
+
+    Args:
+        node: the call.
+        collates: it stands in a function that puts batches together.
     """
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
     given = {one.arg: constant_text(one.value) for one in node.keywords if one.arg}
     if name == "max":
-        asks = any(isinstance(one, ast.Name) and one.id == "len" for one in ast.walk(node))
-        return asks and bool(COLLATES.search(function))
+        return collates and _asks_lengths(node)
     if PADDING in given:
         return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
     return bool(PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
+
+
+def _asks_lengths(node: ast.Call) -> bool:
+    """Whether the largest is taken of how long things are: by ``len`` or by their shapes."""
+    parts = list(ast.walk(node))
+    is_each = any(isinstance(one, (ast.GeneratorExp, ast.ListComp)) for one in parts)
+    sizes = any(isinstance(one, ast.Attribute) and one.attr in _SIZES for one in parts)
+    return (is_each and sizes) or any(
+        isinstance(one, ast.Name) and one.id == "len" for one in parts
+    )
 
 
 def cut(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:

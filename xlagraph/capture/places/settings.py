@@ -78,9 +78,10 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
         if isinstance(node, ast.Call):
             yield from _called(node, function)
             yield from attached(node, function, tree)
-            if pads(node, function):
+            is_collated = bool(COLLATES.search(function)) or function in collates
+            if pads(node, collates=is_collated):
                 yield Setting(node.lineno, function, PADDING, "")
-            if COLLATES.search(function) or function in collates:
+            if is_collated:
                 yield from joined(node, function)
                 yield from distinct(node, function)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):

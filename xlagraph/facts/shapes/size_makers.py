@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Seen
     from xlagraph.cause.verdict import Made
     from xlagraph.graph import Module
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
 
 MAX_STEPS = 24
 MAX_AXES = 4
@@ -147,6 +147,9 @@ BY_CALL = (
     (re.compile(r"[\w)\]]\[(?![^\[\]]*\bif\b)[^\[\]]*(?:[=!]=|(?<![-<>])[<>](?![<>]))"), MASKED),
 )
 """What the program's line says that an input comes from; of the last a comparison as an index."""
+_SENT = re.compile(r"\.(?:to|cuda)\(|\bsend_cpu_data_to_device\(")
+_PICKED = re.compile(r"[\w)\]]\[(?!\s*(?:[\"']|-?\d+\s*\]))")
+"""A subscript that may be a mask: neither a key nor a place."""
 _BOUNDS = re.compile(r"\[(\d+):(\d+)(?::1)?\]")
 _ON_THE_WAY = frozenset(
     {
@@ -166,7 +169,9 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
         if called[0] and len(set(called)) == 1:
             return called[0]
         found = {_index(a, x) for x in starts}
-        return found.pop() if len(found) == 1 else None
+        maker = found.pop() if len(found) == 1 else None
+        is_sent = maker is MASKED and all(_is_sent(case.b, y) for y in starts.values())
+        return INDICES if is_sent else maker
     for x in starts:
         metadata = a.metadata(x)
         operation = metadata.op_type if metadata else ""
@@ -192,9 +197,25 @@ def _comes_from_unique(module: Module, parameter: int) -> bool:
 
 def maker_in_line(view: SideView, parameter: int) -> SizeMaker | None:
     """What the line says that an input was made in: values decide about its size there."""
-    line = next(iter(where(view.module, [parameter])), None)
-    text = dict(view.context.around(line)).get(line.line, "") if line else ""
+    text = _text(view, _line(view, parameter))
     return next((maker for pattern, maker in BY_CALL if pattern.search(text)), None)
+
+
+def _is_sent(view: SideView, parameter: int) -> bool:
+    """Whether its line itself sends what the host has made, and picks nothing by a mask."""
+    line = _line(view, parameter)
+    text = _text(view, line)
+    is_own = line is not None and line.called is None
+    return is_own and bool(_SENT.search(text)) and not _PICKED.search(text)
+
+
+def _line(view: SideView, parameter: int) -> SourceLine | None:
+    """The program's line that an input was made in."""
+    return next(iter(where(view.module, [parameter])), None)
+
+
+def _text(view: SideView, line: SourceLine | None) -> str:
+    return dict(view.context.around(line)).get(line.line, "") if line else ""
 
 
 def part_sizes(case: Case, starts: Mapping[int, int]) -> frozenset[tuple[int, int]]:

@@ -10,10 +10,10 @@ from xlagraph.cause.names import differing_keys
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.case import Case
-    from xlagraph.graph import Attributes
+    from xlagraph.graph import Attributes, Module
     from xlagraph.hlo.shapes import Shape
 
 INDEX_OPCODES = frozenset(
@@ -36,6 +36,8 @@ MAX_SHIFT = 2
 """So many places are cut off a dimension, or added to it, before it is joined with others."""
 Sizes = frozenset[tuple[int, int]]
 """Sizes that changed: A's and B's."""
+_WHOLE = frozenset({"pred", "s16", "u16", "s32", "u32", "s64", "u64"})
+"""Types of tokens, labels, indices and masks; those of a byte may be weights, quantized."""
 _TYPE = re.compile(r"\b[a-z]+\d*\w*(?=\[)")
 _BOUNDS = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 
@@ -135,3 +137,8 @@ def stated_sizes(case: Case, members: Mapping[int, int]) -> dict[int, int]:
         if any(o in members for o in a.operands[x])
         and size_keys_differ_only(a.attributes[x], b.attributes[y])
     }
+
+
+def are_whole_numbers(module: Module, instructions: Iterable[int]) -> bool:
+    """Whether all are of a type that weights never have: a size is that of data then."""
+    return all(read_shape(module.shapes[i]).element_type in _WHOLE for i in instructions)

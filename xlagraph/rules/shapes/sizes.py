@@ -28,6 +28,7 @@ from xlagraph.facts.shapes.size_origins import made_by, maker_above
 from xlagraph.facts.shapes.sizes import (
     INDEX_OPCODES,
     Sizes,
+    are_whole_numbers,
     changed_sizes,
     explained,
     follows_operand,
@@ -391,7 +392,9 @@ def _finding(case: Case, origins: Origins) -> Finding:
     )
     changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
     starts_b = list(origins.starts.values())
-    in_b = [y for y in starts_b if b.opcodes[y] == "slice"] or starts_b
+    lists = longer_lists(case, origins.starts)
+    cited = "concatenate" if lists else "slice"
+    in_b = [y for y in starts_b if b.opcodes[y] == cited] or starts_b
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
@@ -415,7 +418,6 @@ def _finding(case: Case, origins: Origins) -> Finding:
             edit.a.attributes[x] = edit.b.attributes[y]
 
     names, title = _named(case, origins)
-    lists = longer_lists(case, origins.starts)
     maker, lines = made_by(case, origins.starts, lines, is_size=origins.kind is PYTHON_SIZE)
     maker = None if origins.options or grows else LISTED if lists else maker
     if grows:
@@ -483,12 +485,11 @@ def _fix(case: Case, origins: Origins) -> Message:
     """The advice, by what kind of tensor it is: data, or a tensor of the model."""
     if origins.kind is not INPUT_SHAPE:
         return say()
-    a, known = case.diff.a, case.a.context.parameters
-    donated = given_away(a)
-    numbers = {int(a.payloads[x]) for x in origins.starts if is_input(a, x)}
-    if numbers & (donated | set(known)):
+    a = case.diff.a
+    known = given_away(a) | set(case.a.context.parameters)
+    if known & {int(a.payloads[x]) for x in origins.starts if is_input(a, x)}:
         return say(WEIGHT_FIX)
-    return say(DATA_FIX) if donated or known else say()
+    return say(DATA_FIX) if known or are_whole_numbers(a, origins.starts) else say()
 
 
 RULE = Rule(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import enclosing
+from xlagraph.facts.shapes.size_makers import LISTED
 from xlagraph.message import count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
@@ -21,6 +22,7 @@ from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.causes.kept import kept
+from xlagraph.runs.causes.lists import LIST_SHORT
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
@@ -61,6 +63,13 @@ READING_FIX = say(
     "converged as it is), or read only once in so many turns, so that few lengths are left."
 )
 READING_SHORT = say("Give the loop a fixed length, and read nothing in it.")
+JOINED_SHORT = say("A list of tensors that is joined grows with every step")
+JOINED_FIX = say(
+    "A list, or what stands for one, is joined there (torch.stack, torch.cat) and has more tensors "
+    "in each step. Where a step needs no older ones, empty it in each step (clear(), reset() of a "
+    "metric); else keep a running value that is updated in place, or plain numbers (fetched after "
+    "torch_xla.sync()), or bound the list."
+)
 DETACH_FIX = say(
     "Something that is kept from step to step was never detached, so each backward pass goes "
     "through all steps before it: detach the old value where the new one is computed from it "
@@ -219,6 +228,7 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
     more = (sizes[-1] - sizes[0]) / (len(sizes) - 1)
     where_kept, evidence = kept(grown)
     is_history = cause.kind is LONGER_BACKWARD
+    is_joined = cause.short == LISTED.short
     return replace(
         cause,
         kind=GROWING_GRAPH,
@@ -230,9 +240,13 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
             where_kept,
         ),
         evidence=(*cause.evidence, *evidence),
-        fix=DETACH_FIX if is_history else say(GROWING_GRAPH.fix),
-        short=say(),
-        short_fix=say("Detach the old value (.detach()).") if is_history else say(),
+        fix=DETACH_FIX if is_history else JOINED_FIX if is_joined else say(GROWING_GRAPH.fix),
+        short=JOINED_SHORT if is_joined else say(),
+        short_fix=say("Detach the old value (.detach()).")
+        if is_history
+        else LIST_SHORT
+        if is_joined
+        else say(),
     )
 
 

@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 MANY = 3
 """So many times in a row the same tensors more are a list that grows."""
 LIST_FIX = say(
-    "Every length of the list is a graph of its own. Bound it, so that it is full after a few "
-    "steps (history_size of L-BFGS, maxlen of a deque); or keep one tensor of a fixed size that is "
-    "updated in place, with a mask for what is not filled yet."
+    "Every length of the list is a graph of its own. Where a step needs no older ones, empty it "
+    "in each step (clear(), reset() of a metric). Else bound it, so that it is full after a few "
+    "steps (history_size of L-BFGS, maxlen of a deque); or keep a running value, or one tensor of "
+    "a fixed size that is updated in place, with a mask for what is not filled yet."
 )
-LIST_SHORT = say("Bound the list, so that it is full after few steps.")
+LIST_SHORT = say("Empty the list in each step, or bound it.")
 READ_FIX = say(
     "Every length of the list is a graph of its own. Keep a state of a fixed size instead (counts "
     "in bins, as a metric does whose thresholds are given), or empty the list after each read "

@@ -19,14 +19,15 @@ APART = 1.05
 
 
 def span_of(sync: SyncRecord) -> Span:
-    """Begin and end of the compile of a sync."""
-    return sync.time, sync.time + sync.compile_seconds
+    """Begin and end of the compile of a sync: what ran unseen was over when it was noticed."""
+    begin = sync.time - sync.compile_seconds if sync.entry == "unseen" else sync.time
+    return begin, begin + sync.compile_seconds
 
 
 def spans_of(sync: SyncRecord) -> list[Span]:
     """The span of a sync's compile, divided among the graphs that it compiled."""
-    each = sync.compile_seconds / max(len(sync.graphs), 1)
-    return [(sync.time + k * each, sync.time + (k + 1) * each) for k in range(len(sync.graphs))]
+    begin, each = span_of(sync)[0], sync.compile_seconds / max(len(sync.graphs), 1)
+    return [(begin + k * each, begin + (k + 1) * each) for k in range(len(sync.graphs))]
 
 
 @dataclass(frozen=True, slots=True)
