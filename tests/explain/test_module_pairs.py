@@ -37,6 +37,7 @@ class Truth:
 PROVED = {
     "heads_tiled": Truth("", r"axes of 5 values .*f32\[2,2,1,16,4\] became f32\[2,1,2,16,4\]"),
     "mask_shifted": Truth("", "0 became 1"),
+    "momentum_clipped": Truth("", "scales 2 values by a number computed from all of them"),
     "norm_before_layers": Truth(
         "",
         r"the same operations are connected in another order: \S+ takes the result of ",

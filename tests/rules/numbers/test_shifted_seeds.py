@@ -101,3 +101,13 @@ def test_what_else_differs_is_told_beside_it():
     assert explanation.proved
     found = {cause.kind.id for cause in explanation.causes}
     assert found == {"random-numbers", "replaced-subgraph"}
+
+
+def test_a_step_computed_otherwise_is_no_draw_of_one_side():
+    text = network(0, 1, 2)
+    edited = text.replace("seed0 = s64[] add(d0, m0)", "seed0 = s64[] divide(d0, m0)")
+    assert edited != text
+    assert not find(Case.of(diff_modules(read_module(text), read_module(edited))))
+    explanation = explained(text, edited)
+    assert explanation.proved
+    assert [cause.kind.id for cause in explanation.causes] == ["replaced-subgraph"]

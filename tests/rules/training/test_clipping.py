@@ -160,3 +160,67 @@ def test_one_number_that_scales_all_is_not_told_as_a_norm():
     for explanation in both_ways(scaled("sqrt(limit)"), step(4, 0)):
         assert "scaled by one number" in str(explanation.verdict.what)
         assert "clipped" not in str(explanation.verdict.what)
+
+
+def momentum(weights: int, norm_of: int | None) -> str:
+    """SGD with momentum, which adds each gradient times an alpha of one; linear layers' gradients.
+
+    Args:
+        weights: the number of weights.
+        norm_of: of how many gradients the norm scales all; None for no clipping.
+    """
+    shift = 2 if norm_of is None else 3
+    text = SUM + "  zero = f32[] constant(0)\n  keep = f32[] parameter(0)\n"
+    text += "  rate = f32[] parameter(1)\n"
+    for k in range(weights):
+        text += f"  x{k} = f32[4,3]{{1,0}} parameter({shift + 3 * k})\n"
+        text += f"  d{k} = f32[4,3]{{1,0}} sine(x{k})\n"
+        text += f"  g{k} = f32[3,4]{{0,1}} transpose(d{k}), dimensions={{1,0}}\n"
+    if norm_of is not None:
+        norm = "zero"
+        for k in range(norm_of):
+            text += f"  s{k} = f32[3,4]{{0,1}} multiply(g{k}, g{k})\n"
+            text += f"  n{k} = f32[] reduce(s{k}, zero), dimensions={{0,1}}, to_apply=sum\n"
+            text += f"  total{k} = f32[] add({norm}, n{k})\n"
+            norm = f"total{k}"
+        text += f"  limit = f32[] parameter(2)\n  root = f32[] sqrt({norm})\n"
+        text += "  one = f32[] constant(1)\n  part = f32[] divide(limit, root)\n"
+        text += "  less = pred[] compare(part, one), direction=LT\n"
+        text += "  factor = f32[] select(less, part, one)\n"
+    for k in range(weights):
+        used = f"g{k}"
+        if norm_of is not None:
+            text += f"  f{k} = f32[3,4]{{1,0}} broadcast(factor), dimensions={{}}\n"
+            text += f"  c{k} = f32[3,4]{{1,0}} multiply(g{k}, f{k})\n"
+            text += f"  t{k} = f32[4,3]{{0,1}} transpose(c{k}), dimensions={{1,0}}\n"
+            text += f"  u{k} = f32[3,4]{{1,0}} transpose(t{k}), dimensions={{1,0}}\n"
+            used = f"u{k}"
+        text += f"  m{k} = f32[3,4]{{1,0}} parameter({shift + 1 + 3 * k})\n"
+        text += f"  keeps{k} = f32[3,4]{{1,0}} broadcast(keep), dimensions={{}}\n"
+        text += f"  old{k} = f32[3,4]{{1,0}} multiply(m{k}, keeps{k})\n"
+        text += f"  one{k} = f32[] constant(1)\n"
+        text += f"  ones{k} = f32[3,4]{{1,0}} broadcast(one{k}), dimensions={{}}\n"
+        text += f"  new{k} = f32[3,4]{{1,0}} multiply({used}, ones{k})\n"
+        text += f"  next{k} = f32[3,4]{{1,0}} add(old{k}, new{k})\n"
+        text += f"  rates{k} = f32[3,4]{{1,0}} broadcast(rate), dimensions={{}}\n"
+        text += f"  part{k} = f32[3,4]{{1,0}} multiply(next{k}, rates{k})\n"
+        text += f"  w{k} = f32[3,4]{{1,0}} parameter({shift + 2 + 3 * k})\n"
+        text += f"  after{k} = f32[3,4]{{1,0}} add(w{k}, part{k})\n"
+    outputs = ", ".join(f"after{k}, next{k}" for k in range(weights))
+    shapes = ", ".join(["f32[3,4]{1,0}"] * weights * 2)
+    return text + f"  ROOT r = ({shapes}) tuple({outputs})\n}}\n"
+
+
+def test_clipping_before_an_update_that_multiplies_by_one():
+    for explanation in both_ways(momentum(4, 4), momentum(4, None)):
+        assert explanation.proved
+        (cause,) = explanation.causes
+        assert cause.kind.id == "clipping"
+        assert "scales 4 values by a number computed from all of them" in str(cause.title)
+        assert "Both compute the norm" not in str(cause.fix)
+
+
+def test_scaling_by_the_norm_of_some_is_not_told_as_clipping():
+    for explanation in both_ways(momentum(4, 2), momentum(4, None)):
+        assert explanation.proved
+        assert not any("all of them" in str(cause.title) for cause in explanation.causes)

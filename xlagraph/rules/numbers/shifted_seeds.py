@@ -33,7 +33,7 @@ class _Extra(NamedTuple):
 def find(case: Case) -> list[Finding]:
     """Seeds that one side draws from alone, before others that both draw from."""
     steps_a, steps_b = seed_steps(case.a), seed_steps(case.b)
-    if not (steps_a and steps_b):
+    if not (steps_a and steps_b and _begin_alike(case, steps_a[0], steps_b[0])):
         return []
     kept = _kept(case, steps_a, steps_b)
     places_b = [k for _, k in kept]
@@ -48,6 +48,11 @@ def find(case: Case) -> list[Finding]:
         return []  # none, or other draws on each side, as where a graph is cut
     more, less = (case.a, case.b) if extra_a else (case.b, case.a)
     return [_finding(_Extra(more, less, extra_a or extra_b))]
+
+
+def _begin_alike(case: Case, a: Step, b: Step) -> bool:
+    """Whether both chains begin with one seed: a step written otherwise cuts a chain off there."""
+    return case.diff.match.to_b[a.before] == b.before
 
 
 def _kept(case: Case, a: Sequence[Step], b: Sequence[Step]) -> list[tuple[int, int]]:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xlagraph.cause.case import Case
+    from xlagraph.cause.editor import Editors
     from xlagraph.cause.finding import Finding
     from xlagraph.diff import Diff
     from xlagraph.facts.pieces.pieces import Edge
-    from xlagraph.facts.values.scalars import SPREADS, is_number, is_one
     from xlagraph.graph import Module
-from xlagraph.message import Message
+    from xlagraph.message import Message
 
 CLIPPING = Kind(
     id="clipping",
@@ -55,7 +55,7 @@ for step, (x, y) in enumerate(loader):
     fix="Clip in every step, with a limit that changes nothing where none is wanted (1e30): a "
     "Python number other than 0, 1 and -1 is a parameter of the graph, and may change.",
     proof="What scales the values is bypassed.",
-    examples=("clip_late", "clip_value_late", "clip_in_python"),
+    examples=("clip_late", "clip_value_late", "clip_in_python", "momentum_clipped"),
     family=Family.BRANCH,
     consequences=("output-order",),
     short="Values are clipped in some steps only",
@@ -85,8 +85,66 @@ MAX_FACTORS = 4
 def find(case: Case) -> list[Finding]:
     """Pieces that scale all they stand before by one number, or cut it off."""
     return [
-        _finding(found, done) for found in bypasses(case) if (done := _scaled(found) or _cut(found))
+        _finding(found, done)
+        for found in _with_ones(bypasses(case))
+        if (done := _scaled(found) or _cut(found))
     ]
+
+
+def _with_ones(found: list[Bypass]) -> list[Bypass]:
+    """The pieces, with products by one taken into the clipping whose scaling they stand for.
+
+    An update multiplies by its ``alpha`` of one: paired with that product is the first one of the
+    other side, by the norm, and what that side seems to have more is the product by one.
+    """
+    homes = [one for one in found if _number_for_one(one) >= 0]
+    first = next((one for one in homes if _scaled(one) == BY_NORM), None)
+    if first is None:
+        return found
+    parts = [
+        one
+        for one in found
+        if one.more is first.more
+        and (_is_of_ones(one) or _number_for_one(one) == _number_for_one(first))
+    ]
+    whole = replace(
+        first,
+        uses={edge: old for one in parts for edge, old in one.uses.items()},
+        piece=frozenset().union(*(one.piece for one in parts)),
+        turned=frozenset().union(*(one.turned for one in parts)),
+    )
+    return [whole, *(one for one in found if one not in parts)]
+
+
+def _is_of_ones(found: Bypass) -> bool:
+    """Whether a piece multiplies by one, and does nothing else."""
+    module = found.more.module
+    uses = found.uses.items()
+    return all(_is_times_one(module, edge.value(found.more), old) for edge, old in uses)
+
+
+def _number_for_one(found: Bypass) -> int:
+    """The number that stands where the other side has a one; -1 if a piece is more than that."""
+    module = found.more.module
+    uses = [(edge.value(found.more), old) for edge, old in found.uses.items()]
+    pairs = [(value, old) for value, old in uses if not _is_times_one(module, value, old)]
+    is_number_for_one = all(is_one(module, old) and is_number(module, v) for v, old in pairs)
+    numbers = {_through(module, v, SPREADS) for v, _ in pairs}
+    return numbers.pop() if is_number_for_one and len(numbers) == 1 else -1
+
+
+def _multiplied(found: Bypass) -> set[int]:
+    """What a number is multiplied with, where it stands in place of a one."""
+    module, number = found.more.module, _number_for_one(found)
+    stack, values = [number] if number >= 0 else [], set[int]()
+    while stack:
+        i = stack.pop()
+        for user in module.users[i]:
+            if module.opcodes[user] in SPREADS:
+                stack.append(user)
+            elif module.opcodes[user] == "multiply":
+                values |= {_through(module, o, KEEPS) for o in module.operands[user] if o != i}
+    return values
 
 
 def _finding(found: Bypass, done: str) -> Finding:
@@ -95,7 +153,9 @@ def _finding(found: Bypass, done: str) -> Finding:
     finding = bypass_finding(found, CLIPPING, _title(found, done))
     is_of_many = done == BY_NORM and len(_scaled_values(found)) > 1
     short = NORM_SHORT if is_of_many else say()
-    finding = replace(finding, short=short, brings=partial(_brings, found))
+    finding = replace(
+        finding, short=short, brings=partial(_brings, found), undo=partial(_undo, found)
+    )
     if done == BY_READ:
         return replace(finding, short=SCALED_SHORT, short_fix=SCALED_FIX, fix=say(CLIPPING.fix))
     if done != BY_NORM or any(module.opcodes[i] in SUMS for i in found.piece):
@@ -104,15 +164,26 @@ def _finding(found: Bypass, done: str) -> Finding:
     return replace(finding, fix=fix, short_fix=BEFORE_UPDATE)
 
 
+def _undo(found: Bypass, edit: Editors) -> None:
+    """Connects the values directly; where a number stands in place of a one, at all its uses."""
+    module = found.more.module
+    found.undo(edit)
+    if _number_for_one(found) >= 0:
+        ones = {edge.value(found.more): old for edge, old in found.uses.items()}
+        edit[found.more.side].replace_uses({v: o for v, o in ones.items() if is_one(module, o)})
+
+
 def _brings(found: Bypass, finding: Finding, _diff: Diff) -> bool:
     """Whether outputs stand in another order as the clipped values are new tensors among them."""
     return finding.reorders and any(edge.place == OUTPUT for edge in found.uses)
 
 
 def _scaled_values(found: Bypass) -> set[int]:
-    """What the other side uses as it is."""
+    """What the other side uses as it is, or multiplies by one."""
+    module = found.more.module
     pairs = (_differing(found, *_uses(found, edge)) for edge in found.uses)
-    return {_through(found.more.module, old, KEEPS) for pair in pairs for _, old in pair}
+    old = {_through(module, old, KEEPS) for pair in pairs for _, old in pair}
+    return _multiplied(found) or old
 
 
 def _scaled(found: Bypass) -> str:
@@ -122,7 +193,8 @@ def _scaled(found: Bypass) -> str:
     scaled = [(value, old) for value, old in uses if not _is_times_one(module, value, old)]
     factors = {_factor(module, value, old) for value, old in scaled}
     old = {_through(module, o, KEEPS) for _, o in scaled if not is_one(module, o)}
-    if not all(factor >= 0 and is_number(module, factor) for factor in factors):
+    old = old or _multiplied(found)
+    if not factors or not all(factor >= 0 and is_number(module, factor) for factor in factors):
         return ""
     if all(_sums(found, factor, old) for factor in factors):
         return BY_NORM
