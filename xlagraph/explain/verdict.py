@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.program.keys import key_difference
+from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
 from xlagraph.message import EMPTY, A, B, count, join, say
+from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -35,6 +37,9 @@ MIN_BESIDE = 0.2
 MAX_BESIDE = 2
 STAGES = " is a module after optimization, the other one before: what differs is XLA's work."
 OF_ONE_STAGE = say("Compare two modules before optimization, or two after it.")
+ORDER_NOTE = say(
+    "XLA compiles each order by itself all the same: steps of one run should keep to one."
+)
 LOOK = say("Look at both side by side: xlagraph report A B.")
 
 
@@ -146,7 +151,13 @@ def same_verdict(
     same = "Same computation"
     if elided_constants(diff):
         same += " as far as the texts tell"
-    if causes:
+    if causes and causes[0].kind is OUTPUTS_MOVED and nothing_tells(diff, (context_a, context_b)):
+        moved = sum(slot.a != slot.b for slot in diff.outputs)
+        what = say(
+            f"The {same[0].lower()}{same[1:]}; {count(moved, 'output')} come in another order."
+        )
+        notes.append(ORDER_NOTE)
+    elif causes:
         titles = join((cause.title for cause in causes), len(causes), "; ")
         what = say(f"{same}{key}: ", titles, ".")
     elif parts:

@@ -11,7 +11,7 @@ from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
-from xlagraph.facts.program.versions import are_versions, exchanges_arguments
+from xlagraph.facts.program.versions import are_versions, exchanges_arguments, nothing_tells
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import formulas
@@ -105,7 +105,8 @@ def of_a_pair(
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
     if not versions:
-        told = [_of_order(cause) for cause in told] if _is_order_alone(diff, told) else told
+        if _is_order_alone(diff, told) or (told[:1] and told[0].kind is OUTPUTS_MOVED):
+            told = [_of_order(told[0]), *told[1:]]
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
@@ -117,9 +118,12 @@ def hands_out_otherwise(
 ) -> bool:
     """Whether two versions of a program compute the same, and hand it out in another order alone.
 
-    Where both have the same arguments by name each of them keeps its part.
+    Where both have the same arguments by name each of them keeps its part. Bare modules of which
+    nothing tells whether they are two versions or two steps are the same computation as well.
     """
-    return _is_order_alone(diff, causes) and are_versions(diff, contexts) is True
+    if not _is_order_alone(diff, causes):
+        return False
+    return are_versions(diff, contexts) is True or nothing_tells(diff, contexts)
 
 
 def _is_order_alone(diff: Diff, causes: Sequence[Cause]) -> bool:
@@ -129,6 +133,8 @@ def _is_order_alone(diff: Diff, causes: Sequence[Cause]) -> bool:
 
 def _of_order(cause: Cause) -> Cause:
     """The cause in words for two versions, which may have any order, and for steps."""
+    if cause.kind is OUTPUTS_MOVED:
+        return replace(cause, fix=say(ORDER_FIX, say(OUTPUT_ORDER.fix).clause))
     fix = say(ORDER_FIX, cause.fix.clause)
     return replace(cause, short=ORDER_SHORT, fix=fix, short_fix=ORDER_SHORT_FIX)
 
