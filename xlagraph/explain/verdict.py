@@ -10,6 +10,7 @@ from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
+from xlagraph.facts.values.moved_softmax import moved_softmax
 from xlagraph.message import EMPTY, A, B, count, join, say
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
@@ -56,7 +57,8 @@ def pair_verdict(
     if scheduled := _scheduled(diff):
         further = (*((say(stay),) if left else ()), *not_compared(diff))
         return Verdict(what=say(scheduled, STAGES), fix=OF_ONE_STAGE, notes=further)
-    moved = moved_norms(diff) if causes and causes[0].kind in BRANCHES else None
+    is_piece = bool(causes) and causes[0].kind in BRANCHES
+    moved = (moved_norms(diff) or moved_softmax(diff)) if is_piece else None
     is_moved = bool(moved and all(cause.proved and cause.kind in REWIRED for cause in causes))
     notes = [
         say(moved.what.sentence, *((", ", moved.line) if moved.line else ()), ".")
