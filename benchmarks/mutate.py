@@ -549,7 +549,7 @@ def _insert_output(edited: Edited, chance: random.Random, value: int) -> None:
 EDITS: dict[str, tuple[Edit, frozenset[str]]] = {
     "constant": (constant, frozenset({"constant-value"})),
     "more outputs": (more_outputs, frozenset({"live-tensor"})),
-    "output order": (output_order, frozenset({"output-order"})),
+    "output order": (output_order, frozenset({"output-order", "outputs-moved"})),
     "insertion": (insertion, frozenset({"extra-subgraph"})),
     "clipping": (clipping, frozenset({"clipping", "extra-subgraph", "optimizer-option"})),
     "replacement": (replacement, frozenset({"replaced-subgraph"})),

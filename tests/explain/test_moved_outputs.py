@@ -7,6 +7,7 @@ import pytest
 from xlagraph.cause.model import Context
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
+from xlagraph.tensors import Role, Tensor
 
 FIRST = "r = (f32[4], f32[4]) tuple(s, t)"
 OTHER = "r = (f32[4], f32[4]) tuple(t, s)"
@@ -55,7 +56,9 @@ def test_two_versions_may_hand_out_what_they_compute_in_any_order(first, other):
 @pytest.mark.parametrize(
     ("first", "other", "context"),
     [
-        (module(FIRST), module(OTHER), Context()),
+        (module(FIRST), module(OTHER), Context(key={"graph_hash": "1"})),
+        (module(FIRST), module(OTHER), Context(outputs={0: Tensor("a", "weight", Role.PARAMETER)})),
+        (module(FIRST, file="a.py"), module(OTHER, file="a.py"), Context()),
         (module(FIRST), module(OTHER, name="jit_learn"), Context(key={"graph_hash": "1"})),
         (
             module(FIRST, "SyncTensorsGraph.9", file="a.py"),
@@ -70,14 +73,24 @@ def test_steps_of_one_program_compile_again(first, other, context):
     assert [str(cause.kind) for cause in found.causes] == ["output-order"]
 
 
-def test_where_nothing_tells_versions_from_steps_the_words_fit_both():
-    found = explain_modules(module(FIRST), module(OTHER))
+@pytest.mark.parametrize("name", ["jit_step", "SyncTensorsGraph.9", "IrToHlo.12"])
+def test_where_nothing_tells_versions_from_steps_the_computation_is_the_same(name):
+    found = explain_modules(module(FIRST, name), module(OTHER, name))
+    (cause,) = found.causes
+    said = "The same computation; 2 outputs come in another order."
+    assert (found.same, str(found.verdict.what), str(cause.kind)) == (True, said, "outputs-moved")
+    assert "XLA compiles each order by itself all the same" in str(found.verdict.notes[0])
+    assert "Between two versions of a program: none needed" in str(cause.fix)
+    assert "create the tensors in the same order in every step" in str(cause.fix)
+
+
+def test_lines_of_one_file_may_be_of_steps_and_the_words_fit_both():
+    found = explain_modules(module(FIRST, file="a.py"), module(OTHER, file="a.py"))
     (cause,) = found.causes
     said = "The same computation; its outputs come in another order."
     assert (found.same, str(found.verdict.what)) == (False, said)
     assert "Two versions: none needed" in str(found.verdict.fix)
     assert "Between two versions of a program: none needed" in str(cause.fix)
-    assert "create the tensors in the same order in every step" in str(cause.fix)
 
 
 def test_steps_of_one_run_are_told_to_keep_the_order():

@@ -58,7 +58,7 @@ def explain_sides(a: Module, b: Module, context_a: Context, context_b: Context) 
     diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
     asked = [r for r in rules() if not r.last_resort]
     plain = _best(Search(diff, context_a, context_b, asked))
-    by_name = _by_arguments(diff, asked)
+    by_name = _by_arguments(diff, asked, (context_a, context_b))
     is_shorter = by_name and plain.proved and len(plain.causes) < len(by_name.causes)
     return by_name if by_name and not is_shorter else plain
 
@@ -67,7 +67,9 @@ def _names_any(known: Known) -> bool:
     return any(names.inputs or names.outputs for names in known)
 
 
-def _by_arguments(diff: Diff, asked: Sequence[Rule]) -> Explanation | None:
+def _by_arguments(
+    diff: Diff, asked: Sequence[Rule], contexts: tuple[Context, Context]
+) -> Explanation | None:
     """The explanation with each argument of a jitted function paired with itself, if a proof.
 
     Two networks of one shape, as a critic and its target, are told apart by nothing else where
@@ -80,7 +82,7 @@ def _by_arguments(diff: Diff, asked: Sequence[Rule]) -> Explanation | None:
     by_name = diff_modules(diff.a, diff.b, known=names)
     if by_name.match.to_b == diff.match.to_b:
         return None
-    found = _best(Search(by_name, Context(), Context(), asked))
+    found = _best(Search(by_name, *contexts, asked))
     return found if found.proved else None
 
 

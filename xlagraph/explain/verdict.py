@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.program.keys import key_difference
+from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
+from xlagraph.facts.values.moved_softmax import moved_softmax
 from xlagraph.message import EMPTY, A, B, count, join, say
+from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -35,6 +38,9 @@ MIN_BESIDE = 0.2
 MAX_BESIDE = 2
 STAGES = " is a module after optimization, the other one before: what differs is XLA's work."
 OF_ONE_STAGE = say("Compare two modules before optimization, or two after it.")
+ORDER_NOTE = say(
+    "XLA compiles each order by itself all the same: steps of one run should keep to one."
+)
 LOOK = say("Look at both side by side: xlagraph report A B.")
 
 
@@ -51,7 +57,8 @@ def pair_verdict(
     if scheduled := _scheduled(diff):
         further = (*((say(stay),) if left else ()), *not_compared(diff))
         return Verdict(what=say(scheduled, STAGES), fix=OF_ONE_STAGE, notes=further)
-    moved = moved_norms(diff) if causes and causes[0].kind in BRANCHES else None
+    is_piece = bool(causes) and causes[0].kind in BRANCHES
+    moved = (moved_norms(diff) or moved_softmax(diff)) if is_piece else None
     is_moved = bool(moved and all(cause.proved and cause.kind in REWIRED for cause in causes))
     notes = [
         say(moved.what.sentence, *((", ", moved.line) if moved.line else ()), ".")
@@ -146,7 +153,13 @@ def same_verdict(
     same = "Same computation"
     if elided_constants(diff):
         same += " as far as the texts tell"
-    if causes:
+    if causes and causes[0].kind is OUTPUTS_MOVED and nothing_tells(diff, (context_a, context_b)):
+        moved = sum(slot.a != slot.b for slot in diff.outputs)
+        what = say(
+            f"The {same[0].lower()}{same[1:]}; {count(moved, 'output')} come in another order."
+        )
+        notes.append(ORDER_NOTE)
+    elif causes:
         titles = join((cause.title for cause in causes), len(causes), "; ")
         what = say(f"{same}{key}: ", titles, ".")
     elif parts:

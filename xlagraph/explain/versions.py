@@ -11,12 +11,14 @@ from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
-from xlagraph.facts.program.versions import are_versions, exchanges_arguments
+from xlagraph.facts.program.versions import are_versions, exchanges_arguments, nothing_tells
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import formulas
+from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
@@ -67,6 +69,9 @@ FIX = say(
     "costs one compile."
 )
 SHORT_FIX = say("Keep one of the two versions; a change costs one compile.")
+MADE = say("What one side makes from constants is an input of the other")
+STATE_FIX = say("Make it before the loop and sync, or keep one of two versions.")
+OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
 ORDER_SHORT = say("The same computation; its outputs come in another order")
@@ -103,9 +108,11 @@ def of_a_pair(
     if versions is False:
         return causes
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
+    told = [_with_functions(diff, _without_steps(cause)) for cause in told]
     told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
     if not versions:
-        told = [_of_order(cause) for cause in told] if _is_order_alone(diff, told) else told
+        if _is_order_alone(diff, told) or (told[:1] and told[0].kind is OUTPUTS_MOVED):
+            told = [_of_order(told[0]), *told[1:]]
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
@@ -117,9 +124,12 @@ def hands_out_otherwise(
 ) -> bool:
     """Whether two versions of a program compute the same, and hand it out in another order alone.
 
-    Where both have the same arguments by name each of them keeps its part.
+    Where both have the same arguments by name each of them keeps its part. Bare modules of which
+    nothing tells whether they are two versions or two steps are the same computation as well.
     """
-    return _is_order_alone(diff, causes) and are_versions(diff, contexts) is True
+    if not _is_order_alone(diff, causes):
+        return False
+    return are_versions(diff, contexts) is True or nothing_tells(diff, contexts)
 
 
 def _is_order_alone(diff: Diff, causes: Sequence[Cause]) -> bool:
@@ -129,6 +139,8 @@ def _is_order_alone(diff: Diff, causes: Sequence[Cause]) -> bool:
 
 def _of_order(cause: Cause) -> Cause:
     """The cause in words for two versions, which may have any order, and for steps."""
+    if cause.kind is OUTPUTS_MOVED:
+        return replace(cause, fix=say(ORDER_FIX, say(OUTPUT_ORDER.fix).clause))
     fix = say(ORDER_FIX, cause.fix.clause)
     return replace(cause, short=ORDER_SHORT, fix=fix, short_fix=ORDER_SHORT_FIX)
 
@@ -215,6 +227,29 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_branch = cause.kind in BRANCHES and not cause.short
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
+
+
+def _without_steps(cause: Cause) -> Cause:
+    """The cause of a first value as no part of a warm-up: B's step need not be the next one."""
+    if cause.kind is not INITIAL_STATE:
+        return cause
+    is_made = any(isinstance(part, str) and MAKES in part for part in cause.title.parts)
+    if cause.short_fix or not is_made:
+        return cause
+    short = cause.title if cause.place.line is None else MADE
+    return replace(cause, short=short, short_fix=STATE_FIX, expected=False)
+
+
+def _with_functions(diff: Diff, cause: Cause) -> Cause:
+    """The cause with the functions that both sides compute, where these have names."""
+    found = in_functions(diff, cause.a, cause.b) if cause.kind in BRANCHES else None
+    if found is None:
+        return cause
+    if not found.is_one:
+        became = (Code(found.a), " became ", Code(found.b))
+        return replace(cause, short=say(REPLACED_SUBGRAPH.short, ": ", *became))
+    told = (Code(found.form_a), " in ", A, ", ", Code(found.form_b), " in ", B)
+    return replace(cause, short=say(OTHER_FORM, ": ", *told))
 
 
 def _with_side(diff: Diff, cause: Cause) -> Cause:

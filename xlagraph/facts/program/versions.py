@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.model import Context
 from xlagraph.cause.sources import own_line
 from xlagraph.facts.program.arguments import is_jitted, same_arguments
 
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Context
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import SourceLine
@@ -33,6 +33,12 @@ def are_versions(diff: Diff, contexts: tuple[Context, Context]) -> bool | None:
     moved = {pair for pair in lines if pair[0] != pair[1]}
     is_moved = 2 * sum(lines[pair] for pair in moved) > sum(lines.values())
     return True if is_moved and len({one for one, _ in moved}) >= MIN_MOVED else None
+
+
+def nothing_tells(diff: Diff, contexts: tuple[Context, Context]) -> bool:
+    """Whether steps and versions look alike: bare modules, and no line that both have."""
+    is_bare = all(context == Context() for context in contexts)
+    return is_bare and are_versions(diff, contexts) is None and not _lines(diff)
 
 
 def is_captured(*contexts: Context) -> bool:

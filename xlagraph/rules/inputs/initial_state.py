@@ -64,6 +64,8 @@ for step, (x, y) in enumerate(loader):
     short_fix="Call torch_xla.sync() once the tensor is made, before the loop.",
 )
 
+MAKES = " makes from constants "
+
 
 def find(case: Case) -> list[Finding]:
     """Tensors that one side makes from constants alone and the other takes in."""
@@ -149,7 +151,8 @@ def _finding(
         title=say(
             f"{number} that ",
             side,
-            f" makes from constants {'comes' if is_one else 'come'} into ",
+            MAKES,
+            f"{'comes' if is_one else 'come'} into ",
             other,
             f" as {'an input' if is_one else 'inputs'} (",
             listed,
