@@ -63,6 +63,23 @@ def test_an_odd_batch_in_no_order_is_a_problem(tmp_path):
     assert (problem.kind.id, problem.compiles) == ("input-shape", 1)
 
 
+@pytest.mark.parametrize(("steps", "is_problem"), [(44, True), (50, False)])
+def test_an_odd_batch_is_told_once_it_cost_no_more_for_many_steps(tmp_path, steps, is_problem):
+    run = run_of(tmp_path, range(4, steps, 5), steps=steps, other=6)
+    assert run.has_problem is is_problem
+    if not is_problem:
+        (note,) = run.verdict.notes
+        assert str(note).startswith("Settled since step 4: an input has another shape")
+        assert "pad or drop the odd batch" in str(note)
+
+
+def test_what_a_program_computes_at_its_end_leaves_its_steps_as_they_were(tmp_path):
+    special = step(more=True)
+    steps = [(20, special if k in AT_RANDOM else step()) for k in range(30)]
+    run = write(tmp_path, [*steps, (30, TURNED.format(turns="", last="0").replace("%t0", "%s"))])
+    assert not run.has_problem
+
+
 def test_a_size_that_is_the_exception_is_a_problem(tmp_path):
     sizes = [8] * 5 + [6] + [8, 8, 8, 6, 8, 8, 8, 8, 8, 6] * 3
     steps = [(20, step(size).replace(f"[{size}]{{0}}", f"[4,{size}]{{1,0}}")) for size in sizes]

@@ -136,6 +136,14 @@ def test_a_copy_that_another_part_makes_shares_the_tensors(tmp_path):
     assert "C (step at train.py:20 in main() at the start of each phase)" in str(by_design.title)
 
 
+def test_a_copy_that_was_taken_once_is_no_alarm(tmp_path):
+    """As of the best weights so far, within the loop."""
+    run = write(tmp_path, [*[(20, GIVEN)] * 4, (20, STEP), *[(20, GIVEN)] * 12])
+    assert not run.has_problem
+    (group,) = (group for group in run.groups if group.kind.id == "donors")
+    assert (group.meant, group.compiles) == ("seldom", 1)
+
+
 @pytest.mark.parametrize(
     "steps",
     [

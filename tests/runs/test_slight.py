@@ -67,6 +67,6 @@ def test_what_is_not_slight_stays_a_problem(tmp_path, changed):
     run = explained(tmp_path)
     first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.SELDOM)
     one = replace(one, expected=False, meant=Meant.NOT)
-    assert len([g for g in with_slight((first, one), run.graphs)[0] if not g.expected]) == 1
-    groups, _ = with_slight(changed(first, one), run.graphs)
+    assert len([g for g in with_slight((first, one), run.graphs, END)[0] if not g.expected]) == 1
+    groups, _ = with_slight(changed(first, one), run.graphs, END)
     assert not any(group.expected for group in groups)

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.run.records import Frame
 from xlagraph.runs.by_design.stages import with_stages
 from xlagraph.runs.model import Meant
@@ -24,6 +26,7 @@ class Node:
 
     digest: str
     warm_up: bool
+    explanation: SimpleNamespace | None = None
     meant: Meant = Meant.NOT
 
 
@@ -39,14 +42,24 @@ def graph(letter, step, gradients, site=STEP):
     )
 
 
-def meant(graphs, ran, told=()):
-    """The letters of the graphs that are meant; `ran` has one for each step, a dot for unknown."""
+def explained(kind, *, proved=True):
+    """What is said of a graph."""
+    return SimpleNamespace(proved=proved, causes=[SimpleNamespace(kind=kind)])
+
+
+def meant(graphs, ran, told=(), why=None):
+    """The letters of the graphs that are meant; `ran` has one for each step, a dot for unknown.
+
+    `why`: by letter what is said of a graph.
+    """
+    why = why or {}
     sites = {one.record.digest: one.site for one in graphs}
     turns = [
         Turn(k, sites.get(letter, STEP), frozenset({letter} & set(sites)))
         for k, letter in enumerate(ran)
     ]
-    nodes = [Node(one.record.digest, one.step == 0) for one in graphs]
+    letters = [one.record.digest for one in graphs]
+    nodes = [Node(k, one.step == 0, why.get(k)) for k, one in zip(letters, graphs, strict=True)]
     design = SimpleNamespace(turns_of=lambda _: turns)
     found = with_stages(nodes, graphs, design, frozenset(told), len(ran))
     assert all(one.warm_up for one in found if one.meant)
@@ -91,3 +104,33 @@ def test_a_place_whose_graphs_come_again_has_no_part_in_it():
 def test_two_stages_are_told_apart():
     third = graph("E", 60, [HEAD, BODY, Tensor("stem", "weight", Role.GRADIENT)])
     assert meant([*STAGE, third], "A" * 20 + "BCCCD" + "C" * 35 + "E" * 30) == "BCDE"
+
+
+PIECE = explained(EXTRA_SUBGRAPH)
+LOSS = [FIRST, graph("B", 1, [HEAD]), graph("C", 30, [HEAD]), graph("D", 31, [HEAD])]
+
+
+def test_a_stage_that_computes_something_else_begins_with_that():
+    """Another loss, with a new optimizer for the same weights."""
+    assert meant(LOSS, "AB" * 15 + "CD" * 15, why={"C": PIECE}) == "CD"
+
+
+@pytest.mark.parametrize(
+    ("graphs", "ran", "why"),
+    [
+        pytest.param(LOSS, "AB" * 15 + "CDCDCDBA" * 4, PIECE, id="it comes now and then"),
+        pytest.param(LOSS, "AB" * 15 + "CD" * 4, PIECE, id="it is too short to tell"),
+        pytest.param(
+            LOSS, "AB" * 15 + "CD" * 15, explained(EXTRA_SUBGRAPH, proved=False), id="not proved"
+        ),
+        pytest.param(LOSS, "AB" * 15 + "CD" * 15, explained(CONSTANT_VALUE), id="a number"),
+        pytest.param(
+            [FIRST, graph("B", 20, [HEAD]), *LOSS[2:]],
+            "A" * 20 + "B" * 10 + "CD" * 15,
+            PIECE,
+            id="soon after another",
+        ),
+    ],
+)
+def test_other_pieces_that_begin_no_stage(graphs, ran, why):
+    assert meant(graphs, ran, why={"C": why}) == ""

@@ -125,7 +125,9 @@ def _explanation(
     if not failures(run):
         going_on = grown | never_meant | in_drawn_order(nodes, program)
         nodes = with_stages(nodes, pairs.graphs, design, going_on, history.steps)
-        nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, stable)
+        ended = {node.digest for node in nodes if node.another_part and node.warm_up}
+        last = stable_after([s for s in syncs if not ended.issuperset(s.graphs)], history.steps)
+        nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, last)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes, program)
@@ -144,7 +146,7 @@ def _explanation(
     groups = with_makers(
         with_source(with_statements(groups, run, pairs.graphs), run), run.processes
     )
-    groups, nodes = with_slight(groups, nodes)
+    groups, nodes = with_slight(groups, nodes, history.steps)
     groups = introduced(with_source(groups, run), nodes)
     turning, since = alternating(run, {node.digest: node.letter for node in nodes})
     unseen = _unseen(syncs, nodes)

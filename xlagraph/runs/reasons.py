@@ -406,8 +406,8 @@ def main_cause(node: GraphNode, kind: Kind | None = None, line: SourceLine | Non
     elif node.meant is Meant.EARLY:
         return next((one for one in causes if not one.expected), causes[0])
     elif node.meant and node.meant is not Meant.SETTLED:
-        own = [one for one in causes if not one.expected]
-        return next((one for one in own if one.kind.may_be_meant), own[0])
+        chosen = [one for one in causes if not one.expected]  # none where a stage brings state
+        return next((one for one in chosen if one.kind.may_be_meant), (chosen or causes)[0])
     alike = [one for one in causes if kind and family(one.kind) is family(kind)]
     there = [one for one in alike if main_line(one) == line]
     own = [one for one in there or causes if one.kind is kind]

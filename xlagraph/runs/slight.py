@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.runs.by_design.early import NEVER_MEANT
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.runs.model import CauseGroup, GraphNode
 
@@ -26,19 +27,24 @@ SLIGHT = 0.25
 """The part of its compiles, and of its seconds, that another one has at most."""
 FEW = 2
 """A cause with more compiles than these goes on."""
+LASTING = 12
+"""So many steps without another show that a copy was taken, and no more."""
 NEVER = NEVER_MEANT - {EARLY_EXECUTION}
 """What is wrong however seldom it comes; a value that is read now and then may be a log's."""
 
 
 def with_slight(
-    groups: Sequence[CauseGroup], nodes: Sequence[GraphNode]
+    groups: Sequence[CauseGroup], nodes: Sequence[GraphNode], steps: int
 ) -> tuple[tuple[CauseGroup, ...], list[GraphNode]]:
     """The groups and graphs, with those meant that are slight beside the first cause.
 
-    `groups`: ranked, problems first.
+    `groups`: ranked, problems first. `steps`: how many the run has.
     """
+    came = {node.digest: node.step for node in nodes}
     problems = [group for group in groups if not group.expected]
-    slight = [one for one in problems[1:] if _is_slight(one, problems[0])]
+    slight = [
+        one for one in problems if _is_copied(one, came, steps) or _is_slight(one, problems[0])
+    ]
     seldom = {digest for group in slight for digest in group.graphs}
     return (
         *(group for group in problems if group not in slight),
@@ -52,8 +58,19 @@ def with_slight(
 
 def _is_slight(group: CauseGroup, first: CauseGroup) -> bool:
     return (
-        first.compiles >= MANY
+        group is not first
+        and first.compiles >= MANY
         and group.compiles <= min(FEW, SLIGHT * first.compiles)
         and group.spent.wall_seconds <= SLIGHT * first.spent.wall_seconds
         and group.kind not in NEVER
     )
+
+
+def _is_copied(group: CauseGroup, came: Mapping[str, int], steps: int) -> bool:
+    """Whether only buffers differ that are given away, seldom: a copy of the weights shares them.
+
+    A snapshot that is taken now and then holds them until one of the two is updated. `came`: the
+    step of each graph, by digest.
+    """
+    since = steps - 1 - max(came[digest] for digest in group.graphs)
+    return group.kind is DONORS and group.compiles <= FEW and since >= LASTING

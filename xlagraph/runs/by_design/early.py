@@ -9,7 +9,8 @@ Python numbers that are equal in some of them only are no alarm then, for they m
 An alarm stays what a person hardly means, however early it came: another number, an index or a
 type in the graph, a value read within a step, an update that is skipped, what waits in a bucket, an
 order of collectives, or one that Python draws (`shuffled`), a loop of many lengths; and in a
-training the size of a batch between others, as that of an odd last one.
+training the size of a batch between others, as that of an odd last one, until many steps have
+shown that it cost its compile and no more.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from xlagraph.rules.distributed.buckets import BUCKET_CARRY
 from xlagraph.rules.effects.effect_order import EFFECT_ORDER
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.pieces.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
-from xlagraph.runs.by_design.few_sizes import PACE, SIZES, has_rule
+from xlagraph.runs.by_design.few_sizes import BESIDE, PACE, SIZES, has_rule
 from xlagraph.runs.by_design.meant import MOST, comes_along, is_value
 from xlagraph.runs.by_design.sorts import Part
 from xlagraph.runs.causes.growth import MANY
@@ -52,6 +54,8 @@ FEW = 6
 LASTING = 12
 """So many steps without a compile at least; and as many as there were until then, or so many that
 at the pace until then `PACE` more graphs would have come."""
+ODD_LASTING = 40
+"""So many steps without a compile show that an odd batch comes again and costs no more."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
 LENGTHS = 4
@@ -83,7 +87,8 @@ def with_early(
     is_settled = len(open_graphs) <= FEW and _is_settled(came, history, stable)
     if not is_settled or _grows(nodes, history.turns):
         return found
-    early = _Early(nodes, graphs, comparisons, design, history.turns)
+    lasted = history.steps - 1 - max((nodes[k].step for k in open_graphs), default=0)
+    early = _Early(nodes, graphs, comparisons, design, history.turns, lasted >= ODD_LASTING)
     told |= _lengths([nodes[k] for k in open_graphs])
     for k in open_graphs:
         other = comparisons[k].number
@@ -150,6 +155,8 @@ class _Early:
     comparisons: Sequence[Comparison]
     design: Design
     turns: Turns
+    has_lasted: bool
+    """Whether so many steps went by that an odd batch would be known to cost more."""
 
     def continues(self, number: int) -> bool:
         """Whether a graph took the place of the one before in the next turn, with its state.
@@ -172,10 +179,10 @@ class _Early:
         causes = outcome.causes
         if any(one.kind in NEVER_MEANT for one in causes):
             return Meant.NOT
-        if _has_size(outcome) and self._is_odd(number, other):
+        if _has_size(outcome) and not self.has_lasted and self._is_odd(number, other):
             return Meant.NOT
         if outcome.proved:
-            return Meant.EARLY if all(map(_may_be_meant, causes)) else Meant.NOT
+            return Meant.EARLY if _may_be_meant(outcome) else Meant.NOT
         values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
 
@@ -185,8 +192,8 @@ class _Early:
         A hit without a name says too little of a size in a training, but where others come again.
         """
         node = self.nodes[number]
-        is_alone = _has_size(outcome) and not (self._evaluates(number) or self._sizes_come_again)
-        unnamed = 0 if is_alone else node.unnamed_hits
+        is_known = self.has_lasted or self._evaluates(number) or self._sizes_come_again
+        unnamed = node.unnamed_hits if is_known or not _has_size(outcome) else 0
         behind = [k for k, c in enumerate(self.comparisons) if c.number == number]
         later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)
         is_whole = node.sync_kind == "step" or node.call_site in self._beside
@@ -221,9 +228,16 @@ class _Early:
         return other in since and (is_of_batch(apart) or has_rule(since))
 
 
-def _may_be_meant(cause: Cause) -> bool:
+def _may_be_meant(outcome: Outcome) -> bool:
+    """Whether each cause may be meant; beside a size also the little that comes of it."""
+    others = [one for one in outcome.causes if not _may_come_alone(one)]
+    return not others or (_has_size(outcome) and sum(one.share for one in others) <= BESIDE)
+
+
+def _may_come_alone(cause: Cause) -> bool:
     return comes_along(cause) or cause.kind in (*SIZES, LAYOUT, SHARED_SCALAR)
 
 
 def _has_size(outcome: Outcome) -> bool:
-    return any(cause.kind is INPUT_SHAPE for cause in outcome.causes)
+    """Whether an input has another size; what comes in another form has that of its source."""
+    return any(one.kind is INPUT_SHAPE and one.short != FORM_SHORT for one in outcome.causes)

@@ -3,8 +3,9 @@
 A head is trained first and then the whole model, with a new optimizer, and perhaps with more
 micro-batches, other sizes, another loss. Each graph of the new stage differs from those before in
 several ways at once. What says that this is a stage is when they come: a graph gives out gradients,
-or new values, of tensors for which none at its place did before; from then on no earlier graph of
-the place runs again; and all that is new there came in the shorter part of the stage.
+or new values, of tensors for which none at its place did before, or computes other pieces, long
+after the last new one there; from then on no earlier graph of the place runs again; and all that is
+new there came in the shorter part of the stage.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def with_stages(
     for k, graph in enumerate(graphs):
         processes[graph.process.file].setdefault(graph.site, []).append(k)
     for places in processes.values():
-        begins = _begins([graphs[k] for k in sorted(chain(*places.values()))])
+        begins = _begins([(graphs[k], nodes[k]) for k in sorted(chain(*places.values()))])
         for begin, end in pairwise([*begins, steps]):
             for k in chain(*(_new(here, graphs, design, begin, end) for here in places.values())):
                 if not nodes[k].warm_up and nodes[k].digest not in told:
@@ -59,21 +60,32 @@ def with_stages(
     return found
 
 
-def _begins(graphs: Sequence[CapturedGraph]) -> list[int]:
+def _begins(graphs: Sequence[tuple[CapturedGraph, GraphNode]]) -> list[int]:
     """The steps in which a graph trains tensors that none at its place did, as others did before.
 
+    And those in which one computes other pieces, where nothing was new for as long as a stage.
     `graphs`: those of one process, in order of appearance.
     """
     known: dict[tuple[Frame, ...], set[Tensor]] = {}
+    came: dict[tuple[Frame, ...], int] = {}
     found: list[int] = []
-    for graph in graphs:
+    for graph, node in graphs:
         trained = weights_of(graph).trained | gradients_of(graph)
         before = known.setdefault(graph.site, set())
         is_same = bool(found) and graph.step < found[-1] + LASTING  # it goes on beginning
-        if before and not trained <= before and not is_same:
+        is_late = graph.step >= came.get(graph.site, graph.step) + LASTING
+        is_other = bool(before and not trained <= before) or (is_late and _has_pieces(node))
+        if is_other and not is_same:
             found.append(graph.step)
         before |= trained
+        came[graph.site] = graph.step
     return found
+
+
+def _has_pieces(node: GraphNode) -> bool:
+    """Whether a graph is another one for what it computes, first of all; proved."""
+    outcome = node.explanation
+    return outcome is not None and outcome.proved and outcome.causes[0].kind.is_piece
 
 
 def _new(
