@@ -58,6 +58,24 @@ def test_graphs_from_before_the_capture_leave_it_open(tmp_path):
     assert run_of(tmp_path, more=True, notes=(EARLIER_COMPILES,)).has_problem
 
 
+LENGTHS = (12, 8, 32)
+
+
+def forward(size):
+    """What an evaluation reads: the first part of a step."""
+    return step(size).partition("  %d = ")[0] + f"  ROOT %e = s32[{size}]{{0}} negate(%c)\n}}\n"
+
+
+@pytest.mark.parametrize("line", [30, 15], ids=["behind the steps", "within them"])
+def test_batches_that_an_evaluation_reads_come_in_the_sizes_of_the_training(tmp_path, line):
+    def epoch():
+        reads = ((line, forward(size), "value") for size in LENGTHS)
+        return [*((20, step(size)) for size in LENGTHS * 3), *reads]
+
+    run = write(tmp_path, [one for _ in range(4) for one in epoch()])
+    assert run.has_problem is (line == 15)
+
+
 def test_an_odd_batch_in_no_order_is_a_problem(tmp_path):
     (problem,) = run_of(tmp_path, other=6).problems
     assert (problem.kind.id, problem.compiles) == ("input-shape", 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.runs.graphs.nearest import Earlier
+from xlagraph.runs.graphs.nearest import Earlier, opcodes_of
 from xlagraph.runs.graphs.places import is_another_part, is_at_own_line
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Pairing:
         self._graphs: list[CapturedGraph] = []
         self._number: dict[str, int] = {}
         self._last_at: dict[tuple[str, tuple[Frame, ...]], int] = {}
+        self._beside: set[tuple[str, tuple[Frame, ...]]] = set()
         self._reads: set[tuple[str, int]] = set()
         self._all = Earlier()
         self._steps = Earlier()
@@ -82,6 +83,8 @@ class Pairing:
         self._number[graph.record.digest] = number
         place = _place(graph)
         if place:
+            if place not in self._last_at and is_another_part(graph, self._history):
+                self._beside.add(place)
             self._last_at[place] = number
         if graph.sync and graph.sync.kind == "value":
             self._reads.add((graph.process.file, graph.sync.step))
@@ -95,6 +98,8 @@ class Pairing:
     ) -> tuple[int | None, str]:
         if last is None and is_another_part(graph, self._history):
             return None, ""
+        if self._reads_again(graph, last, histogram):
+            return last, SAME_PLACE
         if self._was_read_in_turn(graph) and not self._continues(last, histogram):
             within = self._steps.container(histogram)
             if within is not None:
@@ -134,6 +139,17 @@ class Pairing:
             return False
         earlier = self._graphs[last].sketch.histogram()
         return earlier <= histogram and earlier.total() < histogram.total()
+
+    def _reads_again(self, graph: CapturedGraph, last: int | None, histogram: Histogram) -> bool:
+        """Whether a part of the program beside the steps reads what it read before, of other sizes.
+
+        As an evaluation does of batches in length buckets.
+        """
+        place = _place(graph)
+        is_read = graph.sync is not None and graph.sync.kind == "value"
+        if last is None or not is_read or place not in self._beside:
+            return False
+        return opcodes_of(self._graphs[last].sketch.histogram()) == opcodes_of(histogram)
 
     def _was_read_in_turn(self, graph: CapturedGraph) -> bool:
         """Whether values were read one after the other: parts of a step, no variants."""
