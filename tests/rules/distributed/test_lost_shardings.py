@@ -52,3 +52,27 @@ def test_other_shardings_are_told_as_before(w, x):
     cause = cause_of(w, x)
     assert "sharded in another way" in str(cause.title)
     assert "mark_sharding again" not in str(cause.fix_in_short)
+
+
+LISTED = """HloModule step
+
+ENTRY main {
+  w = f32[4,4] parameter(0), sharding=W
+  x = f32[4,4] parameter(1), sharding={replicated}
+  g = f32[4,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[4,4] tanh(g)
+  t = f32[4,4] custom-call(s), custom_call_target="xla.sdy.FuncResultSharding", sharding=W
+  ROOT r = (f32[4,4], f32[4,4]) tuple(t, g), sharding={W, /*index=1*/G}
+}
+"""
+
+
+@pytest.mark.parametrize(("other", "proved"), [("{replicated}", True), (TURNED, False)])
+def test_the_tuple_of_outputs_lists_the_shardings_of_those_that_are_told_of(other, proved):
+    texts = (
+        LISTED.replace("W", w).replace("G}", f"{g}}}")
+        for w, g in (("{replicated}", "{replicated}"), (SHARDED, other))
+    )
+    explanation = explain_modules(*map(read_module, texts))
+    assert "sharding" in [str(cause.kind) for cause in explanation.causes]
+    assert explanation.proved == proved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,7 @@ LOST_FIX = say(
 _WHOLE = ("not sharded", "{replicated}")
 """A tensor of which every device has all."""
 _KEYS = frozenset({"sharding", "frontend_attributes"})
+_COMMENT = re.compile(r"/\*.*?\*/")
 
 
 def find(case: Case) -> list[Finding]:
@@ -215,11 +217,38 @@ def _is_weight(view: SideView, i: int) -> bool:
 
 
 def _undo(pairs: Mapping[int, int]) -> Callable[[Editors], None]:
+    """Gives A's tensors B's shardings, and the tuple of outputs, where it lists those of them."""
+
     def undo(edit: Editors) -> None:
-        for x, y in pairs.items():
+        listed = _root_pair(edit.a.module, edit.b.module, pairs)
+        for x, y in (*pairs.items(), *listed):
             edit.a.attributes[x] = _with_sharding(edit.a.attributes[x], edit.b.attributes[y])
 
     return undo
+
+
+def _root_pair(a: Module, b: Module, pairs: Mapping[int, int]) -> list[tuple[int, int]]:
+    """The tuples of outputs, if the shardings they list differ for outputs among `pairs` alone."""
+    x, y = a.entry_computation.root, b.entry_computation.root
+    if not (a.gives_tuple and b.gives_tuple):
+        return []
+    old, new = (_listed(one.attributes[i]) for one, i in ((a, x), (b, y)))
+    if old == new or not len(old) == len(new) == len(a.outputs) == len(b.outputs):
+        return []
+    rows = zip(a.outputs, b.outputs, old, new, strict=True)
+    return [(x, y)] if all(s == t or pairs.get(i) == j for i, j, s, t in rows) else []
+
+
+def _listed(attributes: Attributes) -> list[str]:
+    """The shardings of a tuple's elements: ``{{replicated}, {devices=[2,1]0,1}}``."""
+    text, found, depth = _COMMENT.sub("", attributes.get("sharding") or ""), [""], 0
+    for letter in text[1:-1]:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [one.strip() for one in found if one.strip()]
 
 
 def _constraints(view: SideView) -> list[Finding]:
