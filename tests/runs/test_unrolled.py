@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from xlagraph.cause.model import Cause
+from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import EMPTY, GraphName, SourceLine, say
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MISSING_BARRIER
 from xlagraph.run.records import Frame
@@ -29,6 +31,7 @@ def one(x, y):
     loss_fn(model(x), y).backward()
 """
 FILE = "t.py"
+CAUSE = Cause(DTYPE, say("a"), (), EMPTY, 1.0, True, EMPTY, False, frozenset(), frozenset())
 LINES = dict(enumerate(TEXT.splitlines(), 1))
 CALL = SourceLine(FILE, 7, "<module>")
 BACKWARD, STEP = ((SourceLine(FILE, line, "train"), CALL) for line in (3, 4))
@@ -57,26 +60,30 @@ def loops(turns, program=PROGRAM, *, call=BACKWARD, step=STEP, times=None, site=
     return unrolled_loops(graphs, program)
 
 
-def nodes(kinds):
-    """Graphs of a run, each with a cause of a kind; None: warm-up."""
+def nodes(kinds, line=BACKWARD):
+    """Graphs of a run, each with a cause of a kind at a line; None: warm-up, "": no cause."""
     for k, kind in enumerate(kinds):
-        told = SimpleNamespace(causes=(SimpleNamespace(kind=kind),)) if kind else None
+        cause = SimpleNamespace(kind=kind, place=Place(line[0], line), lines=line[:1])
+        told = SimpleNamespace(causes=(cause,) if kind else (), same=False)
         yield SimpleNamespace(
-            digest=str(k), letter="ABCDEF"[k], warm_up=kind is None, explanation=told
+            digest=str(k),
+            letter="ABCDEF"[k],
+            warm_up=kind is None,
+            explanation=None if kind is None else told,
         )
 
 
-def members(turns, kinds):
+def members(turns, kinds, line=BACKWARD):
     (loop,) = loops(turns)
-    return AsUnrolled(loop, tuple(nodes(kinds))).members()
+    return AsUnrolled(loop, tuple(nodes(kinds, line)), PROGRAM).members()
 
 
 def test_the_innermost_loop_around_the_backward_pass_is_unrolled():
     (loop,) = loops([2, 3, 1])
     assert loop == (SourceLine(FILE, 2, "train"), {"0": 2, "1": 3, "2": 1}, True)
-    assert AsUnrolled(loop, ()).kind is MISSING_BARRIER
+    assert AsUnrolled(loop, (), PROGRAM).kind is MISSING_BARRIER
     for summed in (*loops([2, 3, 1], step=BEHIND), *loops([2, 3, 1], times=1)):
-        assert AsUnrolled(summed, ()).kind is ACCUMULATION_COUNT, "one step for all passes"
+        assert AsUnrolled(summed, (), PROGRAM).kind is ACCUMULATION_COUNT, "one step for all passes"
 
 
 def test_a_loop_of_steps_counts_where_the_call_stands_in_it():
@@ -135,12 +142,44 @@ def test_what_differs_in_itself_stays_as_it_is():
     assert members([2, 3], [None, ADDED_INPUT]) == [], "one graph is told by itself"
 
 
+EQUAL = [None, ADDED_INPUT, ADDED_INPUT, SHARED_SCALAR, SHARED_SCALAR]
+
+
+def test_numbers_of_turns_that_happen_to_be_equal_belong_to_a_loop_without_a_usual_number():
+    """A graph of one turn has no number of another one."""
+    assert members([2, 3, 4, 3, 2], EQUAL) == ["1", "2", "3", "4"]
+    (loop,) = loops([2, 3, 4, 3, 2], step=BEHIND)
+    graphs = tuple(nodes(EQUAL))
+    said = AsUnrolled(loop, graphs, PROGRAM)(CAUSE, graphs[1:])
+    assert str(said.evidence[1].text).startswith("2 graphs differ in which Python numbers")
+    assert str(said.fix).endswith(
+        "as many turns in every step, and send their numbers in one tensor."
+    )
+
+
+@pytest.mark.parametrize(
+    ("turns", "line"),
+    [
+        pytest.param([2, 3, 4, 3, 2], BEHIND, id="behind the loop"),
+        pytest.param([4, 4, 3, 4, 4], BACKWARD, id="a shorter last group"),
+        pytest.param([4, 2, 3, 4, 4], BACKWARD, id="a usual number"),
+        pytest.param([3, 1, 2, 2, 1], BACKWARD, id="one turn"),
+    ],
+)
+def test_equal_numbers_that_are_not_of_several_turns_stay_a_cause_of_their_own(turns, line):
+    assert "4" not in members(turns, EQUAL, line)
+
+
+def test_a_new_number_of_turns_explains_a_graph_that_nothing_else_does():
+    assert members([2, 3, 4], [None, ADDED_INPUT, ""]) == ["1", "2"]
+    assert members([2, 3, 4, 4], [None, ADDED_INPUT, ADDED_INPUT, ""]) == ["1", "2"]
+    assert members([2, 3, 4], [None, "", ""]) == [], "no cause to say it with"
+
+
 def test_the_number_is_said():
     (loop,) = loops([2, 3, 1])
-    told = AsUnrolled(loop, tuple(nodes([None, ADDED_INPUT, MISSING_BARRIER])))
-    nothing = frozenset()
-    one = Cause(DTYPE, say("a"), (), EMPTY, 1.0, True, EMPTY, False, nothing, nothing)
-    said = told(one, [None, None])
+    graphs = tuple(nodes([None, ADDED_INPUT, MISSING_BARRIER]))
+    said = AsUnrolled(loop, graphs, PROGRAM)(CAUSE, graphs[1:])
     assert str(said.short) == "1 to 3 steps are in one graph, their number changes"
     assert str(said.short_fix) == "End each turn of the loop at line 2 with torch_xla.sync()."
     assert GraphName("B") in said.evidence[0].text.parts

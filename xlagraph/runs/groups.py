@@ -226,7 +226,7 @@ def _further(
     graphs: defaultdict[tuple[Kind, SourceLine | None], set[str]] = defaultdict(set)
     alike: defaultdict[tuple[Kind, SourceLine | None], list[Cause]] = defaultdict(list)
     for node in members:
-        if not node.explanation or _is_beside(kind, node):
+        if not node.explanation or not node.explanation.causes or _is_beside(kind, node):
             continue
         if kind is GROWING_INPUT and node.explanation.causes[0].kind is not kind:
             continue

@@ -111,7 +111,7 @@ def reasons_of(
         else:
             over_run |= _listed(longer, nodes, over_run)
     for loop in unrolled:
-        as_unrolled = AsUnrolled(loop, tuple(nodes))
+        as_unrolled = AsUnrolled(loop, tuple(nodes), program)
         over_run |= dict.fromkeys(
             as_unrolled.members(), Reason(as_unrolled.kind, loop.line, as_unrolled)
         )

@@ -42,6 +42,8 @@ NUMBERS = PIECES | {ACCUMULATION_COUNT, MISSING_BARRIER, LIVE_TENSOR, OUTPUT_ORD
 """What graphs look like that hold more turns or fewer: what is not said beside it."""
 TURNS = NUMBERS | ORDERS | {INPUT_SHAPE, PYTHON_SIZE}
 """What graphs with as many turns look like, where turns differ."""
+MANY_NUMBERS = 3
+"""A loop that has so many numbers of turns at least has no usual one."""
 MAX_TOLD = 8
 
 
@@ -54,6 +56,12 @@ class UnrolledLoop(NamedTuple):
     """Digest of each graph to how many it holds, in the order in which they came."""
     updates: bool
     """An optimizer steps in each turn: the more turns, the more operations it makes."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no number of turns is the usual one: none is that of most graphs."""
+        numbers = Counter(self.turns.values())
+        return len(numbers) >= MANY_NUMBERS and max(numbers.values()) * 2 <= len(self.turns)
 
 
 def unrolled_loops(graphs: Sequence[CapturedGraph], program: ProgramText) -> list[UnrolledLoop]:
@@ -114,6 +122,7 @@ class AsUnrolled:
     loop: UnrolledLoop
     nodes: Sequence[GraphNode]
     """All graphs of the run."""
+    program: ProgramText
 
     def members(self) -> list[str]:
         """Digests of the graphs that come of it, if there are several.
@@ -125,15 +134,34 @@ class AsUnrolled:
         found = []
         for node in self.nodes:
             turns = self.loop.turns.get(node.digest)
-            causes = node.explanation.causes if node.explanation else ()
-            is_new = turns is not None and turns not in known
             if turns is None:
                 continue
-            differs = turns > 1 and bool(causes) and causes[0].kind in TURNS
-            if causes and not node.warm_up and (is_new or differs):
-                found.append(node.digest)
+            is_new = turns not in known
             known.add(turns)
-        return found if len(found) >= MANY else []
+            if node.warm_up or not node.explanation or node.explanation.same:
+                continue
+            if is_new or (turns > 1 and self._differs_in_turns(node)):
+                found.append(node.digest)
+        explained = {n.digest for n in self.nodes if n.explanation and n.explanation.causes}
+        return found if len(found) >= MANY and not explained.isdisjoint(found) else []
+
+    def _differs_in_turns(self, node: GraphNode) -> bool:
+        """Whether a graph looks like one with as many turns that compute something else."""
+        causes = node.explanation.causes if node.explanation else ()
+        return bool(causes) and (causes[0].kind in TURNS or self._has_equal_numbers(causes[0]))
+
+    def _has_equal_numbers(self, cause: Cause) -> bool:
+        """Whether numbers of the turns are equal in some graphs only.
+
+        They are those of one graph only because the turns are. Where the loop has a usual number of
+        turns, the numbers are what goes on, and are a cause of their own.
+        """
+        if cause.kind is not SHARED_SCALAR or not self.loop.is_open:
+            return False
+        place = cause.place
+        frames = place.stack or ((place.line,) if place.line else ())
+        around = enclosing(self.program.lines, frames)
+        return around is not None and around.loop[:2] == self.loop.line[:2]
 
     @cached_property
     def kind(self) -> Kind:
@@ -158,6 +186,7 @@ class AsUnrolled:
         told = (
             say(GraphName(node.letter), f" {self.loop.turns[node.digest]}") for node in self._held
         )
+        equal = self._of_equal_numbers(members)
         return replace(
             cause,
             kind=self.kind,
@@ -169,13 +198,15 @@ class AsUnrolled:
                 Evidence(
                     say("how many turns each graph holds: ", join(told, MAX_TOLD)), sources=(loop,)
                 ),
+                *equal,
             ),
             fix=say(
                 f"Call torch_xla.sync() at the end of each turn of the loop at line {loop.line}: "
                 "a graph for each shape of a turn then serves any number of them.",
                 "" if what == "steps" else " Keep the gradients as they are added up, with "
                 "zero_grad(set_to_none=False), so that the first turn is like the others. Or have "
-                "as many turns in every step.",
+                "as many turns in every step"
+                f"{', and send their numbers in one tensor' if equal else ''}.",
             ),
             short=say(f"{held}, their number changes"),
             short_fix=say(
@@ -185,3 +216,16 @@ class AsUnrolled:
             place=Place(loop, (loop,)),
             seen=None,
         )  # fmt: skip
+
+    def _of_equal_numbers(self, members: Sequence[GraphNode]) -> tuple[Evidence, ...]:
+        """What is said of the graphs that differ in which numbers of their turns are equal."""
+        first = [n.explanation.causes[0] for n in members if n.explanation and n.explanation.causes]
+        found = [cause for cause in first if self._has_equal_numbers(cause)]
+        if not found:
+            return ()
+        differ = "graphs differ" if len(found) > 1 else "graph differs"
+        text = say(
+            f"{len(found):,} {differ} in which Python numbers of their turns are equal: equal "
+            "numbers of a graph are one parameter"
+        )
+        return (Evidence(text, sources=found[0].lines),)
