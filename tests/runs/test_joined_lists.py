@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from written_runs import write
+
+from xlagraph.message import SourceLine
+from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.runs.causes.lists import AsList
+from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
+from xlagraph.runs.reasons import Reason, _left_of_lists
 
 READ, END = 12, 20
 STEP = """HloModule step
@@ -47,3 +56,22 @@ def test_values_of_lists_that_grow_together_are_one_cause(tmp_path):
     assert problem.kind.id == "python-size"
     assert str(problem.title).startswith("a list of tensors has another length, 5 -> 10 joined: ")
     assert (problem.compiles, problem.further) == (14, ())
+
+
+def test_what_is_left_of_the_list_makes_the_next_steps_other_graphs():
+    """The values of a metric are read one by one; what none of them needs waits for the step."""
+    here, there = (SourceLine("train.py", line, "main") for line in (12, 40))
+    inner = here._replace(called=SourceLine("metric.py", 3, "compute"))
+    grown = Reason(GROWING_GRAPH, here, AsList(SimpleNamespace()))
+    known = {
+        **dict.fromkeys("ABC", grown),
+        "D": Reason(LIVE_TENSOR, inner),
+        "E": Reason(UNEXPLAINED, here),
+        "F": Reason(LIVE_TENSOR, there),
+        "G": Reason(DTYPE, here),
+        "H": Reason(UNEXPLAINED),
+    }
+    nodes = [SimpleNamespace(digest=letter, warm_up=False) for letter in known]
+    assert _left_of_lists(nodes, known) == dict.fromkeys("DE", grown)
+    del known["A"]
+    assert _left_of_lists(nodes[1:], known) == {}

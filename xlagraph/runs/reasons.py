@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.message import count, say
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
@@ -120,6 +121,7 @@ def reasons_of(
         as_pending = AsPending(work, is_in_ends=bool(left))
         over_run |= dict.fromkeys(work.graphs | left, Reason(GROWING_GRAPH, work.line, as_pending))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
+    found |= _left_of_lists(nodes, found)
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
@@ -250,6 +252,24 @@ def _listed(
     line = longer.read or (common[0][0] if common else None)
     reason = Reason(GROWING_GRAPH, line, AsList(longer))
     return {node.digest: reason for node in members}
+
+
+def _left_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of graphs that keep or compute what was read of a list that grows.
+
+    A metric has more to compute than each of its values needs: the rest waits for the next step.
+    """
+    lists = Counter(one for one in known.values() if isinstance(one.retell, AsList))
+    read = {one.line[:2]: one for one, number in lists.items() if one.line and number >= OFTEN}
+    return {
+        node.digest: read[reason.line[:2]]
+        for node in nodes
+        if not node.warm_up
+        and (reason := known[node.digest]).kind in (LIVE_TENSOR, UNEXPLAINED)
+        and reason.line
+        and reason.line[:2] in read
+        and not (reason.retell or reason.how)
+    }
 
 
 def _carried(
