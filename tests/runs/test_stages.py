@@ -125,6 +125,9 @@ def test_a_stage_that_computes_something_else_begins_with_that():
         ),
         pytest.param(LOSS, "AB" * 15 + "CD" * 15, explained(CONSTANT_VALUE), id="a number"),
         pytest.param(
+            LOSS, "AB" * 15 + "CD" * 15, SimpleNamespace(proved=True, causes=()), id="the same"
+        ),
+        pytest.param(
             [FIRST, graph("B", 20, [HEAD]), *LOSS[2:]],
             "A" * 20 + "B" * 10 + "CD" * 15,
             PIECE,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from real_modules import FIXTURES, explained_run
 
 from xlagraph.runs.model import Meant
-from xlagraph.runs.verdict import run_verdict
+from xlagraph.runs.verdict import run_verdict, stable_after
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,14 @@ def test_what_settled_takes_few_lines(number: int, problems: int, begun: int, re
     assert len(more) == bool(rest)
     assert all(one.startswith(f"{rest} more such changes stand in the list") for one in more)
     assert all(f": {rest * settled.compiles} compile" in one for one in more)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "last"),
+    [((), 8), (("A",), 2), (("A", "B"), 8), (("B",), 8)],
+    ids=["not stored", "set aside", "one of two", "another"],
+)
+def test_a_compile_is_set_aside_only_where_its_graphs_are_known(graphs, last):
+    compiles = [(0, ("A",)), (2, ("C",)), (8, graphs)]
+    syncs = [SimpleNamespace(step=k, outcome="compile", graphs=g) for k, g in compiles]
+    assert stable_after(syncs, 20, frozenset("A")) == last

@@ -126,7 +126,7 @@ def _explanation(
         going_on = grown | never_meant | in_drawn_order(nodes, program)
         nodes = with_stages(nodes, pairs.graphs, design, going_on, history.steps)
         ended = {node.digest for node in nodes if node.another_part and node.warm_up}
-        last = stable_after([s for s in syncs if not ended.issuperset(s.graphs)], history.steps)
+        last = stable_after(syncs, history.steps, ended)
         nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, last)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)

@@ -17,7 +17,7 @@ from xlagraph.runs.by_design.early import NEVER_MEANT
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.runs.model import CauseGroup, GraphNode
 
@@ -40,10 +40,9 @@ def with_slight(
 
     `groups`: ranked, problems first. `steps`: how many the run has.
     """
-    came = {node.digest: node.step for node in nodes}
     problems = [group for group in groups if not group.expected]
     slight = [
-        one for one in problems if _is_copied(one, came, steps) or _is_slight(one, problems[0])
+        one for one in problems if _is_copied(one, nodes, steps) or _is_slight(one, problems[0])
     ]
     seldom = {digest for group in slight for digest in group.graphs}
     return (
@@ -66,11 +65,12 @@ def _is_slight(group: CauseGroup, first: CauseGroup) -> bool:
     )
 
 
-def _is_copied(group: CauseGroup, came: Mapping[str, int], steps: int) -> bool:
+def _is_copied(group: CauseGroup, nodes: Sequence[GraphNode], steps: int) -> bool:
     """Whether only buffers differ that are given away, seldom: a copy of the weights shares them.
 
-    A snapshot that is taken now and then holds them until one of the two is updated. `came`: the
-    step of each graph, by digest.
+    A snapshot that is taken now and then holds them until one of the two is updated.
     """
-    since = steps - 1 - max(came[digest] for digest in group.graphs)
-    return group.kind is DONORS and group.compiles <= FEW and since >= LASTING
+    if group.kind is not DONORS or group.compiles > FEW:
+        return False
+    last = max(node.step for node in nodes if node.digest in group.graphs)
+    return steps - 1 - last >= LASTING

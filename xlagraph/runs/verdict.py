@@ -14,7 +14,7 @@ from xlagraph.runs.model import Meant, failures
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.message import Message
@@ -31,9 +31,16 @@ MAX_BESIDE = 2
 """Further causes of the same graphs that are named."""
 
 
-def stable_after(syncs: Sequence[SyncRecord], steps: int) -> int | None:
-    """The last step that compiled, 0 if none did; None if that is the last step of all."""
-    compiled = max((s.step for s in syncs if s.outcome == "compile"), default=-1)
+def stable_after(
+    syncs: Sequence[SyncRecord], steps: int, aside: Collection[str] = frozenset()
+) -> int | None:
+    """The last step that compiled, 0 if none did; None if that is the last step of all.
+
+    `aside`: digests of graphs that do not count. A compile whose graph is not stored counts.
+    """
+    compiling = (s for s in syncs if s.outcome == "compile")
+    counted = (s.step for s in compiling if not s.graphs or any(g not in aside for g in s.graphs))
+    compiled = max(counted, default=-1)
     return None if compiled >= steps - 1 else max(compiled, 0)
 
 

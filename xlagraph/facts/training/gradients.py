@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
-from xlagraph.facts.values.scalars import without_one
+from xlagraph.facts.values.scalars import through, without_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,9 +87,7 @@ def is_multiplied(module: Module, tensor: int) -> bool:
 
 def through_forms(module: Module, i: int) -> int:
     """The value that this one is, turned, converted or in another shape."""
-    while module.opcodes[i] in FORMS:
-        (i,) = module.operands[i]
-    return i
+    return through(module, i, FORMS)
 
 
 def products_of(module: Module, value: int) -> list[int]:

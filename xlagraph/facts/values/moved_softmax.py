@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import is_forward, line_of
 from xlagraph.facts.values.evaluated import FORMS
+from xlagraph.facts.values.scalars import through
 from xlagraph.message import A, B, say
 
 if TYPE_CHECKING:
@@ -50,19 +51,13 @@ def _placed(module: Module) -> _Placed:
     entry = module.entry_computation
     for i in range(entry.start, entry.stop):
         taken = _of_softmax(module, i)
-        if taken is not None and _is_chosen(module, _below(module, taken, TAKEN)):
+        if taken is not None and _is_chosen(module, through(module, taken, TAKEN)):
             found.behind.append(i)
         if _is_chosen(module, i):
-            value = _below(module, module.operands[i][0], THROUGH)
+            value = through(module, module.operands[i][0], THROUGH)
             if _of_softmax(module, value) is not None:
                 found.before.append(value)
     return found
-
-
-def _below(module: Module, i: int, forms: frozenset[str]) -> int:
-    while module.opcodes[i] in forms:
-        i = module.operands[i][0]
-    return i
 
 
 def _is_chosen(module: Module, i: int) -> bool:
@@ -78,9 +73,9 @@ def _of_softmax(module: Module, i: int) -> int | None:
     """What a softmax is taken of: ``exp(x - max) / sum(exp(x - max))``; None of anything else."""
     if module.opcodes[i] != "divide":
         return None
-    above, below = (_below(module, o, THROUGH) for o in module.operands[i])
+    above, below = (through(module, o, THROUGH) for o in module.operands[i])
     is_sum = module.opcodes[below] == "reduce" and module.opcodes[above] == "exponential"
-    if not is_sum or _below(module, module.operands[below][0], THROUGH) != above:
+    if not is_sum or through(module, module.operands[below][0], THROUGH) != above:
         return None
-    inner = _below(module, module.operands[above][0], THROUGH)
+    inner = through(module, module.operands[above][0], THROUGH)
     return module.operands[inner][0] if module.opcodes[inner] == "subtract" else inner

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.editor import is_input
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from xlagraph.graph import Module
 
 
@@ -30,10 +32,16 @@ def is_number(module: Module, value: int) -> bool:
     return True
 
 
+def through(module: Module, value: int, opcodes: Collection[str]) -> int:
+    """What a value is made of by operations of these opcodes, which take in one value each."""
+    while module.opcodes[value] in opcodes:
+        (value,) = module.operands[value]
+    return value
+
+
 def is_one(module: Module, value: int) -> bool:
     """Whether a value is the constant 1, spread or converted."""
-    while module.opcodes[value] in SPREADS:
-        (value,) = module.operands[value]
+    value = through(module, value, SPREADS)
     return module.opcodes[value] == "constant" and module.payloads[value] == "1"
 
 
@@ -47,9 +55,7 @@ def without_one(module: Module, value: int) -> int:
 
 def unspread(module: Module, value: int) -> int:
     """What a value spreads or converts; itself if it does not."""
-    while module.opcodes[value] in ("broadcast", "reshape", "convert"):
-        (value,) = module.operands[value]
-    return value
+    return through(module, value, ("broadcast", "reshape", "convert"))
 
 
 def number_of(module: Module, value: int) -> int | None:

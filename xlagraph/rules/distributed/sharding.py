@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.spelling import split_list
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
@@ -241,14 +242,8 @@ def _root_pair(a: Module, b: Module, pairs: Mapping[int, int]) -> list[tuple[int
 
 def _listed(attributes: Attributes) -> list[str]:
     """The shardings of a tuple's elements: ``{{replicated}, {devices=[2,1]0,1}}``."""
-    text, found, depth = _COMMENT.sub("", attributes.get("sharding") or ""), [""], 0
-    for letter in text[1:-1]:
-        depth += (letter == "{") - (letter == "}")
-        if letter == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += letter
-    return [one.strip() for one in found if one.strip()]
+    text = _COMMENT.sub("", attributes.get("sharding") or "")
+    return [one.strip() for one in split_list(text[1:-1], ",")]
 
 
 def _constraints(view: SideView) -> list[Finding]:

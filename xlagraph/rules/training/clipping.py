@@ -12,7 +12,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.pieces.pieces import OUTPUT
-from xlagraph.facts.values.scalars import SPREADS, is_number, is_one
+from xlagraph.facts.values.scalars import SPREADS, is_number, is_one, through
 from xlagraph.message import count, say
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _number_for_one(found: Bypass) -> int:
     uses = [(edge.value(found.more), old) for edge, old in found.uses.items()]
     pairs = [(value, old) for value, old in uses if not _is_times_one(module, value, old)]
     is_number_for_one = all(is_one(module, old) and is_number(module, v) for v, old in pairs)
-    numbers = {_through(module, v, SPREADS) for v, _ in pairs}
+    numbers = {through(module, v, SPREADS) for v, _ in pairs}
     return numbers.pop() if is_number_for_one and len(numbers) == 1 else -1
 
 
@@ -143,7 +143,7 @@ def _multiplied(found: Bypass) -> set[int]:
             if module.opcodes[user] in SPREADS:
                 stack.append(user)
             elif module.opcodes[user] == "multiply":
-                values |= {_through(module, o, KEEPS) for o in module.operands[user] if o != i}
+                values |= {through(module, o, KEEPS) for o in module.operands[user] if o != i}
     return values
 
 
@@ -182,7 +182,7 @@ def _scaled_values(found: Bypass) -> set[int]:
     """What the other side uses as it is, or multiplies by one."""
     module = found.more.module
     pairs = (_differing(found, *_uses(found, edge)) for edge in found.uses)
-    old = {_through(module, old, KEEPS) for pair in pairs for _, old in pair}
+    old = {through(module, old, KEEPS) for pair in pairs for _, old in pair}
     return _multiplied(found) or old
 
 
@@ -192,7 +192,7 @@ def _scaled(found: Bypass) -> str:
     uses = [pair for edge in found.uses for pair in _differing(found, *_uses(found, edge))]
     scaled = [(value, old) for value, old in uses if not _is_times_one(module, value, old)]
     factors = {_factor(module, value, old) for value, old in scaled}
-    old = {_through(module, o, KEEPS) for _, o in scaled if not is_one(module, o)}
+    old = {through(module, o, KEEPS) for _, o in scaled if not is_one(module, o)}
     old = old or _multiplied(found)
     if not factors or not all(factor >= 0 and is_number(module, factor) for factor in factors):
         return ""
@@ -258,26 +258,26 @@ def _factor(module: Module, value: int, old: int) -> int:
     by more than one number, and only where a norm is above a limit.
     """
     if is_one(module, old) and is_number(module, value):
-        return _through(module, value, SPREADS)
-    value, old = _through(module, value, KEEPS), _through(module, old, KEEPS)
+        return through(module, value, SPREADS)
+    value, old = through(module, value, KEEPS), through(module, old, KEEPS)
     for _ in range(MAX_FACTORS):
         below = module.operands[value]
         if _is_choice(module, value):
-            others = [o for o in below[1:] if _through(module, o, KEEPS) != old]
+            others = [o for o in below[1:] if through(module, o, KEEPS) != old]
             if len(others) != 1:
                 return -1
-            value = _through(module, others[0], KEEPS)
+            value = through(module, others[0], KEEPS)
             continue
         if module.opcodes[value] not in ("multiply", "divide"):
             return -1
         x, y = below
-        if _through(module, x, KEEPS) == old:
-            return _through(module, y, SPREADS)
-        if module.opcodes[value] == "multiply" and _through(module, y, KEEPS) == old:
-            return _through(module, x, SPREADS)
+        if through(module, x, KEEPS) == old:
+            return through(module, y, SPREADS)
+        if module.opcodes[value] == "multiply" and through(module, y, KEEPS) == old:
+            return through(module, x, SPREADS)
         if not is_number(module, y):
             return -1
-        value = _through(module, x, KEEPS)
+        value = through(module, x, KEEPS)
     return -1
 
 
@@ -288,12 +288,6 @@ def _is_choice(module: Module, i: int) -> bool:
     return len(module.operands[i]) == 3 and all(module.opcodes[end] == "select" for end in ends)
 
 
-def _through(module: Module, i: int, opcodes: frozenset[str]) -> int:
-    while module.opcodes[i] in opcodes:
-        (i,) = module.operands[i]
-    return i
-
-
 def _sums(found: Bypass, factor: int, old: set[int]) -> bool:
     """Whether a number is computed, by sums, from all of these values: both sides may have them."""
     module, stack, seen = found.more.module, [factor], {factor}
@@ -302,8 +296,8 @@ def _sums(found: Bypass, factor: int, old: set[int]) -> bool:
         i = stack.pop()
         is_sum = is_sum or module.opcodes[i] in SUMS
         below = set(module.operands[i]) - seen
-        ends = {o for o in below if _through(module, o, KEEPS) in old}
-        left -= {_through(module, o, KEEPS) for o in ends}
+        ends = {o for o in below if through(module, o, KEEPS) in old}
+        left -= {through(module, o, KEEPS) for o in ends}
         stack += below - ends
         seen |= below
     return is_sum and not left
@@ -330,11 +324,11 @@ def _cut(found: Bypass) -> str:
 
 
 def _is_cut(module: Module, value: int, old: int) -> bool:
-    old, cuts = _through(module, old, KEEPS), 0
-    value = _through(module, value, KEEPS)
+    old, cuts = through(module, old, KEEPS), 0
+    value = through(module, value, KEEPS)
     while value != old and module.opcodes[value] in CUTS and cuts < MAX_CUTS:
         whole = [o for o in module.operands[value] if not is_number(module, o)]
-        value, cuts = _through(module, whole[0] if whole else value, KEEPS), cuts + 1
+        value, cuts = through(module, whole[0] if whole else value, KEEPS), cuts + 1
     return value == old and cuts > 0
 
 

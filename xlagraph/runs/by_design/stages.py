@@ -85,7 +85,9 @@ def _begins(graphs: Sequence[tuple[CapturedGraph, GraphNode]]) -> list[int]:
 def _has_pieces(node: GraphNode) -> bool:
     """Whether a graph is another one for what it computes, first of all; proved."""
     outcome = node.explanation
-    return outcome is not None and outcome.proved and outcome.causes[0].kind.is_piece
+    if outcome is None or not outcome.proved or not outcome.causes:
+        return False
+    return outcome.causes[0].kind.is_piece
 
 
 def _new(
