@@ -338,6 +338,18 @@ def test_overlapping_calls_are_told_once_and_not_guessed():
     assert calls.events == [("item", "unknown"), ("sync", "unknown"), ("sync", "empty")]
 
 
+def test_a_graph_that_another_call_took_may_have_been_this_ones():
+    calls = Calls()
+    first = calls.begin("step", "sync")
+    calls.counts[COMPILES] += 1
+    second = calls.begin("step", "sync")
+    calls.counts[COMPILES] += 1
+    first()
+    second()
+    calls.begin("step", "sync")()
+    assert calls.events == [("sync", "unknown"), ("sync", "unknown"), ("sync", "empty")]
+
+
 def test_the_only_graph_that_ran_is_the_calls():
     calls = Calls()
     step, read = calls.begin("step", "sync"), calls.begin("value", "item")

@@ -55,6 +55,7 @@ class Accounting:
         self.dynamo = DynamoGraphs()
         self.habits = Habits()
         self._running = RunningGraphs()
+        self._unsure_until = 0
         self._counters = parts.counters
         self._flight = parts.flight
         self._steady = parts.steady
@@ -107,15 +108,21 @@ class Accounting:
         if call.entry == RUN_CACHED:
             return "hit"
         if self._is_unsure(call, ran):
+            self._unsure_until = ran.graphs
             self._running.knows_all = self._running.knows_all and not call.new
             return "unknown"
         return "compile" if call.new else "hit" if call.found else "empty"
 
-    @staticmethod
-    def _is_unsure(call: Call, ran: Ran) -> bool:
-        """Whether several graphs ran during the call, and other calls may have run some."""
-        ran_meanwhile = ran.graphs - call.began
-        return ran_meanwhile > 1 and (call.shared or ran_meanwhile != call.new + call.found)
+    def _is_unsure(self, call: Call, ran: Ran) -> bool:
+        """Whether several graphs ran during the call, and other calls may have run some.
+
+        Or fewer are left for it than ran, since another call that ended before it took several,
+        of which one may have been this one's.
+        """
+        ran_meanwhile, taken = ran.graphs - call.began, call.new + call.found
+        if ran_meanwhile > taken and call.began < self._unsure_until:
+            return True
+        return ran_meanwhile > 1 and (call.shared or ran_meanwhile != taken)
 
     def identify(
         self, call: Call, ran: Ran, site: SiteKey, compiled: Compiled, outcome: str
