@@ -390,7 +390,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
     dimensions = sorted(
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
-    changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
+    told = (say(f"dimension {k}: ", Change(str(old), str(new))) for k, old, new in dimensions)
+    changed = join(told, len(dimensions))
     starts_b = list(origins.starts.values())
     lists = longer_lists(case, origins.starts)
     cited = "concatenate" if lists else "slice"
@@ -403,7 +404,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     sent = say("; what is asked for there is sent", at(lines)) if asked else say()
     lines = (asked, *lines) if asked else lines
     new = join(short_shape(b, origins.starts[x]) for x in starts)
-    became = say(" became ", new, f" ({changed})" if changed else "")
+    became = say(" became ", new, say(" (", changed, ")") if changed else "")
 
     def undo(edit: Editors) -> None:
         for x, y in claimed.items():
