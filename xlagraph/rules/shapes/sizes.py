@@ -22,7 +22,7 @@ from xlagraph.facts.shapes.batch_calls import cut_by
 from xlagraph.facts.shapes.counts import counting_constants
 from xlagraph.facts.shapes.options import options_above
 from xlagraph.facts.shapes.padded import padded_fix
-from xlagraph.facts.shapes.senders import asked_at, called_by_step
+from xlagraph.facts.shapes.senders import asked_at, called_by_step, sent_first
 from xlagraph.facts.shapes.size_makers import LISTED, part_sizes
 from xlagraph.facts.shapes.size_origins import made_by, maker_above
 from xlagraph.facts.shapes.sizes import (
@@ -395,7 +395,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     starts_b = list(origins.starts.values())
     lists = longer_lists(case, origins.starts)
     cited = "concatenate" if lists else "slice"
-    in_b = [y for y in starts_b if b.opcodes[y] == cited] or starts_b
+    in_b = [y for y in starts_b if b.opcodes[y] == cited] or sent_first(b, starts_b)
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
