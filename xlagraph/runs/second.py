@@ -47,7 +47,7 @@ def key_of(cause: Cause) -> Key:
 def second_causes(
     first: Key, others: Iterable[Cause], members: Sequence[GraphNode]
 ) -> tuple[Cause, ...]:
-    """Those of `others` that are to be mended too: proved in many graphs, with numbers of their own.
+    """Those of `others` to be mended too: proved in many graphs, with numbers of their own.
 
     `first`: the key of what the graphs are filed with. Another line of the same function most
     likely has the same number.

@@ -50,7 +50,7 @@ def called_by_step(view: SideView, i: int, lines: Sequence[SourceLine]) -> Messa
 
 
 def sent_first(module: Module, inputs: Sequence[int]) -> Sequence[int]:
-    """Of inputs those that no layer made, as it does with indices for what it is given; else all."""
+    """Of inputs those that no layer made, as some make indices for what they are given; or all."""
     lines = [(i, line_of(module, i)) for i in inputs]
     sent = [i for i, line in lines if line and not (line.called and LAYERS in line.called.file)]
     return sent or inputs
