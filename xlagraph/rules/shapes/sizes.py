@@ -32,6 +32,7 @@ from xlagraph.facts.shapes.sizes import (
     changed_sizes,
     explained,
     follows_operand,
+    resized,
     same_structure,
     stated_sizes,
     with_dimensions,
@@ -390,8 +391,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     dimensions = sorted(
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
-    told = (say(f"dimension {k}: ", Change(str(old), str(new))) for k, old, new in dimensions)
-    changed = join(told, len(dimensions))
+    changed = resized(dimensions, in_text=bool(origins.options))
     starts_b = list(origins.starts.values())
     lists = longer_lists(case, origins.starts)
     cited = "concatenate" if lists else "slice"
@@ -403,8 +403,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     called = say() if asked else called_by_step(case.b, in_b[0], lines)
     sent = say("; what is asked for there is sent", at(lines)) if asked else say()
     lines = (asked, *lines) if asked else lines
-    new = join(short_shape(b, origins.starts[x]) for x in starts)
-    became = say(" became ", new, say(" (", changed, ")") if changed else "")
+    became = say(" became ", join(short_shape(b, origins.starts[x]) for x in starts), changed)
 
     def undo(edit: Editors) -> None:
         for x, y in claimed.items():
