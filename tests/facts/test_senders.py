@@ -80,3 +80,29 @@ def test_a_line_that_makes_sizes_of_values_sends_nothing(text, where):
     (cause,) = explain_modules(a, b, context, context).causes
     assert (str(cause.kind), cause.proved) == ("input-shape", True)
     assert str(cause.place.in_short) == where
+
+
+@pytest.mark.parametrize(
+    ("library", "where"),
+    [
+        ("torch/nn/modules/rnn.py", "train.py:7 in to_device()"),
+        ("loader.py", "train.py:5 in cell()"),
+    ],
+    ids=["made by a layer", "sent by a loader"],
+)
+def test_what_a_layer_makes_for_its_input_is_not_where_that_is_sent(library, where):
+    name = f"/site-packages/{library}"
+    tables = TABLES.replace('1 "train.py"', f'1 "train.py"\n2 "{name}"')
+    tables = tables.replace('3 "main"', '3 "main"\n4 "cell"\n5 "forward"')
+    tables = tables.replace(
+        "\n\nStackFrames",
+        "\n4 {file_name_id=1 function_name_id=4 line=5 end_line=5 column=0 end_column=0}"
+        "\n5 {file_name_id=2 function_name_id=5 line=9 end_line=9 column=0 end_column=0}"
+        "\n\nStackFrames",
+    )
+    tables += "4 {file_location_id=4 parent_frame_id=2}\n5 {file_location_id=5 parent_frame_id=5}\n"
+    text = MODULE.replace("TABLES", tables).replace("f32[4]", "f32[SIZE]").replace("OTHER", "5")
+    a, b = (read_module(text.replace("SIZE", size), size) for size in ("8", "6"))
+    (cause,) = explain_modules(a, b).causes
+    assert (str(cause.kind), cause.proved) == ("input-shape", True)
+    assert str(cause.place.in_short) == where

@@ -72,3 +72,14 @@ def test_what_compiles_in_other_steps_too_is_a_reason_of_its_own(tmp_path):
     kinds = {problem.kind.id: problem.compiles for problem in run.problems}
     assert kinds["input-shape"] == 5
     assert kinds["python-index"] == 11
+
+
+def test_sizes_that_only_grow_are_no_odd_batches(tmp_path):
+    sizes = (18, 34, 53, 61, 84, 90, 112, 140)
+    told = {
+        name: str(write(tmp_path / name, [(END, sized(n)) for n in order]).verdict)
+        for name, order in (("grow", sizes), ("few", sizes[:6]), ("fall", (*sizes[1:], 18)))
+    }
+    assert "grows from compile to compile: 18, 34, ... 140" in told["grow"]
+    assert "Give it its largest size from the start" in told["grow"]
+    assert not any("grows" in told[name] for name in ("few", "fall"))

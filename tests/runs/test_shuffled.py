@@ -10,10 +10,13 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_SIZE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.runs.causes.shuffled import in_drawn_order, shuffled
 
@@ -150,3 +153,33 @@ def test_an_order_that_is_drawn_is_never_meant(shuffle, through, is_drawn):
     ]
     assert in_drawn_order(nodes, program) == ({"1", "2", "3"} if is_drawn else set())
     assert in_drawn_order(nodes[:3], program) == set()
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "kind", "proved", "number", "is_told"),
+    [
+        ("others = random.sample(others, 2)", ATTRIBUTE, False, 3, True),
+        ("others = random.sample(others, 2)", PYTHON_SIZE, False, 3, True),
+        ("others = random.sample(others, 2)", LIVE_TENSOR, False, 3, True),
+        ("others = random.sample(others, 2)", OUTPUT_ORDER, True, 3, True),
+        ("random.shuffle(others)", OUTPUT_ORDER, True, 3, True),
+        ("others = random.sample(others, 2)", ATTRIBUTE, True, 3, False),
+        ("random.shuffle(others)", PYTHON_SIZE, False, 3, False),
+        ("others = random.sample(others, 2)", ADDED_INPUT, False, 3, False),
+        ("others = random.sample(others, 2)", ATTRIBUTE, False, 2, False),
+    ],
+    ids=[
+        "attribute", "size", "live", "outputs", "outputs-shuffled",
+        "proved", "all are computed", "inputs", "seldom",
+    ],
+)  # fmt: skip
+def test_items_of_other_shapes_look_like_other_causes(shuffle, kind, proved, number, is_told):
+    text = TEXT.format(shuffle=shuffle, through="others")
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
+    at = SourceLine(FILE, 6, "project")
+    kinds = [(OTHER_OPERAND, True)] * number + [(kind, proved)]
+    causes = [
+        (SimpleNamespace(digest=str(k)), SimpleNamespace(kind=one, proved=sure, place=Place(at)))
+        for k, (one, sure) in enumerate(kinds)
+    ]
+    assert (str(number) in shuffled(causes, program)) is is_told

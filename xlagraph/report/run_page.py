@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xlagraph.cause.model import Cause
+    from xlagraph.message import Message
     from xlagraph.report.names import Names
     from xlagraph.runs.model import CauseGroup, GraphNode, RunExplanation
 
@@ -98,9 +99,15 @@ def _cause_card(
         card,
         expected=group.expected,
         insight=insight(group, list(nodes.values()), view.names),
-        also=tuple(view.said(say(c.title.sentence, f" ({c.kind})")) for c in group.further),
+        also=tuple(view.said(_also(one, group)) for one in group.further),
         follows=tuple(map(view.said, group.follows)),
     )
+
+
+def _also(cause: Cause, group: CauseGroup) -> Message:
+    """What else differs in the graphs of a group, and what to change if that stays."""
+    fix = say(". Fix: ", cause.fix) if cause in group.second else say()
+    return say(cause.title.sentence, f" ({cause.kind})", fix)
 
 
 def _members(group: CauseGroup, nodes: Mapping[str, GraphNode]) -> tuple[tuple[str, int], ...]:

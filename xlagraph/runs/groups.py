@@ -17,7 +17,6 @@ from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
-from xlagraph.runs.beside import family
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import BAKED, main_line
@@ -28,6 +27,7 @@ from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
 from xlagraph.runs.reasons import SIZES, Reason, main_cause, reasons_of
+from xlagraph.runs.second import FREQUENT, key_of, second_causes
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from xlagraph.runs.causes.unrolled import UnrolledLoop
     from xlagraph.runs.steps.turns import Turns
 
-FREQUENT = 0.25
-"""The part of its graphs that a cause beside the first one is in, to be told with that: a log now
-and then keeps a tensor."""
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "
     "warm-up, or a problem that began earlier"
@@ -87,14 +84,22 @@ def with_source(groups: Sequence[CauseGroup], run: Run) -> tuple[CauseGroup, ...
     """The groups, each place with the lines around it that the run has stored."""
     found = []
     for group in groups:
-        line, cause = group.place.line, group.cause
-        made = group.place.made
-        above = made.lines[0] if made else 0
-        source = run.source(line.file, line.line, above) if line else None
-        place = replace(group.place, source=source or ())
+        place, cause = _sourced(group.place, run), group.cause
         cause = replace(cause, place=place) if cause else None
-        found.append(replace(group, place=place, cause=cause))
+        second = [replace(one, place=_sourced(one.place, run)) for one in group.second]
+        rest = (one for one in group.further if one not in group.second)
+        further = (*second, *rest)
+        found.append(
+            replace(group, place=place, cause=cause, second=tuple(second), further=further)
+        )
     return tuple(found)
+
+
+def _sourced(place: Place, run: Run) -> Place:
+    line, made = place.line, place.made
+    above = made.lines[0] if made else 0
+    source = run.source(line.file, line.line, above) if line else None
+    return replace(place, source=source or ())
 
 
 def introduced(groups: Sequence[CauseGroup], nodes: Sequence[GraphNode]) -> tuple[CauseGroup, ...]:
@@ -142,15 +147,19 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         cause = retell(cause, members)
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
-    further = _further(kind, line, members) if cause and not is_over_run else []
+    found = _further(kind, line, members) if cause else []
     if isinstance(retell, (AsDrawn, AsUneven, AsUnrolled)):
-        further = [(one, times) for one, times in further if not retell.accounts_for(one)]
+        found = [(one, times) for one, times in found if not retell.accounts_for(one)]
+    own = key_of(main_cause(main, kind, line)) if found else (kind, line)
+    second = second_causes(own, (one for one, _ in found), members)
+    further = [(one, k) for one, k in found if one not in second and not is_over_run]
     return CauseGroup(
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, members),
         cause=cause,
-        further=tuple(one for one, _ in further),
-        frequent=tuple(one for one, times in further if times >= FREQUENT * len(members)),
+        further=(*second, *(one for one, _ in further)),
+        frequent=tuple(one for one, k in further if k >= FREQUENT * len(members)),
+        second=second,
         follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
@@ -230,9 +239,9 @@ def _further(
             continue
         if kind is GROWING_INPUT and node.explanation.causes[0].kind is not kind:
             continue
-        own = _key(main_cause(node, kind, line))
+        own = key_of(main_cause(node, kind, line))
         for cause in node.explanation.causes:
-            key = _key(cause)
+            key = key_of(cause)
             if key == own or cause.expected or cause.kind.id in kind.entails or _is_empty(cause):
                 continue
             graphs[key].add(node.digest)
@@ -245,14 +254,6 @@ def _typical(causes: Sequence[Cause]) -> Cause:
     """The last of those that are told in the words of most of them."""
     number = Counter(str(cause.in_short) for cause in causes)
     return max(reversed(causes), key=lambda cause: number[str(cause.in_short)])
-
-
-def _key(cause: Cause) -> tuple[Kind, SourceLine | None]:
-    """What makes two causes one to whom they are told.
-
-    Where a span begins is no other cause than how long it is, nor is what fits around it.
-    """
-    return family(cause.kind), main_line(cause)
 
 
 def _follows(kind: Kind, members: Sequence[GraphNode]) -> Iterator[Message]:

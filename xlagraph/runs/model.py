@@ -133,7 +133,9 @@ class CauseGroup:
     place: Place = NOWHERE
     """Where the program's line is that all this goes back to."""
     frequent: tuple[Cause, ...] = ()
-    """Those of `further` that are more than an exception among the graphs."""
+    """Those of `further` that are more than an exception among the graphs, but for `second`."""
+    second: tuple[Cause, ...] = ()
+    """The first of `further`: what is to be mended too, as it stays when the first is mended."""
     follows: tuple[Message, ...] = ()
     """Of graphs that differ in something else, which follows from this: what, and why."""
 

@@ -29,6 +29,8 @@ OF_VALUES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_INDEX, PYTHON_SIZE, CONSTANT_VAL
 """Kinds of which it helps to know which values were taken."""
 MAX_BESIDE = 2
 """Further causes of the same graphs that are named."""
+MANY_SIZES = say("Pad to one size that all fit in, or a few.")
+"""What to do where there is no odd batch that may be dropped."""
 
 
 def stable_after(
@@ -110,7 +112,7 @@ def _fix(first: CauseGroup, taken: Taken | None) -> Message:
     if first.kind is INPUT_SHAPE and taken and first.cause and not first.cause.short_fix:
         if taken.grows:
             return say("Give it its largest size from the start, and mask the rest.")
-        return say("Pad to one size that all fit in, or a few.")
+        return MANY_SIZES
     return first.fix_in_short
 
 
@@ -267,6 +269,8 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         number = count(len(problems) - 1, "other cause")
         yield say(f"{number}: ", join(shown, 3, "; "), ".")
     main, *_ = problems
+    for one in main.second:
+        yield say("A second cause in the same graphs: ", _named(one), ". ", _fix_of_second(one))
     told = str(_named(main))
     further = [named for one in main.frequent if str(named := _named(one)) != told]
     if further:
@@ -274,6 +278,12 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         more = f" and {count(left, 'further cause')}" if left > 0 else ""
         named = join(further[:MAX_BESIDE], MAX_BESIDE, "; ")
         yield say("Beside it in the same graphs: ", named, more, ".")
+
+
+def _fix_of_second(cause: Cause) -> Message:
+    """What to change too; a size that is a cause of its own is another one in every step."""
+    is_of_sizes = cause.kind is INPUT_SHAPE and not cause.short_fix
+    return say("Fix: ", MANY_SIZES if is_of_sizes else cause.fix_in_short)
 
 
 def _named(cause: Cause | CauseGroup) -> Message:

@@ -52,6 +52,11 @@ def print_verdict(console: Console, verdict: Verdict, place: Place = NOWHERE) ->
 def print_advice(console: Console, what: Message, place: Place, fix: Message, shown: Shown) -> None:
     """Prints What, Where and Fix of one cause in full; `what` ends without a full stop."""
     console.print(labelled("What", say(what.sentence, "."), INDENT, LABEL))
+    print_place(console, place, fix, shown)
+
+
+def print_place(console: Console, place: Place, fix: Message, shown: Shown) -> None:
+    """Prints Where and Fix."""
     if place.message:
         console.print(labelled("Where", place.message, INDENT, LABEL))
     _print_source(console, place, INDENT + LABEL + 1)

@@ -16,6 +16,7 @@ from xlagraph.terminal.advice import (
     Shown,
     print_advice,
     print_evidence,
+    print_place,
     print_verdict,
 )
 from xlagraph.terminal.style import fitted, labelled, paragraph, printable
@@ -131,6 +132,8 @@ def _print_group(
         for cause in group.further[: shown.few(MAX_EVIDENCE)]:
             also = say(cause.title.sentence, f" ({cause.kind})")
             console.print(labelled("Also", also, INDENT, LABEL))
+            if cause in group.second:
+                print_place(console, cause.place, cause.fix, shown)
         for follows in group.follows[: shown.few(MAX_EVIDENCE)]:
             console.print(labelled("So", follows, INDENT, LABEL))
     console.print()

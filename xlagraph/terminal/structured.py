@@ -169,6 +169,7 @@ def group_json(group: CauseGroup) -> Json:
         **reason_json(group),
         "evidence": [evidence_json(one) for one in group.cause.evidence] if group.cause else [],
         "further": [words(cause.title) for cause in group.further],
+        "second": [reason_json(cause) for cause in group.second],
         "follows": [words(one) for one in group.follows],
         "graphs": list(group.graphs),
         "compiles": group.compiles,

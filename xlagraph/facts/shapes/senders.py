@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.case import SideView
+    from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
+
+LAYERS = "torch/nn/"
+"""Where torch's layers are, and what they call."""
 
 
 def asked_at(view: SideView, inputs: Sequence[int]) -> SourceLine | None:
@@ -43,6 +47,13 @@ def called_by_step(view: SideView, i: int, lines: Sequence[SourceLine]) -> Messa
     if not caller or not is_helper or lines[0].function == caller.function:
         return EMPTY
     return say(", called at ", caller)
+
+
+def sent_first(module: Module, inputs: Sequence[int]) -> Sequence[int]:
+    """Of inputs those that no layer made, as some make indices for what they are given; or all."""
+    lines = [(i, line_of(module, i)) for i in inputs]
+    sent = [i for i, line in lines if line and not (line.called and LAYERS in line.called.file)]
+    return sent or inputs
 
 
 def _in_step(view: SideView, i: int) -> SourceLine | None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.names import differing_keys
 from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import EMPTY, Change, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.graph import Attributes, Module
     from xlagraph.hlo.shapes import Shape
+    from xlagraph.message import Message
 
 INDEX_OPCODES = frozenset(
     {"slice", "dynamic-slice", "pad", "gather", "iota", "dynamic-update-slice"}
@@ -59,6 +61,18 @@ def changed_sizes(first: str, second: str) -> list[tuple[int, int, int]]:
     if len(old) != len(new):
         return []
     return [(k, d, e) for k, (d, e) in enumerate(zip(old, new, strict=True)) if d != e]
+
+
+def resized(dimensions: Sequence[tuple[int, int, int]], *, in_text: bool) -> Message:
+    """`` (dimension 0: 8 -> 6)`` of what `changed_sizes` gives; nothing where that is empty.
+
+    `in_text`: the sizes are no change of their own, as where an option sets them.
+    """
+    each = (
+        say(f"dimension {axis}: ", f"{old} -> {new}" if in_text else Change(str(old), str(new)))
+        for axis, old, new in dimensions
+    )
+    return say(" (", join(each, len(dimensions)), ")") if dimensions else EMPTY
 
 
 def with_dimensions(first: str, second: str) -> str:

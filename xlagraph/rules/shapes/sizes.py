@@ -22,7 +22,7 @@ from xlagraph.facts.shapes.batch_calls import cut_by
 from xlagraph.facts.shapes.counts import counting_constants
 from xlagraph.facts.shapes.options import options_above
 from xlagraph.facts.shapes.padded import padded_fix
-from xlagraph.facts.shapes.senders import asked_at, called_by_step
+from xlagraph.facts.shapes.senders import asked_at, called_by_step, sent_first
 from xlagraph.facts.shapes.size_makers import LISTED, part_sizes
 from xlagraph.facts.shapes.size_origins import made_by, maker_above
 from xlagraph.facts.shapes.sizes import (
@@ -32,6 +32,7 @@ from xlagraph.facts.shapes.sizes import (
     changed_sizes,
     explained,
     follows_operand,
+    resized,
     same_structure,
     stated_sizes,
     with_dimensions,
@@ -390,11 +391,11 @@ def _finding(case: Case, origins: Origins) -> Finding:
     dimensions = sorted(
         {c for x in starts for c in changed_sizes(a.shapes[x], b.shapes[origins.starts[x]])}
     )
-    changed = ", ".join(f"dimension {axis}: {old} -> {new}" for axis, old, new in dimensions)
+    changed = resized(dimensions, in_text=bool(origins.options))
     starts_b = list(origins.starts.values())
     lists = longer_lists(case, origins.starts)
     cited = "concatenate" if lists else "slice"
-    in_b = [y for y in starts_b if b.opcodes[y] == cited] or starts_b
+    in_b = [y for y in starts_b if b.opcodes[y] == cited] or sent_first(b, starts_b)
     grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
@@ -402,8 +403,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
     called = say() if asked else called_by_step(case.b, in_b[0], lines)
     sent = say("; what is asked for there is sent", at(lines)) if asked else say()
     lines = (asked, *lines) if asked else lines
-    new = join(short_shape(b, origins.starts[x]) for x in starts)
-    became = say(" became ", new, f" ({changed})" if changed else "")
+    became = say(" became ", join(short_shape(b, origins.starts[x]) for x in starts), changed)
 
     def undo(edit: Editors) -> None:
         for x, y in claimed.items():

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.facts.program.enclosing import enclosing
 from xlagraph.message import Code, count, say
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.runs.causes.drawn import MANY, own_frames
 from xlagraph.runs.causes.draws import draws_around
@@ -32,6 +35,8 @@ ORDERED = frozenset({OTHER_OPERAND, REORDERED_OPERANDS, REORDERED_SUM, REPLACED_
 """What a graph looks like in which the same is done in another order."""
 PICKED = ORDERED | {ACCUMULATION_COUNT, EXTRA_SUBGRAPH}
 """What it looks like where only some of a list are taken, in the order in which they are drawn."""
+LEFT = frozenset({ATTRIBUTE, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_INDEX, PYTHON_SIZE})
+"""What it may look like where others of a list are taken, of other shapes, and is not proved."""
 _PICKS = re.compile(r"\bchoices\(|\bsample\((?!.*,\s*(?:k\s*=\s*)?len\([\w.]+\)\s*\))")
 """A sample of as many as there are is an order of all."""
 _SORTS = re.compile(r"^(?!.*\bsample\().*\bsort(?:ed)?\(")
@@ -72,6 +77,12 @@ class AsShuffled:
         """What graphs look like that come of it."""
         return PICKED if self.is_picked else ORDERED
 
+    def may_look_like(self, cause: Cause) -> bool:
+        """Whether a cause at its place may come of it: the outputs' order does."""
+        return cause.kind is OUTPUT_ORDER or (
+            self.is_picked and cause.kind in LEFT and not cause.proved
+        )
+
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with what is shuffled."""
         graphs = count(len(members), "graph")
@@ -107,17 +118,25 @@ def shuffled(
 ) -> dict[str, AsShuffled]:
     """Digest to what is said of graphs that differ in an order that Python has changed.
 
+    What others differ in at such a place goes back to it as well, if nothing else is proved.
+
     Args:
         causes: graphs with their main cause.
         program: what is known of its text.
     """
     found: defaultdict[AsShuffled, list[str]] = defaultdict(list)
+    left: defaultdict[AsShuffled, list[str]] = defaultdict(list)
     for node, cause in causes:
         one = _shuffled(cause, program)
-        if one:
+        if one and cause.kind in one.kinds:
             found[one].append(node.digest)
+        elif one and one.may_look_like(cause):
+            left[one].append(node.digest)
     return {
-        digest: one for one, digests in found.items() if len(digests) >= MANY for digest in digests
+        digest: one
+        for one, digests in found.items()
+        if len(digests) >= MANY
+        for digest in (*digests, *left[one])
     }
 
 
@@ -142,12 +161,11 @@ def _shuffled(cause: Cause, program: ProgramText) -> AsShuffled | None:
         lines = program.lines.get(frame.file, {})
         around = enclosing(program.lines, [frame])
         ends_steps = around is not None and around.loop[:2] in program.step_loops
-        if cause.kind not in PICKED or frame.line not in lines or ends_steps:
+        if cause.kind not in PICKED | LEFT or frame.line not in lines or ends_steps:
             return None
         draws = draws_around(lines, frame.line)
         line = draws.shuffled(frame.line)
         if line is not None:
             is_picked, is_sorted = (bool(one.search(draws.lines[line])) for one in (_PICKS, _SORTS))
-            found = AsShuffled(frame._replace(line=line), is_sorted, is_picked)
-            return found if cause.kind in found.kinds else None
+            return AsShuffled(frame._replace(line=line), is_sorted, is_picked)
     return None

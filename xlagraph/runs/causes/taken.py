@@ -30,6 +30,8 @@ MIN_VALUES = 3
 """Fewer are told by the comparisons themselves."""
 MIN_GROWN = 5
 """So many sizes of an input, each as much larger than the one before, are no choice of a few."""
+MIN_UNEVEN = 8
+"""So many are none where each is larger than the one before, by whatever."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
 
@@ -41,7 +43,7 @@ class Taken:
     values: tuple[tuple[float, int], ...]
     """Ascending; with each how many syncs ran a graph of it, as far as known."""
     grows: bool = False
-    """Each graph has as much more of it than the one before."""
+    """Each graph has more of it than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +179,14 @@ def _bounds(place: Place) -> tuple[str, str]:
 
 
 def _growth(values: Sequence[float]) -> str:
-    """What is said of sizes that grow evenly from graph to graph; empty of others."""
+    """What is said of sizes that grow from graph to graph; empty of others."""
     steps = {after - before for before, after in pairwise(values)}
-    if len(steps) != 1 or min(steps) <= 0:
+    seen = f"{values[0]:g}, {values[1]:g}, ... {values[-1]:g}"
+    if min(steps) <= 0:
         return ""
-    return (
-        f" grows by {steps.pop():g} per compile: {values[0]:g}, {values[1]:g}, ... {values[-1]:g}"
-    )
+    if len(steps) == 1:
+        return f" grows by {steps.pop():g} per compile: {seen}"
+    return f" grows from compile to compile: {seen}" if len(values) >= MIN_UNEVEN else ""
 
 
 def _named(cited: _Cited, alike: Iterable[_Cited]) -> Part | str:

@@ -1,0 +1,98 @@
+"""A second cause in the same graphs, which stays when the first one is mended.
+
+What follows from the first follows its numbers: where a batch is longer, so is all that is made for
+it. What has numbers of its own goes up in graphs in which the first goes up, and in others in which
+that goes down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.message import Change
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.runs.beside import family
+from xlagraph.runs.causes.growth import main_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.model import Cause
+    from xlagraph.message import SourceLine
+    from xlagraph.runs.model import GraphNode
+
+    Key = tuple[Kind, SourceLine | None]
+
+FREQUENT = 0.25
+"""The part of its graphs that a cause beside the first one is in, to be told with that: a log now
+and then keeps a tensor."""
+TWICE = 2
+"""In so many graphs at least two numbers go the same way, and in as many opposite ways, to be two:
+once a rounded number may."""
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def key_of(cause: Cause) -> Key:
+    """What makes two causes one to whom they are told.
+
+    Where a span begins is no other cause than how long it is, nor is what fits around it.
+    """
+    return family(cause.kind), main_line(cause)
+
+
+def second_causes(
+    first: Key, others: Iterable[Cause], members: Sequence[GraphNode]
+) -> tuple[Cause, ...]:
+    """Those of `others` to be mended too: proved in many graphs, with numbers of their own.
+
+    `first`: the key of what the graphs are filed with. Another line of the same function most
+    likely has the same number.
+    """
+    return tuple(
+        other
+        for other in others
+        if other.kind is not OUTPUT_ORDER
+        and _is_elsewhere(other, first)
+        and _goes_its_own_way(first, key_of(other), members)
+    )
+
+
+def _is_elsewhere(other: Cause, first: Key) -> bool:
+    own, line = other.place.line, first[1]
+    if own is None or own.is_library or line is None:
+        return False
+    is_there = (own.file, own.function) == (line.file, line.function)
+    return own != line and not (is_there and family(other.kind) is first[0])
+
+
+def _goes_its_own_way(first: Key, second: Key, members: Sequence[GraphNode]) -> bool:
+    ways: list[tuple[int, int]] = []
+    for node in members:
+        outcome = node.explanation
+        if outcome is None or not outcome.proved:
+            continue
+        causes = {key_of(cause): cause for cause in reversed(outcome.causes)}
+        if second in causes and first in causes:
+            ways.append((_way(causes[first]), _way(causes[second])))
+    together = Counter(one * other for one, other in ways)
+    return len(ways) >= FREQUENT * len(members) and min(together[1], together[-1]) >= TWICE
+
+
+def _way(cause: Cause) -> int:
+    """Whether the first number that a cause tells of becomes larger, 1, or smaller, -1; else 0."""
+    for part in cause.title.parts:
+        if isinstance(part, Change) and (change := _change(part)):
+            return 1 if change > 0 else -1
+    return 0
+
+
+def _change(part: Change) -> float:
+    """By how much the first number grows in which two texts differ."""
+    old, new = (list(map(float, _NUMBER.findall(text))) for text in (part.old, part.new))
+    if len(old) != len(new):
+        return 0.0
+    return next((y - x for x, y in zip(old, new, strict=True) if x != y), 0.0)
