@@ -9,9 +9,9 @@ from written_runs import write
 from written_steps import step
 
 
-def rows(number, width=4):
+def rows(number, width=4, **what):
     """A step whose batch has so many examples."""
-    return step(number).replace(f"[{number}]{{0}}", f"[{number},{width}]{{1,0}}")
+    return step(number, **what).replace(f"[{number}]{{0}}", f"[{number},{width}]{{1,0}}")
 
 
 def run_of(folder, batches):
@@ -36,10 +36,9 @@ def test_the_short_last_batch_of_each_epoch_is_told_and_no_alarm(tmp_path):
     "batches",
     [
         [8, 8, 5] * 6,
-        [8, 8, 8, 3, 8, 8, 8, 4, 8, 8, 8, 5] * 3,
         [5 if k in (3, 7, 12, 15, 20, 22, 28) else 8 for k in range(30)],
     ],
-    ids=["of three batches", "of several loaders", "in no order"],
+    ids=["of three batches", "in no order"],
 )
 def test_it_comes_in_whatever_order(tmp_path, batches):
     assert not run_of(tmp_path, batches).has_problem
@@ -54,9 +53,19 @@ def test_it_comes_in_whatever_order(tmp_path, batches):
         [*[8] * 20, *[8, 8, 5] * 4],
         [8, 8, 8, 12] * 8,
         [4, 5, 6, 7] * 8,
+        [8, 8, 8, 3, 8, 8, 8, 4, 8, 8, 8, 5] * 3,
         [*[8, 8, 8, 5] * 6, 8, 8, 8, 3],
     ],
-    ids=["few", "once", "once again", "late", "longer", "counts up", "another one at the end"],
+    ids=[
+        "few",
+        "once",
+        "once again",
+        "late",
+        "longer",
+        "counts up",
+        "three",
+        "another one at the end",
+    ],
 )
 def test_what_may_still_come_or_is_no_rule_is_a_problem(tmp_path, batches):
     run = run_of(tmp_path, batches)
@@ -83,6 +92,16 @@ def test_a_stage_at_a_line_of_its_own_is_asked_for_itself(tmp_path):
     second = [text.replace("abs", "not") for text in epoch]
     run = write(tmp_path, [*((20, one) for one in epoch * 6), *((30, one) for one in second * 4)])
     assert not run.has_problem
+
+
+def test_odd_batches_of_phases_are_no_phases(tmp_path):
+    """Beside them a value is kept once, which is a change of its own."""
+    epoch = (8, 8, 8, 5)
+    steps = [*map(rows, epoch * 3), *(rows(number, more=True) for number in epoch * 7)]
+    steps[21] = rows(8, kept=True)
+    run = write(tmp_path, [(20, text) for text in steps])
+    (phase,) = [group for group in run.groups if group.meant == "phase"]
+    assert (phase.kind.id, phase.steps, phase.compiles) == ("extra-subgraph", (12,), 1)
 
 
 def test_beside_a_problem_it_is_a_note(tmp_path):

@@ -120,7 +120,9 @@ def _explanation(
         nodes.append(node)
     syncs = [s for p in run.processes for s in p.syncs]
     stable = stable_after(syncs, history.steps)
-    since = 0 if stable is None else history.steps - 1 - stable
+    ended = {node.digest for node in nodes if node.another_part and node.warm_up}
+    last = stable_after(syncs, history.steps, ended)
+    since = 0 if last is None else history.steps - 1 - last
     nodes = with_odd_batches(nodes, pairs.graphs, comparisons, design, grown | never_meant, since)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
     nodes = with_first_copies(nodes, pairs.graphs, comparisons, design)

@@ -4,13 +4,14 @@ Who keeps it wants all examples to count. It costs one more graph, compiled once
 is no alarm, where the steps at its place show that it comes to no more:
 
 * the graph differs from one that ran there before in sizes of inputs, proved;
-* its batch is shorter than that of most steps there;
+* its batch is shorter than that of most steps there, and no third number of examples comes with
+  the same length or width;
 * it came again, twice at least, as far as it is known which graph a hit ran;
 * the steps of its place since then are many, and are its longer part; and nothing compiles any
   more in the whole run.
 
-A training of a few short epochs shows none of that, and stays an alarm. So do other dimensions that
-are mostly alike, and batches that get longer step by step.
+A training of a few short epochs shows none of that, and stays an alarm. So do odd batches of
+several sizes, as the ends of several sets of data have, and other dimensions that are mostly alike.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.runs.by_design.few_sizes import MOST, RULE, brings_size, shapes_of
-from xlagraph.runs.graphs.input_sizes import examples
+from xlagraph.runs.graphs.input_sizes import examples, is_of_batch, sizes_apart
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.runs.by_design.design import Design
@@ -72,31 +73,30 @@ def _is_settled(
     here = [one for one in seen if one is not None]
     if node.sync_kind != "step" or number not in here:
         return False
-    begin = turns.index(number)
-    since = len(turns) - 1 - begin
+    steps = design.ran_at_place(number)  # micro-batches too
+    until = next(k for k, step in enumerate(steps) if number in step)
     return (
-        since >= max(LASTING, begin)
+        len(steps) - 1 - until >= max(LASTING, until)
         and node.hits + node.unnamed_hits >= AGAIN
         and brings_size(number, graphs, comparisons, here)
-        and _is_short(
-            number, turns[begin + 1 :], dict(zip(here, _examples(here, graphs), strict=True))
-        )
+        and _is_odd(number, turns[turns.index(number) + 1 :], graphs)
     )
 
 
-def _examples(here: Sequence[int], graphs: Sequence[CapturedGraph]) -> list[int | None]:
-    return examples([graphs[one] for one in here])
+def _is_odd(number: int, since: Sequence[int | None], graphs: Sequence[CapturedGraph]) -> bool:
+    """Whether a graph has fewer examples than most steps, and no other has as few or fewer.
 
-
-def _is_short(number: int, turns: Sequence[int | None], batches: Mapping[int, int | None]) -> bool:
-    """Whether a graph has fewer examples than most steps, of those that are known.
-
-    `batches`: by graph how many it has.
+    `since`: what ran there behind it, as far as that is known. Others may have other lengths.
     """
-    known = [one for turn in turns if turn is not None and (one := batches[turn]) is not None]
-    own = batches[number]
-    full = max(known, default=0)
-    return own is not None and own < full and known.count(full) >= RULE * len(known)
+    here = list(dict.fromkeys((number, *(one for one in since if one is not None))))
+    batches = dict(zip(here, examples([graphs[one] for one in here]), strict=True))
+    known = [one for turn in since if turn is not None and (one := batches[turn]) is not None]
+    own, full = batches[number], max(known, default=0)
+    if own is None or own >= full or known.count(full) < RULE * len(known):
+        return False
+    odd = [k for k, one in batches.items() if one is not None and one < full and k != number]
+    apart = (sizes_apart([graphs[number], graphs[k]])[0] for k in odd)
+    return not any(sizes and is_of_batch(sizes) for sizes in apart)
 
 
 def as_odd_batch(cause: Cause, members: Sequence[GraphNode]) -> Cause:
