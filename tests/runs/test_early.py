@@ -76,21 +76,6 @@ def test_batches_that_an_evaluation_reads_come_in_the_sizes_of_the_training(tmp_
     assert run.has_problem is (line == 15)
 
 
-def test_an_odd_batch_in_no_order_is_a_problem(tmp_path):
-    (problem,) = run_of(tmp_path, other=6).problems
-    assert (problem.kind.id, problem.compiles) == ("input-shape", 1)
-
-
-@pytest.mark.parametrize(("steps", "is_problem"), [(44, True), (50, False)])
-def test_an_odd_batch_is_told_once_it_cost_no_more_for_many_steps(tmp_path, steps, is_problem):
-    run = run_of(tmp_path, range(4, steps, 5), steps=steps, other=6)
-    assert run.has_problem is is_problem
-    if not is_problem:
-        (note,) = run.verdict.notes
-        assert str(note).startswith("Settled since step 4: an input has another shape")
-        assert "pad or drop the odd batch" in str(note)
-
-
 def test_what_a_program_computes_at_its_end_leaves_its_steps_as_they_were(tmp_path):
     special = step(more=True)
     steps = [(20, special if k in AT_RANDOM else step()) for k in range(30)]

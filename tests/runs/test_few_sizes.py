@@ -87,8 +87,6 @@ def test_buckets_may_be_equally_far_apart(tmp_path):
 @pytest.mark.parametrize(
     "sizes",
     [
-        [8, 8, 5] * 12,
-        [8, 8, 8, 3, 8, 8, 8, 4, 8, 8, 8, 5] * 3,
         [8] * 10 + [12, 32] * 10,
         [8, 12, 32, *[8, 12] * 15],
         [4, 5, 6, *[8] * 30],
@@ -99,8 +97,6 @@ def test_buckets_may_be_equally_far_apart(tmp_path):
         [8, 12, 32] * 2,
     ],
     ids=[
-        "an odd last batch",
-        "odd batches of three sizes",
         "late",
         "one never again",
         "until a buffer is full",

@@ -25,6 +25,7 @@ from xlagraph.runs.by_design.meant import (
     settles,
     takes_what_is_left,
 )
+from xlagraph.runs.by_design.odd_batches import with_odd_batches
 from xlagraph.runs.by_design.periodic import periodic_parts
 from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
@@ -117,10 +118,14 @@ def _explanation(
         if node.digest in grown or (node.meant and node.digest in never_meant):
             node = replace(node, warm_up=False, by_design=False, meant=Meant.NOT)
         nodes.append(node)
-    nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
-    nodes = with_first_copies(nodes, pairs.graphs, comparisons, design)
     syncs = [s for p in run.processes for s in p.syncs]
     stable = stable_after(syncs, history.steps)
+    ended = {node.digest for node in nodes if node.another_part and node.warm_up}
+    last = stable_after(syncs, history.steps, ended)
+    since = 0 if last is None else history.steps - 1 - last
+    nodes = with_odd_batches(nodes, pairs.graphs, comparisons, design, grown | never_meant, since)
+    nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
+    nodes = with_first_copies(nodes, pairs.graphs, comparisons, design)
     program = program_text(run.processes)
     if not failures(run):
         going_on = grown | never_meant | in_drawn_order(nodes, program)

@@ -43,6 +43,8 @@ class Meant(str, Enum):
     """One size of an input among few, each of which comes again."""
     STAGES = "stages"
     """The size of an input in one stage of the program, which does not come back."""
+    ODD = "odd"
+    """A shorter batch that comes again between full ones."""
     EARLY = "early"
     """One of few graphs that came early; none came in the longer part of the run since."""
     SELDOM = "seldom"

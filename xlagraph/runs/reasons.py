@@ -27,6 +27,7 @@ from xlagraph.runs.beside import (
     of_read_numbers,
 )
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
+from xlagraph.runs.by_design.odd_batches import as_odd_batch
 from xlagraph.runs.causes.carried import as_carried, carried_alone
 from xlagraph.runs.causes.drawn import drawn
 from xlagraph.runs.causes.growth import (
@@ -66,7 +67,11 @@ if TYPE_CHECKING:
 
     Retell = Callable[[Cause, Sequence[GraphNode]], Cause]
 
-OF_SIZES: dict[Meant, Retell] = {Meant.SIZES: as_few_sizes, Meant.STAGES: as_stages}
+OF_SIZES: dict[Meant, Retell] = {
+    Meant.SIZES: as_few_sizes,
+    Meant.STAGES: as_stages,
+    Meant.ODD: as_odd_batch,
+}
 """How a size is said that is meant."""
 PIECES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, RANDOM_NUMBERS)
 SIZES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_SIZE)

@@ -193,13 +193,16 @@ def _note(group: CauseGroup) -> Message:
         when = say("Changed in ", begin, " and stayed so")
     elif group.meant is Meant.SIZES:
         when = say("In turn since ", begin)
+    elif group.meant is Meant.ODD:
+        when = say("Since ", begin)
     elif group.meant is Meant.EARLY:
         when = say("Settled since ", begin)
     elif group.meant is Meant.CHOICE:
         when = say("In no fixed order since ", begin)
     else:
         when = say("In a fixed order since ", begin)
-    cost = f"; {count(group.compiles, 'compile')}, {group.spent}. If not on purpose: "
+    otherwise = "To save it" if group.meant is Meant.ODD else "If not on purpose"
+    cost = f"; {count(group.compiles, 'compile')}, {group.spent}. {otherwise}: "
     return say(
         when, ": ", group.in_short.clause, group.place.within, cost, group.fix_in_short.clause
     )

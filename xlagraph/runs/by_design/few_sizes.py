@@ -281,7 +281,7 @@ def _length(shape: str) -> int:
 
 def as_few_sizes(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     """The cause of a single graph, said as what it is over the run: the sizes that there are."""
-    shapes = _shapes(members)
+    shapes = shapes_of(members)
     number = f"{len(shapes)} sizes" if len(shapes) > 1 else "several sizes"
     listed = say(" (", join(shapes, MOST), ")") if len(shapes) > 1 else say()
     ran_again = all(node.hits for node in members)
@@ -305,7 +305,7 @@ def as_few_sizes(cause: Cause, members: Sequence[GraphNode]) -> Cause:
 
 def as_stages(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     """The cause of a single graph, said of stages of the program that have sizes of their own."""
-    shapes = _shapes(members)
+    shapes = shapes_of(members)
     listed = say(" (", join(shapes, MOST), ")") if len(shapes) > 1 else say()
     stages = f"an input has another size in each of {count(max(len(shapes), 2), 'stage')}"
     return replace(
@@ -325,7 +325,7 @@ def as_stages(cause: Cause, members: Sequence[GraphNode]) -> Cause:
     )
 
 
-def _shapes(members: Sequence[GraphNode]) -> list[str]:
+def shapes_of(members: Sequence[GraphNode]) -> list[str]:
     """The inputs that the graphs cite, and those that they are compared with, by their size."""
     outcomes = [node.explanation for node in members if node.explanation]
     cited = (one for found in outcomes for one in (found.first_a, found.first_b))

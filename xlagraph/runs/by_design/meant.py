@@ -25,7 +25,7 @@ from xlagraph.rules.pieces.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 from xlagraph.rules.training.rematerialization import REMATERIALIZATION
 from xlagraph.runs.by_design.choices import brings_state, is_one_of_two, phase_of
-from xlagraph.runs.by_design.few_sizes import begins_stage, is_one_of_few_sizes
+from xlagraph.runs.by_design.few_sizes import begins_stage, brings_size, is_one_of_few_sizes
 from xlagraph.runs.by_design.periodic import turns_of_part
 from xlagraph.runs.by_design.size_stages import is_size_of_stage
 from xlagraph.runs.graphs.weights import keeps_new_gradients, trains_new
@@ -97,7 +97,7 @@ def how_meant(
     is_switched = is_switched or _trains_others(outcome, graphs[number], graphs[other])
     begins = partial(begins_stage, number, graphs, comparisons, design.turns_of_sort(number))
     is_switched = is_switched and outcome.proved
-    if is_switched and (_is_phase(number, comparisons, design, lasting) or begins()):
+    if is_switched and (_is_phase(number, graphs, comparisons, design, lasting) or begins()):
         return Meant.PHASE
     if not history.began_late and _is_piece(outcome) and is_one_of_two(number, comparisons, design):
         return Meant.CHOICE
@@ -301,17 +301,28 @@ def _is_early(
     return history.turns.number(graph.process, graph.sync) - brought < 2
 
 
-def _is_phase(number: int, comparisons: Sequence[Comparison], design: Design, lasting: int) -> bool:
-    """Whether a graph came in place of others that never ran again, and stayed for so long."""
-    turns, graphs = design.turns_of_sort(number)
-    if len(graphs) > MANY or None in graphs or number not in graphs:
+def _is_phase(
+    number: int,
+    graphs: Sequence[CapturedGraph],
+    comparisons: Sequence[Comparison],
+    design: Design,
+    lasting: int,
+) -> bool:
+    """Whether a graph came in place of others that never ran again, and stayed for so long.
+
+    What differs from a graph of a phase in sizes alone, as an odd batch, is part of it.
+    """
+    turns, seen = design.turns_of_sort(number)
+    if len(seen) > MANY or None in seen or number not in seen:
         return False
     begin = turns.index(number)
     if {*turns[:begin]} & {*turns[begin:]}:
         return False
     phases: dict[int, int] = {}
-    for one in (k for k in graphs if k is not None):
-        before = _only_first(one, design)
+    for one in (k for k in seen if k is not None):
+        before, other = _only_first(one, design), comparisons[one].number
+        if other in phases and brings_size(one, graphs, comparisons, seen):
+            before = other
         root = phase_of(one, comparisons) if before is None else before
         phases[one] = phases.get(root, root)
     lasted = 0

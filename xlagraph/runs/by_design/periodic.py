@@ -11,6 +11,9 @@ show tells it from what comes by chance, or still comes:
   tensors that only these steps update.
 
 Where sizes come in turn beside it there is such a graph for each size: all of them are one part.
+
+So is what begins each epoch: a step that makes a sum or a state from constants, which the others
+take in. It comes in every n-th step from the first of all on, and may be new for each size.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.kinds import Section
+from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 from xlagraph.runs.by_design.few_sizes import changes_sizes_only
 from xlagraph.runs.steps.order import PlaceTurns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xlagraph.runs.by_design.design import Design
     from xlagraph.runs.compare import Comparison
@@ -32,6 +36,10 @@ if TYPE_CHECKING:
 
 TIMES = 4
 """So many steps, equally far apart, are no accident."""
+EPOCHS = 3
+"""So many epochs of equal length are none either."""
+LASTING = 12
+"""So many steps at least behind the begin of the second."""
 FEW = 3
 """More parts than these at one place are none that somebody meant."""
 
@@ -45,13 +53,15 @@ def periodic_parts(
         here = design.turns_of_sort(k).graphs
         is_variant = changes_sizes_only(k, graphs, comparisons, here)
         roots.append(k if comparison.number is None or not is_variant else roots[comparison.number])
+    begun = {root for root in set(roots) if _begins_anew(comparisons[root].outcome)}
     parts = {
         root
-        for root in set(roots)
+        for root in set(roots) - begun
         if _is_switched(root, graphs, comparisons)
         and _is_periodic(root, [{roots[k] for k in turn} for turn in design.ran_at_place(root)])
         and _is_settled(design.ran_at_place(root))
     }
+    parts |= {root for root in begun if _is_of_epochs(begun, roots, design.ran_at_place(root))}
     few = {one for one in parts if len(parts.intersection(design.turns_of_sort(one).graphs)) <= FEW}
     return {k: root for k, root in enumerate(roots) if root in few}
 
@@ -62,6 +72,28 @@ def turns_of_part(number: int, design: Design, parts: Mapping[int, int]) -> Plac
     turns = design.turns_of_sort(number).turns
     found = [k for k in turns if (parts.get(k) == part if k is not None else part is None)]
     return PlaceTurns(tuple(found), tuple(dict.fromkeys(found)))
+
+
+def _begins_anew(outcome: Outcome | None) -> bool:
+    """Whether a graph makes from constants what another takes in, and differs in nothing else."""
+    if outcome is None or not outcome.proved or not outcome.causes:
+        return False
+    return all(one.kind is INITIAL_STATE and not one.expected for one in outcome.causes)
+
+
+def _is_of_epochs(
+    begun: Collection[int], roots: Sequence[int], turns: Sequence[frozenset[int]]
+) -> bool:
+    """Whether such steps and the first of all are equally far apart, to the end.
+
+    Or another graph is new in one of them: a stage begins with it. `turns`: those of a place.
+    """
+    steps = [k for k, turn in enumerate(turns) if any(roots[one] in begun for one in turn)]
+    if len(steps) < EPOCHS - 1 or len(turns) - 1 - steps[0] < LASTING:
+        return False
+    epochs = range(steps[0], len(turns), steps[0] or len(turns))
+    known = {turn: k for k, turn in reversed([*enumerate(turns)])}
+    return {*steps} <= {*epochs} and all(k in steps or known[turns[k]] == k for k in epochs)
 
 
 def _is_switched(

@@ -35,15 +35,32 @@ def sizes_apart(graphs: Sequence[CapturedGraph]) -> list[frozenset[Size]]:
         if _kinds(one) == _kinds(other):
             own[a].update(map(_sizes, one))
             own[b].update(map(_sizes, other))
-    values: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
-    for size in (size for shapes in own for size in _each(shapes)):
-        values[size[:2]].add(size.size)
-    return [frozenset(s for s in _each(shapes) if len(values[s[:2]]) > 1) for shapes in own]
+    sizes = [frozenset(_each(shapes)) for shapes in own]
+    values: defaultdict[tuple[int, int], set[frozenset[Size]]] = defaultdict(set)
+    for found in filter(None, sizes):
+        for key in {size[:2] for size in found}:
+            values[key].add(frozenset(size for size in found if size[:2] == key))
+    return [frozenset(size for size in one if len(values[size[:2]]) > 1) for one in sizes]
 
 
 def is_of_batch(sizes: Iterable[Size]) -> bool:
     """Whether no size is of another dimension than the first, as the number of examples is."""
     return not any(size.dimension for size in sizes)
+
+
+def examples(graphs: Sequence[CapturedGraph]) -> list[int | None]:
+    """For each graph the number of examples in its batch; None where that is not known.
+
+    An input may have examples and their parts in one dimension: asked are those of the rank that
+    comes in the fewest sizes.
+    """
+    apart = sizes_apart(graphs)
+    values: defaultdict[int, set[int]] = defaultdict(set)
+    for one in (one for sizes in apart for one in sizes if not one.dimension):
+        values[one.rank].add(one.size)
+    rank = min(values, key=lambda rank: (len(values[rank]), rank), default=None)
+    of_rank = ([one.size for one in sizes if one[:2] == (rank, 0)] for sizes in apart)
+    return [found[0] if len(found) == 1 else None for found in of_rank]
 
 
 def new_sizes(graph: CapturedGraph, other: CapturedGraph) -> frozenset[Size]:
