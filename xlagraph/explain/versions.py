@@ -81,6 +81,7 @@ ORDER_FIX = say(
     " Between steps of one program, each of which XLA compiles: ",
 )
 ORDER_SHORT_FIX = say("Two versions: none needed. Steps of one program: keep the order.")
+DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
     "in some steps": "in one version",
@@ -271,7 +272,8 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*first, last, side, ", before it in ", side.other))
     if cause.short != DROPOUT_SHORT:
         return cause
-    return replace(cause, short=say("Dropout is on in ", side, " only, as by train() and eval()"))
+    short = say("Dropout is on in ", side, " only: p is 0 in ", side.other, ", or eval() was called")
+    return replace(cause, short=short, short_fix=DROPOUT_FIX)
 
 
 def _cut(diff: Diff, cause: Cause) -> Message:
