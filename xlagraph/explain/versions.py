@@ -272,7 +272,9 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*first, last, side, ", before it in ", side.other))
     if cause.short != DROPOUT_SHORT:
         return cause
-    short = say("Dropout is on in ", side, " only: p is 0 in ", side.other, ", or eval() was called")
+    short = say(
+        "Dropout is on in ", side, " only: p is 0 in ", side.other, ", or eval() was called"
+    )
     return replace(cause, short=short, short_fix=DROPOUT_FIX)
 
 

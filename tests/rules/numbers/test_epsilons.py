@@ -73,7 +73,8 @@ def told(text: str, old: str = "1e-05", new: str = "1e-06") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "of"), [(NORM, "a normalisation"), (TRAINED, "a normalisation"), (ADAM, "an optimizer")]
+    ("text", "of"),
+    [(NORM, "a normalisation"), (TRAINED, "a normalisation"), (ADAM, "an optimizer")],
 )
 def test_an_eps_is_told_as_one_cause(text: str, of: str) -> None:
     assert told(text) == [f"the eps of {of}: 1e-05 became 1e-06"]
@@ -102,4 +103,3 @@ def test_other_small_numbers_stay_numbers(text: str) -> None:
 
 def test_what_is_large_is_no_eps() -> None:
     assert told(NORM, "1", "2")[0].startswith(NUMBER)
-

@@ -28,8 +28,8 @@ LARGEST = 0.1
 def epsilon_of(module: Module, number: int) -> str:
     """What a constant is the eps of: a normalisation, or an optimizer; empty for other numbers.
 
-    A normalisation adds it to a variance, which is a mean over some axes, below a root. An optimizer
-    has a variance for each weight, and adds it there, or to the root that it divides by.
+    A normalisation adds it to a variance, which is a mean over some axes, below a root. An
+    optimizer has a variance for each weight, and adds it there, or to the root that it divides by.
     """
     value = float(module.payloads[number]) if _is_float(module, number) else 0.0
     if not 0 < value <= LARGEST:
@@ -84,7 +84,7 @@ def _is_root(module: Module, i: int) -> bool:
 
 
 def _is_mean(module: Module, i: int) -> bool:
-    """Whether a value is made of sums over axes, as a variance is and what an optimizer keeps is not."""
+    """Whether a value is made of a sum over axes, as a variance of a normalisation is."""
     stack, seen = [i], set[int]()
     while stack and len(seen) < MAX_STEPS:
         i = stack.pop()
