@@ -10,25 +10,25 @@ from xlagraph.hlo import read_module
 HEAD = """HloModule step
 
 ENTRY main {
-  x = f32[4,8] parameter(0)
+  x = f32[3,8] parameter(0)
   w = f32[8,4] parameter(1)
   v = f32[4,5] parameter(2)
-  y = f32[4,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  h = f32[4,4] tanh(y)
-  z = f32[4,5] dot(h, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  d = f32[4,5] sine(z)
+  y = f32[3,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  h = f32[3,4] tanh(y)
+  z = f32[3,5] dot(h, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f32[3,5] sine(z)
   gv = f32[4,5] dot(h, d), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  b = f32[4,4] dot(d, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  b = f32[3,4] dot(d, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   gw = f32[8,4] dot(x, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}
 """
-FIRST = HEAD + "  ROOT r = (f32[4,5], f32[4,5], f32[8,4]) tuple(z, gv, gw)\n}\n"
+FIRST = HEAD + "  ROOT r = (f32[3,5], f32[4,5], f32[8,4]) tuple(z, gv, gw)\n}\n"
 NEXT = (
     HEAD
     + """  ov = f32[4,5] parameter(3)
   ow = f32[8,4] parameter(4)
   sv = f32[4,5] add(ov, gv)
   sw = f32[8,4] add(ow, gw)
-  ROOT r = (f32[4,5], f32[4,5], f32[8,4]) tuple(z, sv, sw)
+  ROOT r = (f32[3,5], f32[4,5], f32[8,4]) tuple(z, sv, sw)
 }
 """
 )
@@ -52,8 +52,12 @@ def test_the_first_batch_has_no_gradients_to_add_to(is_turned: bool) -> None:
     "other",
     [
         NEXT.replace("add(o", "multiply(o"),
-        NEXT.replace("sv = f32[4,5] add(ov, gv)", "sv = f32[4,5] add(ov, d)"),  # A keeps no d
-        NEXT.replace("add(ov, gv)", "add(ov, z)").replace("tuple(z, sv, sw)", "tuple(sv, gv, gw)"),
+        NEXT.replace("sv = f32[4,5] add(ov, gv)", "sv = f32[4,5] add(ov, sv2)").replace(
+            "  sv =", "  sv2 = f32[4,5] tanh(gv)\n  sv ="
+        ),  # A keeps no tanh
+        NEXT.replace("ov = f32[4,5]", "ov = f32[3,5]")
+        .replace("sv = f32[4,5] add(ov, gv)", "sv = f32[3,5] add(ov, z)")
+        .replace("tuple(z, sv, sw)", "tuple(sv, gv, gw)"),
     ],
 )
 def test_other_inputs_are_no_gradients(other: str) -> None:
