@@ -168,7 +168,7 @@ def further(metadata: str) -> str:
 
 def test_derivatives_alone_are_told_as_such():
     found = cause(BACKWARD, further(made("aten__tanh_backward")))
-    assert str(found.in_short) == "The backward pass computes more on one side"
+    assert str(found.in_short) in {f"The backward pass computes more in {side}" for side in "AB"}
     assert "create_graph" in str(found.fix_in_short)
 
 
