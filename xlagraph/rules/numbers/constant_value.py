@@ -13,8 +13,7 @@ from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.program.called_functions import called_with
 from xlagraph.facts.program.typed_numbers import typed_exponent
 from xlagraph.facts.program.written import lines_in_words
-from xlagraph.facts.values.ranges import shifts_range
-from xlagraph.facts.values.rolls import shifts_roll
+from xlagraph.facts.values.ranges import shifts_range, shifts_roll
 from xlagraph.message import A, Change, Code, Listing, Quoted, count, say
 from xlagraph.rules.numbers.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 

@@ -10,7 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.facts.values.epsilons import NORMALISATION, epsilon_of
+from xlagraph.facts.training.epsilons import NORMALISATION, epsilon_of
 from xlagraph.message import A, B, Change, Code, count, say
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE
 
