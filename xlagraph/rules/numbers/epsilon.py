@@ -112,6 +112,6 @@ RULE = Rule(
     name="epsilon",
     kinds=(),
     find=find,
-    after=("other-operation",),
-    before=("attributes", "constant-value"),
+    after=("batch-norm-momentum",),
+    before=("attributes", "written-index"),
 )
