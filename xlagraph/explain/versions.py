@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import differing_keys
+from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
 from xlagraph.facts.program.arguments import argument_name, is_jitted
@@ -16,7 +16,7 @@ from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.functions import in_functions
-from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Message, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
     from xlagraph.facts.values.formulas import Formulas
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
@@ -81,6 +82,8 @@ ORDER_FIX = say(
     " Between steps of one program, each of which XLA compiles: ",
 )
 ORDER_SHORT_FIX = say("Two versions: none needed. Steps of one program: keep the order.")
+BACKWARD_MORE = "The backward pass computes more in "
+DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
     "in some steps": "in one version",
@@ -221,7 +224,9 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH
-    has_words = (has_words and cause.short != STATE_SHORT) or cause.short == BACKWARD_SHORT
+    has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(
+        BACKWARD_MORE
+    )
     if has_words or max(len(found.a), len(found.b)) > MAX_FORMULA:
         return cause
     is_branch = cause.kind in BRANCHES and not cause.short
@@ -269,17 +274,33 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
     if isinstance(last, str) and last.endswith(AFTER_UPDATE):
         last = last.removesuffix("some steps")
         return replace(cause, short=say(*first, last, side, ", before it in ", side.other))
+    if cause.short == BACKWARD_SHORT:
+        return replace(cause, short=say(BACKWARD_MORE, side))
     if cause.short != DROPOUT_SHORT:
         return cause
-    return replace(cause, short=say("Dropout is on in ", side, " only, as by train() and eval()"))
+    short = say(
+        "Dropout is on in ", side, " only: p is 0 in ", side.other, ", or eval() was called"
+    )
+    return replace(cause, short=short, short_fix=DROPOUT_FIX)
 
 
 def _cut(diff: Diff, cause: Cause) -> Message:
-    """Which side cuts the gradients, and with what."""
+    """Which side cuts the gradients, at which value where that is known, and with what."""
     more, less, *_ = (part for part in cause.title.parts if isinstance(part, Side))
+    place = _named(diff.a if more is A else diff.b, cause.title)
     with_what = "jax.lax.stop_gradient" if is_jitted(diff.a) else ".detach() or no_grad()"
-    cuts = (", which cuts them, as by ", Code(with_what))
+    cuts = (", which cuts them", place, ", as by ", Code(with_what))
     return say("gradients flow further in ", more, " than in ", less, *cuts)
+
+
+def _named(module: Module, title: Message) -> Message:
+    """The value of the entry computation that a title names, with its shape; empty without one."""
+    entry = module.entry_computation
+    places = {module.names[i]: i for i in range(entry.start, entry.stop)}
+    for part in title.parts:
+        if isinstance(part, HloName) and part.name in places:
+            return say(" at ", part, f" {short_shape(module, places[part.name])}")
+    return EMPTY
 
 
 def _with_inputs(diff: Diff, cause: Cause) -> Cause:

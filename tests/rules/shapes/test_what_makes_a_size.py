@@ -74,6 +74,27 @@ def test_a_roll_gets_a_fix_that_torch_roll_can_take():
     assert "index_select(dim, ((torch.arange(n) - shift) % n).to(x.device))" in str(cause.fix)
 
 
+def without_lines(text: str) -> str:
+    return "\n".join(line.partition(", metadata")[0] for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_rolled"),
+    [
+        ("", "", True),
+        ("concatenate(x, x)", "concatenate(x, y)", False),
+        ("s = f32[8] sine(r)", "s = (f32[8], s64[]) tuple(r, n)", False),  # it is handed out too
+        ("HloModule rolled", "HloModule jit_rolled", False),  # it can be an argument
+    ],
+)
+def test_a_roll_is_known_without_its_name(old: str, new: str, is_rolled: bool) -> None:
+    text = without_lines(ROLLED).replace("  d =", "  y = f32[8] parameter(1)\n  d =")
+    text = text.replace(old, new)
+    cause = cause_of(text.replace("SHIFT", "3"), text.replace("SHIFT", "5"))
+    assert ("torch.roll" in str(cause.in_short)) == is_rolled
+    assert ("Roll on the host" in str(cause.fix)) == is_rolled
+
+
 COUNTED = """HloModule counted
 
 ENTRY main {

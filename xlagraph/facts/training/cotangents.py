@@ -133,11 +133,12 @@ def gradients_taken(view: SideView, piece: Collection[int], reach: Reach) -> set
     return {
         o
         for o in taken
-        if _is_gradient(module, o, reach) or leaves(module, o, piece, reach.forward) is not None
+        if is_gradient(module, o, reach) or leaves(module, o, piece, reach.forward) is not None
     }
 
 
-def _is_gradient(module: Module, value: int, reach: Reach) -> bool:
+def is_gradient(module: Module, value: int, reach: Reach) -> bool:
+    """Whether a value is one of the backward pass, on the way to a weight or at its end."""
     plain = through_forms(module, value)
     is_curved = module.opcodes[plain] in CURVED
     if is_curved or reach.forward[plain] or not module.shapes[plain].startswith(FLOATS):

@@ -13,7 +13,7 @@ from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.program.called_functions import called_with
 from xlagraph.facts.program.typed_numbers import typed_exponent
 from xlagraph.facts.program.written import lines_in_words
-from xlagraph.facts.values.ranges import shifts_range
+from xlagraph.facts.values.ranges import shifts_range, shifts_roll
 from xlagraph.message import A, Change, Code, Listing, Quoted, count, say
 from xlagraph.rules.numbers.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 
@@ -206,18 +206,20 @@ def _words(
     is_list: bool,
 ) -> Words:
     """What is said of the constants of an operation that is known; empty for others."""
-    if all(_operation(case, y) == "aten__roll" for _, y in pairs):
+    b = case.diff.b
+    if all(_operation(case, y) == "aten__roll" for _, y in pairs) or (
+        not b.name.startswith(JAX) and all(shifts_roll(b, y) for _, y in pairs)
+    ):
         return _ROLLED
     if is_list:
         return _LISTED
-    if all(shifts_range(case.diff.b, y) for _, y in pairs):
+    if all(shifts_range(b, y) for _, y in pairs):
         return _DIAGONAL
-    if {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS:
+    if {use for _, y in pairs for use in _uses(b, y)} in _EXPONENTS:
         return _powered(case, lines)
     option = _library_option(lines)
     if option:
         return _library_words(option)
-    b = case.diff.b
     numbers = [(y, user) for _, y in pairs for user in b.users[y]]
     return given_words(
         b, [(u, k) for y, u in numbers for k, o in enumerate(b.operands[u]) if o == y]

@@ -24,8 +24,8 @@ RANDOM_NUMBERS = Kind(
     title="One side draws random numbers and the other does not",
     section=Section.PIECES,
     meaning="Dropout is on in some steps only, as when model.eval() was called and train() is "
-    "forgotten, or noise is added to some batches. Under eval() nothing is drawn and nothing "
-    "multiplied: the graph is another one.",
+    "forgotten, or noise is added to some batches. Under eval(), or where p is 0, nothing is drawn "
+    "and nothing multiplied: the graph is another one.",
     before="""\
 dropout = nn.Dropout(0.1)
 for step, (x, y) in enumerate(loader):
@@ -45,8 +45,9 @@ for step, (x, y) in enumerate(loader):
 """,
     evidence="What draws them and what is done with them.",
     fix="If dropout was switched here (train(), eval()): keep a training loop in one mode, and "
-    "evaluate between two calls of torch_xla.sync(). What is to change while training can be a "
-    "probability on the device: x * (torch.rand_like(x) < keep) / keep, with keep a tensor.",
+    "evaluate between two calls of torch_xla.sync(). With p=0 nothing is drawn either: a p that is "
+    "0 for a while, or is to change while training, can be a probability on the device: "
+    "x * (torch.rand_like(x) < keep) / keep, with keep a tensor.",
     proof="What is drawn, and what is done with it, is bypassed.",
     examples=("dropout_late", "eval_dropout"),
     family=Family.BRANCH,

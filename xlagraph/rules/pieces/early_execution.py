@@ -13,6 +13,7 @@ from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.pieces.repeats import repeats
 from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.training.added_gradients import accumulated
 from xlagraph.facts.training.gradients import is_multiplied
 from xlagraph.facts.training.updates import updates
 from xlagraph.message import count, say
@@ -104,7 +105,7 @@ def cut_of(case: Case) -> Cut | None:
         if set(part.open_lone()) - copied:
             continue
         cut = [part.partners[part.module.outputs[k]] for k in own]
-        if not missing or min(cut, default=0) < 0:
+        if not missing or min(cut, default=0) < 0 or accumulated(part, whole):
             continue
         is_cut = bool(cut) and _may_be_cut(part, whole, missing, cut)
         is_read = part.context.sync_kind == "value" and not own and not _at_one_place(case)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.training.added_gradients import accumulated
 from xlagraph.facts.training.updates import at_zero
 from xlagraph.facts.values.turned import without_turns
-from xlagraph.message import count, join, say
+from xlagraph.message import Code, count, join, say
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
@@ -47,13 +48,17 @@ for x, y in loader:
 """,
     evidence="The gradients that come in, and what is added to them.",
     fix="If gradients are accumulated on purpose, keep the number of micro-batches between two "
-    "steps the same, so that the same two graphs come back. If not, the gradient is never zeroed: "
-    "call model.zero_grad(), or give the parameter to the optimizer, or freeze it.",
+    "steps the same, so that the same two graphs come back; or let the first one add to zeros, by "
+    "zero_grad(set_to_none=False) before torch_xla.sync(), which makes it the same graph. If not, "
+    "the gradient is never zeroed: call model.zero_grad(), or give the parameter to the optimizer, "
+    "or freeze it.",
     proof="The gradients that come in are taken to be zero.",
     examples=("gradient_never_zeroed",),
+    consequences=("output-order",),
     short="A gradient is added to an old one",
     short_fix="Zero gradients, or accumulate equally many batches in every step.",
 )
+FIRST_FIX = say(Code("zero_grad(set_to_none=False)"), ", so that the first batch adds as well.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -65,7 +70,8 @@ def _findings(less: SideView, more: SideView) -> list[Finding]:
     module = more.module
     parameters = module.entry_computation.parameters
     lone = set(more.open_lone())
-    inputs = [p for p in parameters if p in lone and _is_gradient(more, p)]
+    unnamed = accumulated(less, more)
+    inputs = [p for p in parameters if p in lone and (p in unnamed or _is_gradient(more, p))]
     zeros, left = at_zero(module, inputs)
     left = without_turns(module, left)
     taken = [p for p in inputs if p in zeros]
@@ -76,6 +82,11 @@ def _findings(less: SideView, more: SideView) -> list[Finding]:
     lines = where(module, sorted(left))
     cited_a, cited_b = more.ab((*taken, *sorted(left)), ())
     claimed_a, claimed_b = more.ab(frozenset(zeros | left.keys()), frozenset[int]())
+
+    old_or_none = say(
+        more.side, " adds to the gradients of an earlier batch, ", less.side, " has none of these"
+    )
+    first = Words(short=old_or_none, short_fix=FIRST_FIX) if unnamed else Words()
 
     def undo(edit: Editors) -> None:
         edit[more.side].replace_uses(left)
@@ -105,6 +116,9 @@ def _findings(less: SideView, more: SideView) -> list[Finding]:
                     lines,
                 ),
             ),
+            short=first.short,
+            short_fix=first.short_fix,
+            fix=say(ACCUMULATED_GRADIENT.fix),
             proof=say(f"{count(len(taken), 'gradient')} that came in taken to be zero"),
             a=claimed_a,
             b=claimed_b,

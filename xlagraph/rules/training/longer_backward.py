@@ -12,8 +12,16 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, is_forward, where
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.pieces.pieces import OUTPUT, Edge, open_edges
-from xlagraph.facts.training.cotangents import Reach, affected, gradients_taken, leaves, reach_of
+from xlagraph.facts.training.cotangents import (
+    Reach,
+    affected,
+    gradients_taken,
+    is_gradient,
+    leaves,
+    reach_of,
+)
 from xlagraph.facts.training.gradients import PRODUCTS
+from xlagraph.facts.training.mirrored import mirrored
 from xlagraph.facts.training.updates import formula, updates
 from xlagraph.facts.values.scalars import is_one
 from xlagraph.facts.values.vanishing import is_zero, vanishing
@@ -75,6 +83,8 @@ class Longer:
     reach: Reach
     gradients: frozenset[int]
     """What it takes in from the backward pass that both sides have."""
+    mirrors: tuple[int, ...] = ()
+    """Values whose distance from others is a loss, which gradients reach on this side alone."""
 
     @property
     def starts(self) -> list[int]:
@@ -129,9 +139,21 @@ def _longer(found: Bypass) -> Longer | None:
         return None
     gradients = gradients_taken(view, found.piece, reach)
     taken = further & gradients
-    if not further - taken <= vanishing(module, found.piece, gradients):
+    left = further - taken - vanishing(module, found.piece, gradients)
+    mirrors = _mirrors(view, left, reach)
+    if len(mirrors) < len(left):
         return None
-    return Longer(found, reach, frozenset(gradients))
+    return Longer(found, reach, frozenset(gradients), tuple(sorted({*mirrors.values()})))
+
+
+def _mirrors(view: SideView, terms: Collection[int], reach: Reach) -> dict[int, int]:
+    """The terms that both sides have by the other value of a difference, each with its own one."""
+    return {
+        term: one.value
+        for term in terms
+        for one in mirrored(view.module, term)
+        if view.partners[one.other] >= 0 and is_gradient(view.module, one.other, reach)
+    }
 
 
 def _further_terms(found: Bypass, value: int, old: int) -> list[int]:
@@ -238,6 +260,8 @@ def _more_terms(longer: Longer) -> Message:
 def _parting(longer: Longer) -> int | None:
     """The forward value that gradients go on to on one side alone."""
     module, piece, forward = longer.found.more.module, longer.found.piece, longer.reach.forward
+    if longer.mirrors:
+        return longer.mirrors[0]
     values = (leaves(module, gradient, piece, forward) for gradient in sorted(longer.gradients))
     return next((value for value in values if value is not None), None)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.live import mark
 from xlagraph.cause.editor import is_input
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
@@ -14,10 +14,11 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.header import given_away
+from xlagraph.facts.training.blends import is_blend
 from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.state import parameter_number, state_pairs
 from xlagraph.facts.training.updates import formula, past_barriers, renewed, updates
-from xlagraph.message import count, join, say
+from xlagraph.message import Code, count, join, say
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 
 if TYPE_CHECKING:
@@ -94,14 +95,26 @@ LAYER_FIX = say(
     NEWLY_UPDATED.fix,
     " A layer that is to be unfrozen later can get a learning rate of (nearly) zero until then.",
 )
-TRAINED_FIX = say(
-    "Train the same layers in every step: requires_grad is True for them on one side only (or "
-    "jax.grad asks for their gradients there, or the optimizer has them), so set it before the "
-    "first step and leave it. A layer that is to be unfrozen later can be trained from the first "
-    "step with a learning rate of (nearly) zero until then."
+TRAINED = Words(
+    say(
+        "Train the same layers in every step: requires_grad is True for them on one side only (or "
+        "jax.grad asks for their gradients there, or the optimizer has them), so set it before the "
+        "first step and leave it. A layer that is to be unfrozen later can be trained from the "
+        "first step with a learning rate of (nearly) zero until then."
+    ),
+    say("Parameters are trained in some steps only"),
+    say("Freeze the same layers (requires_grad) in every step."),
 )
-TRAINED_SHORT = say("Parameters are trained in some steps only")
-TRAINED_SHORT_FIX = say("Freeze the same layers (requires_grad) in every step.")
+BLENDED = Words(
+    say(
+        "Weights are blended into a second set of them (a target network, an average, EMA): do "
+        "that in every step, by a tensor of one element that is 0 where nothing is to change: ",
+        Code("p.mul_(1 - w).add_(w * q)"),
+        ". Or call torch_xla.sync() before it, so that it has a graph of its own, compiled once.",
+    ),
+    say("A target network or average moves in some steps only"),
+    say("Blend in every step, by a tensor that may be 0."),
+)
 FORMS = frozenset({"bitcast", "reshape", "transpose"})
 GRADIENTS = PRODUCTS | {"scatter"}
 """What an update needs alone only if it is by a gradient."""
@@ -130,7 +143,7 @@ def find(case: Case) -> list[Finding]:
         own, handed_on = _updated(case, more, less), _handed_on(case, more, less)
         is_training = _updates_any(less) and _by_gradients(case, more, own)
         if not (_says_what_is_new(more) or is_training):
-            own = []  # a difference that is kept, perhaps
+            own = _blends(case, more, own)  # others: a difference that is kept, perhaps
         steps = handed_on or (own if not more.context.outputs else [])
         beside = _beside(case, more, steps) if steps else []
         if own or handed_on:
@@ -144,6 +157,20 @@ def _handed_on(case: Case, more: SideView, less: SideView) -> list[tuple[int, in
     replaced = [more.ab(x, y) for x, y in case.replaced_outputs()]
     kept = [(less.partners[given[j]], k) for k, j in replaced]
     return [(p, k) for p, k in kept if k in new.get(p, ())]
+
+
+def _blends(case: Case, more: SideView, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those whose new value blends in a new weight, which both sides give out."""
+    module, weights = more.module, _weights(case, more)
+    return [(p, k) for p, k in pairs if is_blend(module, p, module.outputs[k], weights)]
+
+
+def _weights(case: Case, more: SideView) -> set[int]:
+    """The new values of tensors that both sides give out."""
+    slots = (more.own(slot) for slot in case.diff.outputs if more.theirs(slot) is not None)
+    both = {k for k in slots if k is not None}
+    new = renewed(more.module).values()
+    return {more.module.outputs[k] for positions in new for k in positions if k in both}
 
 
 def _in_any_form(module: Module, i: int) -> Sequence[int]:
@@ -201,7 +228,7 @@ def _updated(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]
         if is_input(module, p) and parameter_number(less.module, more.partners[p]) not in other_away
     ]
     outputs = case.unpaired_outputs(more)
-    values = module.outputs
+    values, weights = module.outputs, _weights(case, more)
     kept = {values[k] for k in range(len(values)) if k not in outputs}
 
     def is_updated(parameter: int, output: int) -> bool:
@@ -212,7 +239,8 @@ def _updated(case: Case, more: SideView, less: SideView) -> list[tuple[int, int]
             return tensor == context.parameters[number]
         if _says_what_is_new(more):
             return number in away
-        return _is_step(module, parameter, values[output])
+        value = values[output]
+        return _is_step(module, parameter, value) or is_blend(module, parameter, value, weights)
 
     return state_pairs(module, shared, [k for k in outputs if values[k] not in kept], is_updated)
 
@@ -230,11 +258,10 @@ def _finding(case: Case, more: SideView, less: SideView, found: Updates) -> Find
     number = count(len(found.pairs), "tensor")
     is_skipped = not site and not _updates_any(less)
     is_layer = not (site or is_skipped)
-    is_trained = is_layer and (
-        any(module.opcodes[i] in GRADIENTS for i in claimed) or _by_gradients(case, more, found.own)
-    )
+    words = _words(case, more, found, claimed) if is_layer else Words()
+    verb = " blends weights into " if words is BLENDED else " updates "
     title = say(
-        side, f" updates {number} that ", less.side, " only reads (", listed, ")", at(lines),
+        side, verb, number, " that ", less.side, " only reads (", listed, ")", at(lines),
         _also(found),
     )  # fmt: skip
     if is_skipped:
@@ -275,10 +302,10 @@ def _finding(case: Case, more: SideView, less: SideView, found: Updates) -> Find
                 lines,
             ),
         ),
-        fix=TRAINED_FIX if is_trained else LAYER_FIX if is_layer else say(),
-        short=TRAINED_SHORT if is_trained else say(),
-        short_fix=TRAINED_SHORT_FIX if is_trained else say(),
-        option="requires_grad" if is_trained else "",
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
+        option="requires_grad" if words is TRAINED else "",
         proof=_proof(more, found),
         a=claimed_a,
         b=claimed_b,
@@ -286,6 +313,15 @@ def _finding(case: Case, more: SideView, less: SideView, found: Updates) -> Find
         dropped_a=dropped_a,
         dropped_b=dropped_b,
     )
+
+
+def _words(case: Case, more: SideView, found: Updates, claimed: frozenset[int]) -> Words:
+    """What is said of weights that are blended, of layers that are trained, and of others."""
+    if len(_blends(case, more, found.pairs)) == len(found.pairs):
+        return BLENDED
+    is_trained = any(more.module.opcodes[i] in GRADIENTS for i in claimed)
+    is_trained = is_trained or _by_gradients(case, more, found.own)
+    return TRAINED if is_trained else Words(LAYER_FIX)
 
 
 def _also(found: Updates) -> Message:
