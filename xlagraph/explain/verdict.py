@@ -20,6 +20,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE
 from xlagraph.rules.training.clipping import CLIPPING
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,8 +110,12 @@ def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
 
 
 def _is_named(cause: Cause) -> bool:
-    """Whether a number is known as what it is: it makes little of a difference, and yet is one."""
-    return cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
+    """Whether it is known what it is: it makes little of a difference, and yet is an edit.
+
+    A number that has a name, or an option of the optimizer.
+    """
+    is_number = cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
+    return is_number or cause.kind is OPTIMIZER_OPTION
 
 
 def _is_apart(first: Cause, other: Cause) -> bool:

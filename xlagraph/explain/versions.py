@@ -15,6 +15,7 @@ from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
+from xlagraph.facts.training.losses import is_of_loss
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import EMPTY, A, B, Change, Code, Message, Side, join, say
@@ -26,6 +27,7 @@ from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
 from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.attributes import REPLICA_GROUPS
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
@@ -85,6 +87,13 @@ OF_VERSIONS = {
     "Some steps compute more passes than others": "One version computes more passes than the other",
 }
 """Words that speak of steps, and those that speak of versions."""
+OF_LOSS = {
+    "A value is computed": "The loss is computed",
+    "a value is computed": "the loss is computed",
+    "The same value is computed": "The loss is computed",
+    "A piece is computed": "A piece of the loss is computed",
+}
+"""Words that speak of any value, and those that speak of the loss."""
 OF_BOTH = {
     "in some steps": "on one side",
     ", with torch.where for example": ", or keep one version",
@@ -104,7 +113,7 @@ def of_a_pair(
         return orders
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [_with_functions(diff, _without_steps(cause)) for cause in told]
-    told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
+    told = [_of_loss(diff, _with_maker(diff, cause)) for cause in with_decay(diff, told)]
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
@@ -205,6 +214,13 @@ def _without_steps(cause: Cause) -> Cause:
         return cause
     short = cause.title if cause.place.line is None else MADE
     return replace(cause, short=short, short_fix=STATE_FIX, expected=False)
+
+
+def _of_loss(diff: Diff, cause: Cause) -> Cause:
+    """The cause as one of the loss, where what differs is how that is computed."""
+    if cause.kind not in BRANCHES or not is_of_loss(diff, cause.a, cause.b):
+        return cause
+    return replace(cause, short=_respelled(cause.in_short, OF_LOSS))
 
 
 def _with_functions(diff: Diff, cause: Cause) -> Cause:
@@ -322,6 +338,8 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*named, str(last).removesuffix(CHANGED), ": ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say(NUMBER, ": ", change))
+    if cause.kind is REPLICA_GROUPS:
+        return replace(cause, short=say(cause.in_short, ": ", change))
     option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
     if option is None:
         return cause
