@@ -110,6 +110,12 @@ def formula(module: Module, value: int, sources: Sources = elementwise) -> set[i
     return seen
 
 
+def in_updates(module: Module) -> set[int]:
+    """The instructions that new values of parameters depend on by the same element alone."""
+    places = {k for positions in updates(module).values() for k in positions}
+    return set().union(*(formula(module, module.outputs[k]) for k in places))
+
+
 def new_values(module: Module, parameters: Iterable[int]) -> list[int]:
     """For each of these parameters that is updated the position of its nearest new value."""
     found = updates(module)

@@ -15,7 +15,7 @@ from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.pieces.pieces import OUTPUT
 from xlagraph.facts.training.optimizers import is_bare_operator, runs_in_optimizer
 from xlagraph.facts.training.state import is_factor
-from xlagraph.facts.training.updates import formula, updates
+from xlagraph.facts.training.updates import formula, in_updates, updates
 from xlagraph.facts.values.scalars import is_scalar_input, without_one
 from xlagraph.message import count, join, say
 
@@ -97,9 +97,7 @@ def find(case: Case) -> list[Finding]:
 
 def _in_updates(found: Bypass) -> Bypass | None:
     """What of a bypass ends in the formulas of new values."""
-    module = found.more.module
-    places = {k for taken in updates(module).values() for k in taken}
-    return found.among({i for k in places for i in formula(module, module.outputs[k])})
+    return found.among(in_updates(found.more.module))
 
 
 def _finding(found: Bypass) -> Finding | None:
