@@ -110,7 +110,7 @@ def of_a_pair(
         return causes
     orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
     if orders is not None:
-        return orders
+        return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [_with_functions(diff, _without_steps(cause)) for cause in told]
     told = [_of_loss(diff, _with_maker(diff, cause)) for cause in with_decay(diff, told)]
