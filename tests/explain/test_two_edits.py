@@ -73,13 +73,26 @@ LOGISTIC = """\
   du = f32[16,5] multiply(u, uu)"""
 
 
-def step(loss=SQUARED, of="", activation=TANH, momentum="momentum"):
+DECAY = """\
+  db{n} = {t} broadcast(decay), dimensions={{}}
+  dm{n} = {t} multiply({n}, db{n})
+  dg{n} = {t} add(g{n}, dm{n})
+"""
+
+
+def step(loss=SQUARED, of="", activation=TANH, momentum="momentum", *, decays=False):
     """A step of SGD with momentum; `of`: to what it adds it once more, as nesterov to ``g``."""
     updates = ""
     for name, shape in (("w", "f32[4,5]"), ("v", "f32[5,3]")):
         look = LOOK.format(n=name, t=shape, of=of) if of else ""
         taken = f"lk{name}" if of else f"b{name}"
-        updates += UPDATE.format(n=name, t=shape, look=look, taken=taken, momentum=momentum)
+        update = UPDATE.format(n=name, t=shape, look=look, taken=taken, momentum=momentum)
+        if decays:
+            update = update.replace(f", g{name})", f", dg{name})")
+            updates += DECAY.format(n=name, t=shape)
+        updates += update
+    if decays:
+        updates = f"  decay = f32[] parameter(8)\n{updates}"
     text = STEP.replace("LOSS", loss).replace("ACTIVATION", activation)
     return read_module(text.replace("UPDATES", updates))
 
@@ -98,6 +111,14 @@ def test_another_loss_and_another_option_of_the_optimizer_are_both_told(is_turne
     assert {"optimizer-option", "replaced-subgraph"} <= set(kinds)
     assert "he loss is computed" in told
     assert "(nesterov)" in told
+
+
+def test_weight_decay_beside_another_loss_is_an_option():
+    told, kinds = said(step(), step(ABSOLUTE, decays=True))
+    assert {"optimizer-option", "replaced-subgraph"} <= set(kinds)
+    assert "he loss is computed" in told
+    assert "m * s + g became m * s + (g + p * t)" in told
+    assert "loss" not in said(step(), step(decays=True))[0]
 
 
 def test_each_edit_alone_is_told_alone():

@@ -220,6 +220,9 @@ def _of_loss(diff: Diff, cause: Cause) -> Cause:
     """The cause as one of the loss, where what differs is how that is computed."""
     if cause.kind not in BRANCHES or not is_of_loss(diff, cause.a, cause.b):
         return cause
+    found = formulas(diff, cause.a, cause.b) if cause.proved else None
+    if found and found.is_of_update:
+        return replace(cause, short=say(cause.in_short, ", and the loss in another way"))
     return replace(cause, short=_respelled(cause.in_short, OF_LOSS))
 
 

@@ -111,8 +111,13 @@ def formula(module: Module, value: int, sources: Sources = elementwise) -> set[i
 
 
 def in_updates(module: Module) -> set[int]:
-    """The instructions that new values of parameters depend on by the same element alone."""
-    places = {k for positions in updates(module).values() for k in positions}
+    """The instructions that new values of tensors depend on by the same element alone.
+
+    A loss that is multiplied by a number is no new value of that.
+    """
+    new = updates(module)
+    tensors = (p for p in new if not module.shapes[p].partition("{")[0].endswith("[]"))
+    places = {k for p in tensors for k in new[p]}
     return set().union(*(formula(module, module.outputs[k]) for k in places))
 
 

@@ -52,6 +52,11 @@ class Formulas(NamedTuple):
     legend: tuple[tuple[str, str], ...]
     """What the letters stand for: ``g`` and ``dot f32[8,4]``."""
 
+    @property
+    def is_of_update(self) -> bool:
+        """Whether a parameter or its state is among them: that is a new value's."""
+        return not {"p", *STATE}.isdisjoint(dict(self.legend))
+
 
 class _Own(NamedTuple):
     """What of one side is written out."""

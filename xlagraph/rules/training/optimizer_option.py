@@ -89,21 +89,20 @@ def find(case: Case) -> list[Finding]:
 
     Without lines such a piece is told from what differs elsewhere in the graph by that alone.
     """
-    found = bypasses(case)
-    parts = (_in_updates(one) for one in found if not one.lines)
-    tried = (*found, *(part for part in parts if part))
-    return [finding for one in tried if (finding := _finding(one))]
+    options = filter(None, map(option_of, bypasses(case)))
+    return [_finding(option) for option in options]
 
 
-def _in_updates(found: Bypass) -> Bypass | None:
-    """What of a bypass ends in the formulas of new values."""
-    return found.among(in_updates(found.more.module))
+def option_of(found: Bypass) -> Bypass | None:
+    """What of a bypass stands in the update of parameters alone; None if nothing does."""
+    if is_option(found):
+        return found
+    part = None if found.lines else found.among(in_updates(found.more.module))
+    return part if part and is_option(part) else None
 
 
-def _finding(found: Bypass) -> Finding | None:
+def _finding(found: Bypass) -> Finding:
     more, less = found.more, found.less
-    if not is_option(found):
-        return None
     places, outputs, partners = _updates(found), more.module.outputs, more.partners
     places = [k for k in places if partners[outputs[k]] >= 0] or places
     lines = _lines(found)
