@@ -85,6 +85,33 @@ def test_activations_have_their_names():
     assert "silu(x) became relu(x)" in said(SILU, RELU)
 
 
+CALLED = """\
+HloModule jit_step
+silu {
+  a = f32[4,8] parameter(0)
+  s = f32[4,8] logistic(a)
+  y = f32[4,8] multiply(a, s)
+  ROOT t = (f32[4,8], f32[4,8]) tuple(y, s)
+}
+ENTRY e {
+  p = f32[4,6] parameter(0)
+  w = f32[6,8] parameter(1)
+  v = f32[8,3] parameter(2)
+  x = f32[4,8] dot(p, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = (f32[4,8], f32[4,8]) call(x), to_apply=silu
+  y = f32[4,8] get-tuple-element(c), index=INDEX
+  ROOT z = f32[4,3] dot(y, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize(("index", "name"), [("0", "silu(x)"), ("1", "sigmoid(x)")])
+def test_functions_are_read_through_calls(index, name):
+    called = read_module(CALLED.replace("INDEX", index))
+    found = explain_modules(module(RELU), called)
+    assert f"relu(x) became {name}" in str(found.verdict.what)
+
+
 def test_a_function_without_a_name_has_none():
     assert "became" not in said(NEARLY, SILU) or "logsigmoid" not in said(NEARLY, SILU)
 

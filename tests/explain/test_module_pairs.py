@@ -51,7 +51,7 @@ PROVED = {
     "batch_and_scale": Truth("", r"8 -> 12.*0\.125 -> 0\.0833.* is taken for a number of elements"),
     "batch_and_warm_up": Truth("", r"8 -> 16\)", kinds="input-shape constant-value"),
     "another_operand": Truth("a * (a, b)[picked]", r"takes input 0 .* in B and input 1 .* in A"),
-    "argument_of_its_own": Truth("tanh(x * s)", r"its own in B \(input 1"),
+    "argument_of_its_own": Truth("tanh(x * s)", r"its own in B \(input 2"),
     "call_more": Truth(
         "jnp.tanh(v) * 0.5", "multiply and 2 more instructions that A does not, behind tanh"
     ),

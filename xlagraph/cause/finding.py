@@ -86,6 +86,8 @@ class Finding:
     """Undoing puts B's outputs into A's order."""
     expected: bool = False
     """Part of a normal warm-up."""
+    is_exact: bool = False
+    """It changes no value: both modules give the same numbers, bit for bit."""
     incidental: bool = False
     """Never the reason of a compile: undone for the comparison, named only if it is alone."""
 

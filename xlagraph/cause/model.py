@@ -119,6 +119,8 @@ class Cause:
     place: Place = NOWHERE
     seen: Seen | None = None
     """How large the number was that Python computes, where a largest one is to be chosen."""
+    is_exact: bool = False
+    """It changes no value: see `Finding.is_exact`."""
 
     @property
     def in_short(self) -> Message:

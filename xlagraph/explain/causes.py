@@ -139,6 +139,7 @@ def _cause(
         effect=finding.effect,
         short_fix=short_fix or finding.short_fix or _if_short(finding.fix),
         seen=finding.seen,
+        is_exact=finding.is_exact,
         place=set_there(place, settings, contexts),
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
 from xlagraph.explain.left_out import comes_of_block
+from xlagraph.facts.training.updates import in_updates
 from xlagraph.facts.values.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
 from xlagraph.message import A, B, Change, join, say
 from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
@@ -18,6 +19,7 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
 if TYPE_CHECKING:
@@ -229,7 +231,19 @@ def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Fin
         return next(shared, None)
     around_a, around_b = _around(diff.a, finding.a), _around(diff.b, finding.b)
     touching = (g for g in groups if any(f.a & around_a or f.b & around_b for f in g))
-    return next(touching, None)
+    return next((g for g in touching if not _is_before_update(g[0], finding, diff)), None)
+
+
+def _is_before_update(one: Finding, other: Finding, diff: Diff) -> bool:
+    """Whether one is an option of an optimizer, and the other a piece that is no part of updates.
+
+    They touch where the option takes in the gradient that the piece gives.
+    """
+    if (one.kind is OPTIMIZER_OPTION) == (other.kind is OPTIMIZER_OPTION):
+        return False
+    piece = other if one.kind is OPTIMIZER_OPTION else one
+    sides = (diff.a, piece.a.intersection(diff.removed)), (diff.b, piece.b.intersection(diff.added))
+    return piece.kind in GENERAL and any(not own <= in_updates(module) for module, own in sides)
 
 
 def _forward(finding: Finding) -> set[SourceLine]:
@@ -266,6 +280,7 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         short_fix=main.short_fix if fix else say(),
         evidence=tuple(e for f in group for e in f.evidence),
         proof=join(proofs, len(proofs), "; "),
+        is_exact=all(f.is_exact for f in group),
         a=a,
         b=b,
         dropped_a=frozenset[int]().union(*(f.dropped_a for f in group)),

@@ -11,16 +11,16 @@ from xlagraph.cause.model import Context, Explanation
 from xlagraph.diff import diff_modules
 from xlagraph.explain.causes import causes_of, unexplained
 from xlagraph.explain.engine import Search, search
+from xlagraph.explain.orders import differs_in_order_alone, left_in_order
 from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.verdict import pair_verdict, same_verdict
-from xlagraph.explain.versions import BRANCHES, hands_out_otherwise, of_a_pair
+from xlagraph.explain.versions import BRANCHES, of_a_pair
 from xlagraph.facts.distributed.buckets import bucket_rows
 from xlagraph.facts.program.arguments import same_arguments
 from xlagraph.facts.program.versions import is_captured
 from xlagraph.message import EMPTY, say
-from xlagraph.rules.module.same_computation import remaining_differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,8 +156,8 @@ def _explanation(
     left_a, left_b = unexplained(diff, found)
     contexts = (task.context_a, task.context_b)
     causes = () if diff.same else causes_of(diff, found, contexts)
-    same = diff.same or hands_out_otherwise(diff, causes, contexts)
-    causes = of_a_pair(diff, remaining_differences(diff) if same else causes, contexts)
+    same = diff.same or differs_in_order_alone(diff, causes, contexts)
+    causes = of_a_pair(diff, left_in_order(diff, causes) if same else causes, contexts)
     left = len(left_a) + len(left_b)
     scope = scope_of(found.state)
     place = place_left(diff, left_a, left_b, contexts)

@@ -20,6 +20,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE
 from xlagraph.rules.training.clipping import CLIPPING
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,8 +110,12 @@ def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
 
 
 def _is_named(cause: Cause) -> bool:
-    """Whether a number is known as what it is: it makes little of a difference, and yet is one."""
-    return cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
+    """Whether it is known what it is: it makes little of a difference, and yet is an edit.
+
+    A number that has a name, or an option of the optimizer.
+    """
+    is_number = cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
+    return is_number or cause.kind is OPTIMIZER_OPTION
 
 
 def _is_apart(first: Cause, other: Cause) -> bool:
@@ -153,11 +158,9 @@ def same_verdict(
     same = "Same computation"
     if elided_constants(diff):
         same += " as far as the texts tell"
-    if causes and causes[0].kind is OUTPUTS_MOVED and nothing_tells(diff, (context_a, context_b)):
-        moved = sum(slot.a != slot.b for slot in diff.outputs)
-        what = say(
-            f"The {same[0].lower()}{same[1:]}; {count(moved, 'output')} come in another order."
-        )
+    orders = _orders(diff, causes)
+    if orders and nothing_tells(diff, (context_a, context_b)):
+        what = say(f"The {same[0].lower()}{same[1:]}; ", join(orders, between="; "), ".")
         notes.append(ORDER_NOTE)
     elif causes:
         titles = join((cause.title for cause in causes), len(causes), "; ")
@@ -168,3 +171,12 @@ def same_verdict(
     else:
         what = say(f"{same}: the modules differ in nothing that matters.")
     return Verdict(what, notes=tuple(filter(None, (*notes, *not_compared(diff)))))
+
+
+def _orders(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
+    """What comes in another order, of two modules that are the same computation."""
+    moved = sum(slot.a != slot.b for slot in diff.outputs)
+    told = [cause.title for cause in causes if cause.is_exact]
+    if any(cause.kind is OUTPUTS_MOVED for cause in causes):
+        told.append(say(f"{count(moved, 'output')} come in another order"))
+    return told

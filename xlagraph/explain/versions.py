@@ -9,24 +9,25 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
+from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
-from xlagraph.facts.program.versions import are_versions, exchanges_arguments, nothing_tells
+from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
+from xlagraph.facts.training.losses import is_of_loss
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Message, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
-from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
-from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.attributes import REPLICA_GROUPS
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
@@ -36,7 +37,7 @@ from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
@@ -75,13 +76,6 @@ STATE_FIX = say("Make it before the loop and sync, or keep one of two versions."
 OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
-ORDER_SHORT = say("The same computation; its outputs come in another order")
-ORDER_FIX = say(
-    "Between two versions of a program: ",
-    say(OUTPUTS_MOVED.fix).clause,
-    " Between steps of one program, each of which XLA compiles: ",
-)
-ORDER_SHORT_FIX = say("Two versions: none needed. Steps of one program: keep the order.")
 BACKWARD_MORE = "The backward pass computes more in "
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
@@ -96,6 +90,13 @@ OF_VERSIONS = {
     "Some steps compute more passes than others": "One version computes more passes than the other",
 }
 """Words that speak of steps, and those that speak of versions."""
+OF_LOSS = {
+    "A value is computed": "The loss is computed",
+    "a value is computed": "the loss is computed",
+    "The same value is computed": "The loss is computed",
+    "A piece is computed": "A piece of the loss is computed",
+}
+"""Words that speak of any value, and those that speak of the loss."""
 OF_BOTH = {
     "in some steps": "on one side",
     ", with torch.where for example": ", or keep one version",
@@ -110,42 +111,17 @@ def of_a_pair(
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
+    orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
+    if orders is not None:
+        return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [_with_functions(diff, _without_steps(cause)) for cause in told]
-    told = [_with_maker(diff, cause) for cause in with_decay(diff, told)]
+    told = [_of_loss(diff, _with_maker(diff, cause)) for cause in with_decay(diff, told)]
     if not versions:
-        if _is_order_alone(diff, told) or (told[:1] and told[0].kind is OUTPUTS_MOVED):
-            told = [_of_order(told[0]), *told[1:]]
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
-
-
-def hands_out_otherwise(
-    diff: Diff, causes: Sequence[Cause], contexts: tuple[Context, Context]
-) -> bool:
-    """Whether two versions of a program compute the same, and hand it out in another order alone.
-
-    Where both have the same arguments by name each of them keeps its part. Bare modules of which
-    nothing tells whether they are two versions or two steps are the same computation as well.
-    """
-    if not _is_order_alone(diff, causes):
-        return False
-    return are_versions(diff, contexts) is True or nothing_tells(diff, contexts)
-
-
-def _is_order_alone(diff: Diff, causes: Sequence[Cause]) -> bool:
-    is_order = [cause.kind for cause in causes] == [OUTPUT_ORDER] and causes[0].proved
-    return is_order and not exchanges_arguments(diff)
-
-
-def _of_order(cause: Cause) -> Cause:
-    """The cause in words for two versions, which may have any order, and for steps."""
-    if cause.kind is OUTPUTS_MOVED:
-        return replace(cause, fix=say(ORDER_FIX, say(OUTPUT_ORDER.fix).clause))
-    fix = say(ORDER_FIX, cause.fix.clause)
-    return replace(cause, short=ORDER_SHORT, fix=fix, short_fix=ORDER_SHORT_FIX)
 
 
 def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -243,6 +219,16 @@ def _without_steps(cause: Cause) -> Cause:
         return cause
     short = cause.title if cause.place.line is None else MADE
     return replace(cause, short=short, short_fix=STATE_FIX, expected=False)
+
+
+def _of_loss(diff: Diff, cause: Cause) -> Cause:
+    """The cause as one of the loss, where what differs is how that is computed."""
+    if cause.kind not in BRANCHES or not is_of_loss(diff, cause.a, cause.b):
+        return cause
+    found = formulas(diff, cause.a, cause.b) if cause.proved else None
+    if found and found.is_of_update:
+        return replace(cause, short=say(cause.in_short, ", and the loss in another way"))
+    return replace(cause, short=_respelled(cause.in_short, OF_LOSS))
 
 
 def _with_functions(diff: Diff, cause: Cause) -> Cause:
@@ -376,6 +362,8 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*named, str(last).removesuffix(CHANGED), ": ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say(NUMBER, ": ", change))
+    if cause.kind is REPLICA_GROUPS:
+        return replace(cause, short=say(cause.in_short, ": ", change))
     option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
     if option is None:
         return cause

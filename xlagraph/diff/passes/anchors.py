@@ -36,9 +36,46 @@ def pair_anchors(pairing: Pairing, ca: Computation, cb: Computation) -> None:
         y = place_b[number]
         if to_a[y] < 0:
             _pair_below(pairing, x, y, numbers_a, numbers_b, inputs)
-    for (x, y), _ in inputs.most_common():
+    ranked = sorted(inputs, key=lambda pair: (-inputs[pair], not _is_one_number(pairing, *pair)))
+    for x, y in ranked:
         if to_b[x] < 0 and to_a[y] < 0:
             _take(pairing, x, y)
+    for x, y in ranked:
+        if to_b[x] != y and _has_free(pairing, cb, x):
+            _part_products(pairing, x, y)
+
+
+def _is_one_number(pairing: Pairing, x: int, y: int) -> bool:
+    """Whether two inputs have one number, which tells them where their places do not."""
+    return pairing.a.module.payloads[x] == pairing.b.module.payloads[y]
+
+
+def _has_free(pairing: Pairing, cb: Computation, x: int) -> bool:
+    """Whether an input that is a number is free, and so is another one on the other side.
+
+    Else it may well stand for a number that is equal to it: equal ones are one input.
+    """
+    a, b = pairing.a, pairing.b
+    return (
+        a.module.shapes[x].endswith("[]")
+        and pairing.to_b[x] < 0
+        and any(pairing.to_a[q] < 0 and b.labels[q] == a.labels[x] for q in cb.parameters)
+    )
+
+
+def _part_products(pairing: Pairing, x: int, y: int) -> None:
+    """Parts products with two numbers that are not the same, where nothing further is alike.
+
+    ``m * rate`` and ``m * momentum`` are one expression, as inputs of one shape are alike in it.
+    """
+    a, b, to_b = pairing.a.module, pairing.b.module, pairing.to_b
+    for spread in a.users[x]:
+        if a.opcodes[spread] != "broadcast" or to_b[spread] not in b.users[y]:
+            continue
+        products = [u for u in a.users[spread] if to_b[u] >= 0]
+        if not any(to_b[above] in b.users[to_b[u]] for u in products for above in a.users[u]):
+            for part in (*products, spread):
+                pairing.part(part)
 
 
 def _pair_below(

@@ -127,14 +127,16 @@ def _are_apart(pairing: Pairing, p: int, q: int, *, by_name: bool) -> bool:
 def _spread_others(pairing: Pairing, x: int, y: int) -> bool:
     """Whether both spread a number that is made in another way: a product with each is another.
 
-    Not so with constants: any number may become one.
+    So is one with a number that is paired with another one. Not so with constants: any number may
+    become one.
     """
     a, b = pairing.a, pairing.b
     while a.labels[x] == b.labels[y] and a.module.opcodes[x] == "broadcast":
         (x,), (y,) = a.module.operands[x], b.module.operands[y]
         if a.labels[x] != b.labels[y]:
             return not (a.closed[x] or b.closed[y])
-    return False
+    is_known = pairing.to_b[x] >= 0 or pairing.to_a[y] >= 0
+    return is_known and pairing.to_b[x] != y and not (a.closed[x] or b.closed[y])
 
 
 def _use(side: Side, i: int, user: int) -> object:

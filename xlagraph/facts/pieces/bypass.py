@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.live import has_effect
@@ -15,7 +15,7 @@ from xlagraph.facts.values.terms import ANY_ORDER
 from xlagraph.message import count, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -67,6 +67,21 @@ class Bypass:
             for edge, value in self.uses.items()
         )
         return self.uses if picked else {}
+
+    def among(self, values: Collection[int]) -> Bypass | None:
+        """What of it ends in these values, if that shares no instruction with the rest but numbers.
+
+        Without lines all that one side puts on the way is one bypass, of however many reasons.
+        """
+        edges = [edge for edge in self.uses if edge.value(self.more) in values]
+        rest = {e.value(self.more) for e in self.uses} - {e.value(self.more) for e in edges}
+        piece = frozenset(piece_of(self.more, [edge.value(self.more) for edge in edges]))
+        shared = piece & piece_of(self.more, rest)
+        module = self.more.module
+        if not (edges and rest) or any(not module.shapes[i].endswith("[]") for i in shared):
+            return None
+        uses = {edge: self.uses[edge] for edge in edges}
+        return replace(self, uses=uses, piece=piece, turned=self.turned.intersection(edges))
 
     def undo(self, edit: Editors) -> None:
         """Connects the values directly in the module that has the piece."""

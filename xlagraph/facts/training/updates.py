@@ -110,6 +110,17 @@ def formula(module: Module, value: int, sources: Sources = elementwise) -> set[i
     return seen
 
 
+def in_updates(module: Module) -> set[int]:
+    """The instructions that new values of tensors depend on by the same element alone.
+
+    A loss that is multiplied by a number is no new value of that.
+    """
+    new = updates(module)
+    tensors = (p for p in new if not module.shapes[p].partition("{")[0].endswith("[]"))
+    places = {k for p in tensors for k in new[p]}
+    return set().union(*(formula(module, module.outputs[k]) for k in places))
+
+
 def new_values(module: Module, parameters: Iterable[int]) -> list[int]:
     """For each of these parameters that is updated the position of its nearest new value."""
     found = updates(module)

@@ -137,6 +137,8 @@ class _Reader:
     nodes: dict[tuple[int, tuple[Form, ...]], Node] = field(default_factory=dict)
     variables: dict[Key, int] = field(default_factory=dict)
     operations: set[int] = field(default_factory=set)
+    calls: dict[int, int] = field(default_factory=dict)
+    """For each computation that was entered the call that leads to it: one alone."""
 
     def read(self, i: int, forms: tuple[Form, ...] = ()) -> Node:
         """The value in these forms."""
@@ -165,6 +167,9 @@ class _Reader:
             key = (self.number_in_a[i], forms)
             self.variables[key] = i
             return Node(key=key)
+        inside = self._called(i)
+        if inside is not None:
+            return self.read(inside, forms)
         if opcode == "convert":
             self._check_wide(i)
             return self.read(operands[0], forms)
@@ -178,6 +183,23 @@ class _Reader:
             raise _UnknownError
         self.operations.add(i)
         return Node(opcode, tuple(self.read(o, forms) for o in operands), direction)
+
+    def _called(self, i: int) -> int | None:
+        """What a call computes, and what a function of the program is given; else None."""
+        module, opcode = self.module, self.module.opcodes[i]
+        if opcode == "parameter":
+            call = self.calls.get(module.computation_of(i).index)
+            return None if call is None else module.operands[call][int(module.payloads[i])]
+        (call, *_) = module.operands[i] if opcode == "get-tuple-element" else (i,)
+        if module.opcodes[call] != "call":
+            return None
+        (called,) = module.callees[call]
+        if self.calls.setdefault(called, call) != call:
+            raise _UnknownError  # its parameters are something else there
+        root = module.computations[called].root
+        if call == i or module.opcodes[root] != "tuple":
+            return root if call == i else None
+        return module.operands[root][int(module.attributes[i].get("index") or 0)]
 
     def _check_wide(self, i: int) -> None:
         """A conversion that rounds is a part of what is computed."""

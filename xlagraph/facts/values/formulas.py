@@ -52,6 +52,11 @@ class Formulas(NamedTuple):
     legend: tuple[tuple[str, str], ...]
     """What the letters stand for: ``g`` and ``dot f32[8,4]``."""
 
+    @property
+    def is_of_update(self) -> bool:
+        """Whether a parameter or its state is among them: that is a new value's."""
+        return not {"p", *STATE}.isdisjoint(dict(self.legend))
+
 
 class _Own(NamedTuple):
     """What of one side is written out."""
@@ -169,6 +174,7 @@ def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | N
     alone_a, alone_b = _computed(diff.a, a, diff.removed), _computed(diff.b, b, diff.added)
     plain = _Own(open_a, (), alone_a), _Own(open_b, (), alone_b)
     outer, inner = _roots(diff, a, b)
+    outer.sort(key=lambda pair: not _is_result(diff, *pair))
     paths = [(pair, _up_to_new_value(diff, *pair)) for pair in outer[:MAX_TRIED]]
     alone = (_both(diff, pair, plain, 0) for pair, above in paths if above is None)
     renewed = (_of_update(diff, [p, *above], plain) for p, above in paths if above is not None)
@@ -179,6 +185,12 @@ def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | N
             return found
         first = first or found
     return first
+
+
+def _is_result(diff: Diff, x: int, y: int) -> bool:
+    """Whether both give back this number, as a loss: what it is derived by follows from it."""
+    is_number = bare_shape(diff.a, x).endswith("[]")
+    return is_number and x in diff.match.a.outputs and y in diff.match.b.outputs
 
 
 def _is_of_derivative(found: Formulas) -> bool:

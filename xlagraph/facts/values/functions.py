@@ -212,7 +212,7 @@ def _defined(of: Callable[[float], float], x: float) -> float:
 
 
 def _text(module: Module, function: Function) -> str:
-    """How it is written, x being what it is a function of; empty where that is long."""
+    """How it is written, x being what it is a function of; empty where that is long, or called."""
     variables = set(function.variables.values())
 
     def term(i: int) -> Term:
@@ -223,7 +223,8 @@ def _text(module: Module, function: Function) -> str:
         terms = [term(o) for o in module.operands[i]]
         return written(module, i, terms) if i in function.operations else terms[0]
 
-    if not function.operations:
+    is_called = any(module.opcodes[i] in ("call", "get-tuple-element") for i in function.read)
+    if not function.operations or is_called:
         return ""
     last = max(function.operations)
     text = term(last).text if len(function.operations) <= MAX_TEXT // 4 else ""

@@ -8,6 +8,7 @@ the same terms have one number. A product with 1, which torch lowers `alpha` to,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 ANY_ORDER = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 """Operations that are associative and commutative, but for rounding."""
+COMMUTATIVE = frozenset({"add", "multiply", "and", "or", "xor"})
+"""Those that give the same, bit for bit, whichever of two operands stands first."""
+_EXACT = re.compile(r"[su]\d+\[|pred\[")
+"""Types whose sums and products are the same, bit for bit, in any order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +45,8 @@ class Sum:
     """Equal of two sums: they have the same terms."""
     shape: tuple[int, ...]
     """Equal of two sums: they take their terms in one order, too."""
+    value: int
+    """Equal of two sums: they give the same, bit for bit; each adds the same two values."""
 
     def terms(self, operands: Sequence[Sequence[int]]) -> list[int]:
         """The terms as they stand, by the operands of its module or of an editor of it."""
@@ -184,4 +191,21 @@ class _Sums:
         numbers = (self.numbers[terms[k]] for k in order)
         label = self.view.matched.plain[root]
         number = self.interner.number(("sum", label, *numbers))
-        return Sum(root, inner, tuple(order), number, tuple(shape))
+        return Sum(
+            root, inner, tuple(order), number, tuple(shape), self._value(root, inner, number)
+        )
+
+    def _value(self, root: int, inner: Mapping[int, tuple[int, ...]], number: int) -> int:
+        """The number of what a sum gives: either operand of each of its operations may be first."""
+        if _EXACT.match(self.module.shapes[root]):
+            return number
+        values: dict[int, int] = {}
+        for i in sorted(inner):
+            below = [self.module.operands[i][k] for k in inner[i]]
+            taken = [values.get(o, self.numbers[o]) for o in below]
+            if len(taken) > 1:
+                is_free = self.module.opcodes[i] in COMMUTATIVE
+                key = ("value", self.view.matched.plain[i], *(sorted(taken) if is_free else taken))
+                taken = [self.interner.number(key)]
+            values[i] = taken[0]
+        return values[root]

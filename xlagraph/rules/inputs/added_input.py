@@ -13,7 +13,7 @@ from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.program.arguments import argument_name
 from xlagraph.facts.training.updates import updates
 from xlagraph.message import count, join, say
-from xlagraph.rules.training.optimizer_option import is_option
+from xlagraph.rules.training.optimizer_option import option_of
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ def _finding(found: Bypass) -> Finding | None:
     if not inputs:
         return None
     tensors = [more.input_tensor(p) for p in inputs]
-    if any(tensor and tensor.is_optimizer_state for tensor in tensors) or is_option(found):
+    option = option_of(found)
+    if option and option.piece.issuperset(inputs):
+        return None
+    if any(tensor and tensor.is_optimizer_state for tensor in tensors):
         return None
     is_block = all(tensor and tensor.role is Role.PARAMETER for tensor in tensors)
     lines = called_at(module, found.piece) if is_block else found.lines

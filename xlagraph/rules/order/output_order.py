@@ -95,6 +95,7 @@ def find(case: Case) -> list[Finding]:
             fix=PLACES_FIX if changed else say(),
             proof=say(B, "'s outputs were put into ", A, "'s order"),
             reorders=True,
+            is_exact=True,
         )
     ]
 

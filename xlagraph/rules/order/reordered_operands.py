@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.values.scalars import without_one
+from xlagraph.facts.values.terms import COMMUTATIVE
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, HloName, count, join, say
 
@@ -60,7 +62,6 @@ for x, y in loader:
 )
 
 
-COMMUTATIVE = frozenset({"add", "multiply", "and", "or", "xor"})
 SAME_RESULT = say(
     "the result is the same; the order is part of the graph, so that XLA compiles it anew"
 )
@@ -74,6 +75,8 @@ def find(case: Case) -> list[Finding]:
         order = order_of_operands(case, x, y)
         if order:
             found.append(_operands_finding(case, x, y, order))
+        elif (factors := _factors_of_one(case, x, y)) is not None:
+            found.append(_factors_finding(case, x, y, factors))
     return found + [
         _branches_finding(case, x, y)
         for x, y in _conditionals(case)
@@ -129,6 +132,65 @@ def _operands_finding(case: Case, x: int, y: int, order: tuple[int, ...]) -> Fin
         a=frozenset((x, *parts)),
         b=frozenset((y, *parts.values())),
         undo=undo,
+        is_exact=a.opcodes[x] in COMMUTATIVE,
+    )
+
+
+class _Factors(NamedTuple):
+    """What an operation takes but for products with 1, the same on both sides in any order."""
+
+    taken_a: tuple[int, ...]
+    """A's, in B's order."""
+    taken_b: tuple[int, ...]
+    own_a: frozenset[int]
+    """The products with 1 that only this operation takes in."""
+    own_b: frozenset[int]
+
+
+def _factors_of_one(case: Case, x: int, y: int) -> _Factors | None:
+    """The operands but for products with 1, if they are each other's partners in any order.
+
+    Autograd adds ``g + h * 1`` where ``alpha`` is 1: of two gradients that change places the other
+    one is multiplied.
+    """
+    a, b = case.diff.a, case.diff.b
+    if a.opcodes[x] not in COMMUTATIVE:
+        return None
+    mine, theirs = ([without_one(m, o) for o in m.operands[i]] for m, i in ((a, x), (b, y)))
+    order = tuple(case.b.partners[q] for q in theirs)
+    if Counter(order) != Counter(mine) or min(order) < 0:
+        return None
+    return _Factors(order, tuple(theirs), _products(a, x), _products(b, y))
+
+
+def _products(module: Module, i: int) -> frozenset[int]:
+    products = (o for o in module.operands[i] if without_one(module, o) != o)
+    return frozenset(o for o in products if module.users[o] == (i,))
+
+
+def _factors_finding(case: Case, x: int, y: int, factors: _Factors) -> Finding:
+    a, b = case.diff.a, case.diff.b
+    lines = where(b, [y]) or where(a, [x])
+    text = say(
+        f"{a.opcodes[x]} of ", _listed(a, a.operands[x]), " in ", A, ", of ",
+        _listed(b, b.operands[y]), " in ", B, ", which are the same but for a factor of 1",
+    )  # fmt: skip
+
+    def undo(edit: Editors) -> None:
+        edit.a.set_operands(x, factors.taken_a)
+        edit.b.set_operands(y, factors.taken_b)
+
+    return Finding(
+        kind=REORDERED_OPERANDS,
+        title=say(f"{a.opcodes[x]} takes the same values in another order", at(lines)),
+        evidence=(Evidence(text, (x,), (y,), lines), Evidence(SAME_RESULT)),
+        proof=say(
+            "factors of 1 were left out, and the operands in ", A, " put into ", B, "'s order"
+        ),
+        a=factors.own_a | {x},
+        b=factors.own_b | {y},
+        undo=undo,
+        is_exact=True,
     )
 
 

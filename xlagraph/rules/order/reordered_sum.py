@@ -13,6 +13,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.diff import diff_modules
 from xlagraph.facts.values.terms import ANY_ORDER, reordered_sums
 from xlagraph.message import A, B, HloName, count, join, say
+from xlagraph.rules.order.reordered_operands import SAME_RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ for x, y in loader:
     short="A sum takes its values in another order",
     short_fix="Take the values in one order in every step.",
 )
-SAME_RESULT = say(
+ROUNDED_RESULT = say(
     "the result is the same but for rounding; the order is part of the graph, so that XLA compiles "
     "it anew"
 )
@@ -97,6 +98,7 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
     told = _told(pairs)
     what, parts = _what({a.opcodes[one.root] for one, _ in told})
     is_one = len(told) == 1
+    is_exact = all(one.value == other.value for one, other in pairs)
 
     def undo(edit: Editors) -> None:
         for one, other in pairs:
@@ -112,7 +114,7 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
         ),
         evidence=(
             Evidence(_terms(case, *told[0]), tuple(inner_a)[:50], tuple(inner_b)[:50], lines),
-            Evidence(SAME_RESULT),
+            Evidence(SAME_RESULT if is_exact else ROUNDED_RESULT),
         ),
         proof=say(
             f"the {what} was" if is_one else f"the {what}s were",
@@ -125,6 +127,7 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
         a=inner_a,
         b=inner_b,
         undo=undo,
+        is_exact=is_exact,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding, Words
@@ -11,6 +12,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.distributed.group_sizes import divides_by_size
 from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
 from xlagraph.facts.program.written import lines_in_words
 from xlagraph.facts.shapes.sizes import INDEX_OPCODES
@@ -19,8 +21,11 @@ from xlagraph.rules.distributed.sharding import SHARDING
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
+    from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
 
@@ -30,7 +35,7 @@ REPLICA_GROUPS = Kind(
     section=Section.COLLECTIVES,
     meaning="The groups of ranks that a collective works in are part of the graph. Groups that are "
     "built anew, in another order or over other ranks, make another one; channel numbers alone "
-    "do not count.",
+    "do not count. What a mean over a group divides by is its size, and follows.",
     before="""\
 groups = [[0, 1], [2, 3]] if step % 2 else [[0, 2], [1, 3]]
 xm.all_reduce(xm.REDUCE_SUM, gradients, groups=groups)
@@ -40,9 +45,11 @@ GROUPS = [[0, 1], [2, 3]]  # built once
 xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
 """,
     evidence="The groups on both sides.",
-    fix="Use the same groups in every step; build them once and reuse the list.",
+    fix="Use the same groups in every step; build them once and reuse the list. In JAX the axis "
+    "names of the collective decide them.",
     proof="A's collective gets B's groups.",
     examples=("replica_groups", "replica_groups_of_mesh"),
+    consequences=("constant-value",),
     short_fix="Build the groups once and reuse them.",
 )
 BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
@@ -186,6 +193,16 @@ def _finding(
         a=frozenset(p for p, _ in pairs),
         b=frozenset(q for _, q in pairs),
         undo=undo,
+        brings=partial(_brings, pairs),
+    )
+
+
+def _brings(pairs: Sequence[tuple[int, int]], finding: Finding, diff: Diff) -> bool:
+    """Whether a finding is of what a mean over the groups divides by: their size."""
+    sides = (diff.a, finding.a, {x for x, _ in pairs}), (diff.b, finding.b, {y for _, y in pairs})
+    return all(
+        numbers and all(divides_by_size(module, collectives, i) for i in numbers)
+        for module, numbers, collectives in sides
     )
 
 

@@ -15,13 +15,14 @@ from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.pieces.pieces import OUTPUT
 from xlagraph.facts.training.optimizers import is_bare_operator, runs_in_optimizer
 from xlagraph.facts.training.state import is_factor
-from xlagraph.facts.training.updates import formula, updates
-from xlagraph.facts.values.scalars import is_scalar_input
+from xlagraph.facts.training.updates import formula, in_updates, updates
+from xlagraph.facts.values.scalars import is_scalar_input, without_one
 from xlagraph.message import count, join, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
+    from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
     from xlagraph.tensors import Tensor
 
@@ -73,6 +74,7 @@ RADAM_FIX = say(
 )
 
 
+NESTEROV_SHORT = say("An option of the optimizer (nesterov) is switched on")
 STATE_SHORT = say("An optimizer's option brings state of its own")
 STATE_SHORT_FIX = say("Set the option (amsgrad, centered) alike in every step.")
 STATE_FIX = say(
@@ -83,14 +85,24 @@ STATE_FIX = say(
 
 
 def find(case: Case) -> list[Finding]:
-    """Pieces that stand in the update of parameters alone, and nowhere else."""
-    return [finding for found in bypasses(case) if (finding := _finding(found))]
+    """Pieces that stand in the update of parameters alone, and nowhere else.
+
+    Without lines such a piece is told from what differs elsewhere in the graph by that alone.
+    """
+    options = filter(None, map(option_of, bypasses(case)))
+    return [_finding(option) for option in options]
 
 
-def _finding(found: Bypass) -> Finding | None:
+def option_of(found: Bypass) -> Bypass | None:
+    """What of a bypass stands in the update of parameters alone; None if nothing does."""
+    if is_option(found):
+        return found
+    part = None if found.lines else found.among(in_updates(found.more.module))
+    return part if part and is_option(part) else None
+
+
+def _finding(found: Bypass) -> Finding:
     more, less = found.more, found.less
-    if not is_option(found):
-        return None
     places, outputs, partners = _updates(found), more.module.outputs, more.partners
     places = [k for k in places if partners[outputs[k]] >= 0] or places
     lines = _lines(found)
@@ -109,10 +121,28 @@ def _finding(found: Bypass) -> Finding | None:
     if _tensors(found):
         finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX, lines=lines)
         return replace(finding, short=STATE_SHORT, short_fix=STATE_SHORT_FIX)
+    if all(
+        _looks_ahead(more.module, edge.value(more), value) for edge, value in found.uses.items()
+    ):
+        finding = bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
+        return replace(finding, short=NESTEROV_SHORT)
     if not any(_RADAM.search(frame.file) for i in found.piece for frame in stack(more.module, i)):
         return bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
     finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX, lines=lines)
     return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
+
+
+def _looks_ahead(module: Module, value: int, momentum: int) -> bool:
+    """Whether a value is ``g + m * s``, and g the gradient that the new momentum m is made of."""
+    if module.opcodes[value] != "add" or module.opcodes[momentum] != "add":
+        return False
+    gradients = {without_one(module, o) for o in module.operands[momentum]}
+    products = [o for o in module.operands[value] if without_one(module, o) not in gradients]
+    return (
+        len(products) == 1
+        and module.opcodes[products[0]] == "multiply"
+        and momentum in module.operands[products[0]]
+    )
 
 
 def is_option(found: Bypass) -> bool:
@@ -141,7 +171,8 @@ def _updates(found: Bypass) -> list[int]:
     """The outputs, new values of parameters, that the piece goes into; empty if elsewhere too.
 
     By the lines, where they are known: all are an optimizer's. Else by the formula: the piece is
-    part of it, and takes in a parameter that is updated. A whole update is no option of one.
+    part of it, and takes in a parameter that is updated, or the new value of one (as of momentum).
+    A whole update is no option of one.
     Nor is a function of one value alone (an exponential before one weight is updated), unless most
     new values come by it: what an option adds is a term or a factor.
     """
@@ -162,7 +193,8 @@ def _updates(found: Bypass) -> list[int]:
     taken = {o for i in found.piece for o in module.operands[i]}
     is_of_most = len(values) > 1 and 2 * len(touched) >= len(formulas)
     is_term = is_of_most or any(module.opcodes[i] in COMBINES for i in found.piece)
-    return touched if is_part and is_term and not taken.isdisjoint(new) else []
+    state = {*new, *(module.outputs[k] for k in formulas)}
+    return touched if is_part and is_term and not taken.isdisjoint(state) else []
 
 
 def _is_of_optimizer(found: Bypass) -> bool:

@@ -1,0 +1,48 @@
+"""Whether what differs is how the loss is computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.facts.training.updates import updates
+from xlagraph.facts.values.telling import HEAVY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+_FLOATS = frozenset({"f16[]", "bf16[]", "f32[]", "f64[]"})
+
+
+def is_of_loss(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
+    """Whether a cause tells of how a training step comes from the model's values to its loss.
+
+    a, b: the instructions of A and of B that differ by it. The loss is the only number with a
+    fraction that both steps give back, beside new values of tensors. What differs further up, as
+    an activation, does not differ on the way; and a piece with layers of its own is a model's.
+    """
+    ways = _way(diff.a), _way(diff.b)
+    if not all(ways):
+        return False
+    lone_a, lone_b = set(a).intersection(diff.removed), set(b).intersection(diff.added)
+    opcodes = {diff.a.opcodes[i] for i in lone_a} | {diff.b.opcodes[i] for i in lone_b}
+    return HEAVY.isdisjoint(opcodes) and not (ways[0].isdisjoint(a) and ways[1].isdisjoint(b))
+
+
+def _way(module: Module) -> set[int]:
+    """The numbers that the loss is made of, down to where values are summed up; empty if none."""
+    trains = any(bare_shape(module, p) not in _FLOATS for p in updates(module))
+    numbers = {i for i in module.outputs if bare_shape(module, i) in _FLOATS}
+    if len(numbers) != 1 or not trains:
+        return set()
+    found, stack = set(numbers), [*numbers]
+    while stack:
+        i = stack.pop()
+        below = {o for o in module.operands[i] if bare_shape(module, o).endswith("[]")} - found
+        if module.opcodes[i] != "reduce":
+            found |= below
+            stack += below
+    return found
