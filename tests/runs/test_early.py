@@ -89,6 +89,15 @@ def test_a_size_that_is_the_exception_is_a_problem(tmp_path):
     assert write(tmp_path, steps).has_problem
 
 
+@pytest.mark.parametrize(("times", "is_problem"), [(10, True), (12, False)])
+def test_sizes_of_which_many_steps_brought_no_other_are_told(tmp_path, times, is_problem):
+    sizes = [8, 8, 8, 12] * times
+    steps = [(20, step(size).replace(f"[{size}]{{0}}", f"[{size},4]{{1,0}}")) for size in sizes]
+    run = write(tmp_path, steps)
+    assert run.has_problem is is_problem
+    assert is_problem or "step 3: an input" in "".join(map(str, run.verdict.notes))
+
+
 def test_graphs_that_grew_from_turn_to_turn_are_a_problem(tmp_path):
     """Windows of a sequence, each of which goes back through those before it, in a short loop."""
     steps = [(20, window(k % 5)) for k in range(40)]

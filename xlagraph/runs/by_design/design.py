@@ -74,6 +74,7 @@ class Design:
         self._is_cut = found.is_cut
         self._traits = found.traits
         self._own = found.own
+        self._trainings = found.trainings
         self._sorts = found.sorts
         self._updates = {s.trained for s in self._sorts if s and s.part is Part.UPDATE}
         self._updated = Counter(weight for trained in self._updates for weight in trained)
@@ -96,6 +97,15 @@ class Design:
     def is_small(self, number: int) -> bool:
         """Whether a graph has next to nothing of an update: a log's sum."""
         return self._graphs[number].sketch.instructions <= self._small
+
+    def takes_no_weights(self, number: int) -> bool:
+        """Whether a graph takes in nothing of a trained weight's shape, and updates nothing.
+
+        What a metric computes of its counts is such, of a run whose training is known.
+        """
+        traits = self._traits[number]
+        is_apart = not any(traits.reads & shapes for shapes in self._trainings)
+        return bool(self._trainings) and is_apart and not traits.others_updated
 
     def like(self, number: int) -> int | None:
         """The last earlier graph of the same sort in the same process, if there is one."""

@@ -9,7 +9,8 @@ Python numbers that are equal in some of them only are no alarm then, for they m
 An alarm stays what a person hardly means, however early it came: another number, an index or a
 type in the graph, a value read within a step, an update that is skipped, what waits in a bucket, an
 order of collectives, or one that Python draws (`shuffled`), a loop of many lengths; and in a
-training the size of a batch between others (but see `odd_batches`), or one that is the exception.
+training the size of a batch between others (but see `odd_batches`), or one that is the exception,
+until many steps have shown that no more sizes come.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ FEW = 6
 LASTING = 12
 """So many steps without a compile at least; and as many as there were until then, or so many that
 at the pace until then `PACE` more graphs would have come."""
+SIZES_LASTING = 40
+"""So many steps without a compile show that all sizes of a training are there."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
 LENGTHS = 4
@@ -84,7 +87,8 @@ def with_early(
     is_settled = len(open_graphs) <= FEW and _is_settled(came, history, stable)
     if not is_settled or _grows(nodes, history.turns):
         return found
-    early = _Early(nodes, graphs, comparisons, design, history.turns)
+    lasted = history.steps - 1 - (stable or 0)
+    early = _Early(nodes, graphs, comparisons, design, history.turns, lasted >= SIZES_LASTING)
     told |= _lengths([nodes[k] for k in open_graphs])
     for k in open_graphs:
         other = comparisons[k].number
@@ -151,6 +155,8 @@ class _Early:
     comparisons: Sequence[Comparison]
     design: Design
     turns: Turns
+    has_all_sizes: bool
+    """Whether so many steps went by that another size would have come."""
 
     def continues(self, number: int) -> bool:
         """Whether a graph took the place of the one before in the next turn, with its state.
@@ -173,7 +179,7 @@ class _Early:
         causes = outcome.causes
         if any(one.kind in NEVER_MEANT for one in causes):
             return Meant.NOT
-        if _has_size(outcome) and self._is_odd(number, other):
+        if _has_size(outcome) and not self.has_all_sizes and self._is_odd(number, other):
             return Meant.NOT
         if outcome.proved:
             return Meant.EARLY if _may_be_meant(outcome) else Meant.NOT
@@ -186,7 +192,7 @@ class _Early:
         A hit without a name says too little of a size in a training, but where others come again.
         """
         node = self.nodes[number]
-        is_known = self._evaluates(number) or self._sizes_come_again
+        is_known = self.has_all_sizes or self._evaluates(number) or self._sizes_come_again
         unnamed = node.unnamed_hits if is_known or not _has_size(outcome) else 0
         behind = [k for k, c in enumerate(self.comparisons) if c.number == number]
         later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)

@@ -2,7 +2,8 @@
 
 Trainers reset a running loss, gather what an evaluation has computed, or read a number behind the
 end of a step. Each of these compiles in a moment and then hits; nothing is wrong with it. So does
-what is left of an evaluation, of any size, where `torch_xla.step` runs it before a step begins.
+what is left of an evaluation, of any size, where `torch_xla.step` runs it before a step begins; and
+what a metric computes of its own counts as it is read, which takes in no weights: no step is cut.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def small_graphs(
         for k, graph in enumerate(graphs)
         if not design.is_small(k) and is_first(graph, history)
     }
-    small = [k for k, graph in enumerate(graphs) if design.is_small(k) or _is_before_step(graph)]
+    small = [k for k in range(len(graphs)) if _is_beside(k, graphs, design)]
     beginning = {k for k in small if (graphs[k].process.file, graphs[k].step) in begun}
     places: defaultdict[CallPlace, list[int]] = defaultdict(list)
     for k in small:
@@ -49,8 +50,12 @@ def small_graphs(
     return frozenset(beginning.union(*settled))
 
 
-def _is_before_step(graph: CapturedGraph) -> bool:
-    return graph.sync is not None and graph.sync.entry == BEGINS
+def _is_beside(number: int, graphs: Sequence[CapturedGraph], design: Design) -> bool:
+    sync = graphs[number].sync
+    if sync is None:
+        return design.is_small(number)
+    is_read_apart = sync.kind == "value" and design.takes_no_weights(number)
+    return is_read_apart or sync.entry == BEGINS or design.is_small(number)
 
 
 def _has_settled(last: CapturedGraph, history: History) -> bool:

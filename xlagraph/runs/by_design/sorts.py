@@ -82,7 +82,7 @@ class Sorts:
             for file, syncs in {g.process.file: g.process.syncs for g in graphs}.items()
         }
         self.traits = _all_traits(graphs, comparisons)
-        self._trainings = [
+        self.trainings = [
             _shapes(trained)
             for trained in dict.fromkeys(traits.trained for traits in self.traits)
             if trained
@@ -120,7 +120,7 @@ class Sorts:
 
     def _is_forward_only(self, number: int) -> bool:
         """Whether it reads what a training reads, gives no gradients, and is no part of a step."""
-        traits, trainings = self.traits[number], self._trainings
+        traits, trainings = self.traits[number], self.trainings
         opcodes = opcodes_of(self._graphs[number].sketch.histogram())
         if not trainings or opcodes.keys() <= PASSED_ON:
             return False
@@ -149,7 +149,7 @@ class Sorts:
         traits = self.traits[number]
         if traits.trained or traits.others_updated:
             return True
-        return any(traits.gives & shapes for shapes in self._trainings)
+        return any(traits.gives & shapes for shapes in self.trainings)
 
     def _behind(self, number: int) -> set[int]:
         """The graphs known to have run in the step after it, in its process."""

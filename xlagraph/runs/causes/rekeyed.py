@@ -37,17 +37,19 @@ def with_rekeyed(
 ) -> tuple[CauseGroup, ...]:
     """The groups, with such compiles taken out of them and put into groups of their own.
 
-    Compiles up to the first step of the training loop stay where they are: warm-up.
+    Compiles up to the first step of the training loop stay where they are: warm-up. So does the
+    second one of a small graph beside the steps, which other tensors may hold the next time.
     """
     found: dict[str, list[_Again]] = {}
     for again in _all_again(run):
         if again.sync.step > first_step:
             found.setdefault(again.record.digest, []).append(again)
     letters = {node.digest: node.letter for node in nodes}
+    small = {node.digest for node in nodes if node.is_small}
     mine = [
         _group(letters[digest], many, _unprinted(run, digest))
         for digest, many in found.items()
-        if digest in letters
+        if digest in letters and (len(many) > 1 or digest not in small)
     ]
     rest = [_without(group, mine) for group in groups]
     return ranked((*rest, *mine))
