@@ -117,12 +117,33 @@ def test_small_graphs_are_no_problem_where_no_new_one_comes(turn, number_of_part
         SimpleNamespace(
             step=step,
             process=SimpleNamespace(file="records"),
-            sync=SimpleNamespace(entry=k, call_site=(), number=number, total=total),
+            sync=SimpleNamespace(entry=k, kind="step", call_site=(), number=number, total=total),
         )
         for k, (step, number, total) in enumerate(found)
     ]
     turns = SimpleNamespace(number=lambda _, sync: sync.number, total=lambda _, sync: sync.total)
     design = SimpleNamespace(is_small=lambda number: number in (0, 2))
+    assert small_graphs(graphs, design, SimpleNamespace(steps=40, turns=turns)) == small
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights", "small"),
+    [("value", False, {1}), ("value", True, set()), ("step", False, set())],
+    ids=["a metric", "a loss", "a step"],
+)
+def test_what_is_read_without_weights_cuts_no_step(kind, weights, small):
+    graphs = [
+        SimpleNamespace(
+            step=3,
+            process=SimpleNamespace(file="records"),
+            sync=SimpleNamespace(entry=k, kind=kind if k else "step", call_site=()),
+        )
+        for k in range(2)
+    ]
+    turns = SimpleNamespace(number=lambda *_: 10, total=lambda *_: 40)
+    design = SimpleNamespace(
+        is_small=lambda _: False, takes_no_weights=lambda number: number == 1 and not weights
+    )
     assert small_graphs(graphs, design, SimpleNamespace(steps=40, turns=turns)) == small
 
 

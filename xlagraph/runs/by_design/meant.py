@@ -310,7 +310,7 @@ def _is_phase(
 ) -> bool:
     """Whether a graph came in place of others that never ran again, and stayed for so long.
 
-    What differs from a graph of a phase in sizes alone, as an odd batch, is part of it.
+    What differs in sizes alone from a graph that comes again, as an odd batch, is of its phase.
     """
     turns, seen = design.turns_of_sort(number)
     if len(seen) > MANY or None in seen or number not in seen:
@@ -321,7 +321,8 @@ def _is_phase(
     phases: dict[int, int] = {}
     for one in (k for k in seen if k is not None):
         before, other = _only_first(one, design), comparisons[one].number
-        if other in phases and brings_size(one, graphs, comparisons, seen):
+        is_beside = other in phases and other in turns[turns.index(one) :]
+        if is_beside and brings_size(one, graphs, comparisons, seen):
             before = other
         root = phase_of(one, comparisons) if before is None else before
         phases[one] = phases.get(root, root)
