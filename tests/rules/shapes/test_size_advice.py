@@ -54,7 +54,25 @@ ENTRY main {{
 """
 
 
-def test_a_longer_list_is_cited_where_it_is_joined():
-    cause = cause_of(joined(2), joined(3))
+@pytest.mark.parametrize("number", [2, 24, 31, 300])
+def test_a_longer_list_is_cited_where_it_is_joined(number: int):
+    cause = cause_of(joined(number), joined(number + 1))
+    assert "number of tensors joined" in str(cause.in_short)
+    assert str(cause.place.line) == "t.py:9"
+
+
+def test_a_row_of_numbers_beside_a_longer_list_follows_from_it():
+    """As the labels that a loss counts are compared with one for each tensor that is joined."""
+    rows = """\
+  i = f32[1,SIZE] iota(), iota_dimension=1, metadata={source_file="t.py" source_line=3}
+  j = f32[SIZE] reshape(i)
+  ROOT r = f32[SIZE] multiply(c, j)
+}
+"""
+    texts = [
+        joined(number).partition("  h = ")[0] + rows.replace("SIZE", str(4 * number))
+        for number in (5, 6)
+    ]
+    cause = cause_of(*texts)
     assert "number of tensors joined" in str(cause.in_short)
     assert str(cause.place.line) == "t.py:9"

@@ -8,7 +8,7 @@ from xlagraph.diff.pairing import MAX_CANDIDATES, Pass
 from xlagraph.diff.passes.neighbours import pair_neighbours
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.diff.match import Side
     from xlagraph.diff.pairing import Pairing
@@ -62,10 +62,20 @@ def _reached(
     seen = {start}
     front = [start]
     for _ in range(MAX_STEPS):
-        near = dict.fromkeys(o for i in front for o in edges[i])
-        front = [i for i in near if partners[i] < 0 and i not in seen]
+        near = (o for i in front for o in edges[i])
+        front = _distinct(o for o in near if partners[o] < 0 and o not in seen)
         if not front or len(front) > MAX_CANDIDATES:
             break
         seen.update(front)
         found += [i for i in front if side.labels[i] == label and side.live[i]]
     return found
+
+
+def _distinct(instructions: Iterable[int]) -> list[int]:
+    """Each once, and one too many at most: a list may join thousands."""
+    found: dict[int, None] = {}
+    for i in instructions:
+        found[i] = None
+        if len(found) > MAX_CANDIDATES:
+            break
+    return list(found)

@@ -10,6 +10,8 @@ from xlagraph.diff.pairing import MAX_CANDIDATES, MAX_ROUNDS, Pass, places
 from xlagraph.diff.passes.neighbours import pair_neighbours
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.diff.pairing import Pairing
     from xlagraph.graph import Computation
 
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
 def pair_by_vote(pairing: Pairing, ca: Computation) -> None:
     """Pairs each unpaired instruction with the one that shares most paired neighbours."""
     unpaired = pairing.loose_a(ca)
+    begun: dict[int, int] = {}
     for _ in range(MAX_ROUNDS):
         for x in unpaired:
-            votes = _votes(pairing, x) if pairing.to_b[x] < 0 else None
+            votes = _votes(pairing, x, begun) if pairing.to_b[x] < 0 else None
             if votes:
                 best = max(votes, key=lambda y: (votes[y], *_likeness(pairing, x, y), -y))
                 pairing.pair(x, best, Pass.VOTE)
@@ -30,7 +33,8 @@ def pair_by_vote(pairing: Pairing, ca: Computation) -> None:
         unpaired = left
 
 
-def _votes(pairing: Pairing, x: int) -> Counter[int]:
+def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
+    """How much speaks for each candidate. `begun`: where `_open` stands, by instruction of B."""
     a, b = pairing.a.module, pairing.b.module
     to_b, to_a, live = pairing.to_b, pairing.to_a, pairing.b.live
     opcode = a.opcodes[x]
@@ -44,12 +48,25 @@ def _votes(pairing: Pairing, x: int) -> Counter[int]:
                     votes[u] += 1 + (places(pairing.b, partner, u) == here)
     for u in a.users[x][:MAX_CANDIDATES]:
         partner = to_b[u]
-        if partner >= 0 and len(b.operands[partner]) <= MAX_CANDIDATES:
+        if partner >= 0:
             here = places(pairing.a, x, u)
-            for o in dict.fromkeys(b.operands[partner]):
+            for o in dict.fromkeys(_open(pairing, partner, begun)):
                 if to_a[o] < 0 and b.opcodes[o] == opcode and live[o]:
                     votes[o] += 1 + (places(pairing.b, o, partner) == here)
     return votes
+
+
+def _open(pairing: Pairing, user: int, begun: dict[int, int]) -> Sequence[int]:
+    """The first operands of one instruction of B from the first unpaired one on.
+
+    What is passed by, as in a list that is joined of very many, is never looked at again.
+    """
+    operands, to_a = pairing.b.module.operands[user], pairing.to_a
+    start = begun.get(user, 0)
+    while start < len(operands) and to_a[operands[start]] >= 0:
+        start += 1
+    begun[user] = start
+    return operands[start : start + MAX_CANDIDATES]
 
 
 def _likeness(pairing: Pairing, x: int, y: int) -> tuple[int, int]:

@@ -290,8 +290,9 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
     made = {x: y for x, y in starts.items() if not _fits_another(case, x, found.pairs)}
     starts = made or starts
     kinds = {x: _kind(case, x) for x in starts}
-    sized = [starts[x] for x, kind in kinds.items() if kind is PYTHON_SIZE]
-    if maker_above(case.b, sized, ())[0]:  # a row of numbers is as long as what is made beside it
+    sized = {x: starts[x] for x, kind in kinds.items() if kind is PYTHON_SIZE}
+    is_made = maker_above(case.b, list(sized.values()), ())[0] or longer_lists(case, sized)
+    if is_made:  # a row of numbers is as long as what is made beside it
         kinds |= {x: PYTHON_SIZE for x in starts if case.diff.a.opcodes[x] == "iota"}
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
