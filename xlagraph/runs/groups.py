@@ -327,7 +327,11 @@ def _title(
         )
     if kind is FIRST_GRAPH:
         if not line:
-            return say("first graphs: setting up, and the first step of the program")
+            spread = max(node.step for node in members) - min(node.step for node in members)
+            what = (
+                "the first step of the program" if spread <= 1 else "the first steps of each kind"
+            )
+            return say(f"first graphs: setting up, and {what}")
         return say(
             f"first {'graph' if len(members) == 1 else 'graphs'} of another part of the program",
             at((line,)),

@@ -198,7 +198,7 @@ def _note(group: CauseGroup) -> Message:
     elif group.meant is Meant.EARLY:
         when = say("Settled since ", begin)
     elif group.meant is Meant.CHOICE:
-        when = say("In no fixed order since ", begin)
+        when = say("Now and then since ", begin)
     else:
         when = say("In a fixed order since ", begin)
     otherwise = "To save it" if group.meant is Meant.ODD else "If not on purpose"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.diff.pairing import Pairing
-    from xlagraph.graph import Computation
+    from xlagraph.graph import Computation, Module
 
 
 def pair_by_vote(pairing: Pairing, ca: Computation) -> None:
@@ -48,12 +48,17 @@ def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
                     votes[u] += 1 + (places(pairing.b, partner, u) == here)
     for u in a.users[x][:MAX_CANDIDATES]:
         partner = to_b[u]
-        if partner >= 0:
+        if partner >= 0 and (_is_short(b, partner) or b.opcodes[partner] == "concatenate"):
             here = places(pairing.a, x, u)
             for o in dict.fromkeys(_open(pairing, partner, begun)):
                 if to_a[o] < 0 and b.opcodes[o] == opcode and live[o]:
                     votes[o] += 1 + (places(pairing.b, o, partner) == here)
     return votes
+
+
+def _is_short(module: Module, i: int) -> bool:
+    """Whether it takes in few values: of a long tuple or bucket any of them would be a guess."""
+    return len(module.operands[i]) <= MAX_CANDIDATES
 
 
 def _open(pairing: Pairing, user: int, begun: dict[int, int]) -> Sequence[int]:

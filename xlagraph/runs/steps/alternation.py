@@ -36,9 +36,14 @@ def alternating(run: Run, letters: Mapping[str, str]) -> tuple[tuple[str, ...], 
 
 
 def cycle_words(letters: Sequence[str], since: int) -> str:
-    """What is said of that: ``From step 8 on the steps cycle through F, G, H.``."""
-    does = "alternate between" if len(letters) == 2 else "cycle through"
-    return f"From step {since} on the steps {does} {', '.join(letters)}."
+    """What is said of that: ``From step 8 on steps keep returning to F, G and H.``; else nothing.
+
+    Steps of other call sites may run between them, and the order need not be a fixed one.
+    """
+    if not letters:
+        return ""
+    *others, last = letters
+    return f"From step {since} on steps keep returning to {', '.join(others)} and {last}."
 
 
 def _graphs(steps: Sequence[SyncRecord], letters: Mapping[str, str]) -> list[tuple[int, str]]:
