@@ -148,5 +148,5 @@ def test_the_steady_state_is_offered_first() -> None:
         node.step for node in explained("carry").graphs if node.letter == "F"
     )
     assert (first.title, first.identifier) == ("F → G", "F~G")
-    assert "alternate" in first.note
+    assert "keep returning" in first.note
     assert not any(head.note for head in others)

@@ -26,7 +26,7 @@ from xlagraph.runs.causes.uneven_turns import AsUneven
 from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
-from xlagraph.runs.reasons import SIZES, Reason, main_cause, reasons_of
+from xlagraph.runs.reasons import OF_SIZES, SIZES, Reason, main_cause, reasons_of
 from xlagraph.runs.second import FREQUENT, key_of, second_causes
 from xlagraph.runs.steps.spent import together
 
@@ -147,7 +147,9 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         cause = retell(cause, members)
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
-    found = _further(kind, line, members) if cause else []
+    # of sizes that are meant what else differs comes of the step that each is compared with
+    is_told = cause and main.meant not in OF_SIZES
+    found = _further(kind, line, members) if is_told else []
     if isinstance(retell, (AsDrawn, AsUneven, AsUnrolled)):
         found = [(one, times) for one, times in found if not retell.accounts_for(one)]
     own = key_of(main_cause(main, kind, line)) if found else (kind, line)
