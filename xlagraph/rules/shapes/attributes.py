@@ -50,7 +50,7 @@ xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
     proof="A's collective gets B's groups.",
     examples=("replica_groups", "replica_groups_of_mesh"),
     consequences=("constant-value",),
-    short_fix="Build the groups once and reuse them.",
+    short_fix="Give it the same groups; in JAX, the same axis names.",
 )
 BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
 """What a Python index decides of an instruction."""
