@@ -9,20 +9,24 @@ from xlagraph.run.records import (
     GraphRecord,
     NoteRecord,
     ProcessRecord,
+    SourceRecord,
     SyncRecord,
 )
 from xlagraph.run.writer import RunWriter
 from xlagraph.runs.explain import explain_run
 
 
-def write(folder, *plans, notes=(), tensors=None):
+def write(folder, *plans, notes=(), tensors=None, program=()):
     """A run: for each rank the syncs, each a line of the program and a module, or None: a hit.
 
     A third part, ``value``, makes one a read within a step.
+    `program`: the lines of train.py, from the first on.
     """
     for rank, plan in enumerate(plans):
         process = ProcessRecord(FORMAT_VERSION, rank, len(plans), "h", 10 + rank, 1.0, (), 1, ())
         writer = RunWriter(folder, process, 1 << 30)
+        if program:
+            writer.write(SourceRecord("train.py", 1, tuple(program)))
         known = set()
         for note in notes:
             writer.write(NoteRecord(0, note, ""))

@@ -32,6 +32,7 @@ def test_what_makes_k_is_found_above_and_kept_on_the_device():
         "k_max = whole.shape[-1]",
         "hard, _ = torch.topk(whole, k_max)",
         "hard = torch.where(torch.arange(k_max, device=hard.device) < count, hard, 0)",
+        "# averages: hard.sum(-1) / count, not hard.mean(-1)",
     )
 
 
@@ -112,7 +113,7 @@ def test_forms(text: str, makers: tuple[int, ...], code: str):
 def test_k_max_has_its_value_above_the_call(call: str, above: list[str], written: str):
     found = typed_topk({5: f"v, i = {call}"}, 5, rank=2)
     assert found is not None
-    *given, last = found.code[:-2] or ("",)  # behind it k is sent, and the mask taken
+    *given, last = found.code[:-3] or ("",)  # behind it k is sent, and the mask taken
     assert last == (f"v, i = {written}" if written else "")
     assert given == above
 
@@ -132,10 +133,62 @@ def test_lines_that_make_a_number_of_python_stay():
 def test_a_number_of_python_is_sent():
     found = typed("k = 1 + step % 3\nv, i = x.topk(k)")
     assert found is not None
-    assert found.code[-2:] == (
+    assert found.code[-3:] == (
         "wanted = torch.tensor([k]).to(v.device)",
         "v = torch.where(torch.arange(k_max, device=v.device) < wanted, v, 0)",
+        "# averages: v.sum(-1) / wanted[0], not v.mean(-1)",
     )
+
+
+@pytest.mark.parametrize(
+    ("below", "rank", "said"),
+    [
+        (["return v.mean()"], 1, ["# line 6: v.sum() / wanted[0], not v.mean()"]),
+        (["return v.mean()"], 2, ["# line 6: (v.sum(-1) / wanted[0]).mean(), not v.mean()"]),
+        (
+            ["w = v * 2", "", "w = v.mean(dim=1) + 1"],
+            2,
+            ["# line 8: v.sum(dim=1) / wanted[0], not"],
+        ),
+        (
+            ["w = torch.mean(", "    v", ")"],
+            1,
+            ["# line 6: v.sum() / wanted[0], not torch.mean(v)"],
+        ),
+        (["if more:", "    w = v.mean()"], 1, ["# line 7: v.sum() / wanted[0], not v.mean()"]),
+        (["w = v.mean()", "z = 2 / v.mean()"], 1, ["# line 6: v.sum()", "# line 7: v.sum()"]),
+        # none that the mask changes
+        (["return x.mean()"], 1, ["# averages: v.sum() / wanted[0], not v.mean()"]),
+        (["return v.mean(0)"], 2, ["# averages: v.sum(-1) / wanted[0]"]),
+        (["v = w", "return v.mean()"], 1, ["# averages: "]),
+        (["return v.sum() / k"], 1, ["# averages: "]),
+        (["def other(v):", "    return v.mean()"], 1, ["# averages: "]),
+    ],
+)
+def test_means_below_that_would_count_what_is_masked_are_named(
+    below: list[str], rank: int, said: list[str]
+):
+    found = typed_topk(dict(enumerate(["v, i = x.topk(k)", *below], 5)), 5, rank)
+    assert found is not None
+    comments = [line for line in found.code if line.startswith("#")]
+    assert len(comments) == len(said)
+    assert all(line.startswith(begin) for line, begin in zip(comments, said, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "mean"), [((9,), "v.mean()"), ((4, 9), "v.mean()"), ((4, 9), "v.mean(1)")]
+)
+def test_what_the_comment_says_is_the_mean_of_before(shape: tuple[int, ...], mean: str):
+    torch = pytest.importorskip("torch")
+    found = typed_topk({5: "v, i = x.topk(k)", 6: f"w = {mean}"}, 5, len(shape))
+    assert found is not None
+    instead = found.code[-1].removeprefix("# line 6: ").split(", not ")[0]
+    values = {"torch": torch, "x": torch.rand(shape), "k": 3}
+    was, now = dict(values), dict(values)
+    exec(f"v, i = x.topk(k)\nw = {mean}", was)
+    exec("\n".join((*found.code, f"w = {instead}")), now)
+    assert was["w"].shape == now["w"].shape
+    assert torch.allclose(was["w"], now["w"])
 
 
 @pytest.mark.parametrize("text", ["v, i = x.topk(5)", "v = x.sort()", "x.topk(", "k)", "x.topk()"])

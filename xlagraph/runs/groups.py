@@ -22,6 +22,7 @@ from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import BAKED, main_line
 from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.pending import AsPending
+from xlagraph.runs.causes.spans import with_spans
 from xlagraph.runs.causes.uneven_turns import AsUneven
 from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
@@ -69,6 +70,7 @@ def group_nodes(
     for node in nodes:
         grouped.setdefault((reasons[node.digest], _is_expected(node)), []).append(node)
     groups = [_group(reason, members) for (reason, _), members in grouped.items()]
+    groups = with_spans(groups, nodes)
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return ranked(groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.facts.shapes.filled_spans import is_of_span
 from xlagraph.message import Quoted, count, duration, join, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
@@ -275,7 +276,7 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
     for one in main.second:
         yield say("A second cause in the same graphs: ", _named(one), ". ", _fix_of_second(one))
     told = str(_named(main))
-    further = [named for one in main.frequent if str(named := _named(one)) != told]
+    further = [_alike(main, one) for one in main.frequent if str(_named(one)) != told]
     if further:
         left = len(further) - MAX_BESIDE
         more = f" and {count(left, 'further cause')}" if left > 0 else ""
@@ -287,6 +288,12 @@ def _fix_of_second(cause: Cause) -> Message:
     """What to change too; a size that is a cause of its own is another one in every step."""
     is_of_sizes = cause.kind is INPUT_SHAPE and not cause.short_fix
     return say("Fix: ", MANY_SIZES if is_of_sizes else cause.fix_in_short)
+
+
+def _alike(main: CauseGroup, other: Cause) -> Message:
+    """A further cause, and whether what mends the first is to be done there as well."""
+    is_alike = main.cause and is_of_span(main.cause) and is_of_span(other)
+    return say(_named(other), " (the same fix goes for it)" if is_alike else "")
 
 
 def _named(cause: Cause | CauseGroup) -> Message:

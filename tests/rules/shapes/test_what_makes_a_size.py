@@ -248,6 +248,7 @@ def test_a_topk_names_the_lines_that_make_its_k_and_how_large_that_may_be():
         "k_max = x.shape[-1]",
         "v, i = x.topk(k_max)",
         "v = torch.where(torch.arange(k_max, device=v.device) < k, v, 0)",
+        "# averages: v.sum() / k, not v.mean()",
     ]
     (note,) = verdict.notes
     assert str(note) == (

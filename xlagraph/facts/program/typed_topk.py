@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from xlagraph.facts.program.averages import divided
 from xlagraph.facts.program.on_device import Unknown, as_tensor, reads_device
 from xlagraph.facts.program.written import (
     MAX_WIDTH,
@@ -82,7 +83,7 @@ def _typed(
     makers.reverse()
     numbers = tuple(n for one in makers for n in range(one.first, one.last + 1))
     taken = _taken(call, rank)
-    above, below = _code(lines, statement, call, k, makers, taken) if taken else ((), ())
+    above, below = _code(lines, statement, call, k, makers, taken, rank) if taken else ((), ())
     return TypedTopk(
         statement.segment(k),
         min((statement.first, *numbers)) if above or not below else statement.first,
@@ -156,6 +157,7 @@ def _code(
     k: ast.expr,
     makers: list[Statement],
     taken: ast.expr,
+    rank: int,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What to write for the lines that make k, if it was read, and for the call."""
     nothing = (), ()
@@ -172,16 +174,19 @@ def _code(
     except Unknown:
         return nothing
     wanted = ast.unparse(number)
+    scalar = f"({wanted})" if isinstance(number, (ast.BinOp, ast.UnaryOp)) else wanted
     sent: tuple[str, ...] = ()
     if not is_tensor:
         wanted = free_name("wanted", statement)
         sent = (f"{wanted} = torch.tensor([{statement.segment(k)}]).to({values}.device)",)
+        scalar = f"{wanted}[0]"
         above = []
     is_wanted = f"torch.arange(k_max, device={values}.device) < {wanted}"
     below = (
         *_with_k_max(statement, k, taken),
         *sent,
         f"{values} = torch.where({is_wanted}, {values}, 0)",
+        *divided(lines, statement, values, scalar, rank),
     )
     is_short = max(map(len, (*above, *below))) <= MAX_WIDTH
     return (tuple(above), below) if is_short else nothing

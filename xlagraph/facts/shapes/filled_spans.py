@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import statement
-from xlagraph.facts.program.written import statement_at
+from xlagraph.facts.program.typed_spans import typed_span
+from xlagraph.facts.program.written import lines_in_words
 from xlagraph.facts.shapes.size_makers import SizeMaker
-from xlagraph.message import Code, say
+from xlagraph.message import Code, Listing, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.case import Case
+    from xlagraph.cause.model import Cause
     from xlagraph.message import SourceLine
 
 FILLED = SizeMaker(
@@ -29,26 +31,16 @@ FILLED = SizeMaker(
 def filled_span(case: Case, lines: Sequence[SourceLine]) -> SizeMaker | None:
     """What to do where the program gives one value to a slice: ``x[:, start:end] = 0.0``."""
     line = statement(lines)
-    if line is None:
+    typed = typed_span(case.program(line), line.line) if line else None
+    if typed is None:
         return None
-    _, found = statement_at(case.program(line), line.line)
-    if not found or not isinstance(found[0], ast.Assign):
-        return None
-    target, value = found[0].targets[0], found[0].value
-    is_number = isinstance(value, ast.Constant | ast.UnaryOp)
-    return FILLED if is_number and _is_span(target) else None
+    if not typed.code:
+        return FILLED
+    where = lines_in_words(typed.first, typed.last)
+    short = say(f"Replace {where} (a mask, by ends that are sent as data):", Listing(typed.code))
+    return replace(FILLED, short_fix=short)
 
 
-def _is_span(target: ast.expr) -> bool:
-    """Whether it is a slice with bounds that are computed."""
-    if not isinstance(target, ast.Subscript):
-        return False
-    places = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-    return any(
-        isinstance(one, ast.Slice) and any(not _is_fixed(end) for end in (one.lower, one.upper))
-        for one in places
-    )
-
-
-def _is_fixed(bound: ast.expr | None) -> bool:
-    return bound is None or isinstance(bound, ast.Constant)
+def is_of_span(cause: Cause) -> bool:
+    """Whether a cause is a span of another length that is assigned to."""
+    return cause.fix == say(FILLED.fix)
