@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 SHORT = say("The same computation; its outputs come in another order")
 SHORT_FIX = say("Two versions: none needed. Steps of one program: keep the order.")
 NO_FIX = say("None needed: either value may stand first, and the result is the same, bit for bit.")
-NO_FIX_CALLS = say(
-    "None needed: XLA inlines calls itself, and the result is the same, bit for bit."
-)
+NO_FIX_CALLS = say("None needed: the result is the same, bit for bit.")
+SHORT_FIX_CALLS = say("Two versions: none needed. Steps of one program: use jax.jit alike.")
 _STEPS = " Between steps of one program, each of which XLA compiles: "
 
 
@@ -81,14 +80,15 @@ def _of_order(cause: Cause, *, is_sure: bool) -> Cause:
         return cause if is_sure else _of_outputs(cause)
     if not cause.is_exact:
         return cause
-    no_fix = NO_FIX_CALLS if cause.kind is INLINED_CALLS else NO_FIX
+    is_called = cause.kind is INLINED_CALLS
+    no_fix = NO_FIX_CALLS if is_called else NO_FIX
     if is_sure:
         return replace(cause, fix=no_fix, short_fix=no_fix)
     return replace(
         cause,
         short=say("The same computation; ", cause.in_short.clause),
         fix=_fix(no_fix, cause.fix),
-        short_fix=SHORT_FIX,
+        short_fix=SHORT_FIX_CALLS if is_called else SHORT_FIX,
     )
 
 
