@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.facts.calls.inlining import diff_in_line
 from xlagraph.facts.program.versions import are_versions, exchanges_arguments, nothing_tells
 from xlagraph.message import say
+from xlagraph.rules.calls.inlined_calls import INLINED_CALLS
 from xlagraph.rules.module.same_computation import KINDS, OUTPUTS_MOVED, remaining_differences
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 
@@ -20,13 +22,24 @@ if TYPE_CHECKING:
 SHORT = say("The same computation; its outputs come in another order")
 SHORT_FIX = say("Two versions: none needed. Steps of one program: keep the order.")
 NO_FIX = say("None needed: either value may stand first, and the result is the same, bit for bit.")
+NO_FIX_CALLS = say("None needed: the result is the same, bit for bit.")
+SHORT_FIX_CALLS = say("Two versions: none needed. Steps of one program: use jax.jit alike.")
 _STEPS = " Between steps of one program, each of which XLA compiles: "
 
 
 def is_order_alone(diff: Diff, causes: Sequence[Cause]) -> bool:
     """Whether nothing differs but orders that change no value."""
     is_order = bool(causes) and all(cause.proved and cause.is_exact for cause in causes)
-    return is_order and not exchanges_arguments(diff)
+    return is_order and not exchanges_arguments(as_compared(diff, causes))
+
+
+def as_compared(diff: Diff, causes: Sequence[Cause]) -> Diff:
+    """The difference that pairs inputs and outputs: with calls in line, if that is a cause.
+
+    What a call hands out is paired by its place, as long as the call is one instruction.
+    """
+    is_called = any(cause.kind is INLINED_CALLS for cause in causes)
+    return (diff_in_line(diff.a, diff.b) if is_called else None) or diff
 
 
 def differs_in_order_alone(
@@ -46,7 +59,7 @@ def differs_in_order_alone(
 def left_in_order(diff: Diff, causes: Sequence[Cause]) -> tuple[Cause, ...]:
     """What differs between two modules that are the same computation: orders, and what is noise."""
     inside = [cause for cause in causes if cause.kind is not OUTPUT_ORDER]
-    return (*inside, *remaining_differences(diff))
+    return (*inside, *remaining_differences(as_compared(diff, causes)))
 
 
 def in_words_of_orders(
@@ -67,13 +80,15 @@ def _of_order(cause: Cause, *, is_sure: bool) -> Cause:
         return cause if is_sure else _of_outputs(cause)
     if not cause.is_exact:
         return cause
+    is_called = cause.kind is INLINED_CALLS
+    no_fix = NO_FIX_CALLS if is_called else NO_FIX
     if is_sure:
-        return replace(cause, fix=NO_FIX, short_fix=NO_FIX)
+        return replace(cause, fix=no_fix, short_fix=no_fix)
     return replace(
         cause,
         short=say("The same computation; ", cause.in_short.clause),
-        fix=_fix(NO_FIX, cause.fix),
-        short_fix=SHORT_FIX,
+        fix=_fix(no_fix, cause.fix),
+        short_fix=SHORT_FIX_CALLS if is_called else SHORT_FIX,
     )
 
 

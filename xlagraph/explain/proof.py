@@ -14,6 +14,7 @@ from xlagraph.cause.names import short_shape
 from xlagraph.cause.slices import live_work
 from xlagraph.diff import Slot, diff_modules
 from xlagraph.diff.same import named_pairs
+from xlagraph.facts.program.arguments import named_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,8 +148,13 @@ class ProofState:
             _renumbered(self.context_a, self.places_a).names(a),
             _renumbered(self.context_b, self.places_b).names(b),
         )
-        is_known = any(names.inputs or names.outputs for names in recorded)
-        return recorded if is_known else self.diff.match.known
+        known = self.diff.match.known
+        if any(names.inputs or names.outputs for names in recorded):
+            return recorded
+        if a.names is self.diff.a.names and b.names is self.diff.b.names:
+            return known
+        is_named = any(names.inputs for names in known)  # put in line: under other numbers
+        return (named_arguments(a), named_arguments(b)) if is_named else recorded
 
     def _agree(self, a: Module, b: Module, known: Known) -> bool:
         """Whether the edited modules are the same computation, with each known input in its place.

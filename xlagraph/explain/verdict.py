@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
@@ -175,7 +176,7 @@ def same_verdict(
 
 def _orders(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
     """What comes in another order, of two modules that are the same computation."""
-    moved = sum(slot.a != slot.b for slot in diff.outputs)
+    moved = sum(slot.a != slot.b for slot in as_compared(diff, causes).outputs)
     told = [cause.title for cause in causes if cause.is_exact]
     if any(cause.kind is OUTPUTS_MOVED for cause in causes):
         told.append(say(f"{count(moved, 'output')} come in another order"))

@@ -128,9 +128,24 @@ def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """The causes, those last that follow from an edit that is told as well.
 
     So does the number of passes, and how what was computed along another axis is spread again. From
-    a batch that is cut into another number of parts follow sizes and numbers.
+    a batch that is cut into another number of parts follow sizes and numbers. A function by name
+    comes before pieces of which no formula tells anything: its derivatives may be among them.
     """
-    return tuple(sorted(causes, key=lambda cause: follows(diff, cause)))
+    found = sorted(causes, key=lambda cause: follows(diff, cause))
+    if found and found[0].kind in BRANCHES and not _has_code(found[0].in_short):
+        found.sort(key=lambda cause: not _names_functions(diff, cause))
+    return tuple(found)
+
+
+def _has_code(message: Message) -> bool:
+    return any(isinstance(part, Code) for part in message.parts)
+
+
+def _names_functions(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is proved, and known functions tell it."""
+    is_piece = cause.kind in BRANCHES and cause.proved and _has_code(cause.in_short)
+    found = in_functions(diff, cause.a, cause.b) if is_piece else None
+    return found is not None and not found.is_one
 
 
 def follows(diff: Diff, cause: Cause) -> bool | int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.inline import inlined
+from xlagraph.diff import diff_modules
 
 if TYPE_CHECKING:
     from xlagraph.cause.editor import Editors
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
 
 
 def inline_both(edit: Editors) -> None:
@@ -16,3 +19,9 @@ def inline_both(edit: Editors) -> None:
         flat = inlined(editor.build())
         if flat is not None:
             editor.become(flat)
+
+
+def diff_in_line(a: Module, b: Module) -> Diff | None:
+    """What differs with the calls of both modules in line; None where that is too much."""
+    flat_a, flat_b = inlined(a), inlined(b)
+    return None if flat_a is None or flat_b is None else diff_modules(flat_a, flat_b)

@@ -51,5 +51,10 @@ def same_arguments(a: Module, b: Module) -> tuple[KnownTensors, KnownTensors] | 
     return KnownTensors(names_a), KnownTensors(names_b)
 
 
+def named_arguments(module: Module) -> KnownTensors:
+    """The inputs that have a name."""
+    return KnownTensors({p: name for p, name in _names(module).items() if name})
+
+
 def _names(module: Module) -> dict[int, str]:
     return {p: argument_name(module, p) for p in module.entry_computation.parameters}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from xlagraph.canon.inline import inlined
+from typing import TYPE_CHECKING
+
 from xlagraph.cause.case import Case
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
-from xlagraph.diff.same import same_computation
-from xlagraph.facts.calls.inlining import inline_both
-from xlagraph.graph import Module
+from xlagraph.facts.calls.inlining import diff_in_line, inline_both
 from xlagraph.message import A, B, count, say
+
+if TYPE_CHECKING:
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
 
 INLINED_CALLS = Kind(
     id="inlined-calls",
@@ -50,8 +53,8 @@ def find(case: Case) -> list[Finding]:
     calls_b += [c.b for c in case.diff.changes if b.opcodes[c.b] == "call"]
     if not (calls_a or calls_b):
         return []
-    flat_a, flat_b = inlined(a), inlined(b)
-    if flat_a is None or flat_b is None or not same_computation(flat_a, flat_b):
+    in_line = diff_in_line(a, b)
+    if in_line is None or not _is_complete(in_line):
         return []
     lines = where(b, calls_b) or where(a, calls_a)
     return [
@@ -76,8 +79,14 @@ def find(case: Case) -> list[Finding]:
             a=frozenset({c.a for c in case.diff.changes} | set(case.diff.removed)),
             b=frozenset({c.b for c in case.diff.changes} | set(case.diff.added)),
             undo=inline_both,
+            is_exact=True,
         )
     ]
+
+
+def _is_complete(diff: Diff) -> bool:
+    """Whether both compute the same outputs, in whatever order: `output-order` tells of that."""
+    return diff.same or (not diff.differing and all(None not in slot for slot in diff.outputs))
 
 
 def _calls(module: Module) -> int:
