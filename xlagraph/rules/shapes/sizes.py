@@ -291,9 +291,8 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
     starts = made or starts
     kinds = {x: _kind(case, x) for x in starts}
     sized = {x: starts[x] for x, kind in kinds.items() if kind is PYTHON_SIZE}
-    is_made = maker_above(case.b, list(sized.values()), ())[0] or longer_lists(case, sized)
-    if is_made:  # a row of numbers is as long as what is made beside it
-        kinds |= {x: PYTHON_SIZE for x in starts if case.diff.a.opcodes[x] == "iota"}
+    if longer_lists(case, sized) or maker_above(case.b, [*sized.values()], ())[0]:
+        kinds |= {x: PYTHON_SIZE for x in starts if case.diff.a.opcodes[x] == "iota"}  # so sized
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
     sizes = _sizes(case, first)
