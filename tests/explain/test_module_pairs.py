@@ -92,6 +92,9 @@ PROVED = {
     "mesh_axis_order": Truth("", r"\(x=2, y=2\) became \(y=2, x=2\)"),
     "momentum_and_clip": Truth("", "takes in and updates 2", kinds="newly-updated clipping"),
     "momentum_and_rate": Truth(kinds="newly-updated constant-value"),
+    "turns_of_derivative": Truth(
+        "lax.fori_loop(0, turns", "number of a loop's turns", kinds="python-size"
+    ),
     "nested_loop": Truth("inner(v) * 0.5", "the body of while"),
     "norm_bfloat16": Truth("", r"f32 -> bf16", kinds="dtype reordered-sum shared-scalar"),
     "number_of_its_own": Truth("jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),

@@ -301,6 +301,14 @@ def test_a_slice_is_written_with_the_names_of_the_program():
     ]
 
 
+def test_a_slice_that_jax_has_traced_is_advised_as_jax_takes_it():
+    a, b = (moved(start).replace("HloModule moved", "HloModule jit_step") for start in (2, 4))
+    assert str(cause_of(a, b).short_fix) == (
+        "Give the index as an argument that is not static: x[i], or "
+        "lax.dynamic_slice_in_dim(x, start, size)."
+    )
+
+
 def weighted_parts(*sizes: int, skipped: int = 0) -> str:
     """Parts of twelve rows; for each a number is spread over as many rows of another value."""
     ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_][\w.]*(\[[^\]/]*\])*")
 _NUMBERED = re.compile(r"(Arg|arg|p|param|parameter)_?\d*$|$")
 """Names that a text's writer gives parameters without one."""
-_JITTED = "jit_"
-"""How the name of a module begins that ``jax.jit`` has made."""
+_JITTED = ("jit_", "pjit_", "pmap_")
+"""How the names of modules begin that JAX traces from a function."""
 
 
 def argument_name(module: Module, parameter: int) -> str:
@@ -32,7 +32,7 @@ def argument_name(module: Module, parameter: int) -> str:
 
 
 def is_jitted(module: Module) -> bool:
-    """Whether ``jax.jit`` has made a module, by its name."""
+    """Whether JAX has traced a module from a function (``jax.jit``, ``jax.pmap``), by its name."""
     return module.name.startswith(_JITTED)
 
 

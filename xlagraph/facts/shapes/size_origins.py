@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import where
 from xlagraph.facts.shapes.filled_spans import filled_span
 from xlagraph.facts.shapes.fixed_k import fixed_k
+from xlagraph.facts.shapes.loop_turns import loop_turns
 from xlagraph.facts.shapes.size_makers import BY_CALL, TOPK, size_maker
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def made_by(
         lines: those known already.
         is_size: tensors are made there that have such a size.
     """
-    maker = size_maker(case, starts) or filled_span(case, lines)
+    turns = loop_turns(case, starts) if is_size else None
+    maker = size_maker(case, starts) or turns or filled_span(case, lines)
     if maker is TOPK:
         return fixed_k(case, starts, lines), lines
     return maker_above(case.b, starts.values(), lines) if is_size and not maker else (maker, lines)

@@ -16,6 +16,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.diff.changes import positions
 from xlagraph.diff.header import ENTRY_LAYOUT, aliases
 from xlagraph.facts.distributed.shardings import mesh_of, without_shardy
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.copies import lone_copies
 from xlagraph.message import A, B, Quoted, count, join, say
 from xlagraph.rules.distributed.sharding import SHARDING
@@ -155,8 +156,6 @@ FIELDS: dict[str, tuple[Kind, str]] = {
     "num_partitions": (PARTITIONS, "the number of partitions differs"),
     "frontend_attributes": (FRONTEND_ATTRIBUTES, "the module's frontend attributes differ"),
 }
-JAX = ("jit_", "pmap_", "pjit_")
-"""What the modules of JAX are called."""
 JAX_FIX = say(
     "Donate the same arguments in every call: give jax.jit the same donate_argnums (or "
     "donate_argnames), and wrap the function once rather than once with and once without."
@@ -218,8 +217,8 @@ def _buffer_findings(case: Case, change: HeaderChange) -> list[Finding]:
                 Evidence(_both(change), tuple(only_a), tuple(only_b), lines),
                 *_copies_evidence(copies),
             ),
-            fix=JAX_FIX if a.name.startswith(JAX) else say(),
-            short_fix=JAX_SHORT if a.name.startswith(JAX) else say(),
+            fix=JAX_FIX if is_jitted(a) else say(),
+            short_fix=JAX_SHORT if is_jitted(a) else say(),
             proof=say(
                 "the comparison leaves the header out",
                 ", and copies were bypassed" if copies else "",

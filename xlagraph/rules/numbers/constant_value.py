@@ -10,6 +10,7 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.called_functions import called_with
 from xlagraph.facts.program.typed_numbers import typed_exponent
 from xlagraph.facts.program.written import lines_in_words
@@ -104,8 +105,6 @@ _DIAGONAL = Words(
     say("the diagonal of a mask changed"),
     say("Compare with a tensor of one element, ", Code("rows - columns >= shift"), "."),
 )
-JAX = ("jit_", "pjit_", "pmap_")
-"""How modules are called that JAX traces from a function."""
 _TRACED = Words(
     say(
         "What a jitted function takes from Python is a constant of its graph: pass the value as an "
@@ -208,7 +207,7 @@ def _words(
     """What is said of the constants of an operation that is known; empty for others."""
     b = case.diff.b
     if all(_operation(case, y) == "aten__roll" for _, y in pairs) or (
-        not b.name.startswith(JAX) and all(shifts_roll(b, y) for _, y in pairs)
+        not is_jitted(b) and all(shifts_roll(b, y) for _, y in pairs)
     ):
         return _ROLLED
     if is_list:
@@ -230,7 +229,7 @@ def given_words(module: Module, uses: Iterable[tuple[int, int]]) -> Words:
     """What is said of a number by the function that takes it in, and by who has made the graph."""
     function = called_with(module, uses)
     given = say("a number given to ", function, CHANGED) if function else say()
-    return _TRACED._replace(short=given) if module.name.startswith(JAX) else Words(short=given)
+    return _TRACED._replace(short=given) if is_jitted(module) else Words(short=given)
 
 
 def _is_scalar(case: Case, y: int) -> bool:
@@ -257,7 +256,7 @@ def _powered(case: Case, lines: tuple[SourceLine, ...]) -> Words:
     line = statement(lines)
     typed = typed_exponent(case.program(line), line.line) if line else None
     if typed is None:
-        is_traced = case.diff.b.name.startswith(JAX)
+        is_traced = is_jitted(case.diff.b)
         return (_TRACED if is_traced else Words())._replace(short=_EXPONENT_SHORT)
     where_ = lines_in_words(typed.first, typed.last)
     short = say(f"Replace {where_}, with the exponent as data:", Listing(typed.code))

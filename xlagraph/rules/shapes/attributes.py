@@ -13,6 +13,7 @@ from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.distributed.group_sizes import divides_by_size
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
 from xlagraph.facts.program.written import lines_in_words
 from xlagraph.facts.shapes.sizes import INDEX_OPCODES
@@ -82,6 +83,19 @@ _MOVED = Words(
     short_fix=_AS_DATA,
 )
 """Of a slice as long as before at another place."""
+_TRACED = say(
+    "Give the index as an argument that is not static: ",
+    Code("x[i]"),
+    ", or ",
+    Code("lax.dynamic_slice_in_dim(x, start, size)"),
+    ".",
+)
+_JITTED = Words(_TRACED, short_fix=_TRACED)
+"""Of a slice in what JAX traces."""
+_TRACED_WRITE = say(
+    "Give the index as an argument that is not static: ", Code("x.at[i].set(v)"), "."
+)
+_JITTED_WRITE = Words(_TRACED_WRITE, _WRITTEN.short, _TRACED_WRITE)
 _TAKE_SORTED = say("Take the place by a tensor: ", Code("sorted.index_select(dim, k)"), ".")
 _RANKED = Words(
     say(
@@ -103,6 +117,8 @@ OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 
 def index_words(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
     """How to send an index, in the program's own statement where that is understood."""
+    if is_jitted(case.diff.b):
+        return _JITTED_WRITE if is_written else _JITTED
     typed = _as_data(case, lines, is_written=is_written)
     return typed if typed.fix else _WRITTEN if is_written else _MOVED
 
@@ -162,7 +178,7 @@ def _finding(
         kind = PYTHON_INDEX
         what = "the Python index where values are written" if is_written else "a Python index"
         is_moved = opcode == "slice" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
-        if is_moved and all(_is_sorted(case.diff.b, q) for _, q in pairs):
+        if is_moved and not is_jitted(b) and all(_is_sorted(case.diff.b, q) for _, q in pairs):
             words = _RANKED
         elif is_written or is_moved:
             words = index_words(case, lines, is_written=is_written)
