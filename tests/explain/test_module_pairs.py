@@ -60,6 +60,11 @@ PROVED = {
         "lax.psum(lax.all_gather", "all-gather of all-reduce in A, all-reduce of all-gather in B"
     ),
     "concatenated_axis": Truth("jnp.concatenate", r"dimensions: \{0\} -> \{1\}"),
+    "another_loss": Truth(
+        "jnp.logaddexp(d, -d)",
+        r"huber_loss\(x, y, delta=0.7\) became log\(cosh\(x - y\)\)",
+        kinds="replaced-subgraph",
+    ),
     "cond_branch": Truth("jnp.expm1(v)", "in branch 0 of cond"),
     "cond_branch.after": Truth("jnp.expm1(v)", "in branch 0 of cond", kinds="replaced-subgraph"),
     "cond_swapped": Truth("lax.cond", "branches .* changed places"),

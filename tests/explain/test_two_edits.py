@@ -109,14 +109,15 @@ def test_another_loss_and_another_option_of_the_optimizer_are_both_told(is_turne
     pair = step(), step(ABSOLUTE, "g")
     told, kinds = said(*(pair[::-1] if is_turned else pair))
     assert {"optimizer-option", "replaced-subgraph"} <= set(kinds)
-    assert "he loss is computed" in told
+    became = "l1_loss(x, y) became mse" if is_turned else "mse_loss(x, y) became l1"
+    assert f"he loss is another function: {became}" in told
     assert "(nesterov)" in told
 
 
 def test_weight_decay_beside_another_loss_is_an_option():
     told, kinds = said(step(), step(ABSOLUTE, decays=True))
     assert {"optimizer-option", "replaced-subgraph"} <= set(kinds)
-    assert "he loss is computed" in told
+    assert "he loss is another function: mse_loss(x, y) became l1_loss(x, y)" in told
     assert "m * s + g became m * s + (g + p * t)" in told
     assert "loss" not in said(step(), step(decays=True))[0]
 
@@ -127,7 +128,7 @@ def test_each_edit_alone_is_told_alone():
     told, kinds = said(step(), step(ABSOLUTE))
     assert kinds[0] == "replaced-subgraph"
     assert "optimizer" not in told
-    assert "he loss is computed" in told
+    assert "he loss is another function: mse_loss(x, y) became l1_loss(x, y)" in told
 
 
 def test_another_look_ahead_is_not_called_nesterov():

@@ -9,16 +9,16 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
+from xlagraph.explain.losses import with_loss
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
-from xlagraph.facts.training.losses import is_of_loss
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.functions import in_functions
-from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Message, Side, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
@@ -37,13 +37,13 @@ from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
     from xlagraph.facts.values.formulas import Formulas
     from xlagraph.graph import Module
-    from xlagraph.message import SourceLine
+    from xlagraph.message import Message, SourceLine
 
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
@@ -90,13 +90,6 @@ OF_VERSIONS = {
     "Some steps compute more passes than others": "One version computes more passes than the other",
 }
 """Words that speak of steps, and those that speak of versions."""
-OF_LOSS = {
-    "A value is computed": "The loss is computed",
-    "a value is computed": "the loss is computed",
-    "The same value is computed": "The loss is computed",
-    "A piece is computed": "A piece of the loss is computed",
-}
-"""Words that speak of any value, and those that speak of the loss."""
 OF_BOTH = {
     "in some steps": "on one side",
     ", with torch.where for example": ", or keep one version",
@@ -116,7 +109,7 @@ def of_a_pair(
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [_with_functions(diff, _without_steps(cause)) for cause in told]
-    told = [_of_loss(diff, _with_maker(diff, cause)) for cause in with_decay(diff, told)]
+    told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
@@ -192,18 +185,11 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
         fix, short_fix = FIX, SHORT_FIX
     return replace(
         cause,
-        title=_respelled(cause.title, words),
-        short=_respelled(cause.in_short, words),
-        fix=_respelled(fix, words),
-        short_fix=_respelled(short_fix, words),
+        title=cause.title.respelled(words),
+        short=cause.in_short.respelled(words),
+        fix=fix.respelled(words),
+        short_fix=short_fix.respelled(words),
     )
-
-
-def _respelled(message: Message, words: Mapping[str, str]) -> Message:
-    parts = list(message.parts)
-    for old, new in words.items():
-        parts = [part.replace(old, new) if isinstance(part, str) else part for part in parts]
-    return Message(tuple(parts))
 
 
 def _with_formulas(diff: Diff, cause: Cause) -> Cause:
@@ -234,16 +220,6 @@ def _without_steps(cause: Cause) -> Cause:
         return cause
     short = cause.title if cause.place.line is None else MADE
     return replace(cause, short=short, short_fix=STATE_FIX, expected=False)
-
-
-def _of_loss(diff: Diff, cause: Cause) -> Cause:
-    """The cause as one of the loss, where what differs is how that is computed."""
-    if cause.kind not in BRANCHES or not is_of_loss(diff, cause.a, cause.b):
-        return cause
-    found = formulas(diff, cause.a, cause.b) if cause.proved else None
-    if found and found.is_of_update:
-        return replace(cause, short=say(cause.in_short, ", and the loss in another way"))
-    return replace(cause, short=_respelled(cause.in_short, OF_LOSS))
 
 
 def _with_functions(diff: Diff, cause: Cause) -> Cause:

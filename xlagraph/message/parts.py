@@ -20,7 +20,7 @@ from xlagraph.figures import capitalized, count, uncapitalized
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 MAX_QUOTED = 120
 """Characters of a quoted text that are shown, unless the part says otherwise."""
@@ -227,6 +227,13 @@ class Message:
         if self.parts and isinstance(self.parts[0], str):
             return Message((capitalized(self.parts[0]), *self.parts[1:]))
         return self
+
+    def respelled(self, words: Mapping[str, str]) -> Message:
+        """The message with some of our words in place of others."""
+        parts = list(self.parts)
+        for old, new in words.items():
+            parts = [part.replace(old, new) if isinstance(part, str) else part for part in parts]
+        return Message(tuple(parts))
 
     @property
     def clause(self) -> Message:

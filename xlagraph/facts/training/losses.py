@@ -24,7 +24,7 @@ def is_of_loss(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
     fraction that both steps give back, beside new values of tensors. What differs further up, as
     an activation, does not differ on the way; and a piece with layers of its own is a model's.
     """
-    ways = _way(diff.a), _way(diff.b)
+    ways = way_to_loss(diff.a), way_to_loss(diff.b)
     if not all(ways):
         return False
     lone_a, lone_b = set(a).intersection(diff.removed), set(b).intersection(diff.added)
@@ -32,8 +32,11 @@ def is_of_loss(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
     return HEAVY.isdisjoint(opcodes) and not (ways[0].isdisjoint(a) and ways[1].isdisjoint(b))
 
 
-def _way(module: Module) -> set[int]:
-    """The numbers that the loss is made of, down to where values are summed up; empty if none."""
+def way_to_loss(module: Module) -> set[int]:
+    """The numbers that the loss is made of, down to where values are summed up; empty if none.
+
+    The loss is the only number with a fraction that a training step gives back.
+    """
     trains = any(bare_shape(module, p) not in _FLOATS for p in updates(module))
     numbers = {i for i in module.outputs if bare_shape(module, i) in _FLOATS}
     if len(numbers) != 1 or not trains:

@@ -243,6 +243,14 @@ def both_functions(diff: Diff, p: int, q: int) -> Iterator[tuple[Function, Funct
         del known[max(inner)]
 
 
+def function(module: Module, i: int, known: Mapping[int, int]) -> Function | None:
+    """A value as a function of known ones, each with its number; None where it is none of them."""
+    try:
+        return _function(module, i, known)
+    except _UnknownError:
+        return None
+
+
 def _function(module: Module, i: int, known: Mapping[int, int]) -> Function:
     reader = _Reader(module, known)
     root = reader.read(i)

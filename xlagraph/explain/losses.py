@@ -1,0 +1,79 @@
+"""Causes that tell of how a training step computes its loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.facts.training.loss_functions import loss_by_name, of_loss
+from xlagraph.facts.training.losses import is_of_loss
+from xlagraph.facts.values.formulas import formulas
+from xlagraph.message import Code, join, say
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence, Set
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
+OF_ONE = (*BRANCHES, CONSTANT_VALUE)
+"""What another loss is told as where nothing says that it is one."""
+OTHER_LOSS = "The loss is another function: "
+WORDS = {
+    "A value is computed": "The loss is computed",
+    "a value is computed": "the loss is computed",
+    "The same value is computed": "The loss is computed",
+    "A piece is computed": "A piece of the loss is computed",
+}
+"""Words that speak of any value, and those that speak of the loss."""
+
+
+def with_loss(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, those of the loss in its words, and as one where it is known by name.
+
+    The derivative of another loss is another one as well: what differs there is no further cause.
+    """
+    of = [c for c in causes if c.kind in BRANCHES and is_of_loss(diff, c.a, c.b)]
+    a, b = (loss_by_name(diff.a), loss_by_name(diff.b)) if of else (None, None)
+    if not (a and b) or a.name == b.name:
+        return [_in_words(diff, cause) if cause in of else cause for cause in causes]
+    within = of_loss(diff.a, a), of_loss(diff.b, b)
+    own = [c for c in causes if c.proved and c.kind in OF_ONE and _is_within(diff, c, *within)]
+    own = own if of[0] in own else [of[0]]
+    told = say(OTHER_LOSS, Code(a.name), " became ", Code(b.name))
+    main = replace(
+        of[0],
+        kind=REPLACED_SUBGRAPH,
+        title=told,
+        short=told,
+        evidence=tuple(one for cause in own for one in cause.evidence),
+        proof=join(dict.fromkeys(cause.proof for cause in own), len(own), "; "),
+        share=min(1.0, sum(cause.share for cause in own)),
+        a=frozenset[int]().union(*(cause.a for cause in own)),
+        b=frozenset[int]().union(*(cause.b for cause in own)),
+    )
+    others = own[: own.index(of[0])] + own[own.index(of[0]) + 1 :]
+    return [main if cause is of[0] else cause for cause in causes if cause not in others]
+
+
+def _is_within(diff: Diff, cause: Cause, a: Set[int], b: Set[int]) -> bool:
+    """Whether a cause tells of what is computed from the prediction and the target alone."""
+    return _all_within(diff.a, cause.a, a) and _all_within(diff.b, cause.b, b)
+
+
+def _all_within(module: Module, piece: Collection[int], within: Set[int]) -> bool:
+    """Whether a piece is within this, or takes its values from there."""
+    return all(i in within or not within.isdisjoint(module.operands[i]) for i in piece)
+
+
+def _in_words(diff: Diff, cause: Cause) -> Cause:
+    """The cause as one of the loss."""
+    found = formulas(diff, cause.a, cause.b) if cause.proved else None
+    if found and found.is_of_update:
+        return replace(cause, short=say(cause.in_short, ", and the loss in another way"))
+    return replace(cause, short=cause.in_short.respelled(WORDS))
