@@ -116,6 +116,7 @@ def _causes(diff: Diff) -> Iterator[Cause]:
             say(f"only the order of outputs differs: {count(reordered, 'output')} moved"),
             say("output positions ", A, " -> ", B, ": ", _moves(diff.outputs)),
             say(B, "'s outputs were put into ", A, "'s order"),
+            frozenset(diff.b.outputs[s.b] for s in diff.outputs if s.b is not None and s.a != s.b),
         )
     if noise.parameters_moved:
         moves = _moves(diff.parameters)
@@ -163,11 +164,17 @@ def _moves(slots: Sequence[Slot]) -> Message:
     return join((f"{s.a} -> {s.b}" for s in slots if None not in s and s.a != s.b), 8)
 
 
-def _cause(kind: Kind, title: Message, evidence: Message, proof: Message = LEFT_OUT) -> Cause:
+def _cause(
+    kind: Kind,
+    title: Message,
+    evidence: Message,
+    proof: Message = LEFT_OUT,
+    b: frozenset[int] = frozenset(),
+) -> Cause:
     return Cause(
         kind=kind,
         title=title,
-        evidence=(Evidence(evidence),),
+        evidence=(Evidence(evidence, b=tuple(sorted(b))),),
         fix=say(kind.fix),
         share=1.0,
         proved=True,
