@@ -88,6 +88,12 @@ def test_what_comes_as_a_stage_begins_is_meant():
             "",
             id="late",
         ),
+        pytest.param(
+            [FIRST, graph("B", 1, [HEAD, BODY]), graph("C", 9, [HEAD, BODY])],
+            "A" + ("B" * 8 + "C") * 6,
+            "",
+            id="nothing ran but the first step",
+        ),
     ],
 )
 def test_what_is_no_stage_of_its_own(graphs, ran, told):

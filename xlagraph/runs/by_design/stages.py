@@ -32,6 +32,9 @@ FEW = 8
 LASTING = 12
 """A stage has so many steps at least behind the last that compiled for it."""
 
+BEFORE = 3
+"""Steps that a place ran before a stage, at least: the first two are a program's warm-up."""
+
 
 def with_stages(
     nodes: Sequence[GraphNode],
@@ -104,12 +107,10 @@ def _new(
 def _is_over(
     here: Sequence[int], graphs: Sequence[CapturedGraph], design: Design, begin: int, end: int
 ) -> bool:
-    """Whether a place ran graphs before a stage, and is known to run none of them in it."""
+    """Whether a place ran graphs before a stage, in some steps, and is known to run none in it."""
     before = {graphs[k].record.digest for k in here if graphs[k].step < begin}
     site: tuple[Frame, ...] = graphs[here[0]].site
-    known = [
-        turn.graph
-        for turn in design.turns_of(here[0])
-        if turn.site == site and begin <= turn.step < end and turn.graph
-    ]
-    return bool(before) and bool(known) and before.isdisjoint(known)
+    turns = [turn for turn in design.turns_of(here[0]) if turn.site == site]
+    known = [turn.graph for turn in turns if begin <= turn.step < end and turn.graph]
+    is_stage = sum(turn.step < begin for turn in turns) >= BEFORE
+    return is_stage and bool(known) and before.isdisjoint(known)
