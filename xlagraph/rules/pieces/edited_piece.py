@@ -177,6 +177,8 @@ def _told(case: Case, change: Change) -> Message:
 def _both(case: Case, part: Region) -> Sequence[Message]:
     a, b = case.diff.a, case.diff.b
     in_a, in_b = opcodes_in_words(a, part.a, b), opcodes_in_words(b, part.b, a)
+    if not (part.a and part.b):
+        return (say(in_a or in_b, " in ", A if part.a else B, " only"),)
     return (say(in_a, " in ", A), say(", ", in_b, " in ", B))
 
 
