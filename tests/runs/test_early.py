@@ -144,3 +144,47 @@ def test_a_loop_of_many_lengths_is_a_problem(tmp_path, lengths, is_problem):
     early = [(20, turned(number)) for number in (6, 6, *lengths)]
     again = [(20, turned(number)) for number in (6, *lengths, *reversed(lengths)) * 6]
     assert write(tmp_path, early + again).has_problem == is_problem
+
+
+def batch(*, is_mixed):
+    """A step whose loss has a second label where the batch is mixed, which then is computed."""
+    a, o = "f32[8]{0}", "f32[4]{0}"
+    mixed = [
+        f"%r = {a} parameter(2)",
+        f"%n = {a} parameter(3)",
+        f"%m = {a} multiply({a} %p, {a} %r)",
+    ]
+    x = "%m" if is_mixed else "%p"
+    further = [
+        f"%l = {a} tanh({a} %n)",
+        f"%k = {a} multiply({a} %l, {a} %c)",
+        f"%g = {a} add({a} %d, {a} %k)",
+    ]
+    lines = [
+        f"%p = {a} parameter(0)",
+        f"%q = {a} parameter(1)",
+        *(mixed if is_mixed else ()),
+        f"%b = {a} cosine({a} {x})",
+        f"%c = {a} add({a} %b, {a} %q)",
+        f"%d = {a} negate({a} %c)",
+        *(further if is_mixed else ()),
+        f"%e = {a} multiply({a} {'%g' if is_mixed else '%d'}, {a} {x})",
+        *(f"%{k}s = {o} slice({a} %{k}), slice={{[0:4]}}" for k in "ce"),
+        f"ROOT %t = ({o}, {o}) tuple({o} %cs, {o} %es)",
+    ]
+    head = f"HloModule step\n\nENTRY %main (p: {a}) -> ({o}, {o}) {{"
+    return "\n  ".join([head, *lines]) + "\n}\n"
+
+
+def test_a_batch_that_is_mixed_in_some_steps_is_no_part_that_ran_early(tmp_path):
+    run = write(tmp_path, [(20, batch(is_mixed=k in AT_RANDOM)) for k in range(30)])
+    assert "early-execution" in {cause.kind.id for cause in run.graphs[1].explanation.causes}
+    assert not run.has_problem
+
+
+def test_a_part_that_a_value_needed_is_a_problem(tmp_path):
+    def steps(k):
+        reads = [(15, forward(8), "value")] if k in AT_RANDOM else []
+        return [*reads, (20, batch(is_mixed=k not in AT_RANDOM))]
+
+    assert write(tmp_path, [one for k in range(30) for one in steps(k)]).has_problem

@@ -9,6 +9,7 @@ import pytest
 
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.run.records import Frame
 from xlagraph.runs.by_design.stages import with_stages
 from xlagraph.runs.model import Meant
@@ -143,3 +144,29 @@ def test_a_stage_that_computes_something_else_begins_with_that():
 )
 def test_other_pieces_that_begin_no_stage(graphs, ran, why):
     assert meant(graphs, ran, why={"C": why}) == ""
+
+
+SIZE = explained(PYTHON_SIZE)
+JOINED = [FIRST, graph("B", 30, [HEAD])]
+
+
+def test_a_size_that_is_made_otherwise_from_a_step_on_is_a_stage():
+    """A queue joins the logits from the second epoch on."""
+    assert meant(JOINED, "A" * 30 + "B" * 30, why={"B": SIZE}) == "B"
+
+
+@pytest.mark.parametrize(
+    ("graphs", "ran", "why"),
+    [
+        pytest.param(JOINED, "A" * 30 + "B" * 20, SIZE, id="it is too short to tell"),
+        pytest.param(JOINED, "A" * 30 + "BBBA" * 8, SIZE, id="it comes now and then"),
+        pytest.param(
+            [*JOINED, graph("C", 60, [HEAD])], "A" * 30 + "B" * 30 + "C" * 30, SIZE, id="it grows"
+        ),
+        pytest.param(
+            JOINED, "A" * 30 + "B" * 30, explained(PYTHON_SIZE, proved=False), id="not proved"
+        ),
+    ],
+)
+def test_sizes_that_are_no_stage(graphs, ran, why):
+    assert meant(graphs, ran, why=dict.fromkeys("BC", why)) == ""

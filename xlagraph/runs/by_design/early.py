@@ -58,6 +58,8 @@ SIZES_LASTING = 40
 """So many steps without a compile show that all sizes of a training are there."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
+SLIGHT = 0.25
+"""What makes no more of a difference than this follows from what makes the rest of it."""
 LENGTHS = 4
 """So many numbers of a loop's turns are no two or three kinds of step."""
 SEVERAL = 2
@@ -176,15 +178,28 @@ class _Early:
         outcome, other = self.comparisons[number].outcome, self.comparisons[number].number
         if outcome is None or other is None or outcome.same or not self._is_of_set(number, outcome):
             return Meant.NOT
-        causes = outcome.causes
+        causes = [one for one in outcome.causes if not self._comes_of_input(one, outcome, number)]
         if any(one.kind in NEVER_MEANT for one in causes):
             return Meant.NOT
         if _has_size(outcome) and not self.has_all_sizes and self._is_odd(number, other):
             return Meant.NOT
         if outcome.proved:
-            return Meant.EARLY if _may_be_meant(outcome) else Meant.NOT
+            return Meant.EARLY if _may_be_meant(causes, outcome) else Meant.NOT
         values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
+
+    def _comes_of_input(self, cause: Cause, outcome: Outcome, number: int) -> bool:
+        """Whether a value is an input of one whole step and computed in the other: none was read.
+
+        Where some batches are mixed and others are not, that is what looks like a part run early.
+        Where all graphs end at one line, no other sync can have run a part of these.
+        """
+        other = self.comparisons[number].number
+        nodes = [self.nodes[k] for k in (number, other) if k is not None]
+        is_whole = all(node.sync_kind == "step" and not node.begins_reading for node in nodes)
+        is_alone = len({(node.call_site, node.sync_kind) for node in self.nodes}) == 1
+        is_slight = cause is not outcome.causes[0] and cause.share <= SLIGHT
+        return cause.kind is EARLY_EXECUTION and is_whole and (is_alone or is_slight)
 
     def _is_of_set(self, number: int, outcome: Outcome) -> bool:
         """Whether a graph is no part of a step, and ran again, or what took its place did.
@@ -228,9 +243,9 @@ class _Early:
         return other in since and (is_of_batch(apart) or has_rule(since))
 
 
-def _may_be_meant(outcome: Outcome) -> bool:
-    """Whether each cause may be meant; beside a size also the little that comes of it."""
-    others = [one for one in outcome.causes if not _may_come_alone(one)]
+def _may_be_meant(causes: Sequence[Cause], outcome: Outcome) -> bool:
+    """Whether each of these causes may be meant; beside a size also the little that comes of it."""
+    others = [one for one in causes if not _may_come_alone(one)]
     return not others or (_has_size(outcome) and sum(one.share for one in others) <= BESIDE)
 
 

@@ -5,7 +5,8 @@ micro-batches, other sizes, another loss. Each graph of the new stage differs fr
 several ways at once. What says that this is a stage is when they come: a graph gives out gradients,
 or new values, of tensors for which none at its place did before, or computes other pieces, long
 after the last new one there; from then on no earlier graph of the place runs again; and all that is
-new there came in the shorter part of the stage.
+new there came in the shorter part of the stage. So does a size that the program makes otherwise, as
+where a queue joins the logits from the second epoch on, if that is the only one and stays for long.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
+from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.graphs.weights import gradients_of, weights_of
 from xlagraph.runs.model import Meant
 
@@ -31,7 +33,8 @@ FEW = 8
 """More new graphs at one place are no set that somebody meant."""
 LASTING = 12
 """A stage has so many steps at least behind the last that compiled for it."""
-
+LASTING_SIZE = 24
+"""One that begins with a size that the program makes has so many."""
 BEFORE = 3
 """Steps that a place ran before a stage, at least: the first two are a program's warm-up."""
 
@@ -55,7 +58,7 @@ def with_stages(
     for k, graph in enumerate(graphs):
         processes[graph.process.file].setdefault(graph.site, []).append(k)
     for places in processes.values():
-        begins = _begins([(graphs[k], nodes[k]) for k in sorted(chain(*places.values()))])
+        begins = _begins([(graphs[k], nodes[k]) for k in sorted(chain(*places.values()))], steps)
         for begin, end in pairwise([*begins, steps]):
             for k in chain(*(_new(here, graphs, design, begin, end) for here in places.values())):
                 if not nodes[k].warm_up and nodes[k].digest not in told:
@@ -63,12 +66,15 @@ def with_stages(
     return found
 
 
-def _begins(graphs: Sequence[tuple[CapturedGraph, GraphNode]]) -> list[int]:
+def _begins(graphs: Sequence[tuple[CapturedGraph, GraphNode]], steps: int) -> list[int]:
     """The steps in which a graph trains tensors that none at its place did, as others did before.
 
-    And those in which one computes other pieces, where nothing was new for as long as a stage.
+    And those in which one computes other pieces, where nothing was new for as long as a stage, or
+    the one in which a program that has many steps behind it makes another size.
     `graphs`: those of one process, in order of appearance.
     """
+    sized = [graph.step for graph, node in graphs if not node.warm_up and _makes_size(node)]
+    is_once = len(sized) == 1 and steps - sized[0] > LASTING_SIZE
     known: dict[tuple[Frame, ...], set[Tensor]] = {}
     came: dict[tuple[Frame, ...], int] = {}
     found: list[int] = []
@@ -77,7 +83,8 @@ def _begins(graphs: Sequence[tuple[CapturedGraph, GraphNode]]) -> list[int]:
         before = known.setdefault(graph.site, set())
         is_same = bool(found) and graph.step < found[-1] + LASTING  # it goes on beginning
         is_late = graph.step >= came.get(graph.site, graph.step) + LASTING
-        is_other = bool(before and not trained <= before) or (is_late and _has_pieces(node))
+        is_switched = _has_pieces(node) or (is_once and graph.step == sized[0])
+        is_other = bool(before and not trained <= before) or (is_late and is_switched)
         if is_other and not is_same:
             found.append(graph.step)
         before |= trained
@@ -91,6 +98,14 @@ def _has_pieces(node: GraphNode) -> bool:
     if outcome is None or not outcome.proved or not outcome.causes:
         return False
     return outcome.causes[0].kind.is_piece
+
+
+def _makes_size(node: GraphNode) -> bool:
+    """Whether a graph is another one for a size that the program makes, first of all; proved."""
+    outcome = node.explanation
+    if outcome is None or not outcome.proved or not outcome.causes:
+        return False
+    return outcome.causes[0].kind in (PYTHON_INDEX, PYTHON_SIZE)
 
 
 def _new(
