@@ -126,6 +126,13 @@ def test_a_truncated_module_costs_only_itself(saved_file):
     assert last.stop == len(saved_file.read_bytes())
 
 
+def test_an_entry_that_was_cut_out_of_a_save_tensors_file(tmp_path):
+    path = tmp_path / "cut.hlo"
+    path.write_text(f"{module('cut.1')}\n\nGraph Hash: 4f9b97ac\n")
+    (entry,) = open_entries(str(path)).entries
+    assert (entry.graph_hash, entry.load().name) == ("4f9b97ac", "cut.1")
+
+
 def test_modules_one_after_another(tmp_path):
     path = tmp_path / "many.hlo"
     path.write_text("// exported\n" + module("a") + module("b") + module("c")[:-30])

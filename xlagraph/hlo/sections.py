@@ -31,6 +31,7 @@ _HLO_NAME = re.compile(rb"HloModule\s+([^\s,]+)")
 _STABLEHLO = re.compile(rb"(?:#\w[^\n]*\n\s*)*module\b(?:\s+@([\w.$\-]+))?")
 _DOT = re.compile(rb"digraph\s+([\w.\-]*)")
 _CLOSED = re.compile(rb"\}[^\n{}\"]*\s*\Z")
+_HASH = b"\nGraph Hash: "
 _FRAME = re.compile(r"^  (.*) \((.*):(\d{1,9})\)$", re.M)
 _HASHES = re.compile(r"^(?:Root )?Hashes: \(([^()\n]*)\)", re.M)
 _GRAPH_NAME = re.compile(r"^Graph Name: (.*)$", re.M)
@@ -176,7 +177,7 @@ def _saved_section(content: Content, before: str, begin: int, end: int, line: in
     graph_hash = sharding = ""
     stop = end
     tail_start = max(begin, end - _TAIL)
-    at = bytes(data[tail_start:end]).rfind(b"\nGraph Hash: ")
+    at = bytes(data[tail_start:end]).rfind(_HASH)
     if at >= 0:
         stop = tail_start + at
         graph_hash = content.text(stop, end).partition(": ")[2].strip()
@@ -224,8 +225,11 @@ def _scan_modules(content: Content) -> Iterator[Section | Dropped]:
         stop = following.start() + 1 if following else len(data)
         line = lines.line_at(start)
         count += 1
-        closed = _CLOSED.search(bytes(data[max(start, stop - _TAIL) : stop]))
-        if not closed and (count > 1 or following):
+        tail = bytes(data[max(start, stop - _TAIL) : stop])
+        closed = _CLOSED.search(tail)
+        if not closed and _HASH in tail:  # cut by hand out of a save-tensors file
+            yield _saved_section(content, "", start, stop, line)
+        elif not closed and (count > 1 or following):
             yield Dropped(content.name, line, start, stop, "module is cut off (no closing '}')")
         else:
             form, module = form_of(bytes(data[start : start + _TAIL]))
