@@ -78,6 +78,28 @@ def test_graphs_of_other_coins_in_the_turns_of_a_loop_are_one_reason():
 
 
 @pytest.mark.parametrize(
+    ("kinds", "is_beside"),
+    [((REPLACED_SUBGRAPH, EXTRA_SUBGRAPH), True), ((PYTHON_INDEX, REORDERED_OPERANDS), False)],
+)
+def test_pieces_of_the_same_turns_belong_to_their_coins(kinds, is_beside):
+    """Line 3 always runs: a piece of it is another turn's, in the backward pass for example."""
+    own = [*causes(5, REPLACED_SUBGRAPH, PYTHON_INDEX, EXTRA_SUBGRAPH)]
+    beside = [*causes(3, *kinds)]
+    found = drawn([*own, *beside], program(TURNS))
+    assert len(found) == 3 + 2 * is_beside
+    assert len(set(found.values())) == 1
+    assert drawn(causes(3, *kinds), program(TURNS)) == {}
+
+
+def test_pieces_that_other_steps_or_lines_before_the_loop_make_are_not_drawn():
+    own = [*causes(5, REPLACED_SUBGRAPH, PYTHON_INDEX, EXTRA_SUBGRAPH)]
+    ((other, cause),) = causes(3, EXTRA_SUBGRAPH)
+    other.call_site = ENDS._replace(line=50)
+    before = [*causes(1, EXTRA_SUBGRAPH)]
+    assert len(drawn([*own, (other, cause), *before], program(TURNS))) == 3
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         (TURNS.replace("random.random() < self.ratio", "self.rng.random() < 0.5"), 5),

@@ -86,6 +86,20 @@ class AsDrawn:
             return _is_stored(cause) and any(one.line in self.lines for one in frames[:1])
         return cause.kind in VALUES and any(one.line in self.lines for one in frames)
 
+    def may_make(self, cause: Cause) -> bool:
+        """Whether a cause is a piece of the same loop, in its backward pass perhaps.
+
+        Where coins fell otherwise in several turns at once, pieces of these turns pair as they may.
+        """
+        line, loop = cause.place.line, self.loop
+        return (
+            cause.kind in VALUES
+            and line is not None
+            and loop is not None
+            and (line.file, line.function) == (loop.file, loop.function)
+            and line.line > loop.line
+        )
+
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with what is drawn."""
         which, short, fix, short_fix = self._words()
@@ -130,9 +144,15 @@ def drawn(causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText) -> di
         one = next(of_store, None) or _coin(cause, node.call_site, program)
         if one:
             found[one].append(node.digest)
-    return {
-        digest: one for one, digests in found.items() if len(digests) >= MANY for digest in digests
-    }
+    told = {d: one for one, digests in found.items() if len(digests) >= MANY for d in digests}
+    at = dict.fromkeys(
+        (told[node.digest], node.call_site) for node, _ in known if node.digest in told
+    )
+    for node, cause in known:
+        here = (one for one, ends in at if ends == node.call_site and one.may_make(cause))
+        if node.digest not in told and (one := next(here, None)):
+            told[node.digest] = one
+    return told
 
 
 def _store(cause: Cause, program: ProgramText) -> AsDrawn | None:
