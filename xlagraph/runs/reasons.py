@@ -29,6 +29,7 @@ from xlagraph.runs.beside import (
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.by_design.odd_batches import as_odd_batch
 from xlagraph.runs.causes.carried import as_carried, carried_alone
+from xlagraph.runs.causes.conditions import decided
 from xlagraph.runs.causes.drawn import drawn
 from xlagraph.runs.causes.growth import (
     AsLoop,
@@ -184,7 +185,12 @@ def _drawn(
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
     }
     picks = {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
-    return uneven | mixed | picks
+    known_causes = [(node, cause) for node, cause in causes if node.digest not in mixed]
+    asked = {
+        d: Reason(REPLACED_SUBGRAPH, one.branch, one)
+        for d, one in decided(known_causes, program).items()
+    }
+    return asked | uneven | mixed | picks
 
 
 def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
