@@ -62,6 +62,8 @@ def found(*lines: str) -> list[tuple[int, str, str, str]]:
         ("collator = transformers.DataCollatorWithPadding(tok)", "padding", ""),
         ("batch = tok(texts, padding=True, return_tensors='pt')", "padding", ""),
         ("batch = tok.pad(rows, padding='longest')", "padding", ""),
+        ("config = BartConfig(d_model=16, encoder_layerdrop=0.2)", "layerdrop", "0.2"),
+        ("config = Wav2Vec2Config(layerdrop=args.drop)", "layerdrop", ""),
     ],
 )
 def test_what_sets_an_option(line, option, value):

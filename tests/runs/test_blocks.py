@@ -135,3 +135,16 @@ def test_what_lies_around_the_function_that_ends_the_step_is_no_loop_of_blocks()
 
 def test_a_draw_is_told_before_the_call():
     assert line_said(DRAWN, 6, ((4, "forward"), (7, "train"))) == (3, "forward")
+
+
+def test_blocks_of_which_no_line_is_known_are_told_where_the_step_ends():
+    node = SimpleNamespace(
+        digest="0",
+        explanation=SimpleNamespace(causes=()),
+        compiles=1,
+        spent=Spent(()),
+        call_site=SourceLine("t.py", 4, "forward"),
+    )
+    program = ProgramText({"t.py": dict(enumerate(DRAWN.splitlines(), 1))}, frozenset())
+    (group,) = block_groups([Skipped(frozenset("0"), SKIPPED_BLOCK, ("a",))], [node], program)
+    assert group.place.line == node.call_site

@@ -11,6 +11,7 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.shapes.size_makers import INDICES
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.run.records import SettingRecord
 from xlagraph.runs.causes.stated import with_statements
 from xlagraph.runs.kinds import CHANGING_UPDATES
@@ -171,3 +172,25 @@ def test_what_is_not_known_to_be_cut_stays_where_it_is_used(shapes, settings):
 def test_what_makes_the_sizes_on_the_device_comes_before_what_is_cut():
     cause = SimpleNamespace(short=say("the number of elements that a mask keeps changes"))
     assert place(INPUT_SHAPE, LENGTHS, CUT, cause=cause) == USED.line
+
+
+def layerdrop(line, value, function="build"):
+    return SettingRecord("t.py", line, function, "layerdrop", value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ([layerdrop(7, "0.2"), layerdrop(8, "0.1")], 7),
+        ([layerdrop(7, "")], 7),
+        ([layerdrop(7, "0.0")], USED.line),
+        ([layerdrop(7, "0.2"), layerdrop(30, "0.2", "build_other")], USED.line),
+    ],
+    ids=["two", "computed", "off", "of two models"],
+)
+def test_layers_that_a_library_leaves_out_go_back_to_its_option(settings, line):
+    graphs = [graph_of("0", "f32[4]")]
+    run = SimpleNamespace(processes=(SimpleNamespace(settings=settings),))
+    (found,) = with_statements([group_of(SKIPPED_BLOCK, graphs, USED)], run, graphs)
+    assert found.place.line.line == line
+    assert str(found.fix_in_short).startswith("Set it to 0" if line == 7 else "Run every block")

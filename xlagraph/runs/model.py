@@ -140,6 +140,8 @@ class CauseGroup:
     """The first of `further`: what is to be mended too, as it stays when the first is mended."""
     follows: tuple[Message, ...] = ()
     """Of graphs that differ in something else, which follows from this: what, and why."""
+    mend: tuple[Message, ...] = ()
+    """What to change, whole and in short, where there is no cause and its kind says too little."""
 
     @property
     def is_by_design(self) -> bool:
@@ -159,12 +161,16 @@ class CauseGroup:
     @property
     def fix(self) -> Message:
         """What to change."""
-        return self.cause.fix if self.cause else say(self.kind.fix)
+        if self.cause:
+            return self.cause.fix
+        return self.mend[0] if self.mend else say(self.kind.fix)
 
     @property
     def fix_in_short(self) -> Message:
         """What to change in at most twelve words."""
-        return self.cause.fix_in_short if self.cause else say(self.kind.short_fix or self.kind.fix)
+        if self.cause:
+            return self.cause.fix_in_short
+        return self.mend[-1] if self.mend else say(self.kind.short_fix or self.kind.fix)
 
 
 OFTEN = 3

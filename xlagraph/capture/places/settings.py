@@ -27,6 +27,9 @@ from xlagraph.capture.places.batches import (
 from xlagraph.capture.places.statements import Setting, constant_text
 from xlagraph.capture.places.untyped import MAKES, TABLES, untyped
 
+LAYERDROP = "layerdrop"
+_DROPS = re.compile(r"\b(?:\w+_)?layer_?drop")
+"""A keyword by which a library's model leaves out layers by a random number."""
 ATTRIBUTES = frozenset({"momentum", "training", "requires_grad"})
 """What is set by assignment or by ``setattr``."""
 METHODS = {
@@ -41,6 +44,7 @@ _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
     rf"|{PADS.pattern}|\b{PADDING}\s*=|{COLLATES.pattern}|\.{ATTACHES.pattern}\("
+    rf"|{_DROPS.pattern}\s*="
     rf"|\b(?:{'|'.join(sorted(DRAWS))})\(|\b{MAKES.pattern}\(|\.(?:{TABLES})\("
 )
 _MAX_TEXT = 1 << 19
@@ -77,6 +81,7 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
         node, function = waiting.pop()
         if isinstance(node, ast.Call):
             yield from _called(node, function)
+            yield from _given(node, function)
             yield from attached(node, function, tree)
             is_collated = bool(COLLATES.search(function)) or function in collates
             if pads(node, collates=is_collated):
@@ -122,6 +127,12 @@ def _called(node: ast.Call, function: str) -> Iterator[Setting]:
                 option,
                 constant_text(arguments[0]) if arguments else value,
             )
+
+
+def _given(node: ast.Call, function: str) -> Iterator[Setting]:
+    for one in node.keywords:
+        if one.arg and _DROPS.fullmatch(one.arg):
+            yield Setting(one.value.lineno, function, LAYERDROP, constant_text(one.value))
 
 
 def _is_self(owner: ast.expr) -> bool:

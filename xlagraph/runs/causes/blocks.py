@@ -199,9 +199,10 @@ def block_groups(
 def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText) -> CauseGroup:
     is_block = skipped.kind is SKIPPED_BLOCK
     place = _place(members, (ADDED_INPUT, NEWLY_UPDATED) if is_block else (NEWLY_UPDATED,))
-    caller = _caller(place) if is_block else None
-    draw = _draw(place, program) if is_block else None
-    decided = draw or (_turn(members, place, program) if is_block else None)
+    is_called = is_block and bool(place.stack)  # else it is where the step ends
+    caller = _caller(place) if is_called else None
+    draw = _draw(place, program) if is_called else None
+    decided = draw or (_turn(members, place, program) if is_called else None)
     return CauseGroup(
         kind=skipped.kind,
         title=say(

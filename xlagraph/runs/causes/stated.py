@@ -16,6 +16,7 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.shapes.size_makers import INDICES
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.runs.graphs.input_sizes import Size, sizes_apart
 from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import ranked
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 MANY = 3
 """So many graphs of other sizes at least come of the longest of a batch: of a last batch fewer."""
+
+NO_DROP = frozenset({"0", "0.0"})
 
 
 class Stated(NamedTuple):
@@ -81,7 +84,18 @@ DISTINCT = Stated(
     "within it), or to the next of a few numbers. Then every step sees one of a few shapes.",
 )
 FROZEN = Stated("requires_grad", "; which of them are frozen is set")
-STATEMENTS = {INPUT_SHAPE: (PADDED, JOINED, DISTINCT, CUT), CHANGING_UPDATES: (FROZEN,)}
+DROPPED = Stated(
+    "layerdrop",
+    "; the program gives the model a layerdrop",
+    short_fix="Set it to 0: each choice of layers is a graph.",
+    fix="Set it to 0, and use dropout instead, which the device draws: the model's code draws on "
+    "the host which layers run, and each choice of them is a graph of its own.",
+)
+STATEMENTS = {
+    INPUT_SHAPE: (PADDED, JOINED, DISTINCT, CUT),
+    CHANGING_UPDATES: (FROZEN,),
+    SKIPPED_BLOCK: (DROPPED,),
+}
 """What graphs of such a kind may come of; the first that the program has is asked."""
 
 
@@ -125,7 +139,9 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
     records = _records(said, run) if said and not group.expected else ()
     lines = sorted({SourceLine(one.file, one.line, one.function) for one in records})
     is_one = len({(line.file, line.function) for line in lines}) == 1
-    if not said or not is_one or len(group.graphs) < MANY or group.place.line in lines:
+    if not said or not is_one or group.place.line in lines:
+        return group
+    if len(group.graphs) < MANY and said is not DROPPED:
         return group
     if group.kind is INPUT_SHAPE and not _is_padded([known[one] for one in group.graphs]):
         return group
@@ -143,7 +159,8 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
         short=say(said.short),
         short_fix=say(said.short_fix),
     )
-    return replace(group, title=title, cause=cause, place=place)
+    mend = () if cause else tuple(map(say, filter(None, (said.fix, said.short_fix))))
+    return replace(group, title=title, cause=cause, place=place, mend=mend)
 
 
 def _is_made(group: CauseGroup) -> bool:
@@ -177,5 +194,6 @@ def _records(stated: Stated, run: Run) -> tuple[SettingRecord, ...]:
         one
         for process in run.processes
         for one in process.settings
-        if one.option == stated.option and (not one.value or stated is JOINED)
+        if one.option == stated.option
+        and (not one.value or stated is JOINED or (stated is DROPPED and one.value not in NO_DROP))
     )
