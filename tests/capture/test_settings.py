@@ -110,6 +110,23 @@ def test_a_collate_function_that_joins_items(lines, axes):
 
 
 @pytest.mark.parametrize(
+    ("use", "is_sent"),
+    [
+        ("x, y = (t.to(device) for t in self.make())", True),
+        ("x = make().to(device)", True),
+        ("x = make()\ny = x.to('xla')", True),
+        ("for x in make(): step(x.to(device))", True),
+        ("for x, y in make():\n x = x.to(device)", True),
+        ("x = make().to('cpu')", False),
+        ("x = make()\ny = z.to(device)", False),
+    ],
+)
+def test_a_function_of_which_the_result_is_sent_puts_batches_together(use, is_sent):
+    made = ["def make():", " return np.unique(rows)"]
+    assert found(*made, *use.split("\n")) == [(2, "make", "distinct", "")] * is_sent
+
+
+@pytest.mark.parametrize(
     ("lines", "hook"),
     [
         (["m.register_forward_hook(record)"], "record"),

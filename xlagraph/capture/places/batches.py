@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xlagraph.capture.places.statements import Setting, constant_text, function_name
 from xlagraph.capture.places.untyped import MAKES
@@ -21,7 +21,7 @@ DISTINCT = "distinct"
 CUT = "cut"
 """The same of draws of a length, in Python, to which something is cut in the same function."""
 DRAWS = frozenset({"choice", "integers", "next", "randint", "randrange"})
-_LEAVES = frozenset(
+LEAVES = frozenset(
     {"unique", "setdiff1d", "union1d", "intersect1d", "nonzero", "flatnonzero", "argwhere"}
 )
 _JOINS = frozenset({"cat", "concat", "concatenate"})
@@ -113,6 +113,36 @@ def given_collates(tree: ast.Module) -> frozenset[str]:
     )
 
 
+def senders(tree: ast.Module) -> frozenset[str]:
+    """The names of a file's functions whose results are sent to the device where they are called.
+
+    ``x, y = (t.to(device) for t in make_batch())``, or by the names that the results get there.
+    """
+    own = {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    made: set[tuple[str, str]] = set()
+    sent: set[str] = set()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Assign):
+            made |= {(name, _called(one.value)) for name in _bound(one.targets)}
+        elif isinstance(one, (ast.For, ast.comprehension)):
+            made |= {(name, _called(one.iter)) for name in _bound([one.target])}
+        elif isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "to":
+            of = one.func.value if isinstance(one.func, ast.Attribute) else one
+            is_host = any("cpu" in constant_text(given) for given in one.args)
+            sent |= set() if is_host else {_called(of), *_names(of)}
+    return frozenset(own & (sent | {maker for name, maker in made if name in sent}))
+
+
+def _bound(targets: Iterable[ast.expr]) -> frozenset[str]:
+    return frozenset[str]().union(*map(_names, targets))
+
+
+def _called(value: ast.expr) -> str:
+    """The name of the function that gives a value; empty where none does."""
+    called = value.func if isinstance(value, ast.Call) else None
+    return getattr(called, "attr", getattr(called, "id", ""))
+
+
 def _maker(given: ast.expr) -> str:
     """The name of what is called to make a value."""
     return getattr(given.func, "id", "") if isinstance(given, ast.Call) else ""
@@ -120,7 +150,7 @@ def _maker(given: ast.expr) -> str:
 
 def distinct(node: ast.Call, function: str) -> Iterator[Setting]:
     """A call of which the result is as long as there are different items, or others than 0."""
-    if getattr(node.func, "attr", "") in _LEAVES:
+    if getattr(node.func, "attr", "") in LEAVES:
         yield Setting(node.lineno, function, DISTINCT, "")
 
 

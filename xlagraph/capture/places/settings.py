@@ -15,6 +15,7 @@ from xlagraph.capture.places.attached import ATTACHES, attached
 from xlagraph.capture.places.batches import (
     COLLATES,
     DRAWS,
+    LEAVES,
     PADDING,
     PADS,
     cut,
@@ -23,6 +24,7 @@ from xlagraph.capture.places.batches import (
     joined,
     joined_lists,
     pads,
+    senders,
 )
 from xlagraph.capture.places.statements import Setting, constant_text
 from xlagraph.capture.places.untyped import MAKES, TABLES, untyped
@@ -45,6 +47,7 @@ _SETS = re.compile(
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
     rf"|{PADS.pattern}|\b{PADDING}\s*=|{COLLATES.pattern}|\.{ATTACHES.pattern}\("
     rf"|{_DROPS.pattern}\s*="
+    rf"|\.(?:{'|'.join(sorted(LEAVES))})\("
     rf"|\b(?:{'|'.join(sorted(DRAWS))})\(|\b{MAKES.pattern}\(|\.(?:{TABLES})\("
 )
 _MAX_TEXT = 1 << 19
@@ -75,7 +78,7 @@ def _blank(found: re.Match[str]) -> str:
 
 def _settings(tree: ast.Module) -> Iterator[Setting]:
     yield from untyped(tree)
-    collates = given_collates(tree)
+    collates = given_collates(tree) | senders(tree)
     waiting: list[tuple[ast.AST, str]] = [(tree, "<module>")]
     while waiting:
         node, function = waiting.pop()
