@@ -11,7 +11,9 @@ from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
+from xlagraph.runs.causes import blocks
 from xlagraph.runs.causes.blocks import Skipped, block_groups
+from xlagraph.runs.model import Meant
 from xlagraph.runs.steps.spent import Spent
 
 LOSSES = """\
@@ -148,3 +150,34 @@ def test_blocks_of_which_no_line_is_known_are_told_where_the_step_ends():
     program = ProgramText({"t.py": dict(enumerate(DRAWN.splitlines(), 1))}, frozenset())
     (group,) = block_groups([Skipped(frozenset("0"), SKIPPED_BLOCK, ("a",))], [node], program)
     assert group.place.line == node.call_site
+
+
+def choices(*kept):
+    """Graphs of these choices of blocks, each compared with the first; how each is meant."""
+    causes = (SimpleNamespace(kind=ADDED_INPUT),)
+    return [
+        SimpleNamespace(
+            digest=f"{blocks}{k}",
+            nearest=f"{kept[0][0]}0",
+            explanation=SimpleNamespace(causes=causes),
+            warm_up=meant is not Meant.NOT,
+            meant=meant,
+            begins_reading=False,
+        )
+        for k, (blocks, meant) in enumerate(kept)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kept", "found"),
+    [
+        ([("ab", Meant.PHASE), ("a", Meant.NOT), ("b", Meant.EARLY)], {"a1", "b2"}),
+        ([("ab", Meant.PHASE), ("a", Meant.NOT), ("b", Meant.PHASE)], {"a1"}),
+        ([("ab", Meant.PHASE), ("a", Meant.NOT), ("ab", Meant.SETTLED)], {"a1"}),
+        ([("ab", Meant.PHASE), ("a", Meant.EARLY), ("b", Meant.SETTLED)], set()),
+    ],
+    ids=["beside a problem", "a phase", "of the same choice", "all ran again"],
+)
+def test_choices_that_only_ran_again_belong_to_one_that_is_a_problem(kept, found):
+    kind = SimpleNamespace(entails=())
+    assert blocks._left_out(choices(*kept), kind, lambda digest: digest[:-1]) == found

@@ -137,6 +137,10 @@ def _explanation(
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes, program)
     told = {digest for group in blocks for digest in group.graphs}
+    nodes = [
+        replace(node, warm_up=False, meant=Meant.NOT) if node.digest in told else node
+        for node in nodes
+    ]
     others = [node for node in nodes if node.digest not in told]
     hooks = hook_groups(attached, others, run.processes)
     told |= {digest for group in hooks for digest in group.graphs}

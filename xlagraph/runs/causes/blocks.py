@@ -24,7 +24,7 @@ from xlagraph.runs.causes.drawn import frames_from, frames_in_step
 from xlagraph.runs.causes.draws import draws_around
 from xlagraph.runs.graphs.weights import Weights, weights_by_digest
 from xlagraph.runs.kinds import CHANGING_UPDATES
-from xlagraph.runs.model import CauseGroup
+from xlagraph.runs.model import CauseGroup, Meant
 from xlagraph.runs.steps.spent import together
 from xlagraph.tensors import Tensor
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 SHOWN = 4
 STAGE = 3
 """Hits of a choice from which on it is no draw."""
+NOT_KNOWN = (Meant.EARLY, Meant.SETTLED)
+"""How graphs are meant of which it is only known that they ran again; beside one that is a problem
+they are of it."""
 MANY = 3
 """Choices of what is updated from which on they come of the data: two take turns by design."""
 
@@ -136,17 +139,20 @@ def _left_out(
     nodes: Sequence[GraphNode], kind: Kind, choice: Callable[[str], Names]
 ) -> frozenset[str]:
     """The graphs of another choice than what they were compared with, or of what comes of it."""
-    return frozenset(
-        node.digest
+    differ = [
+        node
         for node in nodes
         if node.explanation
         and node.explanation.causes
-        and not (node.warm_up or node.begins_reading or node.meant)
+        and not node.begins_reading
         and (
             choice(node.digest) != choice(node.nearest)
             or node.explanation.causes[0].kind.id in kind.entails
         )
-    )
+    ]
+    found = {node.digest for node in differ if not (node.warm_up or node.meant)}
+    alike = {node.digest for node in differ if node.meant in NOT_KNOWN}
+    return frozenset(found | alike if found else ())
 
 
 def _modules(changing: Names, reads: Sequence[Names]) -> tuple[str, ...]:
