@@ -12,7 +12,8 @@ from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
 from xlagraph.facts.values.moved_softmax import moved_softmax
-from xlagraph.message import EMPTY, A, B, count, join, say
+from xlagraph.message import EMPTY, A, B, Code, count, join, say
+from xlagraph.rules.distributed.averaged import AVERAGED_SUM
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
@@ -31,7 +32,15 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.message import Message, Side
 
-OWN_EDITS = (*TOLD_BY, ATTRIBUTE, CLIPPING, CONSTANT_VALUE, CONVOLUTION_OPTION, OTHER_OPERAND)
+OWN_EDITS = (
+    *TOLD_BY,
+    ATTRIBUTE,
+    AVERAGED_SUM,
+    CLIPPING,
+    CONSTANT_VALUE,
+    CONVOLUTION_OPTION,
+    OTHER_OPERAND,
+)
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
@@ -103,20 +112,23 @@ def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
     told = [
         say(cause.in_short.clause, ", ", cause.place.in_short)
         for cause in causes[1:]
-        if cause.proved and (cause.share >= MIN_BESIDE or _is_named(cause))
+        if cause.proved and (cause.share >= MIN_BESIDE or _is_named(causes[0], cause))
         if not follows(diff, cause)
         if cause.kind in OWN_EDITS and _is_apart(causes[0], cause)
     ]
     return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
 
 
-def _is_named(cause: Cause) -> bool:
+def _is_named(first: Cause, cause: Cause) -> bool:
     """Whether it is known what it is: it makes little of a difference, and yet is an edit.
 
-    A number that has a name, or an option of the optimizer.
+    A number that has a name, an option of the optimizer, a mean over devices; beside another edit
+    a formula: what follows from a size may have one, and so may derivatives, which have no line.
     """
     is_number = cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
-    return is_number or cause.kind is OPTIMIZER_OPTION
+    is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
+    is_formula = is_formula and any(isinstance(part, Code) for part in cause.in_short.parts)
+    return is_number or is_formula or cause.kind in (OPTIMIZER_OPTION, AVERAGED_SUM)
 
 
 def _is_apart(first: Cause, other: Cause) -> bool:
