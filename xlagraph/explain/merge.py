@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
 from xlagraph.explain.left_out import comes_of_block
+from xlagraph.facts.shapes.products import is_product, is_typed, ratios, values
 from xlagraph.facts.training.updates import in_updates
 from xlagraph.facts.values.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
-from xlagraph.message import A, B, Change, join, say
+from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 GENERAL = frozenset({EXTRA_EFFECT, EXTRA_SUBGRAPH, REPLACED_SUBGRAPH})
 """Kinds of pieces of which several, put together, are named anew."""
+MAX_NUMBERS = 3
+"""Of the numbers that follow from another one and from sizes so many are told."""
 
 
 def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
@@ -55,7 +58,7 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
     for family, known in groups.items():
         groups[family] = _in_place_of_each_other(_with_placeless(known), diff)
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
-    found = _with_orders(_with_moves(found, diff), diff)
+    found = _with_orders(_with_moves(_with_products(found, diff), diff), diff)
     return [_one(group, diff) for group in _with_consequences(found, diff)]
 
 
@@ -155,6 +158,50 @@ def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
         else:
             kept.append(group)
     return kept
+
+
+def _with_products(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with numbers joined to the typed one that they are products of, and of a size.
+
+    A weight of the loss stands in its derivative divided by the number of elements: where both
+    changed, so did that, and by no ratio that one of them has.
+    """
+    sized = [group for group in groups if group[0].kind is INPUT_SHAPE]
+    sizes = ratios(diff, {x for group in sized for f in group for x in f.a})
+    numbers = [(group, change) for group in groups if (change := _changed(group))]
+    typed = [one for one in numbers if is_typed(one[1], sizes)]
+    if not sizes or len(typed) != 1:
+        return groups
+    ((home, change),) = typed
+    behind = [one for one in numbers if one[0] is not home and is_product(one[1], change, sizes)]
+    if not behind:
+        return groups
+    joined = _following(home[0], [(group[0], told) for group, told in behind])
+    gone = [group for group, _ in behind]
+    return [[joined] if group is home else group for group in groups if group not in gone]
+
+
+def _changed(group: Sequence[Finding]) -> Change | None:
+    """The two values of one number, where that is all of a group."""
+    changes = [part for part in group[0].title.parts if isinstance(part, Change)]
+    is_number = len(group) == 1 and group[0].kind is CONSTANT_VALUE and len(changes) == 1
+    return changes[0] if is_number and all(values(changes[0])) else None
+
+
+def _following(finding: Finding, behind: Sequence[tuple[Finding, Change]]) -> Finding:
+    """A number with those that follow from it and a size."""
+    told = join((say(f"{change.old} -> {change.new}") for _, change in behind), MAX_NUMBERS)
+    number = count(len(behind), "more constant")
+    follows = say(f"; {number} in proportion to it and to the sizes (", told, ")")
+    proofs = (finding.proof, *(one.proof for one, _ in behind))
+    return replace(
+        finding,
+        title=say(finding.title, follows),
+        evidence=(*finding.evidence, *(e for one, _ in behind for e in one.evidence)),
+        proof=join(dict.fromkeys(proofs), len(proofs), "; "),
+        a=finding.a.union(*(one.a for one, _ in behind)),
+        b=finding.b.union(*(one.b for one, _ in behind)),
+    )
 
 
 def _with_orders(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
