@@ -20,11 +20,12 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
+from xlagraph.rules.training.newly_updated import TRAINED_BY
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
-from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from xlagraph.cause.finding import Finding
     from xlagraph.cause.kinds import Kind
@@ -58,7 +59,8 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
     for family, known in groups.items():
         groups[family] = _in_place_of_each_other(_with_placeless(known), diff)
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
-    found = _with_orders(_with_moves(_with_products(found, diff), diff), diff)
+    found = _with_state(_with_products(found, diff), diff)
+    found = _with_orders(_with_moves(found, diff), diff)
     return [_one(group, diff) for group in _with_consequences(found, diff)]
 
 
@@ -158,6 +160,39 @@ def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
         else:
             kept.append(group)
     return kept
+
+
+def _with_state(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with what optimizers keep of parameters joined to that of the parameters.
+
+    A layer that is trained on one side alone has its momentum there alone.
+    """
+    trained = [group for group in groups if any(f.option == TRAINED_BY for f in group)]
+    kept = []
+    for group in groups:
+        is_state = group[0].kind is NEWLY_UPDATED and group not in trained
+        home = next((one for one in trained if is_state and _keeps_of(group, one, diff)), None)
+        if home is None:
+            kept.append(group)
+        else:
+            home += group
+    return kept
+
+
+def _keeps_of(group: Sequence[Finding], trained: Sequence[Finding], diff: Diff) -> bool:
+    """Whether one side alone has inputs of these shapes, the one that trains such parameters."""
+    a = frozenset[int]().union(*(f.a for f in group)).intersection(diff.removed)
+    b = frozenset[int]().union(*(f.b for f in group)).intersection(diff.added)
+    cited_a = {i for f in trained for e in f.evidence for i in e.a}
+    cited_b = {i for f in trained for e in f.evidence for i in e.b}
+    inputs = _input_shapes(diff.a, a), _input_shapes(diff.b, b)
+    weights = _input_shapes(diff.a, cited_a), _input_shapes(diff.b, cited_b)
+    return any(inputs) and inputs[0] <= weights[0] and inputs[1] <= weights[1]
+
+
+def _input_shapes(module: Module, instructions: Collection[int]) -> set[str]:
+    inputs = (i for i in instructions if module.opcodes[i] == "parameter")
+    return {module.shapes[i].partition("{")[0] for i in inputs}
 
 
 def _with_products(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:

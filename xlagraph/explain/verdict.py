@@ -24,6 +24,7 @@ from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,7 @@ OWN_EDITS = (
     CLIPPING,
     CONSTANT_VALUE,
     CONVOLUTION_OPTION,
+    NEWLY_UPDATED,
     OTHER_OPERAND,
 )
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
