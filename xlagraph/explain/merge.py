@@ -20,6 +20,7 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.newly_updated import TRAINED_BY
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
@@ -57,7 +58,7 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
         else:
             home.append(finding)
     for family, known in groups.items():
-        groups[family] = _in_place_of_each_other(_with_placeless(known), diff)
+        groups[family] = _with_placeless(_in_place_of_each_other(known, diff))
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
     found = _with_state(_with_products(found, diff), diff)
     found = _with_orders(_with_moves(found, diff), diff)
@@ -67,9 +68,10 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
 def _with_placeless(groups: list[list[Finding]]) -> list[list[Finding]]:
     """Groups of a family; pieces without a line belong to those with one, if these are one group.
 
-    They are derivatives as a rule: torch's engine calls no Python.
+    They are derivatives as a rule: torch's engine calls no Python. Those that gradients flow to on
+    one side alone are told for themselves.
     """
-    placed = [group for group in groups if group[0].lines]
+    placed = [g for g in groups if g[0].lines and g[0].kind is not LONGER_BACKWARD]
     follow = [g for g in groups if not g[0].lines and all(f.kind in GENERAL for f in g)]
     if len(placed) != 1 or placed[0][0].kind not in GENERAL:
         return groups
@@ -94,7 +96,7 @@ def _in_place_of_each_other(groups: list[list[Finding]], diff: Diff) -> list[lis
 
 def _stand_for_each_other(one: Sequence[Finding], other: Sequence[Finding], diff: Diff) -> bool:
     """Whether one group is a piece of A alone, the other one of B alone, and they touch."""
-    if not all(f.kind is EXTRA_SUBGRAPH for f in (*one, *other)):
+    if not all(f.kind in GENERAL for f in (*one, *other)):
         return False
     if sorted(_sides(group, diff) for group in (one, other)) != [(False, True), (True, False)]:
         return False

@@ -23,6 +23,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.clipping import CLIPPING
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 
@@ -41,12 +42,15 @@ OWN_EDITS = (
     CLIPPING,
     CONSTANT_VALUE,
     CONVOLUTION_OPTION,
+    LONGER_BACKWARD,
     NEWLY_UPDATED,
     OTHER_OPERAND,
 )
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
+NAMED = (AVERAGED_SUM, LONGER_BACKWARD, OPTIMIZER_OPTION)
+"""Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
 MAX_BESIDE = 2
@@ -125,15 +129,14 @@ def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
 def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     """Whether it is known what it is: it makes little of a difference, and yet is an edit.
 
-    A number that has a name or that no size accounts for, an option of the optimizer, a mean over
-    devices; beside another edit a formula: what follows from a size may have one, and so may
-    derivatives, which have no line.
+    A number that has a name or that no size accounts for, or what a kind says; beside another edit
+    a formula: what follows from a size may have one, and so may derivatives, which have no line.
     """
     is_number = cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
     is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
     is_formula = is_formula and any(isinstance(part, Code) for part in cause.in_short.parts)
     is_number = is_number or _stands_alone(diff, first, cause)
-    return is_number or is_formula or cause.kind in (OPTIMIZER_OPTION, AVERAGED_SUM)
+    return is_number or is_formula or cause.kind in NAMED
 
 
 def _stands_alone(diff: Diff, first: Cause, cause: Cause) -> bool:

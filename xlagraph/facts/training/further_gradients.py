@@ -1,16 +1,22 @@
-"""Whether what differs is that gradients flow through values on one side alone, by JAX's names.
+"""Whether what differs is that gradients flow through values on one side alone.
 
 JAX names what it makes of a derivative: ``jit(step)/transpose(jvp(norm))/mul`` is of the backward
-pass. A function that is differentiated also gives out what its derivative needs.
+pass. A function that is differentiated also gives out what its derivative needs. Torch's engine
+calls no Python, so that derivatives have no line where the forward pass has one, or that of what
+they are derivatives of.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.sources import knows_lines, line_of
 from xlagraph.facts.pieces.pieces import OUTPUT
+from xlagraph.facts.values.scalars import without_one
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from xlagraph.cause.case import Case, SideView
     from xlagraph.facts.pieces.regions import Region
     from xlagraph.graph import Module
@@ -42,6 +48,48 @@ def is_backward(module: Module, i: int) -> bool:
     """Whether an instruction is of the backward pass by JAX's name for it."""
     metadata = module.metadata(i)
     return metadata is not None and BACKWARD in metadata.op_name
+
+
+def adds_gradients(case: Case, region: Region, part: Region) -> SideView | None:
+    """The side on which a piece of derivatives, of it alone, adds terms to gradients; or None.
+
+    So it is beside another edit that gives other values in place of those that the other side
+    computes. Where one side computes more in the forward pass, it has derivatives for that.
+    """
+    view = case.b if part.b else case.a
+    module, mine = view.module, view.mine((part.a, part.b))
+    if bool(part.a) == bool(part.b) or not (knows_lines(case.a.module) and knows_lines(module)):
+        return None
+    uses = [(view.mine((e.p, e.q)), view.mine((e.q, e.p))) for e in part.edges]
+    other = case.b if view.is_a else case.a
+    is_sum = all(_is_term(module, other.partners[old], new, mine) for new, old in uses)
+    is_behind = all(_is_derivative(module, i) for i in mine)
+    return view if is_sum and is_behind and _gives_as_much(case, region) else None
+
+
+def _is_derivative(module: Module, i: int) -> bool:
+    line = line_of(module, i)
+    return line is None or bool(line.backward_of)
+
+
+def _is_term(module: Module, old: int, new: int, piece: Collection[int]) -> bool:
+    """Whether a value of a piece is a sum that has another value among its terms.
+
+    Torch lowers the factor of a sum to a product with 1.
+    """
+    stack = [new]
+    for i in stack:  # grows while it is read
+        if i in piece and module.opcodes[i] == "add" and len(stack) < MAX_COMPARED:
+            stack += [without_one(module, o) for o in module.operands[i]]
+    return old in stack
+
+
+def _gives_as_much(case: Case, region: Region) -> bool:
+    """Whether all that takes in something else of the forward pass does so on both sides."""
+    a, b = case.a.module, case.b.module
+    in_a = {(e.x, e.y) for e in region.edges if e.p in region.a and not _is_derivative(a, e.p)}
+    in_b = {(e.x, e.y) for e in region.edges if e.q in region.b and not _is_derivative(b, e.q)}
+    return bool(in_a) and in_a == in_b
 
 
 class _Alike:
