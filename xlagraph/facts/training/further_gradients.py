@@ -15,9 +15,10 @@ from xlagraph.facts.pieces.pieces import OUTPUT
 from xlagraph.facts.values.scalars import without_one
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from xlagraph.cause.case import Case, SideView
+    from xlagraph.facts.pieces.pieces import Edge
     from xlagraph.facts.pieces.regions import Region
     from xlagraph.graph import Module
 
@@ -63,11 +64,16 @@ def adds_gradients(case: Case, region: Region, part: Region) -> SideView | None:
     uses = [(view.mine((e.p, e.q)), view.mine((e.q, e.p))) for e in part.edges]
     other = case.b if view.is_a else case.a
     is_sum = all(_is_term(module, other.partners[old], new, mine) for new, old in uses)
-    is_behind = all(_is_derivative(module, i) for i in mine)
-    return view if is_sum and is_behind and _gives_as_much(case, region) else None
+    is_behind = all(is_derived(module, i) for i in mine)
+    return (
+        view
+        if is_sum and is_behind and gives_as_much(case, view, region.edges, (region.a, region.b))
+        else None
+    )
 
 
-def _is_derivative(module: Module, i: int) -> bool:
+def is_derived(module: Module, i: int) -> bool:
+    """Whether an instruction is torch's derivative of another one, where the modules know lines."""
     line = line_of(module, i)
     return line is None or bool(line.backward_of)
 
@@ -84,12 +90,21 @@ def _is_term(module: Module, old: int, new: int, piece: Collection[int]) -> bool
     return old in stack
 
 
-def _gives_as_much(case: Case, region: Region) -> bool:
-    """Whether all that takes in something else of the forward pass does so on both sides."""
+def gives_as_much(
+    case: Case,
+    view: SideView,
+    edges: Sequence[Edge],
+    own: tuple[Collection[int], Collection[int]],
+) -> bool:
+    """Whether the other side has something else of the forward pass wherever `view` has.
+
+    What the other side alone computes has no derivative in `view`. own: what differs on each side.
+    """
     a, b = case.a.module, case.b.module
-    in_a = {(e.x, e.y) for e in region.edges if e.p in region.a and not _is_derivative(a, e.p)}
-    in_b = {(e.x, e.y) for e in region.edges if e.q in region.b and not _is_derivative(b, e.q)}
-    return bool(in_a) and in_a == in_b
+    in_a = {(e.x, e.y) for e in edges if e.p in own[0] and not is_derived(a, e.p)}
+    in_b = {(e.x, e.y) for e in edges if e.q in own[1] and not is_derived(b, e.q)}
+    mine, others = view.ab(in_a, in_b)
+    return bool(others) and mine <= others
 
 
 class _Alike:
