@@ -15,6 +15,7 @@ from xlagraph.facts.values.elided import elided_constants, not_compared
 from xlagraph.facts.values.moved_softmax import moved_softmax
 from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
@@ -49,7 +50,7 @@ OWN_EDITS = (
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
-NAMED = (AVERAGED_SUM, LONGER_BACKWARD, OPTIMIZER_OPTION)
+NAMED = (ADDED_INPUT, AVERAGED_SUM, LONGER_BACKWARD, OPTIMIZER_OPTION)
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
