@@ -47,6 +47,7 @@ gradients = jax.lax.pmean(gradients, "data")  # everywhere
     "part of the batch asks for the mean of the gradients.",
     proof="The divisions are bypassed.",
     examples=("mean_over_devices",),
+    short="A mean over devices here, a sum there",
     short_fix="Take the mean in both, or the sum in both.",
 )
 IN_JAX = ("jax.lax.pmean", "jax.lax.psum")
