@@ -94,6 +94,7 @@ PROVED = {
     "matmul_precision": Truth('x @ params["up"]', "default -> highest,highest"),
     "layer_frozen": Truth("", "A updates 2 tensors that B only reads .* 2 more tensors of theirs"),
     "large_constant": Truth("", r"\.\.\.67, 68.* became \.\.\.-1, 68", kinds="constant-value"),
+    "mean_over_devices": Truth("lambda g: combined(g", "2 sums divided by 4"),
     "mesh_axis_order": Truth("", r"\(x=2, y=2\) became \(y=2, x=2\)"),
     "momentum_and_clip": Truth("", "takes in and updates 2", kinds="newly-updated clipping"),
     "momentum_and_rate": Truth(kinds="newly-updated constant-value"),
@@ -101,6 +102,7 @@ PROVED = {
         "lax.fori_loop(0, turns", "number of a loop's turns", kinds="python-size"
     ),
     "nested_loop": Truth("inner(v) * 0.5", "the body of while"),
+    "weights_left_wider": Truth("lax.rsqrt(h.var", "bf16 -> f32", kinds="dtype extra-subgraph"),
     "norm_bfloat16": Truth("", r"f32 -> bf16", kinds="dtype reordered-sum shared-scalar"),
     "number_of_its_own": Truth("jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
     "one_gradient_fewer": Truth("jnp.tanh(x @ w) @ v", r"1 gradient .* of input 1 \(f32\[5,2\]"),

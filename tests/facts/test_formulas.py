@@ -6,7 +6,7 @@ import pytest
 
 from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
-from xlagraph.facts.values.formulas import Formulas, _is_of_derivative, formulas
+from xlagraph.facts.values.formulas import Formulas, formulas, is_of_derivative
 from xlagraph.hlo import read_module
 
 
@@ -154,4 +154,4 @@ def test_a_value_of_constants_alone_does_not_tell_what_it_stands_for():
     ],
 )
 def test_a_parameter_in_place_of_a_number_is_no_derivative(texts, told):
-    assert _is_of_derivative(Formulas(*texts, ())) is told
+    assert is_of_derivative(Formulas(*texts, ())) is told

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
 from xlagraph.explain.left_out import comes_of_block
+from xlagraph.facts.shapes.products import is_product, is_typed, ratios, values
 from xlagraph.facts.training.updates import in_updates
 from xlagraph.facts.values.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
-from xlagraph.message import A, B, Change, join, say
+from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
+from xlagraph.rules.training.newly_updated import TRAINED_BY
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
-from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from xlagraph.cause.finding import Finding
     from xlagraph.cause.kinds import Kind
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 GENERAL = frozenset({EXTRA_EFFECT, EXTRA_SUBGRAPH, REPLACED_SUBGRAPH})
 """Kinds of pieces of which several, put together, are named anew."""
+MAX_NUMBERS = 3
+"""Of the numbers that follow from another one and from sizes so many are told."""
 
 
 def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
@@ -53,8 +58,9 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
         else:
             home.append(finding)
     for family, known in groups.items():
-        groups[family] = _in_place_of_each_other(_with_placeless(known), diff)
+        groups[family] = _with_placeless(_in_place_of_each_other(known, diff))
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
+    found = _with_state(_with_products(found, diff), diff)
     found = _with_orders(_with_moves(found, diff), diff)
     return [_one(group, diff) for group in _with_consequences(found, diff)]
 
@@ -62,9 +68,10 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
 def _with_placeless(groups: list[list[Finding]]) -> list[list[Finding]]:
     """Groups of a family; pieces without a line belong to those with one, if these are one group.
 
-    They are derivatives as a rule: torch's engine calls no Python.
+    They are derivatives as a rule: torch's engine calls no Python. Those that gradients flow to on
+    one side alone are told for themselves.
     """
-    placed = [group for group in groups if group[0].lines]
+    placed = [g for g in groups if g[0].lines and g[0].kind is not LONGER_BACKWARD]
     follow = [g for g in groups if not g[0].lines and all(f.kind in GENERAL for f in g)]
     if len(placed) != 1 or placed[0][0].kind not in GENERAL:
         return groups
@@ -89,7 +96,7 @@ def _in_place_of_each_other(groups: list[list[Finding]], diff: Diff) -> list[lis
 
 def _stand_for_each_other(one: Sequence[Finding], other: Sequence[Finding], diff: Diff) -> bool:
     """Whether one group is a piece of A alone, the other one of B alone, and they touch."""
-    if not all(f.kind is EXTRA_SUBGRAPH for f in (*one, *other)):
+    if not all(f.kind in GENERAL for f in (*one, *other)):
         return False
     if sorted(_sides(group, diff) for group in (one, other)) != [(False, True), (True, False)]:
         return False
@@ -155,6 +162,83 @@ def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
         else:
             kept.append(group)
     return kept
+
+
+def _with_state(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with what optimizers keep of parameters joined to that of the parameters.
+
+    A layer that is trained on one side alone has its momentum there alone.
+    """
+    trained = [group for group in groups if any(f.option == TRAINED_BY for f in group)]
+    kept = []
+    for group in groups:
+        is_state = group[0].kind is NEWLY_UPDATED and group not in trained
+        home = next((one for one in trained if is_state and _keeps_of(group, one, diff)), None)
+        if home is None:
+            kept.append(group)
+        else:
+            home += group
+    return kept
+
+
+def _keeps_of(group: Sequence[Finding], trained: Sequence[Finding], diff: Diff) -> bool:
+    """Whether one side alone has inputs of these shapes, the one that trains such parameters."""
+    a = frozenset[int]().union(*(f.a for f in group)).intersection(diff.removed)
+    b = frozenset[int]().union(*(f.b for f in group)).intersection(diff.added)
+    cited_a = {i for f in trained for e in f.evidence for i in e.a}
+    cited_b = {i for f in trained for e in f.evidence for i in e.b}
+    inputs = _input_shapes(diff.a, a), _input_shapes(diff.b, b)
+    weights = _input_shapes(diff.a, cited_a), _input_shapes(diff.b, cited_b)
+    return any(inputs) and inputs[0] <= weights[0] and inputs[1] <= weights[1]
+
+
+def _input_shapes(module: Module, instructions: Collection[int]) -> set[str]:
+    inputs = (i for i in instructions if module.opcodes[i] == "parameter")
+    return {module.shapes[i].partition("{")[0] for i in inputs}
+
+
+def _with_products(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with numbers joined to the typed one that they are products of, and of a size.
+
+    A weight of the loss stands in its derivative divided by the number of elements: where both
+    changed, so did that, and by no ratio that one of them has.
+    """
+    sized = [group for group in groups if group[0].kind is INPUT_SHAPE]
+    sizes = ratios(diff, {x for group in sized for f in group for x in f.a})
+    numbers = [(group, change) for group in groups if (change := _changed(group))]
+    typed = [one for one in numbers if is_typed(one[1], sizes)]
+    if not sizes or len(typed) != 1:
+        return groups
+    ((home, change),) = typed
+    behind = [one for one in numbers if one[0] is not home and is_product(one[1], change, sizes)]
+    if not behind:
+        return groups
+    joined = _following(home[0], [(group[0], told) for group, told in behind])
+    gone = [group for group, _ in behind]
+    return [[joined] if group is home else group for group in groups if group not in gone]
+
+
+def _changed(group: Sequence[Finding]) -> Change | None:
+    """The two values of one number, where that is all of a group."""
+    changes = [part for part in group[0].title.parts if isinstance(part, Change)]
+    is_number = len(group) == 1 and group[0].kind is CONSTANT_VALUE and len(changes) == 1
+    return changes[0] if is_number and all(values(changes[0])) else None
+
+
+def _following(finding: Finding, behind: Sequence[tuple[Finding, Change]]) -> Finding:
+    """A number with those that follow from it and a size."""
+    told = join((say(f"{change.old} -> {change.new}") for _, change in behind), MAX_NUMBERS)
+    number = count(len(behind), "more constant")
+    follows = say(f"; {number} in proportion to it and to the sizes (", told, ")")
+    proofs = (finding.proof, *(one.proof for one, _ in behind))
+    return replace(
+        finding,
+        title=say(finding.title, follows),
+        evidence=(*finding.evidence, *(e for one, _ in behind for e in one.evidence)),
+        proof=join(dict.fromkeys(proofs), len(proofs), "; "),
+        a=finding.a.union(*(one.a for one, _ in behind)),
+        b=finding.b.union(*(one.b for one, _ in behind)),
+    )
 
 
 def _with_orders(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:

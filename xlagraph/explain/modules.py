@@ -140,13 +140,21 @@ def _in_line(task: Search) -> Explanation | None:
 
 
 def _last(task: Search) -> Explanation | None:
-    """The explanation that rules of last resort lead to, if that is a proof."""
+    """The explanation that rules of last resort lead to, if that is a proof.
+
+    One that is asked in the first round alone is asked without the others first, since these take
+    all that it leaves for one piece.
+    """
     case = task.start().case()
-    if not any(rule.find(case) for rule in rules() if rule.last_resort):
-        return None
-    again = replace(task, rules=rules())
-    found = search(again)
-    return _explanation(again, found) if found.proved else None
+    fitting = [rule for rule in rules() if rule.last_resort and rule.find(case)]
+    first = [rule for rule in fitting if rule.first_round_only]
+    asked = [r for r in rules() if not r.last_resort or r in first] if first else []
+    for chosen in filter(None, (asked, rules() if fitting else ())):
+        again = replace(task, rules=chosen)
+        found = search(again)
+        if found.proved:
+            return _explanation(again, found)
+    return None
 
 
 def _explanation(

@@ -9,19 +9,24 @@ from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
+from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
 from xlagraph.facts.values.moved_softmax import moved_softmax
-from xlagraph.message import EMPTY, A, B, count, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
+from xlagraph.rules.distributed.averaged import AVERAGED_SUM
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
-from xlagraph.rules.shapes.sizes import ATTRIBUTE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.clipping import CLIPPING
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +36,22 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.message import Message, Side
 
-OWN_EDITS = (*TOLD_BY, ATTRIBUTE, CLIPPING, CONSTANT_VALUE, CONVOLUTION_OPTION, OTHER_OPERAND)
+OWN_EDITS = (
+    *TOLD_BY,
+    ATTRIBUTE,
+    AVERAGED_SUM,
+    CLIPPING,
+    CONSTANT_VALUE,
+    CONVOLUTION_OPTION,
+    LONGER_BACKWARD,
+    NEWLY_UPDATED,
+    OTHER_OPERAND,
+)
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
+NAMED = (ADDED_INPUT, AVERAGED_SUM, LONGER_BACKWARD, OPTIMIZER_OPTION)
+"""Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
 MAX_BESIDE = 2
@@ -103,20 +120,31 @@ def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
     told = [
         say(cause.in_short.clause, ", ", cause.place.in_short)
         for cause in causes[1:]
-        if cause.proved and (cause.share >= MIN_BESIDE or _is_named(cause))
+        if cause.proved and (cause.share >= MIN_BESIDE or _is_named(diff, causes[0], cause))
         if not follows(diff, cause)
         if cause.kind in OWN_EDITS and _is_apart(causes[0], cause)
     ]
     return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
 
 
-def _is_named(cause: Cause) -> bool:
+def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     """Whether it is known what it is: it makes little of a difference, and yet is an edit.
 
-    A number that has a name, or an option of the optimizer.
+    A number that has a name or that no size accounts for, or what a kind says; beside another edit
+    a formula: what follows from a size may have one, and so may derivatives, which have no line.
     """
     is_number = cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
-    return is_number or cause.kind is OPTIMIZER_OPTION
+    is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
+    is_formula = is_formula and any(isinstance(part, Code) for part in cause.in_short.parts)
+    is_number = is_number or _stands_alone(diff, first, cause)
+    return is_number or is_formula or cause.kind in NAMED
+
+
+def _stands_alone(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """Whether a number was typed and follows from no size that changed with the first cause."""
+    changes = [part for part in cause.title.parts if isinstance(part, Change)]
+    is_number = first.kind is INPUT_SHAPE and cause.kind is CONSTANT_VALUE and len(changes) == 1
+    return is_number and is_typed(changes[0], ratios(diff, first.a))
 
 
 def _is_apart(first: Cause, other: Cause) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
@@ -16,7 +17,7 @@ from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
-from xlagraph.facts.values.formulas import formulas
+from xlagraph.facts.values.formulas import formulas, is_of_derivative
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
@@ -66,6 +67,7 @@ MAX_FORMULA = 64
 MAX_VALUE = 48
 """Characters of a value of an option in a verdict."""
 MAX_LEGEND = 5
+MAX_ADDED = 2
 FIX = say(
     "The two versions of the program differ here: keep one of them. To go from one to the other "
     "costs one compile."
@@ -198,6 +200,8 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     found = formulas(diff, cause.a, cause.b) if is_told else None
     if found is None:
         return cause
+    if cause.kind is ADDED_INPUT and is_of_derivative(found):
+        return _with_added(diff, cause)
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH
@@ -209,6 +213,18 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_branch = cause.kind in BRANCHES and not cause.short
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
+
+
+def _with_added(diff: Diff, cause: Cause) -> Cause:
+    """The cause with the tensors that one side alone takes in, where no formula tells of them."""
+    sides = (diff.a, cause.a.intersection(diff.removed)), (diff.b, cause.b.intersection(diff.added))
+    inputs = [
+        f"{argument_name(module, i) or f'input {module.payloads[i]}'} {short_shape(module, i)}"
+        for module, own in sides
+        for i in sorted(own)
+        if is_input(module, i)
+    ]
+    return replace(cause, short=say(cause.in_short, ": ", join(inputs, MAX_ADDED)))
 
 
 def _without_steps(cause: Cause) -> Cause:

@@ -38,3 +38,21 @@ def test_what_differs_beside_it_is_not_taken_for_it():
     explanation = explain_modules(read_module(text("a")), read_module(changed))
     told = {"replaced-subgraph", "other-operation"}
     assert not explanation.proved or told & {cause.kind.id for cause in explanation.causes}
+
+
+def test_statistics_of_norms_are_told_by_their_types():
+    explanation = explain_modules(read_module(text("a")), read_module(text("b")))
+    told = str(explanation.verdict.what)
+    assert told == "Statistics of norms are computed in f32 in A and in bf16 in B."
+    softened = text("b").replace(" rsqrt(", " tanh("), text("a").replace(" rsqrt(", " tanh(")
+    other = explain_modules(*map(read_module, softened[::-1]))
+    assert "norms" not in str(other.verdict)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_step_that_gives_back_another_type_is_to_cast_it_back(turned: bool):
+    paths = [PAIRS / f"weights_left_wider.{side}.hlo.gz" for side in ("ba" if turned else "ab")]
+    sides = [read_module(gzip.decompress(path.read_bytes()).decode()) for path in paths]
+    explanation = explain_modules(*sides)
+    assert explanation.proved
+    assert str(explanation.verdict.fix) == "Cast new values back to the type of the old ones."

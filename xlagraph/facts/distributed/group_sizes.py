@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.spelling import canonical_attribute
 from xlagraph.facts.values.scalars import SPREADS, through
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 _GROUP = re.compile(r"\{([\d,]+)\}")
+SUMS = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter"})
+"""What adds up over devices, if what it applies adds."""
 _HANDS_ON = SPREADS | {"get-tuple-element", "all-gather-done", "all-reduce-done"}
 
 
@@ -41,6 +44,57 @@ def divides_by_size(module: Module, collectives: Collection[int], number: int) -
         and _is_of(value, size, module.opcodes[user])
         for user, collective in uses
     )
+
+
+class Mean(NamedTuple):
+    """A value divided by the number of devices that a sum of it runs over."""
+
+    divided: int
+    collective: int
+    size: int
+
+
+def divisor_of_mean(module: Module, value: int, user: int | None) -> Mean | None:
+    """What a division makes a mean of: a sum over devices behind it (its `user`), or before it."""
+    if module.opcodes[value] not in ("divide", "multiply") or len(module.operands[value]) != 2:
+        return None
+    for place in (0, 1) if module.opcodes[value] == "multiply" else (0,):
+        divided = module.operands[value][place]
+        number = through(module, module.operands[value][1 - place], SPREADS)
+        for collective in (through(module, divided, _HANDS_ON), user):
+            if collective is None or module.opcodes[collective] not in SUMS:
+                continue
+            size = _devices(module, collective)
+            if size > 1 and _divides(module, number, size, module.opcodes[value]):
+                return Mean(divided, collective, size)
+    return None
+
+
+def _divides(module: Module, number: int, size: int, opcode: str) -> bool:
+    try:
+        return _is_of(float(module.payloads[number]), size, opcode)
+    except (KeyError, ValueError):
+        return False
+
+
+def _devices(module: Module, collective: int) -> int:
+    """How many devices a sum runs over: those of a group, or all that the header asks for."""
+    if not _adds(module, collective):
+        return 0
+    size = group_size(module, collective)
+    if size is not None:
+        return size
+    groups = (module.attributes[collective].get("replica_groups") or "{}").replace(" ", "")
+    fields = module.header_fields
+    counts = [fields.get(key, "1") for key in ("replica_count", "num_partitions")]
+    if groups not in ("{}", "{{}}") or not all(text.isdecimal() for text in counts):
+        return 0
+    return math.prod(map(int, counts))
+
+
+def _adds(module: Module, collective: int) -> bool:
+    roots = [module.computations[c].root for c in module.callees.get(collective, ())]
+    return bool(roots) and all(module.opcodes[root] == "add" for root in roots)
 
 
 def _is_of(value: float, size: int, opcode: str) -> bool:

@@ -1,17 +1,24 @@
-"""Whether what differs is that gradients flow through values on one side alone, by JAX's names.
+"""Whether what differs is that gradients flow through values on one side alone.
 
 JAX names what it makes of a derivative: ``jit(step)/transpose(jvp(norm))/mul`` is of the backward
-pass. A function that is differentiated also gives out what its derivative needs.
+pass. A function that is differentiated also gives out what its derivative needs. Torch's engine
+calls no Python, so that derivatives have no line where the forward pass has one, or that of what
+they are derivatives of.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.sources import knows_lines, line_of
 from xlagraph.facts.pieces.pieces import OUTPUT
+from xlagraph.facts.values.scalars import without_one
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from xlagraph.cause.case import Case, SideView
+    from xlagraph.facts.pieces.pieces import Edge
     from xlagraph.facts.pieces.regions import Region
     from xlagraph.graph import Module
 
@@ -42,6 +49,62 @@ def is_backward(module: Module, i: int) -> bool:
     """Whether an instruction is of the backward pass by JAX's name for it."""
     metadata = module.metadata(i)
     return metadata is not None and BACKWARD in metadata.op_name
+
+
+def adds_gradients(case: Case, region: Region, part: Region) -> SideView | None:
+    """The side on which a piece of derivatives, of it alone, adds terms to gradients; or None.
+
+    So it is beside another edit that gives other values in place of those that the other side
+    computes. Where one side computes more in the forward pass, it has derivatives for that.
+    """
+    view = case.b if part.b else case.a
+    module, mine = view.module, view.mine((part.a, part.b))
+    if bool(part.a) == bool(part.b) or not (knows_lines(case.a.module) and knows_lines(module)):
+        return None
+    uses = [(view.mine((e.p, e.q)), view.mine((e.q, e.p))) for e in part.edges]
+    other = case.b if view.is_a else case.a
+    is_sum = all(_is_term(module, other.partners[old], new, mine) for new, old in uses)
+    is_behind = all(is_derived(module, i) for i in mine)
+    return (
+        view
+        if is_sum and is_behind and gives_as_much(case, view, region.edges, (region.a, region.b))
+        else None
+    )
+
+
+def is_derived(module: Module, i: int) -> bool:
+    """Whether an instruction is torch's derivative of another one, where the modules know lines."""
+    line = line_of(module, i)
+    return line is None or bool(line.backward_of)
+
+
+def _is_term(module: Module, old: int, new: int, piece: Collection[int]) -> bool:
+    """Whether a value of a piece is a sum that has another value among its terms.
+
+    Torch lowers the factor of a sum to a product with 1.
+    """
+    stack = [new]
+    for i in stack:  # grows while it is read
+        if i in piece and module.opcodes[i] == "add" and len(stack) < MAX_COMPARED:
+            stack += [without_one(module, o) for o in module.operands[i]]
+    return old in stack
+
+
+def gives_as_much(
+    case: Case,
+    view: SideView,
+    edges: Sequence[Edge],
+    own: tuple[Collection[int], Collection[int]],
+) -> bool:
+    """Whether the other side has something else of the forward pass wherever `view` has.
+
+    What the other side alone computes has no derivative in `view`. own: what differs on each side.
+    """
+    a, b = case.a.module, case.b.module
+    in_a = {(e.x, e.y) for e in edges if e.p in own[0] and not is_derived(a, e.p)}
+    in_b = {(e.x, e.y) for e in edges if e.q in own[1] and not is_derived(b, e.q)}
+    mine, others = view.ab(in_a, in_b)
+    return bool(others) and mine <= others
 
 
 class _Alike:

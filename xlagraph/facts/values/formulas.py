@@ -181,7 +181,7 @@ def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | N
     within = (_both(diff, pair, plain, 0) for pair in inner[:MAX_TRIED])
     first = None
     for found in chain(alone, renewed, within):
-        if found and not _is_of_derivative(found):
+        if found and not is_of_derivative(found):
             return found
         first = first or found
     return first
@@ -193,7 +193,7 @@ def _is_result(diff: Diff, x: int, y: int) -> bool:
     return is_number and x in diff.match.a.outputs and y in diff.match.b.outputs
 
 
-def _is_of_derivative(found: Formulas) -> bool:
+def is_of_derivative(found: Formulas) -> bool:
     """Whether something computed became a number, or two numbers: it tells little of its origin.
 
     A number that a parameter takes the place of is no derivative.

@@ -318,11 +318,19 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
     module = view.module
     if module.opcodes[i] == "convert" and -1 in starts[0]:
         to = f"converted to {element_type(module.shapes[i])} in "
-        if module.opcodes[module.operands[i][0]] == "parameter":
+        if all(_converts_input(case, one) for one in starts):
             return say("an input is ", to, view.side, " only")
         if len(starts) == 1:
             return say("a value is ", to, view.side, " only")
     return say(f"the same computation runs in another dtype ({types})")
+
+
+def _converts_input(case: Case, start: tuple[int, int]) -> bool:
+    """Whether it is a conversion, of one side alone, of what a computation takes in."""
+    view, i = _shown(case, *start)
+    operands = view.module.operands[i]
+    is_cast = -1 in start and view.module.opcodes[i] == "convert"
+    return is_cast and view.module.opcodes[operands[0]] == "parameter"
 
 
 def _words(case: Case, starts: list[tuple[int, int]]) -> Words:

@@ -11,21 +11,42 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.editor import ModuleEditor
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.values.rounding import same_number
-from xlagraph.message import A, B, count, say
-from xlagraph.rules.dtypes.dtype import DTYPE, element_type
+from xlagraph.facts.values.scalars import is_number
+from xlagraph.facts.values.telling import COMMON, PLAIN, opcodes_in_words
+from xlagraph.message import A, B, Code, count, say
+from xlagraph.rules.dtypes.dtype import DTYPE, element_type, inputs_in_short
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.graph import Module
 
 _FLOAT = re.compile(r"\b(?:bf16|f\d+\w*)\[")
+FIX = say(
+    "One side converts values (.float(), .to(), astype, autocast) before these operations, and "
+    "back behind them: do it on both sides, or on neither. Means, variances and softmax in half "
+    "precision lose digits that f32 keeps."
+)
+SHORT_FIX = say("Convert the same values (.float(), .to()) on both sides.")
+LEFT_FIX = say(
+    "The step gives back in another type what it takes in, so that the next one takes in that: an "
+    "update that mixes types gives the wider one. Cast new values back, ",
+    Code("(p - rate * g).astype(p.dtype)"),
+    ", or begin with tensors of the type that the updates give.",
+)
+LEFT_SHORT_FIX = say("Cast new values back to the type of the old ones.")
+NORM = frozenset({"reduce", "rsqrt"})
+OF_NORMS = NORM | COMMON | {"maximum", "power", "select", "sqrt"}
+"""What a norm computes in both directions."""
 MAX_CITED = 50
 MAX_CHANGES = 2
 """Changes of type that are told, the most frequent first."""
@@ -36,6 +57,8 @@ class _Stretch(NamedTuple):
 
     pairs: dict[int, int]
     """A's instructions to B's."""
+    met: dict[int, int]
+    """Those of one type that have no partner with types as they are: what stands around differs."""
     casts_a: list[int]
     casts_b: list[int]
     """All conversions between floating-point types."""
@@ -53,7 +76,13 @@ def find(case: Case) -> list[Finding]:
         for x, y in enumerate(match.to_b)
         if y >= 0 and match.a.live[x] and _is_retyped(a.shapes[x], b.shapes[y])
     }
-    return [_finding(case, _Stretch(pairs, casts_a, casts_b))] if pairs else []
+    met = {
+        x: y
+        for x, y in enumerate(match.to_b)
+        if y >= 0 and x not in pairs and match.a.live[x]
+        if case.a.partners[x] < 0 and case.b.partners[y] < 0
+    }
+    return [_finding(case, _Stretch(pairs, met, casts_a, casts_b))] if pairs else []
 
 
 def _casts(module: Module) -> list[int]:
@@ -102,6 +131,8 @@ def _finding(case: Case, found: _Stretch) -> Finding:
     lone_a = {i for i in found.casts_a if case.a.partners[i] < 0}
     lone_b = {i for i in found.casts_b if case.b.partners[i] < 0}
 
+    words = _words(case, found.pairs, computed)
+
     def undo(edit: Editors) -> None:
         for x, y in found.pairs.items():
             types = element_type(a.shapes[x]), element_type(b.shapes[y])
@@ -115,6 +146,9 @@ def _finding(case: Case, found: _Stretch) -> Finding:
         title=say(
             "the same computation runs in another dtype (", _changes(case, computed), ")", at(lines)
         ),
+        short=words.short,
+        fix=words.fix,
+        short_fix=words.short_fix,
         evidence=(
             Evidence(
                 say(
@@ -145,10 +179,47 @@ def _finding(case: Case, found: _Stretch) -> Finding:
             B,
             " all floating-point types were taken for one, and conversions between them left out",
         ),
-        a=frozenset(found.pairs) | lone_a,
-        b=frozenset(found.pairs.values()) | lone_b,
+        a=frozenset((*found.pairs, *found.met)) | lone_a,
+        b=frozenset((*found.pairs.values(), *found.met.values())) | lone_b,
         undo=undo,
     )
+
+
+def _words(case: Case, pairs: Mapping[int, int], computed: Mapping[int, int]) -> Words:
+    """What runs in which type, or comes in in which; empty where types change in several ways."""
+    a, b = case.diff.a, case.diff.b
+    entry = a.entry_computation.parameters
+    given = {x: y for x, y in pairs.items() if x in entry and not is_number(a, x)}
+    if given:
+        return _given(case, given)
+    changes = {
+        (old[:-1], new[:-1])
+        for x, y in computed.items()
+        for old, new in zip(_types_of(a.shapes[x]), _types_of(b.shapes[y]), strict=True)
+        if old != new
+    }
+    if len(changes) != 1:
+        return Words()
+    ((old, new),) = changes
+    work = {a.opcodes[x] for x in computed} - PLAIN
+    is_norm = NORM <= work <= OF_NORMS
+    what = "statistics of norms" if is_norm else opcodes_in_words(b, computed.values(), a)
+    run = " are computed in " if is_norm else " run in "
+    return Words(FIX, say(what, f"{run}{old} in ", A, f" and in {new} in ", B), SHORT_FIX)
+
+
+def _given(case: Case, inputs: Mapping[int, int]) -> Words:
+    """What is said of tensors that come in another type, as one step may have left them."""
+    a, b = case.diff.a, case.diff.b
+    types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in inputs.items()]
+    short = inputs_in_short(len(inputs), types)
+    taken = [Counter(short_shape(a, x) for x in inputs), Counter()]
+    taken[1].update(short_shape(b, y) for y in inputs.values())
+    for module, (own, others) in ((a, taken), (b, taken[::-1])):
+        out = Counter(short_shape(module, value) for value in module.outputs)
+        if others <= out and not own.keys() & out.keys():
+            return Words(LEFT_FIX, short, LEFT_SHORT_FIX)
+    return Words(short=short)
 
 
 def _changes(case: Case, pairs: dict[int, int]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
@@ -12,13 +14,15 @@ from xlagraph.cause.sources import at, called_at
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.program.arguments import argument_name
 from xlagraph.facts.training.updates import updates
-from xlagraph.message import count, join, say
+from xlagraph.message import A, count, join, say
 from xlagraph.rules.training.optimizer_option import option_of
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case
     from xlagraph.cause.finding import Finding
+    from xlagraph.diff import Diff
+    from xlagraph.message import Side
 
 ADDED_INPUT = Kind(
     id="added-input",
@@ -101,7 +105,18 @@ def _finding(found: Bypass) -> Finding | None:
         " with " + ("it" if len(inputs) == 1 else "them"),
         at(lines),
     )
-    return bypass_finding(found, ADDED_INPUT, title, lines=lines)
+    finding = bypass_finding(found, ADDED_INPUT, title, lines=lines)
+    return replace(finding, brings=partial(_brings, more.side)) if is_read else finding
+
+
+def _brings(side: Side, finding: Finding, _diff: Diff) -> bool:
+    """Whether what is updated follows from tensors that one side only reads.
+
+    It does not where the other side updates more: no adapter is trained in place of those weights,
+    so that somebody has frozen them as well.
+    """
+    own, others = finding.dropped_a, finding.dropped_b
+    return bool(own if side is A else others) or not (own or others)
 
 
 RULE = Rule(

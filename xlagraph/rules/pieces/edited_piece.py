@@ -10,10 +10,10 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import called_only_by
-from xlagraph.cause.sources import at, operations, where
+from xlagraph.cause.sources import at, is_forward, operations, where
 from xlagraph.facts.pieces.pieces import OUTPUT
 from xlagraph.facts.pieces.regions import SPREAD, below_of, parts_of, region_of
-from xlagraph.facts.training.further_gradients import flows_further, is_backward
+from xlagraph.facts.training.further_gradients import adds_gradients, flows_further, is_backward
 from xlagraph.facts.values.telling import computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.message import Change as Became
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Change
     from xlagraph.facts.pieces.regions import Region
     from xlagraph.graph import Module
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
 
 MAX_CITED = 50
 MAX_BEGINNINGS = 4
@@ -45,10 +45,12 @@ def find(case: Case) -> list[Finding]:
     Where all are paired, the rules for what differs of a pair know more.
     """
     region = region_of(case)
+    if region is None:
+        return []
     lone_a, lone_b = set(case.a.lone), set(case.b.lone)
     return [
-        _further_gradients(case, part) or _finding(case, part)
-        for part in (parts_of(case, region) if region else ())
+        _further_gradients(case, region, part) or _finding(case, part)
+        for part in parts_of(case, region)
         if not (part.a.isdisjoint(lone_a) and part.b.isdisjoint(lone_b))
     ]
 
@@ -129,14 +131,18 @@ def _finding(case: Case, part: Region) -> Finding:
     )
 
 
-def _further_gradients(case: Case, part: Region) -> Finding | None:
+def _further_gradients(case: Case, region: Region, part: Region) -> Finding | None:
     """The finding, if one side alone sends gradients through values that both compute."""
     view = flows_further(case, part)
+    is_named = view is not None
+    view = view or adds_gradients(case, region, part)
     if view is None:
         return None
     module, mine = view.module, view.mine((part.a, part.b))
     lines = where(module, (i for i in mine if not is_backward(module, i))) or where(module, mine)
-    number = count(sum(is_backward(module, i) for i in mine), "instruction")
+    lines = lines or _taken_at(module, mine)
+    own = [i for i in mine if is_backward(module, i)] if is_named else mine
+    number = count(len(own), "instruction")
     less = B if view.is_a else A
     plain = _finding(case, part)
     made = (f": the backward pass goes on there with {number} of its own, and is cut off in ", less)
@@ -147,6 +153,13 @@ def _further_gradients(case: Case, part: Region) -> Finding | None:
         evidence=(replace(plain.evidence[0], sources=lines), *plain.evidence[1:]),
         short=say(),
     )
+
+
+def _taken_at(module: Module, piece: set[int]) -> tuple[SourceLine, ...]:
+    """The program's own lines of the values of the forward pass that derivatives take in."""
+    below = {o for i in piece for o in module.operands[i]} - piece
+    found = (line for line in where(module, sorted(below, reverse=True)) if is_forward(line))
+    return tuple(line for line in found if not line.is_library)
 
 
 def _beginnings(case: Case, part: Region) -> list[Change]:

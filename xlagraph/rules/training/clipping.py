@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -84,11 +85,31 @@ MAX_FACTORS = 4
 
 def find(case: Case) -> list[Finding]:
     """Pieces that scale all they stand before by one number, or cut it off."""
-    return [
-        _finding(found, done)
-        for found in _with_ones(bypasses(case))
-        if (done := _scaled(found) or _cut(found))
-    ]
+    findings = []
+    for found in _with_ones(bypasses(case)):
+        if done := _scaled(found) or _cut(found):
+            findings.append(_finding(found, done))
+        elif (part := _scaling_part(found)) and _scaled(part) == BY_NORM:
+            findings.append(_finding(part, BY_NORM))
+    return findings
+
+
+def _scaling_part(found: Bypass) -> Bypass | None:
+    """What of a bypass scales values by one number, where no lines tell its reasons apart.
+
+    A one that the other side multiplies by may stand where that number is.
+    """
+    module = found.more.module
+    if found.lines:
+        return None
+    pairs = {edge.value(found.more): _differing(found, *_uses(found, edge)) for edge in found.uses}
+    factors = {
+        value: {_factor(module, *pair) for pair in of_value} for value, of_value in pairs.items()
+    }
+    numbers = Counter(one for several in factors.values() for one in several if one >= 0)
+    number, times = next(iter(numbers.most_common(1)), (-1, 0))
+    scaled = {value for value, several in factors.items() if several == {number}}
+    return found.among(scaled) if times > 1 and is_number(module, number) else None
 
 
 def _with_ones(found: list[Bypass]) -> list[Bypass]:

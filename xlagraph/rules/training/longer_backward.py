@@ -9,7 +9,7 @@ from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, is_forward, where
+from xlagraph.cause.sources import at, is_forward, knows_lines, where
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.pieces.pieces import OUTPUT, Edge, open_edges
 from xlagraph.facts.training.cotangents import (
@@ -20,6 +20,7 @@ from xlagraph.facts.training.cotangents import (
     leaves,
     reach_of,
 )
+from xlagraph.facts.training.further_gradients import gives_as_much, is_derived
 from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.mirrored import mirrored
 from xlagraph.facts.training.updates import formula, updates
@@ -97,14 +98,32 @@ def find(case: Case) -> list[Finding]:
     """Pieces that compute further terms of gradients from gradients that both sides have.
 
     Where another piece changes the forward pass, or what its gradients begin with, that is the
-    reason, and these terms follow from it. So it is where they take in other tensors.
+    reason, and these terms follow from it, unless lines tell that the forward pass has something
+    else there on the other side. So it is where they take in other tensors.
     """
     if any(_takes_in_more(view) for view in (case.a, case.b)):
         return []
     found = [longer for one in bypasses(case) if (longer := _longer(one))]
     known = {edge for longer in found for edge in longer.found.uses}
     others = [edge for edge in open_edges(case) if edge not in known] if found else []
-    return [_finding(longer) for longer in found if not _changes_more(longer, others)]
+    return [
+        _finding(longer)
+        for longer in found
+        if not _changes_more(longer, others) or _is_beside(case, longer, others)
+    ]
+
+
+def _is_beside(case: Case, longer: Longer, edges: Sequence[Edge]) -> bool:
+    """Whether further terms are derivatives beside an edit that gives as much on both sides.
+
+    A term more in the forward pass would have derivatives as well.
+    """
+    module, piece = longer.found.more.module, longer.found.piece
+    if not (knows_lines(case.diff.a) and knows_lines(case.diff.b)):
+        return False
+    is_behind = all(is_derived(module, i) for i in piece)
+    lone = case.diff.removed, case.diff.added
+    return is_behind and gives_as_much(case, longer.found.more, edges, lone)
 
 
 def _takes_in_more(view: SideView) -> bool:

@@ -95,6 +95,8 @@ LAYER_FIX = say(
     NEWLY_UPDATED.fix,
     " A layer that is to be unfrozen later can get a learning rate of (nearly) zero until then.",
 )
+TRAINED_BY = "requires_grad"
+"""What layers are set to that are trained."""
 TRAINED = Words(
     say(
         "Train the same layers in every step: requires_grad is True for them on one side only (or "
@@ -305,7 +307,7 @@ def _finding(case: Case, more: SideView, less: SideView, found: Updates) -> Find
         fix=words.fix,
         short=words.short,
         short_fix=words.short_fix,
-        option="requires_grad" if words is TRAINED else "",
+        option=TRAINED_BY if words is TRAINED else "",
         proof=_proof(more, found),
         a=claimed_a,
         b=claimed_b,

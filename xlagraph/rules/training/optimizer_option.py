@@ -16,7 +16,7 @@ from xlagraph.facts.pieces.pieces import OUTPUT
 from xlagraph.facts.training.optimizers import is_bare_operator, runs_in_optimizer
 from xlagraph.facts.training.state import is_factor
 from xlagraph.facts.training.updates import formula, in_updates, updates
-from xlagraph.facts.values.scalars import is_scalar_input, without_one
+from xlagraph.facts.values.scalars import is_number, is_scalar_input, without_one
 from xlagraph.message import count, join, say
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ for step, (x, y) in enumerate(loader):
     may_be_meant=True,
 )
 
+ROOTS = frozenset({"rsqrt", "sqrt"})
+MAX_FACTORS = 16
+"""Terms and factors of an average that are looked at for a square."""
 COMBINES = frozenset({"add", "subtract", "multiply", "divide", "maximum", "power"})
 """What joins a term or a factor to a formula."""
 _RADAM = re.compile(r"(^|/)optim/radam\.py$")
@@ -74,6 +77,13 @@ RADAM_FIX = say(
 )
 
 
+ROOT_SHORT = "The step is divided by the root of mean squares in "
+ROOT_ONLY = " only, as by RAdam from its sixth step on"
+ROOT_FIX = (
+    "Both keep averages of the gradients' squares, and one alone divides by their root: an "
+    "optimizer that decides by the number of its steps does that, or somebody has edited it. "
+)
+ROOT_SHORT_FIX = say("With RAdam set capturable=True, or accept one compile.")
 NESTEROV_SHORT = say("An option of the optimizer (nesterov) is switched on")
 STATE_SHORT = say("An optimizer's option brings state of its own")
 STATE_SHORT_FIX = say("Set the option (amsgrad, centered) alike in every step.")
@@ -126,10 +136,38 @@ def _finding(found: Bypass) -> Finding:
     ):
         finding = bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
         return replace(finding, short=NESTEROV_SHORT)
-    if not any(_RADAM.search(frame.file) for i in found.piece for frame in stack(more.module, i)):
+    is_known = any(_RADAM.search(one.file) for i in found.piece for one in stack(more.module, i))
+    if not is_known and (found.lines or not _divides_by_root(found)):
         return bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
     finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX, lines=lines)
-    return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
+    if is_known:
+        return replace(finding, short=RADAM_SHORT, short_fix=RADAM_SHORT_FIX)
+    short = say(ROOT_SHORT, more.side, ROOT_ONLY)
+    fix = say(ROOT_FIX, RADAM_FIX)
+    return replace(finding, short=short, fix=fix, short_fix=ROOT_SHORT_FIX)
+
+
+def _divides_by_root(found: Bypass) -> bool:
+    """Whether it takes the root of averages of squares that both sides keep and renew."""
+    module, partners = found.more.module, found.more.partners
+    roots = [i for i in found.piece if module.opcodes[i] in ROOTS and not is_number(module, i)]
+    below = {without_one(module, module.operands[i][0]) for i in roots}
+    own, theirs = set(module.outputs), set(found.less.module.outputs)
+    return bool(below) and all(
+        i in own and partners[i] in theirs and _is_of_squares(module, i) for i in below
+    )
+
+
+def _is_of_squares(module: Module, value: int) -> bool:
+    """Whether a sum has a square among its terms, scaled or not."""
+    stack = [value]
+    for i in stack:  # grows while it is read
+        operands = module.operands[i]
+        if module.opcodes[i] == "multiply" and len(set(operands)) == 1:
+            return True
+        if module.opcodes[i] in ("add", "multiply") and len(stack) < MAX_FACTORS:
+            stack += operands
+    return False
 
 
 def _looks_ahead(module: Module, value: int, momentum: int) -> bool:
