@@ -74,3 +74,9 @@ def tells(values: Sequence[Array], *, depends: bool) -> bool:
         return values[0].size == 0
     shares = [float(np.isfinite(x).mean()) if x.size else 1.0 for x in values]
     return max(shares) >= MIN_FINITE
+
+
+def is_finite(values: Sequence[Array]) -> bool:
+    """Whether outputs are numbers for the most part, so that they tell what they depend on."""
+    size = sum(x.size for x in values)
+    return sum(int(np.isfinite(x).sum()) for x in values) >= MIN_FINITE * size

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.hlo.shapes import Shape
 
-MAX_OPERATIONS = 200_000_000
+MAX_OPERATIONS = 300_000_000
 """Element operations of all evaluations that share a budget."""
 MAX_ELEMENTS = 2_000_000
 """Elements of one array."""

@@ -1,7 +1,7 @@
 """Arguments at random, the same in every process.
 
-Each point asks something else: signs, what is defined for positive values alone, magnitudes (with
-zeros, where comparisons with 0 part), and small values, beside which an epsilon counts.
+Each point asks something else: signs, what is defined for positive values alone, magnitudes, small
+values, beside which an epsilon counts, and zeros, where comparisons part.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xlagraph.evaluate.numbers import rounded
 from xlagraph.evaluate.step import is_float, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from xlagraph.evaluate.step import Array
     from xlagraph.hlo.shapes import Shape
@@ -34,27 +34,45 @@ def _positive(chance: Chance, sizes: Sequence[int]) -> Array:
 
 
 def _mixed(chance: Chance, sizes: Sequence[int]) -> Array:
-    size = 10.0 ** chance.uniform(-3.0, 2.0, sizes)
+    size = 10.0 ** chance.uniform(-3.0, 3.0, sizes)
     sign = chance.choice([-1.0, 1.0], sizes)
-    return np.asarray(size * sign * (chance.uniform(size=sizes) > 0.05))
+    return np.asarray(size * sign)
 
 
 def _small(chance: Chance, sizes: Sequence[int]) -> Array:
     return np.asarray(10.0 ** chance.uniform(-14.0, -2.0, sizes))
 
 
-_FLOATS: tuple[Callable[[Chance, Sequence[int]], Array], ...] = (_signed, _positive, _mixed, _small)
-_INTEGERS = (4, 4, 4, 8)
+def _half(chance: Chance, sizes: Sequence[int]) -> Array:
+    return chance.normal(scale=0.5, size=sizes)
+
+
+def _with_zeros(chance: Chance, sizes: Sequence[int]) -> Array:
+    values = chance.normal(size=sizes)
+    if values.size > 1:
+        start, by = chance.integers(0, 3), chance.integers(3, 6)
+        values.reshape(-1)[start::by] = 0.0
+    return values
+
+
+_FLOATS: tuple[Callable[[Chance, Sequence[int]], Array], ...] = (
+    *(_signed, _positive, _half, _mixed, _small, _with_zeros),
+)
+_INTEGERS = (4, 4, 4, 4, 4, 8)
 """Integers are below: they have to be valid numbers of rows, classes and positions."""
 POINTS = len(_FLOATS)
 """How many arguments there are for each module."""
 
 
-def arguments_at(point: int, shapes: Sequence[Shape]) -> list[Any]:
-    """Arguments of these shapes; `point` is below `POINTS`."""
-    return [
+def arguments_at(point: int, shapes: Sequence[Shape], positive: Collection[int]) -> list[Any]:
+    """Arguments of these shapes, those of some numbers positive; `point` is below `POINTS`."""
+    drawn = [
         _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape)
         for k, shape in enumerate(shapes)
+    ]
+    return [
+        np.abs(x) if k in positive and isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+        for k, x in enumerate(drawn)
     ]
 
 

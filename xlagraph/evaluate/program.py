@@ -10,6 +10,7 @@ import numpy as np
 from xlagraph.errors import InputError
 from xlagraph.evaluate import contraction, elementwise, indexing, library, reduction, structure
 from xlagraph.evaluate.budget import MAX_DEPTH, Budget, arrays_of, cost_of, elements_of, total_cost
+from xlagraph.evaluate.coverage import Coverage
 from xlagraph.evaluate.errors import NotEvaluatedError
 from xlagraph.evaluate.numbers import literal
 from xlagraph.evaluate.step import Calls, Step, type_of
@@ -72,6 +73,7 @@ class Program:
         self.module = module
         self._plans: dict[int, list[_Line]] = {}
         self._constants: dict[int, Any] = {}
+        self.coverage = Coverage()
         try:
             self.cost = self._estimated()
         except _ERRORS as error:
@@ -136,6 +138,25 @@ class Program:
         """Whether an output depends on an instruction, as far as what it is called by tells."""
         computation = self.module.computation_of(i).index
         return computation in self._live and i in set(self._live[computation])
+
+    @cached_property
+    def discrete_outputs(self) -> tuple[bool, ...]:
+        """For each output whether it keeps little of floats: an integer or a truth value."""
+        module = self.module
+        of_floats = bytearray(len(module))
+        for i in self._live[module.entry]:
+            arrays = arrays_of(read_shape(module.shapes[i]))
+            is_input = module.opcodes[i] == "parameter"
+            is_float = any(
+                type_of(one.element_type).kind in "fc"
+                for one in arrays
+                if one.element_type != "token"
+            )
+            of_floats[i] = (is_float and is_input) or any(of_floats[o] for o in module.operands[i])
+        return tuple(
+            bool(of_floats[i]) and type_of(read_shape(module.shapes[i]).element_type).kind in "biu"
+            for i in module.outputs
+        )
 
     @cached_property
     def dependent_outputs(self) -> tuple[bool, ...]:
@@ -227,6 +248,7 @@ class _Running:
             made = self._called(step, operands)
         else:
             made = HANDLERS[step.opcode](step, operands, self.calls)
+        self.program.coverage.note(step, operands, made)
         return _checked(step, step.shape, made)
 
     def _called(self, step: Step, operands: Sequence[Any]) -> Any:
@@ -247,6 +269,7 @@ class _Running:
         condition, body = step.callee("condition"), step.callee("body")
         while self.call(condition, [state]):
             self.budget.turn()
+            self.program.coverage.note_branch(step, 1)
             state = self.call(body, [state])
         return state
 
@@ -256,6 +279,7 @@ class _Running:
             number = 0 if which else 1
         else:
             number = int(which) if 0 <= which < len(branches) else len(branches) - 1
+        self.program.coverage.note_branch(step, number)
         return self.call(branches[number], [operands[number + 1]])
 
 

@@ -97,7 +97,10 @@ def _halved(
 
 
 def reduce_window(step: Step, operands: Sequence[Any], calls: Calls) -> Any:
-    """``ReduceWindow``: the elements of a window in order, behind the first value."""
+    """``ReduceWindow``: the elements of a window in order, behind the first value.
+
+    Padding is left out, as ``HloEvaluator::HandleReduceWindow`` has it, whatever that value is.
+    """
     count = len(operands) // 2
     arrays, starts = operands[:count], operands[count:]
     window = read_window(step)
@@ -109,16 +112,20 @@ def reduce_window(step: Step, operands: Sequence[Any], calls: Calls) -> Any:
         padded(step, x, start, window.low, window.high, holes)
         for x, start in zip(arrays, starts, strict=True)
     ]
+    outside = np.zeros((), np.bool_)
+    there = np.ones(arrays[0].shape, np.bool_)
+    there = padded(step, there, outside, window.low, window.high, holes)
     computation = step.callee("to_apply")
     of = ufunc(combiner(step.module, computation), arrays[0]) if count == 1 else None
     made = [np.broadcast_to(start, sizes) for start in starts]
     for place in window.places():
         met = [window.cut(x, place, sizes) for x in wide]
         if of is not None:
-            made = [np.asarray(of(made[0], met[0]))]
+            found: Sequence[Array] = [of(made[0], met[0])]
         else:
             found = as_tuple(calls.lifted(computation, [*made, *met]))
-            made = [np.broadcast_to(x, sizes) for x in found]
+        is_there = window.cut(there, place, sizes)
+        made = [np.where(is_there, new, old) for new, old in zip(found, made, strict=True)]
     return _given(step, made if of is None else [_typed(step, made[0])])
 
 

@@ -12,10 +12,11 @@ from math import factorial, prod
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
-from xlagraph.evaluate.agreement import paired, tells
+from xlagraph.evaluate.agreement import is_finite, paired, tells
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.draws import POINTS, arguments_at
 from xlagraph.evaluate.program import Program
+from xlagraph.evaluate.signs import positive_inputs
 from xlagraph.evaluate.stated import annotations_agree, effects_agree, headers_agree
 from xlagraph.hlo.shapes import read_shape
 
@@ -75,12 +76,22 @@ def _same_values(diff: Diff) -> SameValues | None:
         return None
     if not effects_agree(*programs):
         return None
+    if any(programs[0].discrete_outputs) or any(programs[1].discrete_outputs):
+        return None
     asked = _Question(programs, shapes, _preferred(diff), budget)
     for assignment in islice(_assignments(diff), MAX_ASSIGNMENTS):
         outputs = asked.outputs(assignment)
         if outputs and headers_agree(a, b, dict(enumerate(assignment)), dict(enumerate(outputs))):
-            return SameValues(tuple(assignment), outputs, POINTS)
+            is_seen = _is_seen(diff, *programs)
+            return SameValues(tuple(assignment), outputs, POINTS) if is_seen else None
     return None
+
+
+def _is_seen(diff: Diff, a: Program, b: Program) -> bool:
+    """Whether what differs in writing was seen to count at some of the arguments."""
+    mine = {*diff.removed, *(change.a for change in diff.changes)}
+    theirs = {*diff.added, *(change.b for change in diff.changes)}
+    return a.coverage.counts(diff.a, mine) and b.coverage.counts(diff.b, theirs)
 
 
 def _input_shapes(module: Module, *, sort: bool = False) -> list[str]:
@@ -154,7 +165,9 @@ class _Question:
         self.shapes = shapes
         self.preferred = preferred
         self.budget = budget
-        self.given = [arguments_at(point, programs[0].parameters) for point in range(POINTS)]
+        positive = positive_inputs(programs[0].module)
+        shapes_in = programs[0].parameters
+        self.given = [arguments_at(point, shapes_in, positive) for point in range(POINTS)]
         self.known: list[list[Array]] = []
         """A's outputs at the points that were asked."""
 
@@ -166,7 +179,9 @@ class _Question:
             moved = dict(zip(assignment, self.given[point], strict=True))
             arguments = [moved[n] for n in range(len(moved))]
             mine = self._of_a(point)
-            theirs.append(self.programs[1].run(arguments, self.budget, point + 1))
+            made = self.programs[1].run(arguments, self.budget, point + 1)
+            self.programs[1].coverage.settle(keep=is_finite(made))
+            theirs.append(made)
             found = paired(self.known[: point + 1], theirs, self.shapes, self.preferred)
             if found is None or len(mine) != len(self.shapes[0]):
                 return None
@@ -174,7 +189,9 @@ class _Question:
 
     def _of_a(self, point: int) -> list[Array]:
         if point == len(self.known):
-            self.known.append(self.programs[0].run(self.given[point], self.budget, point + 1))
+            made = self.programs[0].run(self.given[point], self.budget, point + 1)
+            self.programs[0].coverage.settle(keep=is_finite(made))
+            self.known.append(made)
         return self.known[point]
 
     def _tells(self) -> bool:

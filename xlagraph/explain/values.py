@@ -9,7 +9,7 @@ from xlagraph.cause.verdict import Verdict
 from xlagraph.diff import diff_modules
 from xlagraph.facts.program.arguments import same_arguments
 from xlagraph.facts.program.versions import are_versions, nothing_tells
-from xlagraph.message import EMPTY, A, B, count, say
+from xlagraph.message import EMPTY, A, B, count, say, without_stop
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Context, Explanation
@@ -63,11 +63,11 @@ def _verdict(explanation: Explanation, found: SameValues, *, is_sure: bool) -> V
     )
     moved = found.moved_outputs
     differing = count(diff.differing, "instruction")
-    first = say(" (", explanation.causes[0].in_short.clause, ")") if explanation.causes else EMPTY
+    told, causes = explanation.verdict, explanation.causes
     written = say(
         f"{differing} {'is' if diff.differing == 1 else 'are'} written otherwise",
-        first,
-        f", and {count(moved, 'output')} come in another order" if moved else "",
+        say(": ", without_stop(told.what), causes[0].place.within) if causes else EMPTY,
+        f"; {count(moved, 'output')} come in another order" if moved else "",
         "; XLA compiles both forms, once each",
         "." if is_sure else ": steps of one run should keep to one.",
     )
