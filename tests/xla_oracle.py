@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
@@ -77,6 +79,15 @@ class Oracle:
         outputs = None if one_value else _pairs((slot.a, slot.b) for slot in diff.outputs)
         return str(self._ask("agree", a, b, parameters, outputs, seed))
 
+    def values(self, text: str, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Random arguments for a module, and what XLA's CPU gives back for them.
+
+        Raises:
+            NoAnswerError: it cannot be run here.
+        """
+        arguments, results = self._ask("values", text, seed)
+        return [_array(x) for x in arguments], [_array(x) for x in results]
+
     def _ask(self, name: str, *arguments: object) -> Any:
         worker = self._worker = self._worker or _started()
         assert worker.stdin
@@ -104,6 +115,13 @@ class Oracle:
                         stream.close()
                     except BrokenPipeError:
                         continue
+
+
+def _array(told: Any) -> np.ndarray:
+    kind, sizes, numbers = told
+    if kind.startswith("complex"):
+        return np.array([complex(*pair) for pair in numbers], kind).reshape(sizes)
+    return np.array(numbers, kind).reshape(sizes)
 
 
 def _started() -> subprocess.Popen[str]:

@@ -103,6 +103,21 @@ def run(text: str, arguments: list[np.ndarray]) -> list[np.ndarray]:
     return [np.array(one[0]._single_device_array_to_np_array_did_copy()[0]) for one in results]
 
 
+def values(text: str, seed: int) -> tuple[list[Any], list[Any]]:
+    """Random arguments for a module and what it gives back, as JSON has them."""
+    given = inputs(text, seed)
+    return [_told(x) for x in given], [_told(x) for x in run(text, given)]
+
+
+def _told(x: np.ndarray) -> Any:
+    """Type, sizes and numbers of an array."""
+    if np.issubdtype(x.dtype, np.complexfloating):
+        return str(x.dtype), x.shape, [(one.real, one.imag) for one in x.ravel().tolist()]
+    is_known = x.dtype.kind in "biuf" and x.dtype.itemsize > 1
+    kind = str(x.dtype) if is_known or x.dtype.kind in "biu" else "float64"
+    return kind, x.shape, x.astype(kind).ravel().tolist()
+
+
 def agree(a: str, b: str, parameters: list[list[int]], outputs: list[list[int]], seed: int) -> str:
     """``""`` if two modules do the same with the same random arguments, else what differs.
 
@@ -147,7 +162,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
-    questions = {"printed": printed, "acting": acting, "agree": agree}
+    questions = {"printed": printed, "acting": acting, "agree": agree, "values": values}
     for line in sys.stdin:
         name, arguments = json.loads(line)
         try:

@@ -67,8 +67,11 @@ BEHIND = module(top_k("x"), softmax("p", "h", 6), last="p")
 
 
 def test_the_side_of_the_top_k_is_named():
-    assert said(BEFORE, BEHIND) == "Softmax comes before the top-k in A and behind it in B."
-    assert said(BEHIND, BEFORE) == "Softmax comes before the top-k in B and behind it in A."
+    """Of all values: a softmax of fewer is another one."""
+    there = "Softmax comes before the top-k in A and behind it in B; "
+    assert there in str(explain_modules(BEFORE, BEHIND).verdict)
+    assert explain_modules(BEFORE, BEHIND).evaluated
+    assert "top-k in B and behind it in A; " in str(explain_modules(BEHIND, BEFORE).verdict)
 
 
 def test_a_softmax_that_one_side_has_not_did_not_move():

@@ -181,7 +181,8 @@ class Explanation:
 
     diff: Diff
     same: bool
-    """The same computation; two versions of a program may hand out their outputs in any order."""
+    """The same computation; two versions of a program may hand out their outputs in any order, and
+    compute the same values in another way (`evaluated`)."""
     verdict: Verdict
     causes: tuple[Cause, ...]
     """Largest share first."""
@@ -198,6 +199,8 @@ class Explanation:
     """At which the instructions were paired."""
     buckets_a: tuple[BucketRow, ...]
     buckets_b: tuple[BucketRow, ...]
+    evaluated: int = 0
+    """At how many random inputs both gave the same values, where they are the same by that."""
 
     @property
     def unexplained_share(self) -> float:

@@ -15,6 +15,7 @@ from xlagraph.explain.orders import differs_in_order_alone, left_in_order
 from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
+from xlagraph.explain.values import by_values
 from xlagraph.explain.verdict import pair_verdict, same_verdict
 from xlagraph.explain.versions import BRANCHES, of_a_pair
 from xlagraph.facts.distributed.buckets import bucket_rows
@@ -55,6 +56,12 @@ def explain_modules(
 
 def explain_sides(a: Module, b: Module, context_a: Context, context_b: Context) -> Explanation:
     """`explain_modules` with sentences that speak of sides, so that they can be named later."""
+    found = _searched(a, b, context_a, context_b)
+    return by_values(found, (context_a, context_b))
+
+
+def _searched(a: Module, b: Module, context_a: Context, context_b: Context) -> Explanation:
+    """The explanation that the modules' structure gives."""
     diff = diff_modules(a, b, known=(context_a.names(a), context_b.names(b)))
     asked = [r for r in rules() if not r.last_resort]
     plain = _best(Search(diff, context_a, context_b, asked))

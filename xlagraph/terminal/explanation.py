@@ -30,7 +30,7 @@ def print_explanation(
     _print_side(console, "A", name_a, diff.a)
     _print_side(console, "B", name_b, diff.b)
     console.print()
-    if not explanation.same:
+    if not explanation.same or explanation.evaluated:
         console.print(paragraph(_extent(explanation)))
         console.print()
     for number, cause in enumerate(explanation.causes, 1):

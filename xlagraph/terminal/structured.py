@@ -32,6 +32,7 @@ def explanation_json(explanation: Explanation, name_a: str, name_b: str) -> Json
         "schema": SCHEMA_VERSION,
         "kind": "diff",
         "same": explanation.same,
+        "evaluated": explanation.evaluated,
         "verdict": verdict_json(explanation.verdict),
         "proved": explanation.proved,
         "set_aside": {"a": list(explanation.scope.a), "b": list(explanation.scope.b)},

@@ -50,7 +50,7 @@ def step(parts: int, *, chained: bool = False) -> str:
 
 
 def said(first: str, second: str) -> str:
-    return str(explain_modules(read_module(first, "a"), read_module(second, "b")).verdict.what)
+    return str(explain_modules(read_module(first, "a"), read_module(second, "b")).verdict)
 
 
 @pytest.mark.parametrize(

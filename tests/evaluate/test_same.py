@@ -1,0 +1,330 @@
+"""Two modules that give the same values, and edits after which they do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from evaluate_edits import (
+    COMMUTATIVE,
+    commuted,
+    live,
+    reassociated,
+    with_attributes,
+    with_operands,
+    with_payload,
+    without_term,
+)
+from module_edits import with_parameters_permuted
+from real_modules import real_texts
+
+from xlagraph.diff import diff_modules
+from xlagraph.evaluate import NotEvaluatedError, evaluate, same_values
+from xlagraph.hlo import read_module
+
+TEXTS = real_texts()
+NAMES = (
+    "accumulated_adam:096a81",
+    "clip_late:ddc5a3",
+    "detach_late:a4797c",
+    "layer_drop:dbddc9",
+    "focal_exponent:d8c54c",
+)
+
+
+def real(name):
+    return read_module(TEXTS[name], name)
+
+
+def same(a, b):
+    return same_values(diff_modules(a, b))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_operands_gives_the_same_values(name):
+    module = real(name)
+    assert same(module, commuted(module))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_sums_gives_the_same_values(name):
+    module = real(name)
+    edited = reassociated(module)
+    assert edited is None or same(module, edited)
+
+
+def test_outputs_may_come_in_any_order():
+    found = same(real("outputs_moved.a.hlo.gz:1"), real("outputs_moved.b.hlo.gz:1"))
+    assert found.moved_outputs == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_constants_give_other_values(name):
+    module = real(name)
+    numbers = [i for i in live(module, "constant") if _is_number(module, i)]
+    for i in numbers[:: max(1, len(numbers) // 6)]:
+        assert not same(module, with_payload(module, i, str(float(module.payloads[i]) * 1.001)))
+
+
+def _is_number(module, i):
+    try:
+        value = float(module.payloads[i])
+    except ValueError:
+        return False
+    return module.shapes[i].startswith("f32") and 1e-6 < abs(value) < 1e6 and value != 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sum_without_its_second_term_gives_other_values(name):
+    module = real(name)
+    sums = [i for i in live(module, "add") if module.shapes[i].startswith("f32[")]
+    sums = [i for i in sums if not _is_nothing(module, module.operands[i][1])]
+    for i in sums[:: max(1, len(sums) // 5)]:
+        if i not in module.outputs:
+            assert not same(module, without_term(module, i)), module.names[i]
+
+
+def _is_nothing(module, i):
+    """Whether it is a broadcast 0, as far as the text tells."""
+    while module.opcodes[i] in ("broadcast", "reshape", "multiply"):
+        i = module.operands[i][-1]
+    return module.payloads.get(i) == "0"
+
+
+@pytest.mark.parametrize("opcode", ["tanh", "dot", "subtract", "exponential", "divide"])
+def test_another_opcode_gives_other_values(opcode):
+    for name in NAMES:
+        module = real(name)
+        for i in live(module, opcode)[:1]:
+            if opcode in ("tanh", "exponential"):
+                opcodes = list(module.opcodes)
+                opcodes[i] = "sine"
+                assert not same(module, _with_opcodes(module, opcodes))
+            elif opcode != "dot":
+                x, y = module.operands[i]
+                assert not same(module, with_operands(module, {i: (y, x)}))
+
+
+def _with_opcodes(module, opcodes):
+    from dataclasses import replace
+
+    return replace(module, opcodes=opcodes)
+
+
+def step(*lines, shape="f32[4,4]", root="r"):
+    body = "".join(f"  {line}\n" for line in lines)
+    return read_module(
+        f"HloModule m\nENTRY e {{\n  x = {shape} parameter(0)\n  y = {shape} parameter(1)\n{body}"
+        f"  ROOT t = ({shape}) tuple({root})\n}}\n",
+        "m",
+    )
+
+
+SELECTED = (
+    "c = pred[4,4] compare(x, y), direction=LT",
+    "r = f32[4,4] select(c, x, y)",
+)
+FORMS = {
+    "select turned": (
+        SELECTED,
+        (SELECTED[0], "n = pred[4,4] not(c)", "r = f32[4,4] select(n, y, x)"),
+    ),
+    "minimum": (SELECTED, ("r = f32[4,4] minimum(x, y)",)),
+    "silu": (
+        ("s = f32[4,4] logistic(x)", "r = f32[4,4] multiply(s, x)"),
+        (
+            "n = f32[4,4] negate(x)",
+            "e = f32[4,4] exponential(n)",
+            "o = f32[] constant(1)",
+            "b = f32[4,4] broadcast(o), dimensions={}",
+            "d = f32[4,4] add(b, e)",
+            "r = f32[4,4] divide(x, d)",
+        ),
+    ),
+    "products of transposed": (
+        ("r = f32[4,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}",),
+        (
+            "s = f32[4,4] transpose(x), dimensions={1,0}",
+            "r = f32[4,4] dot(s, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_another_form_gives_the_same_values(name):
+    assert same(*(step(*form) for form in FORMS[name]))
+
+
+def other(text, old, new):
+    """A module's lines with something else in one of them."""
+    assert old in text
+    return tuple(line.replace(old, new) for line in text.splitlines())
+
+
+STEP = """\
+z = f32[] constant(0)
+b = f32[4,4] broadcast(z), dimensions={}
+k = pred[4,4] compare(x, b), direction=GT
+m = f32[4,4] select(k, y, x)
+s = f32[2,4] slice(m), slice={[0:2], [0:4]}
+e = f32[] constant(1e-08)
+f = f32[4,4] broadcast(e), dimensions={}
+q = f32[4,4] sqrt(y)
+w = f32[4,4] add(q, f)
+v = f32[4,4] divide(m, w)
+p = f32[4,4] transpose(v), dimensions={1,0}
+d = f32[4,4] dot(v, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+r = f32[4,4] multiply(d, v)"""
+OTHERS = {
+    "LT for GT": ("direction=GT", "direction=LT"),
+    "GE for GT": ("direction=GT", "direction=GE"),
+    "axis": ("rhs_contracting_dims={1}", "rhs_contracting_dims={0}"),
+    "epsilon": ("1e-08", "1e-07"),
+    "operand": ("dot(v, p)", "dot(m, p)"),
+    "function": ("sqrt(y)", "rsqrt(y)"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_edit_that_matters_gives_other_values(name):
+    a, b = step(*STEP.splitlines()), step(*other(STEP, *OTHERS[name]))
+    again = step(*other(STEP, "select(k, y, x)", "select(k, y, b)"))
+    assert same(a, commuted(a))
+    assert not same(a, b)
+    assert not same(a, again)
+
+
+def test_forms_that_overflow_are_others():
+    stable = ("r = f32[4,4] logistic(x)",)
+    other_form = (
+        "e = f32[4,4] exponential(x)",
+        "o = f32[] constant(1)",
+        "b = f32[4,4] broadcast(o), dimensions={}",
+        "d = f32[4,4] add(b, e)",
+        "r = f32[4,4] divide(e, d)",
+    )
+    assert not same(step(*stable), step(*other_form))
+
+
+def test_what_no_argument_reaches_is_not_taken_for_equal():
+    far = ("c = f32[] constant(1e30)", "b = f32[4,4] broadcast(c), dimensions={}")
+    a = step(*far, "r = f32[4,4] minimum(x, b)")
+    b = step(far[0].replace("1e30", "1e31"), far[1], "r = f32[4,4] minimum(x, b)")
+    assert not same(a, b)
+
+
+def test_types_donation_and_effects_have_to_be_alike():
+    a = step("r = f32[4,4] add(x, y)")
+    assert not same(a, step("r = bf16[4,4] add(x, y)", shape="bf16[4,4]"))
+    text = "HloModule m, buffer_donor={ (0, {}) }\n"
+    form = (
+        "ENTRY e {\n  x = f32[4] parameter(0)\n  y = f32[4] parameter(1)\n  s = f32[4] add(x, y)\n"
+    )
+    plain = f"{form}  r = f32[4] add(s, x)\n  ROOT t = (f32[4]) tuple(r)\n}}\n"
+    turned = plain.replace("add(s, x)", "add(x, s)")
+    assert same(read_module(text + plain, "a"), read_module(text + turned, "b"))
+    assert not same(read_module(text + plain, "a"), read_module("HloModule m\n" + turned, "b"))
+
+
+def test_parameters_may_be_numbered_otherwise():
+    a = step("s = f32[4,4] subtract(x, y)", "r = f32[4,4] multiply(s, x)")
+    b = step("s = f32[4,4] subtract(y, x)", "n = f32[4,4] negate(s)", "r = f32[4,4] multiply(x, n)")
+    assert same(a, b).parameters == (0, 1)
+    moved = same(a, with_parameters_permuted(b, 1))
+    assert sorted(moved.parameters) == [0, 1]
+
+
+HOSTILE = {
+    "large": "  ROOT r = f32[3000000] broadcast(x), dimensions={}\n",
+    "very large": "  ROOT r = f32[99999999,99999999] broadcast(x), dimensions={}\n",
+    "wide padding": (
+        "  b = f32[2] broadcast(x), dimensions={}\n"
+        "  ROOT r = f32[2] pad(b, x), padding=999999999_-999999999\n"
+    ),
+    "dimensions": "  ROOT r = f32[2] broadcast(x), dimensions={7}\n",
+    "dot": (
+        "  a = f32[1000000] broadcast(x), dimensions={}\n"
+        "  ROOT r = f32[4] dot(a, a), lhs_contracting_dims={}, rhs_contracting_dims={}\n"
+    ),
+    "unknown": "  ROOT r = f32[] frobnicate(x)\n",
+    "rng": "  ROOT r = f32[] rng(x, x), distribution=rng_uniform\n",
+    "custom call": '  ROOT r = f32[] custom-call(x), custom_call_target="mine"\n',
+    "elided": "  ROOT r = f32[100] constant({...})\n",
+    "type": "  ROOT r = s4[] convert(x)\n",
+    "dynamic": "  ROOT r = f32[<=4] broadcast(x), dimensions={}\n",
+    "endless": "  ROOT r = f32[] while(x), condition=c, body=b\n",
+}
+BEFORE = """HloModule m
+b {
+  ROOT x = f32[] parameter(0)
+}
+
+c {
+  x = f32[] parameter(0)
+  ROOT r = pred[] constant(true)
+}
+
+ENTRY e {
+  x = f32[] parameter(0)
+"""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_evaluated_is_told_soon(name):
+    module = read_module(BEFORE + HOSTILE[name] + "}\n", name)
+    start = time.process_time()
+    with pytest.raises(NotEvaluatedError):
+        evaluate(module, [1.0])
+    assert time.process_time() - start < 5
+    assert same_values(diff_modules(module, module)) is None
+
+
+def test_calls_that_double_are_told_soon():
+    lines = ["HloModule m", "f0 {", "  x = f32[] parameter(0)", "  ROOT r = f32[] sine(x)", "}"]
+    for k in range(1, 60):
+        lines += [f"f{k} {{", "  x = f32[] parameter(0)"]
+        lines += [f"  a = f32[] call(x), to_apply=f{k - 1}"]
+        lines += [f"  ROOT r = f32[] call(a), to_apply=f{k - 1}", "}"]
+    lines += [
+        "ENTRY e {",
+        "  x = f32[] parameter(0)",
+        "  ROOT r = f32[] call(x), to_apply=f59",
+        "}",
+    ]
+    with pytest.raises(NotEvaluatedError, match="too large"):
+        evaluate(read_module("\n".join(lines) + "\n", "m"), [1.0])
+
+
+def test_every_process_says_the_same():
+    code = (
+        "import json, sys; from xlagraph.hlo import read_module; from xlagraph.diff import *;"
+        "from xlagraph.evaluate import same_values; a, b = json.load(sys.stdin);"
+        "print(same_values(diff_modules(read_module(a, 'a'), read_module(b, 'b'))))"
+    )
+    text = TEXTS[NAMES[0]]
+    edited = text.replace("multiply(f32[] %", "multiply(f32[] %", 1)
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            input=json.dumps([text, edited]),
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(said) == 1
+    assert next(iter(said)).startswith("SameValues")
+
+
+def test_there_is_something_to_exchange():
+    assert all(live(real(name), *COMMUTATIVE) for name in NAMES)
+    assert with_attributes(real(NAMES[0]), live(real(NAMES[0]), "reduce")[0], dimensions="{0}")

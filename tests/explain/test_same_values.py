@@ -1,0 +1,96 @@
+"""Two versions that give the same values, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+
+from xlagraph.cause.model import Context
+from xlagraph.cli.app import cli
+from xlagraph.explain import explain_modules
+from xlagraph.hlo import read_module
+
+MATMUL = """\
+HloModule jit_step
+ENTRY e {
+  w = f32[6,5] parameter(0)
+  x = f32[4,6] parameter(1)
+  h = f32[4,5] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[4,5] logistic(h)
+  y = f32[4,5] multiply(h, s)
+  ROOT r = (f32[4,5]) tuple(y)
+}
+"""
+EINSUM = """\
+HloModule jit_step
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  w = f32[6,5] parameter(1)
+  d = f32[5,4] dot(w, x), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  h = f32[4,5] transpose(d), dimensions={1,0}
+  n = f32[4,5] negate(h)
+  e = f32[4,5] exponential(n)
+  one = f32[] constant(1)
+  ones = f32[4,5] broadcast(one), dimensions={}
+  b = f32[4,5] add(e, ones)
+  y = f32[4,5] divide(h, b)
+  ROOT r = (f32[4,5]) tuple(y)
+}
+"""
+
+
+def explained(a, b, *contexts):
+    return explain_modules(read_module(a, "a"), read_module(b, "b"), *contexts)
+
+
+def test_two_versions_with_the_same_values_are_the_same():
+    found = explained(MATMUL, EINSUM)
+    assert (found.same, found.diff.same) == (True, False)
+    assert str(found.verdict.what) == (
+        f"The same values, but for rounding: evaluated at {found.evaluated} random inputs, "
+        "A and B agree in its one output."
+    )
+    assert "XLA compiles both forms" in str(found.verdict.notes[0])
+    assert found.causes
+
+
+def test_other_values_are_told_as_before():
+    found = explained(MATMUL, EINSUM.replace("add(e, ones)", "subtract(e, ones)"))
+    assert (found.same, found.evaluated) == (False, 0)
+
+
+def test_two_steps_of_a_run_are_two_modules():
+    step = Context(key={"graph_hash": "1"})
+    assert not explained(MATMUL, EINSUM, step, Context(key={"graph_hash": "2"})).same
+
+
+def test_a_module_after_optimization_is_not_compared_by_values():
+    scheduled = EINSUM.replace("jit_step", "jit_step, is_scheduled=true")
+    assert not explained(MATMUL, scheduled).same
+
+
+def test_arguments_that_have_names_keep_them():
+    """The same function of the other argument is another one."""
+    a = MATMUL.replace("dot(x, w)", "dot(x.1, params_w.1)").replace("w =", "params_w.1 =")
+    a = a.replace("x =", "x.1 =").replace("f32[6,5]", "f32[6,6]").replace("f32[4,6]", "f32[6,6]")
+    a = a.replace("f32[4,5]", "f32[6,6]")
+    b = a.replace("dot(x.1, params_w.1)", "dot(params_w.1, x.1)")
+    b = b.replace("multiply(h, s)", "multiply(s, h)")
+    assert not explained(a, b).same
+
+
+def test_the_command_says_so(tmp_path):
+    a, b = tmp_path / "a.hlo", tmp_path / "b.hlo"
+    a.write_text(MATMUL)
+    b.write_text(EINSUM)
+    told = CliRunner().invoke(cli, ["diff", "--json", str(a), str(b)])
+    assert told.exit_code == 0
+    found = json.loads(told.output)
+    assert found["same"]
+    assert found["evaluated"] > 0
+    told = CliRunner().invoke(cli, ["diff", str(a), str(b)])
+    assert told.exit_code == 0
+    assert "The same values, but for rounding" in " ".join(told.output.split())
+    again = CliRunner().invoke(cli, ["diff", "--json", str(a), str(a)])
+    assert json.loads(again.output)["evaluated"] == 0

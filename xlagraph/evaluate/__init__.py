@@ -1,0 +1,7 @@
+"""Evaluating modules with numpy, and telling by it whether two of them give the same values."""
+
+from xlagraph.evaluate.errors import NotEvaluatedError
+from xlagraph.evaluate.program import evaluate
+from xlagraph.evaluate.same import SameValues, same_values
+
+__all__ = ["NotEvaluatedError", "SameValues", "evaluate", "same_values"]

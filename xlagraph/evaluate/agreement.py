@@ -1,0 +1,82 @@
+"""Whether arrays are equal but for rounding, and which outputs of two modules are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.evaluate.step import Array
+
+RELATIVE = 5e-7
+"""Single precision's own step is 1.2e-7: constants are rounded to it, and little else is."""
+ABSOLUTE = 1e-9
+"""Relative to the largest value of an array: what is left where large terms cancel."""
+MIN_FINITE = 0.9
+"""The part of an output that has to be a number at one point at least."""
+
+
+def are_close(x: Array, y: Array) -> bool:
+    """Whether two arrays of one shape and type are equal but for rounding; NaN equals NaN."""
+    if x.dtype.kind not in "fc":
+        return bool(np.array_equal(x, y))
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(x)
+        odd = ~finite
+        if not np.array_equal(finite, np.isfinite(y)):
+            return False
+        if odd.any() and not np.array_equal(x[odd], y[odd], equal_nan=True):
+            return False
+        one, other = x[finite], y[finite]
+        size = np.abs(one)
+        allowed = RELATIVE * size + ABSOLUTE * size.max(initial=0.0)
+        return bool((np.abs(one - other) <= allowed).all())
+
+
+def paired(
+    values_a: Sequence[Sequence[Array]],
+    values_b: Sequence[Sequence[Array]],
+    shapes: tuple[Sequence[str], Sequence[str]],
+    preferred: Sequence[int],
+) -> tuple[int, ...] | None:
+    """For each output of A one of B that is equal at every point, or None.
+
+    `values_a`: the outputs at each point; `preferred`: which output of B to ask first for each.
+    """
+    shapes_a, shapes_b = shapes
+    free = set(range(len(shapes_b)))
+    found: list[int] = []
+    if len(shapes_a) != len(shapes_b):
+        return None
+    for k, shape in enumerate(shapes_a):
+        order = [n for n in (preferred[k], *sorted(free)) if n in free and shapes_b[n] == shape]
+        partner = next((n for n in order if _agree(values_a, values_b, k, n)), None)
+        if partner is None:
+            return None
+        free.remove(partner)
+        found.append(partner)
+    return tuple(found)
+
+
+def _agree(a: Sequence[Sequence[Array]], b: Sequence[Sequence[Array]], k: int, n: int) -> bool:
+    return all(are_close(x[k], y[n]) for x, y in zip(a, b, strict=True))
+
+
+def tells(values: Sequence[Array], *, depends: bool) -> bool:
+    """Whether an output at several points tells anything: it is a number, and not always the same.
+
+    `depends`: it depends on an input.
+    """
+    if depends and all(np.array_equal(x, values[0], equal_nan=True) for x in values[1:]):
+        return values[0].size == 0
+    shares = [float(np.isfinite(x).mean()) if x.size else 1.0 for x in values]
+    return max(shares) >= MIN_FINITE
+
+
+def is_finite(values: Sequence[Array]) -> bool:
+    """Whether outputs are numbers for the most part, so that they tell what they depend on."""
+    size = sum(x.size for x in values)
+    return sum(int(np.isfinite(x).sum()) for x in values) >= MIN_FINITE * size

@@ -1,0 +1,93 @@
+"""Arguments at random, the same in every process.
+
+Each point asks something else: signs, what is defined for positive values alone, magnitudes, small
+values, beside which an epsilon counts, and zeros, where comparisons part.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlagraph.evaluate.numbers import rounded
+from xlagraph.evaluate.step import is_float, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from xlagraph.evaluate.step import Array
+    from xlagraph.hlo.shapes import Shape
+
+    Chance = np.random.Generator
+
+_SEED = 20_240_229
+
+
+def _signed(chance: Chance, sizes: Sequence[int]) -> Array:
+    return chance.normal(size=sizes)
+
+
+def _positive(chance: Chance, sizes: Sequence[int]) -> Array:
+    return chance.uniform(0.05, 1.0, sizes)
+
+
+def _mixed(chance: Chance, sizes: Sequence[int]) -> Array:
+    size = 10.0 ** chance.uniform(-3.0, 3.0, sizes)
+    sign = chance.choice([-1.0, 1.0], sizes)
+    return np.asarray(size * sign)
+
+
+def _small(chance: Chance, sizes: Sequence[int]) -> Array:
+    return np.asarray(10.0 ** chance.uniform(-14.0, -2.0, sizes))
+
+
+def _half(chance: Chance, sizes: Sequence[int]) -> Array:
+    return chance.normal(scale=0.5, size=sizes)
+
+
+def _with_zeros(chance: Chance, sizes: Sequence[int]) -> Array:
+    values = chance.normal(size=sizes)
+    if values.size > 1:
+        start, by = chance.integers(0, 3), chance.integers(3, 6)
+        values.reshape(-1)[start::by] = 0.0
+    return values
+
+
+_FLOATS: tuple[Callable[[Chance, Sequence[int]], Array], ...] = (
+    *(_signed, _positive, _half, _mixed, _small, _with_zeros),
+)
+_INTEGERS = (4, 4, 4, 4, 4, 8)
+"""Integers are below: they have to be valid numbers of rows, classes and positions."""
+POINTS = len(_FLOATS)
+"""How many arguments there are for each module."""
+
+
+def arguments_at(point: int, shapes: Sequence[Shape], positive: Collection[int]) -> list[Any]:
+    """Arguments of these shapes, those of some numbers positive; `point` is below `POINTS`."""
+    drawn = [
+        _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape)
+        for k, shape in enumerate(shapes)
+    ]
+    return [
+        np.abs(x) if k in positive and isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+        for k, x in enumerate(drawn)
+    ]
+
+
+def _drawn(chance: Chance, number: int, point: int, shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_drawn(chance, number, point, part) for part in shape.parts)
+    kind, sizes = shape.element_type, shape.dimensions
+    dtype = type_of(kind)
+    if dtype.kind in "biu":
+        top = 2 if dtype.kind == "b" else _INTEGERS[point]
+        drawn = chance.integers(0, top, sizes)
+        if prod(sizes) == 1:  # another one at each point
+            drawn = np.full(sizes, (number + point) % top)
+        return drawn.astype(dtype)
+    values = _FLOATS[point](chance, sizes)
+    if dtype.kind == "c":
+        return values + 1j * _FLOATS[point](chance, sizes)
+    return rounded(values, kind) if is_float(kind) else values
