@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,14 +12,35 @@ from xlagraph.diff import diff_modules
 from xlagraph.facts.program.arguments import same_arguments
 from xlagraph.facts.program.versions import are_versions, nothing_tells
 from xlagraph.message import EMPTY, A, B, count, say, without_stop
+from xlagraph.rules.calls.inlined_calls import INLINED_CALLS
+from xlagraph.rules.calls.loop_carry import LOOP_CARRY
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.pieces.repeated_expression import REPEATED_EXPRESSION
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Context, Explanation
-    from xlagraph.diff import Diff
+    from xlagraph.diff import Change, Diff
     from xlagraph.evaluate import SameValues
+    from xlagraph.graph import Module
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of both up to which they are evaluated."""
+FORMS = frozenset(
+    {
+        *(EXTRA_SUBGRAPH, OTHER_OPERAND, REPLACED_SUBGRAPH, REPEATED_EXPRESSION),
+        *(INLINED_CALLS, LOOP_CARRY, OUTPUT_ORDER, REORDERED_OPERANDS, REORDERED_SUM),
+    }
+)
+"""Causes that say in which form something is computed. Another type, layout, option or number is
+told as that, though the values be the same."""
+_NARROW = re.compile(r"(?:bf16|f16|f8\w*)\[")
+_ROUNDS = frozenset({"convert", "convolution", "dot", "reduce"})
+_STRICT = frozenset({"GT", "LT"})
 
 
 def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Explanation:
@@ -27,7 +50,8 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     same, and bare texts may be of steps only where they share no line.
     """
     diff = explanation.diff
-    if explanation.same or not _may_be(diff, contexts):
+    is_form = not explanation.proved or all(c.kind in FORMS for c in explanation.causes)
+    if explanation.same or not is_form or not _may_be(diff, contexts):
         return explanation
     found = _same_values(diff)
     if found is None:
@@ -41,7 +65,28 @@ def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:
     is_small = len(diff.a) + len(diff.b) <= MAX_INSTRUCTIONS
     if not is_small or diff.a.is_scheduled or diff.b.is_scheduled:
         return False
+    if _rounded(diff.a) != _rounded(diff.b) or any(_is_at_equality(diff, c) for c in diff.changes):
+        return False
     return are_versions(diff, contexts) is True or nothing_tells(diff, contexts)
+
+
+def _rounded(module: Module) -> Counter[tuple[str, str]]:
+    """How often each operation rounds to a narrow type, which evaluating them does not show."""
+    return Counter(
+        (opcode, shape.partition("[")[0])
+        for opcode, shape in zip(module.opcodes, module.shapes, strict=True)
+        if opcode in _ROUNDS and _NARROW.match(shape)
+    )
+
+
+def _is_at_equality(diff: Diff, change: Change) -> bool:
+    """Whether two comparisons of fractions differ where both are equal, at no random point."""
+    a, b = diff.a, diff.b
+    if a.opcodes[change.a] != "compare" or b.opcodes[change.b] != "compare":
+        return False
+    directions = (a.attributes[change.a].get("direction"), b.attributes[change.b].get("direction"))
+    is_float = "f" in a.shapes[a.operands[change.a][0]].partition("[")[0]
+    return is_float and len([one for one in directions if one in _STRICT]) == 1
 
 
 def _same_values(diff: Diff) -> SameValues | None:

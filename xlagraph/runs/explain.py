@@ -48,6 +48,7 @@ from xlagraph.runs.graphs.places import (
     is_first,
     is_second,
 )
+from xlagraph.runs.graphs.weights import weights_of
 from xlagraph.runs.groups import group_nodes, introduced, with_source
 from xlagraph.runs.model import GraphNode, Meant, RunExplanation, failures, ranked
 from xlagraph.runs.pairs.explained import Pairs
@@ -177,7 +178,7 @@ def _explanation(
         steps=history.steps,
         compiles=sum(max(len(s.graphs), 1) for s in syncs if s.outcome == "compile"),
         spent=Spent.of(syncs),
-        first_step=history.first_step,
+        first_step=_training_from(pairs.graphs, history),
         stable_after=stable,
         alternating=turning,
         alternating_since=since,
@@ -273,6 +274,12 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     is_other = not all(one.expected for one in outcome.causes)
     is_other = is_other and outcome.proved and not changes_values(outcome)
     return Phase.END if is_other and design.ends_evaluations(other, number) else None
+
+
+def _training_from(graphs: Sequence[CapturedGraph], history: History) -> int:
+    """The step from which on it trains: the main loop's first, or an earlier one that updates."""
+    trains = (graph.step for graph in graphs if weights_of(graph).trained)
+    return min(history.first_step, next(trains, history.first_step))
 
 
 def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:

@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from xlagraph.runs.causes.lists import LongerList
     from xlagraph.runs.causes.pending import PendingWork
     from xlagraph.runs.causes.unrolled import UnrolledLoop
+    from xlagraph.runs.pairs.outcome import Outcome
     from xlagraph.runs.steps.turns import Turns
 
+NEARLY_ALL = 0.75
+"""Of so many of its graphs the explanations are proved where a reason is called proved."""
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "
     "warm-up, or a problem that began earlier"
@@ -156,6 +159,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         found = [(one, times) for one, times in found if not retell.accounts_for(one)]
     own = key_of(main_cause(main, kind, line)) if found else (kind, line)
     second = second_causes(own, (one for one, _ in found), members)
+    asked = [n.explanation for n in members if n.explanation and not _is_cut(kind, n)]
+    whole = [outcome for outcome in asked if outcome.proved]
     further = [(one, k) for one, k in found if one not in second and not is_over_run]
     return CauseGroup(
         kind=cause.kind if cause else kind,
@@ -171,16 +176,18 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         expected=all(node.warm_up for node in members),
         meant=_meant(members),
         steps=tuple(sorted({node.step for node in members})),
-        compared=explanation.compared if explanation else say(),
+        compared=_compared(explanation, whole, len(asked)),
         place=cause.place if cause else _place(reason, main),
         shown=main.digest if cause else "",
-        proved=bool(cause)
-        and all(
-            node.explanation.proved
-            for node in members
-            if node.explanation and not _is_cut(kind, node)
-        ),
+        proved=bool(cause) and bool(asked) and len(whole) >= NEARLY_ALL * len(asked),
     )
+
+
+def _compared(explanation: Outcome | None, whole: Sequence[Outcome], asked: int) -> Message:
+    """What a proof is about: the outputs compared, and of most of the graphs how many."""
+    compared = explanation.compared if explanation else say()
+    few = f"{len(whole)} of {count(asked, 'graph')}" if len(whole) < asked else ""
+    return say(compared, ", in " if compared and few else "", few)
 
 
 def _place(reason: Reason, main: GraphNode) -> Place:

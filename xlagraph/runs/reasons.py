@@ -134,6 +134,7 @@ def reasons_of(
     found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= _grown_lists(nodes, found)
+    found |= _read_of_lists(nodes, found)
     found |= of_most(nodes, found)
     return found | _with_sizes(nodes, found)
 
@@ -226,6 +227,28 @@ def _grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dic
         and (reason := known[node.digest]).kind is GROWING_GRAPH
         and reason.line in sizes
         and main_cause(node).kind is PYTHON_SIZE
+    }
+
+
+def _read_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Graphs of reads at a place of which most join a longer list, at that line: they do as well.
+
+    Where a function reads several values of a list, graphs of one read are compared with another's.
+    """
+    there: defaultdict[tuple[SourceLine | None, Reason], int] = defaultdict(int)
+    for node in nodes:
+        reason = known[node.digest]
+        if node.sync_kind == "value" and reason.kind in (PYTHON_SIZE, GROWING_GRAPH):
+            there[node.call_site, reason] += 1
+    lists = {
+        (site, reason.line): reason for (site, reason), times in there.items() if times >= OFTEN
+    }
+    return {
+        node.digest: lists[node.call_site, line]
+        for node in nodes
+        if node.sync_kind == "value" and known[node.digest].kind in PIECES and not node.warm_up
+        for line in [main_line(main_cause(node))]
+        if (node.call_site, line) in lists
     }
 
 
