@@ -60,6 +60,22 @@ def test_other_values_are_told_as_before():
     assert (found.same, found.evaluated) == (False, 0)
 
 
+def named(text):
+    """A module that takes one argument with this last line."""
+    head = "HloModule m\nENTRY e {\n  x = f32[8] parameter(0)\n  h = f32[8] constant({HALF})\n"
+    return head.replace("{HALF}", "{0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5}") + text
+
+
+def test_what_no_random_point_shows_is_told_as_what_it_is():
+    last = "  c = pred[8] compare(x, h), direction=GT\n  ROOT r = f32[8] select(c, x, h)\n}\n"
+    assert not explained(named(last), named(last.replace("GT", "GE"))).same
+    wide = "  y = f32[8] multiply(x, h)\n  z = f32[8] add(y, x)\n  ROOT r = f32[8] tanh(z)\n}\n"
+    narrow = wide.replace("add(y", "add(w").replace(
+        "  z =", "  v = bf16[8] convert(y)\n  w = f32[8] convert(v)\n  z ="
+    )
+    assert not explained(named(wide), named(narrow)).same
+
+
 def test_two_steps_of_a_run_are_two_modules():
     step = Context(key={"graph_hash": "1"})
     assert not explained(MATMUL, EINSUM, step, Context(key={"graph_hash": "2"})).same

@@ -166,10 +166,9 @@ def groups(shape: str, rows: int, file: str) -> str:
 def test_other_groups_of_the_same_values_are_told_as_such():
     explanation = versions_of(groups("f32[8,3]", 8, "a.py"), groups("f32[2,12]", 2, "b.py"))
     assert explanation.proved
-    assert explanation.evaluated
-    note = str(explanation.verdict.notes[0])
-    assert "Values are divided into other groups: f32[8,3] became f32[2,12] at " in note
-    assert "b.py:2" in note
+    what = "Values are divided into other groups: f32[8,3] became f32[2,12]."
+    assert str(explanation.verdict.what) == what
+    assert "b.py:2" in str(explanation.verdict.where)
     assert "mask" not in str(explanation.verdict.fix)
 
 

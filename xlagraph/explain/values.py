@@ -21,9 +21,10 @@ from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.repeated_expression import REPEATED_EXPRESSION
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.sizes import ATTRIBUTE
 
 if TYPE_CHECKING:
-    from xlagraph.cause.model import Context, Explanation
+    from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.diff import Change, Diff
     from xlagraph.evaluate import SameValues
     from xlagraph.graph import Module
@@ -40,6 +41,7 @@ FORMS = frozenset(
 told as that, though the values be the same."""
 _NARROW = re.compile(r"(?:bf16|f16|f8\w*)\[")
 _ROUNDS = frozenset({"convert", "convolution", "dot", "reduce"})
+_ARRANGES = frozenset({"broadcast", "dot", "transpose"})
 _STRICT = frozenset({"GT", "LT"})
 
 
@@ -50,7 +52,7 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     same, and bare texts may be of steps only where they share no line.
     """
     diff = explanation.diff
-    is_form = not explanation.proved or all(c.kind in FORMS for c in explanation.causes)
+    is_form = not explanation.proved or all(_is_form(diff, c) for c in explanation.causes)
     if explanation.same or not is_form or not _may_be(diff, contexts):
         return explanation
     found = _same_values(diff)
@@ -68,6 +70,14 @@ def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:
     if _rounded(diff.a) != _rounded(diff.b) or any(_is_at_equality(diff, c) for c in diff.changes):
         return False
     return are_versions(diff, contexts) is True or nothing_tells(diff, contexts)
+
+
+def _is_form(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause says how something is written, an axis of a product or transpose included."""
+    if cause.kind is not ATTRIBUTE:
+        return cause.kind in FORMS
+    own = (c.a for c in diff.changes if c.a in cause.a and "attributes" in c.fields)
+    return {diff.a.opcodes[x] for x in own} <= _ARRANGES
 
 
 def _rounded(module: Module) -> Counter[tuple[str, str]]:
@@ -111,7 +121,7 @@ def _verdict(explanation: Explanation, found: SameValues, *, is_sure: bool) -> V
     told, causes = explanation.verdict, explanation.causes
     written = say(
         f"{differing} {'is' if diff.differing == 1 else 'are'} written otherwise",
-        say(": ", without_stop(told.what), causes[0].place.within) if causes else EMPTY,
+        say(": ", without_stop(told.what), causes[0].place.within) if explanation.proved else EMPTY,
         f"; {count(moved, 'output')} come in another order" if moved else "",
         "; XLA compiles both forms, once each",
         "." if is_sure else ": steps of one run should keep to one.",
