@@ -61,7 +61,7 @@ def _split_url(spec: str) -> tuple[str, str]:
 def _entry_context(entry: Entry) -> Context:
     preamble = entry.preamble
     key = {}
-    if entry.graph_hash:
+    if entry.graph_hash and preamble.event:  # a text that was cut out may be of any program
         key["graph_hash"] = entry.graph_hash
     if preamble.root_hashes:
         key["root_hashes"] = ", ".join(preamble.root_hashes)

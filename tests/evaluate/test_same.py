@@ -24,7 +24,8 @@ from module_edits import with_parameters_permuted
 from real_modules import real_texts
 
 from xlagraph.diff import diff_modules
-from xlagraph.evaluate import NotEvaluatedError, evaluate, same_values
+from xlagraph.evaluate import NotEvaluatedError, evaluate, inputs, same_values
+from xlagraph.evaluate.program import Program
 from xlagraph.hlo import read_module
 
 TEXTS = real_texts()
@@ -196,7 +197,8 @@ def test_an_edit_that_matters_gives_other_values(name):
     a, b = step(*STEP.splitlines()), step(*other(STEP, *OTHERS[name]))
     again = step(*other(STEP, "select(k, y, x)", "select(k, y, b)"))
     assert same(a, commuted(a))
-    assert not same(a, b)
+    found = same(a, b)
+    assert found is None or (name == "GE for GT" and found.parts_at_zero)
     assert not same(a, again)
 
 
@@ -328,3 +330,32 @@ def test_every_process_says_the_same():
 def test_there_is_something_to_exchange():
     assert all(live(real(name), *COMMUTATIVE) for name in NAMES)
     assert with_attributes(real(NAMES[0]), live(real(NAMES[0]), "reduce")[0], dimensions="{0}")
+
+
+def many(names, order):
+    """A product of layers whose weights have one shape, in some order of parameters."""
+    lines = [f"{name} = f32[4,4] parameter({k})" for k, name in enumerate(names)]
+    axes = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    value = "x"
+    for k, weight in enumerate(order):
+        lines += [
+            f"d{k} = f32[4,4] dot({value}, {weight}), {axes}",
+            f"t{k} = f32[4,4] tanh(d{k})",
+        ]
+        value = f"t{k}"
+    body = "\n".join([*lines, f"ROOT z = (f32[4,4]) tuple({value})"])
+    return read_module(f"HloModule m\nENTRY e {{\n{body}\n}}\n")
+
+
+@pytest.mark.parametrize(
+    ("names", "order", "found"),
+    [
+        ("fcxeabd", "abcdef", (2, 4, 5, 1, 6, 3, 0)),
+        ("xabcdef", "abcdfe", (0, 1, 2, 3, 4, 6, 5)),
+        ("xabcdef", "abcdee", None),
+    ],
+)
+def test_inputs_of_one_shape_are_paired_by_what_they_do(names, order, found):
+    modules = many("xabcdef", "abcdef"), many(names, order)
+    way = inputs._by_response(tuple(map(Program, modules)), *map(inputs.input_shapes, modules))
+    assert next(way, None) == found

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlagraph.evaluate.never import asks_nothing, is_neutral, is_never_negative
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from xlagraph.evaluate.step import Step
     from xlagraph.graph import Module
+
+
+_OF_DEVICE = frozenset({"partition-id", "replica-id"})
 
 
 def _bits(*flags: Any) -> int:
@@ -91,14 +96,31 @@ class Coverage:
         self._branches.setdefault(step.number, set()).add(branch)
 
     def counts(self, module: Module, changed: Collection[int]) -> bool:
-        """Whether outputs were seen to depend on all of these instructions that they depend on."""
-        asked = _reached(module, _all) & {*changed}
-        if any(self._is_of_one_sign(module, i) for i in asked):
+        """Whether outputs were seen to depend on all of these instructions that they depend on.
+
+        What no input reaches is always as it was seen: it counts as one value, and a branch that it
+        leaves out counts nowhere.
+        """
+        varies = _varying(module)
+
+        def edges(module: Module, i: int) -> Iterable[int]:
+            if i not in varies:
+                return ()
+            is_choice = module.opcodes[i] in ("conditional", "select")
+            is_fixed = is_choice and module.operands[i][0] not in varies
+            if is_fixed:
+                return self._edges(module, i)
+            return (o for o in _all(module, i) if not is_neutral(module, i, o))
+
+        of_changed = _users(module, {*changed} - varies, varies)
+        asked = _reached(module, edges) & {*changed, *of_changed}
+        if any(self._is_of_one_sign(module, i) for i in asked & varies):
             return False
         return asked <= _reached(module, self._edges)
 
     def _is_of_one_sign(self, module: Module, i: int) -> bool:
-        return module.opcodes[i] in ("abs", "sign") and self._seen.get(i, 0) != 3
+        is_asked = module.opcodes[i] in ("abs", "sign") and self._seen.get(i, 0) != 3
+        return is_asked and not is_never_negative(module, module.operands[i][0])
 
     def _edges(self, module: Module, i: int) -> Iterable[int]:
         """The operands that were seen to count, and the results of what was called."""
@@ -147,13 +169,77 @@ def _all(module: Module, i: int) -> Iterable[int]:
     return (*module.operands[i], *(_root(module, c) for c in module.callees.get(i, ())))
 
 
+def _varying(module: Module) -> set[int]:
+    """The instructions that an input reaches, through what is called too."""
+    found = {*module.entry_computation.parameters}
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for i, operands in enumerate(module.operands):
+            called = [module.computations[c] for c in module.callees.get(i, ())]
+            varies = module.opcodes[i] in _OF_DEVICE or not found.isdisjoint(operands)
+            element = _element(module, i)
+            if element is not None:
+                varies = element in found
+            elif module.opcodes[i] == "call":
+                taken = zip(called[0].parameters, operands, strict=True)
+                found.update(p for p, given in taken if given in found)
+                varies = False
+            elif varies:
+                found.update(p for computation in called for p in computation.parameters)
+            varies = varies or any(computation.root in found for computation in called)
+            if varies and not asks_nothing(module, i):
+                found.add(i)
+    return found
+
+
+def _users(module: Module, fixed: set[int], varies: set[int]) -> set[int]:
+    """What is computed of these instructions and reached by no input."""
+    found = set(fixed)
+    for i, operands in enumerate(module.operands):
+        if i not in varies and not found.isdisjoint(operands):
+            found.add(i)
+    return found
+
+
 def _reached(module: Module, edges: Callable[[Module, int], Iterable[int]]) -> set[int]:
-    """What is reached from the outputs."""
+    """What is reached from the outputs, also through functions to what they are given."""
     root = module.entry_computation.root
+    given = _given(module)
     found, pending = {root}, [root]
     while pending:
-        for i in edges(module, pending.pop()):
-            if i not in found:
-                found.add(i)
-                pending.append(i)
+        i = pending.pop()
+        if (element := _element(module, i)) is not None:
+            following: Iterable[int] = (element,)
+        elif module.opcodes[i] == "call":
+            following = (_root(module, module.callees[i][0]),)
+        else:
+            following = given[i] if i in given else edges(module, i)
+        for below in following:
+            if below not in found:
+                found.add(below)
+                pending.append(below)
+    return found
+
+
+def _element(module: Module, i: int) -> int | None:
+    """What a tuple that is made, or that a function gives out, has where it is asked for it."""
+    if module.opcodes[i] != "get-tuple-element":
+        return None
+    (whole,) = module.operands[i]
+    if module.opcodes[whole] == "call":
+        whole = _root(module, module.callees[whole][0])
+    if module.opcodes[whole] != "tuple":
+        return None
+    return module.operands[whole][int(module.attributes[i].get("index") or 0)]
+
+
+def _given(module: Module) -> dict[int, list[int]]:
+    """The parameters of functions that are called, each with what it is given."""
+    found: dict[int, list[int]] = {}
+    for i, called in module.callees.items():
+        if module.opcodes[i] == "call":
+            parameters = module.computations[called[0]].parameters
+            for p, operand in zip(parameters, module.operands[i], strict=True):
+                found.setdefault(p, []).append(operand)
     return found

@@ -62,6 +62,8 @@ _INTEGERS = (4, 4, 4, 4, 4, 8)
 """Integers are below: they have to be valid numbers of rows, classes and positions."""
 POINTS = len(_FLOATS)
 """How many arguments there are for each module."""
+WITH_ZEROS = POINTS - 1
+"""The one with exact zeros, asked last."""
 
 
 def arguments_at(point: int, shapes: Sequence[Shape], positive: Collection[int]) -> list[Any]:
@@ -74,6 +76,23 @@ def arguments_at(point: int, shapes: Sequence[Shape], positive: Collection[int])
         np.abs(x) if k in positive and isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
         for k, x in enumerate(drawn)
     ]
+
+
+def argument_like(shape: Shape, label: int, *, is_other: bool) -> Any:
+    """An argument that all inputs with this label get, or another one; small and positive."""
+    chance = np.random.default_rng((_SEED, POINTS + is_other, label))
+    return _filled(chance, shape)
+
+
+def _filled(chance: Chance, shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_filled(chance, part) for part in shape.parts)
+    dtype = type_of(shape.element_type)
+    if dtype.kind in "biu":
+        top = 2 if dtype.kind == "b" else _INTEGERS[0]
+        return chance.integers(0, top, shape.dimensions).astype(dtype)
+    values = chance.uniform(0.02, 0.3, shape.dimensions)
+    return rounded(values, shape.element_type) if is_float(shape.element_type) else values
 
 
 def _drawn(chance: Chance, number: int, point: int, shape: Shape) -> Any:

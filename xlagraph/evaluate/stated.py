@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _NUMBERED = ("channel_id", "sharding")
 _ANNOTATIONS = ("sharding", "frontend_attributes")
+_IS_NOTE = re.compile(r'\{(?:grad_[xy]="\w+",?)+\}')
+"""What torch_xla's einsum notes about its operands; XLA reads it nowhere."""
 _PRECISION = ("operand_precision", "algorithm")
 
 
@@ -65,7 +68,7 @@ def _annotations(module: Module) -> Counter[tuple[str, str]]:
         (key, one_spelling(value))
         for attributes in module.attributes
         for key, value in attributes.items
-        if key in _ANNOTATIONS
+        if key in _ANNOTATIONS and not _IS_NOTE.fullmatch(value)
     )
 
 

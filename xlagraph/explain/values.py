@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.names import differing_keys
 from xlagraph.cause.verdict import Verdict
 from xlagraph.diff import diff_modules
 from xlagraph.facts.program.arguments import same_arguments
@@ -41,8 +43,14 @@ FORMS = frozenset(
 told as that, though the values be the same."""
 _NARROW = re.compile(r"(?:bf16|f16|f8\w*)\[")
 _ROUNDS = frozenset({"convert", "convolution", "dot", "reduce"})
-_ARRANGES = frozenset({"broadcast", "dot", "transpose"})
-_STRICT = frozenset({"GT", "LT"})
+_HINTS = frozenset(
+    {
+        *("indices_are_sorted", "is_stable", "operand_precision", "sharding", "unique_indices"),
+        *("algorithm", "backend_config", "frontend_attributes"),
+    }
+)
+"""Attributes that say how to compute, and may leave the values as they are."""
+_AT_EQUALITY = ({"GT", "GE"}, {"LT", "LE"})
 
 
 def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Explanation:
@@ -56,7 +64,7 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     if explanation.same or not is_form or not _may_be(diff, contexts):
         return explanation
     found = _same_values(diff)
-    if found is None:
+    if found is None or (found.parts_at_zero and explanation.proved):
         return explanation
     verdict = _verdict(explanation, found, is_sure=are_versions(diff, contexts) is True)
     return replace(explanation, same=True, evaluated=found.points, verdict=verdict)
@@ -73,11 +81,12 @@ def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:
 
 
 def _is_form(diff: Diff, cause: Cause) -> bool:
-    """Whether a cause says how something is written, an axis of a product or transpose included."""
+    """Whether a cause says how something is written, as along which axes, and not how to run it."""
     if cause.kind is not ATTRIBUTE:
         return cause.kind in FORMS
-    own = (c.a for c in diff.changes if c.a in cause.a and "attributes" in c.fields)
-    return {diff.a.opcodes[x] for x in own} <= _ARRANGES
+    own = (c for c in diff.changes if c.a in cause.a and "attributes" in c.fields)
+    keys = (differing_keys(diff.a.attributes[c.a], diff.b.attributes[c.b]) for c in own)
+    return _HINTS.isdisjoint(chain.from_iterable(keys))
 
 
 def _rounded(module: Module) -> Counter[tuple[str, str]]:
@@ -96,7 +105,7 @@ def _is_at_equality(diff: Diff, change: Change) -> bool:
         return False
     directions = (a.attributes[change.a].get("direction"), b.attributes[change.b].get("direction"))
     is_float = "f" in a.shapes[a.operands[change.a][0]].partition("[")[0]
-    return is_float and len([one for one in directions if one in _STRICT]) == 1
+    return is_float and {*directions} in _AT_EQUALITY
 
 
 def _same_values(diff: Diff) -> SameValues | None:
@@ -123,6 +132,7 @@ def _verdict(explanation: Explanation, found: SameValues, *, is_sure: bool) -> V
         f"{differing} {'is' if diff.differing == 1 else 'are'} written otherwise",
         say(": ", without_stop(told.what), causes[0].place.within) if explanation.proved else EMPTY,
         f"; {count(moved, 'output')} come in another order" if moved else "",
+        "; where inputs are exactly 0 some values are others" if found.parts_at_zero else "",
         "; XLA compiles both forms, once each",
         "." if is_sure else ": steps of one run should keep to one.",
     )

@@ -1,0 +1,74 @@
+"""Values that are never below zero, whatever the inputs: what asks for their sign asks nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xlagraph.graph import Module
+
+MAX_DEPTH = 24
+"""Instructions on the way from a value to what says that it is not negative."""
+_NEVER = frozenset({"abs", "exponential", "logistic", "sqrt"})
+_KEEPS = frozenset({"broadcast", "convert", "copy", "reshape", "slice", "transpose"})
+_NEUTRAL = {"maximum": "-inf", "minimum": "inf"}
+
+
+def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
+    """Whether an instruction's values are at least 0 wherever they are numbers."""
+    opcode, operands = module.opcodes[i], module.operands[i]
+    if opcode in _NEVER:
+        return True
+    if opcode == "constant":
+        return _is_at_least_zero(module.payloads.get(i, ""))
+    if depth == 0 or not operands:
+        return False
+    if opcode == "multiply" and len({*operands}) == 1:
+        return True
+    below = (is_never_negative(module, o, depth - 1) for o in operands)
+    if opcode == "maximum":
+        return any(below)
+    if opcode == "reduce":
+        return len(operands) == 2 and _adds(module, i) and all(below)
+    if opcode == "call":
+        return is_never_negative(module, module.computations[module.callees[i][0]].root, depth - 1)
+    return opcode in (*_KEEPS, "add", "divide", "multiply") and all(below)
+
+
+def asks_nothing(module: Module, i: int) -> bool:
+    """Whether the answer is the same for all numbers: that one is finite, or not below zero."""
+    opcode, operands = module.opcodes[i], module.operands[i]
+    if opcode == "is-finite":
+        return True
+    if opcode != "compare" or module.attributes[i].get("direction") != "GE":
+        return False
+    return is_never_negative(module, operands[0]) and _is_zero(module, operands[1])
+
+
+def is_neutral(module: Module, i: int, operand: int) -> bool:
+    """Whether an operand of a maximum or minimum is the infinity that nothing is beyond."""
+    bound = _NEUTRAL.get(module.opcodes[i])
+    return bound is not None and _constant(module, operand) == bound
+
+
+def _is_zero(module: Module, i: int) -> bool:
+    return _constant(module, i) in ("0", "0.0")
+
+
+def _constant(module: Module, i: int) -> str:
+    """The constant that an instruction spreads or puts into another form; empty of others."""
+    while module.opcodes[i] in _KEEPS:
+        (i,) = module.operands[i]
+    return module.payloads.get(i, "") if module.opcodes[i] == "constant" else ""
+
+
+def _is_at_least_zero(text: str) -> bool:
+    try:
+        return float(text) >= 0
+    except ValueError:
+        return False
+
+
+def _adds(module: Module, i: int) -> bool:
+    root = module.computations[module.callees[i][0]].root
+    return module.opcodes[root] == "add"
