@@ -124,8 +124,8 @@ def _explanation(
     ended = {node.digest for node in nodes if node.another_part and node.warm_up}
     last = stable_after(syncs, history.steps, ended)
     since = 0 if last is None else history.steps - 1 - last
-    nodes = with_odd_batches(nodes, pairs.graphs, comparisons, design, grown | never_meant, since)
     nodes = with_known_sizes(nodes, pairs.graphs, comparisons, design, parts)
+    nodes = with_odd_batches(nodes, pairs.graphs, comparisons, design, grown | never_meant, since)
     nodes = with_first_copies(nodes, pairs.graphs, comparisons, design)
     program = program_text(run.processes)
     if not failures(run):
@@ -214,7 +214,9 @@ def _node(
     by_design = begins_sort or has_line or phase is not None
     call_site = own_frame(graph.sync.call_site) if graph.sync else None
     here = say("step at ", call_site) if call_site else say()
-    part = here if has_line and not begins_sort else design.label(number)
+    part = design.label(number)
+    if begins_sort or has_line:
+        part = part if part and begins_sort else here
     if phase is not None:
         part = say(part or here, f" {phase}")
     warm_up = by_design or _is_warm_up(number, graphs, comparison, nodes, design, history)
@@ -283,10 +285,14 @@ def _training_from(graphs: Sequence[CapturedGraph], history: History) -> int:
 
 
 def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
-    """What the sorts of step are called, in order of appearance; empty if there is but one."""
+    """What the sorts of step are called, in order of appearance, those of one name once.
+
+    Empty if there is but one.
+    """
     if not any(node.by_design for node in nodes):
         return ()
-    return tuple(node.part for k, node in enumerate(nodes) if node.by_design or design.is_first(k))
+    named = (node.part for k, node in enumerate(nodes) if node.by_design or design.is_first(k))
+    return tuple(dict.fromkeys(named))
 
 
 def _is_warm_up(

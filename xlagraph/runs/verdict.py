@@ -187,7 +187,7 @@ def _note(group: CauseGroup) -> Message:
             "Settled since ",
             begin,
             f": {count(group.compiles, 'compile')}, {group.spent}, of "
-            f"{'graphs' if many else 'a graph'} that only ran again since; what makes "
+            f"{'graphs' if many else 'a graph'} behind which nothing new came; what makes "
             f"{'them' if many else 'it'} differ from those before is not proved.",
         )
     if group.meant in (Meant.PHASE, Meant.STAGES):
@@ -210,12 +210,11 @@ def _note(group: CauseGroup) -> Message:
 
 
 def _seldom(groups: Sequence[CauseGroup]) -> Iterator[Message]:
-    """What came once or twice beside the first cause, the dearest by name."""
+    """That more came once or twice beside the first cause; what it is stands in the list."""
     seldom = [group for group in groups if group.meant is Meant.SELDOM]
     if seldom:
-        named = join(map(_named, seldom), 2, "; ")
-        head = f"Once or twice each, perhaps on purpose ({_spent(seldom)}): "
-        yield say(head, named, ".")
+        which = "is" if sum(group.compiles for group in seldom) == 1 else "are"
+        yield say(f"What came but once or twice beside it ({_spent(seldom)}) {which} listed below.")
 
 
 def _what(problems: Sequence[CauseGroup]) -> Message:

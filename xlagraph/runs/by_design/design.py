@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from xlagraph.message import count, join, say
 from xlagraph.runs.by_design.settled import LASTING, stages_of
 from xlagraph.runs.by_design.sorts import Part, Sorts
+from xlagraph.runs.graphs.nearest import opcodes_of
 from xlagraph.runs.steps.cycle import cycle_of
 from xlagraph.runs.steps.order import (
     Phase,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.graphs.captured import CapturedGraph
     from xlagraph.runs.steps.order import Turn
 
+COMPUTES = frozenset({"convolution", "custom-call", "dot", "gather", "reduce"})
+"""What an evaluation has and a copy of weights has not."""
 KNOWN = 0.5
 """The sort of so many of the steps of a place has to be known for their order to say something."""
 SMALL = 0.01
@@ -276,7 +279,7 @@ class Design:
     def label(self, number: int) -> Message:
         """What the steps of a graph are called; empty where that cannot be told."""
         sort = self._sorts[number]
-        if sort is None:
+        if sort is None or (sort.part is Part.EVALUATION and not self._computes(number)):
             return say()
         if sort.part is not Part.UPDATE:
             return say(sort.part.value)
@@ -289,6 +292,11 @@ class Design:
             return say("update of ", join(shown, 1))
         accumulates = self._parts & {Part.MICRO_BATCH, Part.ACCUMULATE}
         return say("update" if accumulates else "training")
+
+    def _computes(self, number: int) -> bool:
+        """Whether there is a product in a graph, or a sum: what copies weights has none."""
+        opcodes = opcodes_of(self._graphs[number].sketch.histogram())
+        return not COMPUTES.isdisjoint(opcodes)
 
     def is_first(self, number: int) -> bool:
         """Whether a graph is the first of its sort."""
