@@ -65,13 +65,13 @@ def _agree(a: Sequence[Sequence[Array]], b: Sequence[Sequence[Array]], k: int, n
     return all(are_close(x[k], y[n]) for x, y in zip(a, b, strict=True))
 
 
-def tells(values: Sequence[Array], *, depends: bool) -> bool:
-    """Whether an output at several points tells anything: it is a number, and not always the same.
+def varies(values: Sequence[Array]) -> bool:
+    """Whether an output is another one at some of several points."""
+    return not all(np.array_equal(x, values[0], equal_nan=True) for x in values[1:])
 
-    `depends`: it depends on an input.
-    """
-    if depends and all(np.array_equal(x, values[0], equal_nan=True) for x in values[1:]):
-        return values[0].size == 0
+
+def is_number(values: Sequence[Array]) -> bool:
+    """Whether an output is a number for the most part at one of several points."""
     shares = [float(np.isfinite(x).mean()) if x.size else 1.0 for x in values]
     return max(shares) >= MIN_FINITE
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 MAX_ASSIGNMENTS = 24
 """Ways to pair the inputs that are tried."""
-ROUNDS = 4
-"""How often what is told apart gets arrays of its own."""
 _CLOSE = 1e-6
 
 
@@ -102,26 +100,41 @@ class _Input(NamedTuple):
 def _by_response(
     programs: tuple[Program, Program], shapes_a: Sequence[str], shapes_b: Sequence[str]
 ) -> Iterator[tuple[int, ...]]:
-    """The assignment of inputs to which the outputs respond alike; none where no such is seen."""
+    """The assignments of inputs to which the outputs respond alike; none where no such is seen."""
     classes: dict[_Input, int] = {}
     labels: dict[str, int] = {}
     for side, shapes in enumerate((shapes_a, shapes_b)):
         for number, shape in enumerate(shapes):
             classes[_Input(side, number)] = labels.setdefault(shape, len(labels))
-    budget = Budget()
-    for _ in range(ROUNDS):
+    for found in _told_apart(programs, classes, Budget()):
+        theirs = {label: number for (side, number), label in found.items() if side}
+        yield tuple(theirs[found[_Input(0, k)]] for k in range(len(shapes_a)))
+
+
+def _told_apart(
+    programs: tuple[Program, Program], classes: Mapping[_Input, int], budget: Budget
+) -> Iterator[Mapping[_Input, int]]:
+    """The classes, split until each has one input of each side.
+
+    Of inputs that respond alike one of A is set beside each of B's in turn, and the rest is split
+    again: weights and their momentum, for one, respond alike until one of them has its place.
+    """
+    before = 0
+    while before < len({*classes.values()}):
+        before = len({*classes.values()})
         finer = _refined(programs, classes, budget)
         if finer is None:
             return
-        is_done = len(set(finer.values())) == len(set(classes.values()))
         classes = finer
-        if is_done:
-            break
-    theirs: dict[int, list[int]] = {}
-    for (side, number), label in classes.items():
-        if side:
-            theirs.setdefault(label, []).append(number)
-    yield tuple(theirs[classes[_Input(0, k)]].pop(0) for k in range(len(shapes_a)))
+    sizes = Counter(classes.values())
+    chosen = next((one for one, label in classes.items() if sizes[label] > len(programs)), None)
+    if chosen is None:
+        yield classes
+        return
+    fresh = max(classes.values()) + 1
+    for one, label in classes.items():
+        if one.side and label == classes[chosen]:
+            yield from _told_apart(programs, {**classes, chosen: fresh, one: fresh}, budget)
 
 
 def _refined(

@@ -46,7 +46,7 @@ _ROUNDS = frozenset({"convert", "convolution", "dot", "reduce"})
 _HINTS = frozenset(
     {
         *("indices_are_sorted", "is_stable", "operand_precision", "sharding", "unique_indices"),
-        *("algorithm", "backend_config", "frontend_attributes"),
+        *("algorithm", "backend_config"),
     }
 )
 """Attributes that say how to compute, and may leave the values as they are."""
