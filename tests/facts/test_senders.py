@@ -106,3 +106,37 @@ def test_what_a_layer_makes_for_its_input_is_not_where_that_is_sent(library, whe
     (cause,) = explain_modules(a, b).causes
     assert (str(cause.kind), cause.proved) == ("input-shape", True)
     assert str(cause.place.in_short) == where
+
+
+ROWS = """HloModule step
+
+TABLES
+ENTRY main {
+  x = f32[9,4] parameter(0), metadata={op_type="xla__device_data" stack_frame_id=2}
+  i = s64[SIZE,1] parameter(1), metadata={op_type="xla__device_data" stack_frame_id=2}
+  n = s64[SIZE] reshape(i)
+  r = f32[SIZE,4] gather(x, n), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=1, slice_sizes={1,4}
+  s = f32[9,4] sine(x)
+  ROOT t = (f32[SIZE,4], f32[9,4]) tuple(r, s)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("return edges[:, kept]", "train.py:7 in to_device()"),
+        ("return {k: batch[k].to(device) for k in batch}", "train.py:30 in train()"),
+        ("return send(batch)", "train.py:30 in train()"),
+    ],
+    ids=["picks", "sends items", "calls"],
+)
+def test_the_line_that_picks_by_a_mask_is_the_place(text, where):
+    module = ROWS.replace("TABLES", TABLES)
+    a, b = (read_module(module.replace("SIZE", size), size) for size in ("8", "6"))
+    call_site = SourceLine("train.py", 40, "train")
+    context = Context(call_site=call_site, program={"train.py": {7: text}})
+    (cause,) = explain_modules(a, b, context, context).causes
+    assert (str(cause.kind), cause.proved) == ("input-shape", True)
+    assert str(cause.place.in_short) == where

@@ -7,9 +7,12 @@ import pytest
 from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
 
 
-def typed(text: str, *, is_written: bool = False) -> str:
+def typed(text: str, *widths: int, is_written: bool = False) -> str:
+    """Of the last line, or of a text in one piece; of what takes 2 or 1 if not said otherwise."""
     lines = dict(enumerate(text.split("\n"), 5))
-    found = typed_slice(lines, 5, is_written=is_written)
+    taken = {1} if "i + 2" not in text else {2, 3} if "j + 3" in text else {1, 2}
+    taken = taken if "[j]" in text or "i + 2" not in text else taken - {1}
+    found = typed_slice(lines, 5, frozenset(widths) or taken, is_written=is_written)
     return "\n".join(found.code) if found else ""
 
 
@@ -139,3 +142,63 @@ def test_what_is_typed_computes_what_the_program_did(text: str, expected: str):
 )
 def test_the_bounds_of_a_slice_as_the_program_says_them(text: str, bounds: tuple[str, str]):
     assert slice_bounds({5: text}, 5) == bounds
+
+
+def named(above: str, text: str, *widths: int, is_written: bool = False) -> str:
+    lines = dict(enumerate(f"def f(x, p, k, rows):\n{above}\n    {text}".split("\n"), 5))
+    found = typed_slice(lines, max(lines), frozenset(widths), is_written=is_written)
+    return "\n".join(found.code) if found else ""
+
+
+def test_a_slice_with_a_name():
+    above = "    rows = slice(p, p + k)\n    p = p + k"
+    assert (
+        named(above, "x[rows] = v", 8, is_written=True)
+        == """\
+index = torch.arange(rows.start, rows.stop).to(x.device)
+x[index] = v"""
+    )
+    assert (
+        named(above, "y = x[:, rows] + 1", 1)  # of one row too
+        == """\
+index = torch.arange(rows.start, rows.stop).to(x.device)
+y = x.index_select(1, index) + 1"""
+    )
+    lines = {5: "rows = slice(p, p + k)", 6: "y = x[rows]"}
+    assert slice_bounds(lines, 6) == ("p", "p + k")
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "    pass",  # a parameter
+        "    rows = slice(k)",
+        "    rows = slice(None, k)",
+        "    rows = slice(-p, -k)",
+        "    rows = slice(p, k, 2)",
+        "    rows = np.s_[p:k]",
+        "    rows = (p, k)",
+        "    rows = slice(p, k)\n    rows = other(rows)",
+        "    rows = slice(p, k)\n    if k:\n        rows = other(rows)",
+        "    if k:\n        rows = slice(p, k)",
+        "    def g():\n        rows = slice(p, k)",
+        "    rows = slice(p, k)\n    for rows in k: pass",
+    ],
+)
+def test_a_name_that_takes_several_is_no_number(above: str):
+    assert named(above, "y = x[rows]", 4) == ""
+    assert named(above, "x[rows] = v", 4, is_written=True) == ""
+
+
+def test_a_name_that_takes_one_is_a_number_unless_the_text_says_otherwise():
+    assert "torch.tensor([rows])" in named("    rows = p + k", "y = x[rows]", 1)
+    assert "torch.tensor([rows])" in named("    pass", "y = x[rows]", 1)
+    for above in ("    rows = slice(k)", "    rows = np.s_[p:k]", "    rows = (p, k)"):
+        assert named(above, "y = x[rows]", 1) == ""
+
+
+def test_a_name_beside_slices_is_a_number_where_the_graph_takes_one():
+    assert "torch.tensor([rows])" in named("    pass", "y = x[p:p + 2] + x[rows]", 1, 2)
+    assert named("    pass", "y = x[p:p + 1] + x[rows]", 1, 2) == ""
+    assert named("    pass", "y = x[p:k] + x[rows]", 1, 2) == ""
+    assert named("    pass", "y = x[p:p + 2]", 1) == ""  # another slice is meant

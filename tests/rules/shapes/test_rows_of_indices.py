@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlagraph.cause.model import Context
+from xlagraph.cause.model import Cause, Context
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
@@ -42,3 +42,28 @@ def test_pairs_that_the_host_sends_are_not_what_a_mask_keeps(line: str, what: st
     assert explanation.proved
     (cause,) = explanation.causes
     assert what in str(cause.in_short)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "line"),
+    [("s64", "edges = edges[:, kept]"), ("s64", "at = mask.nonzero()")],
+)
+def test_whole_numbers_are_kept_and_what_is_computed_of_them_is_masked(dtype: str, line: str):
+    cause = masked(dtype, line)
+    assert "multiply what is computed of them" in str(cause.short_fix)
+    assert "torch.where(mask, x, 0)" not in str(cause.short_fix)
+    assert "whole numbers" in str(cause.fix)
+
+
+def test_floats_are_chosen_by_a_mask():
+    cause = masked("f32", "picked = boxes[positive]")
+    assert "torch.where(mask, x, 0)" in str(cause.short_fix)
+    assert "whole numbers" not in str(cause.fix)
+
+
+def masked(dtype: str, line: str) -> Cause:
+    context = Context(program={"t.py": {3: line}})
+    text = PICKED.replace("f32[", f"{dtype}[").replace("tanh", "negate")
+    a, b = (read_module(text.replace("SIZE", size), "m") for size in ("5", "7"))
+    (cause,) = explain_modules(a, b, context, context).causes
+    return cause

@@ -114,6 +114,14 @@ def test_a_line_that_counts_into_bins_says_what_the_size_is():
     assert "elements that a mask keeps" in told("rows = torch.nonzero(mask)")
 
 
+def test_what_the_host_makes_unique_has_to_be_padded_too():
+    context = Context(program={"t.py": {3: "pool = torch.unique(ids)"}})
+    a, b = (read_module(COUNTED.replace("SIZE", size), size) for size in ("3", "5"))
+    (cause,) = explain_modules(a, b, context, context).causes
+    assert "on the host and pad to one length" in str(cause.short_fix)
+    assert "pad what it gives to one length" in str(cause.fix)
+
+
 PUT = """HloModule put
 
 ENTRY main {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.facts.program.slice_objects import slice_object, value_above
 from xlagraph.facts.program.written import (
     MAX_WIDTH,
     Statement,
@@ -15,6 +16,7 @@ from xlagraph.facts.program.written import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
 _SLICING = frozenset(
     {
@@ -23,6 +25,9 @@ _SLICING = frozenset(
     }
 )  # fmt: skip
 """Functions that make slices themselves: which one is meant is not known beside them."""
+
+_SIMPLE = (ast.Name, ast.Attribute, ast.BinOp)
+"""Expressions that may be a number."""
 
 
 class TypedSlice(NamedTuple):
@@ -38,25 +43,34 @@ class _Moving(NamedTuple):
     """An element of an index that is a Python number, or bounded by some."""
 
     node: ast.expr
+    bounds: ast.Slice | None
+    """Of a slice, also of one that has a name."""
     sent: str
     """A tensor of what it takes."""
     dimension: int
     """Of what is left if it takes everything."""
-    is_number: bool
+
+    @property
+    def is_number(self) -> bool:
+        return self.bounds is None
 
 
-def typed_slice(lines: Mapping[int, str], number: int, *, is_written: bool) -> TypedSlice | None:
+def typed_slice(
+    lines: Mapping[int, str], number: int, widths: AbstractSet[int], *, is_written: bool
+) -> TypedSlice | None:
     """The statement on this line with its slice as data; None where that is not understood.
 
     Args:
         lines: those known of the file, by number.
         number: the line of the slice.
+        widths: how much the graph takes along the dimensions in which it moves.
         is_written: values are assigned to it.
     """
     for statement in statements_over(lines, number):
-        found = _subscripts(statement.node)
+        found = _subscripts(statement, lines)
         if found and _are_tensors(found) and not _slices_otherwise(statement.node):
-            return _typed(statement, found, is_written=is_written)
+            is_this = _has_widths([one for _, moving in found for one in moving], widths)
+            return _typed(statement, found, is_written=is_written) if is_this else None
     return None
 
 
@@ -66,13 +80,13 @@ def slice_bounds(lines: Mapping[int, str], number: int) -> tuple[str, str]:
     Empty where it has no such bound, or several slices that may be meant.
     """
     for statement in statements_over(lines, number):
-        found = [one for _, moving in _subscripts(statement.node) for one in moving]
+        found = [one for _, moving in _subscripts(statement, lines) for one in moving]
         if len(found) == 1 and not _slices_otherwise(statement.node):
-            node = found[0].node
-            if not isinstance(node, ast.Slice):
+            node, bounds = found[0].node, found[0].bounds
+            if bounds is None:
                 return (statement.segment(node), "")
-            bounds = (node.lower, node.upper)
-            lower, upper = (statement.segment(one) if one else "" for one in bounds)
+            own = statement.segment if bounds is node else ast.unparse
+            lower, upper = (own(one) if one else "" for one in (bounds.lower, bounds.upper))
             return lower, upper
     return "", ""
 
@@ -82,17 +96,45 @@ def _slices_otherwise(node: ast.stmt) -> bool:
     return any(called_name(call) in _SLICING for call in calls)
 
 
-def _subscripts(node: ast.stmt) -> list[tuple[ast.Subscript, list[_Moving]]]:
+def _has_widths(moving: list[_Moving], widths: AbstractSet[int]) -> bool:
+    """Whether these may be what takes so much in the graph: a number takes one.
+
+    A name that takes more is no number, and one beside slices of lengths that are not known, or
+    where nothing takes one, may be none.
+    """
+    has_numbers = any(one.is_number for one in moving)
+    spans = {_span(one.bounds) for one in moving if one.bounds}
+    if None in spans:
+        return not has_numbers
+    known = spans | {1} if has_numbers else spans
+    return widths <= known and (not has_numbers or 1 in widths)
+
+
+def _span(bounds: ast.Slice) -> int | None:
+    """How much a slice takes, of one from ``i`` to ``i + 2``; None where that is not known."""
+    upper = bounds.upper
+    if not (bounds.lower and isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add)):
+        return None
+    is_from = ast.dump(upper.left) == ast.dump(bounds.lower)
+    added = upper.right.value if isinstance(upper.right, ast.Constant) else None
+    return added if is_from and isinstance(added, int) else None
+
+
+def _subscripts(
+    statement: Statement, lines: Mapping[int, str]
+) -> list[tuple[ast.Subscript, list[_Moving]]]:
     """Those with an index that is no constant; annotations aside."""
+    node = statement.node
     annotated = node.annotation if isinstance(node, ast.AnnAssign) else None
     aside = {id(one) for one in ast.walk(annotated)} if annotated else set()
     subscripts = (
         one for one in ast.walk(node) if isinstance(one, ast.Subscript) and id(one) not in aside
     )
-    return [(one, moving) for one in subscripts if (moving := _moving(one))]
+    found = ((one, _moving(one, lines, statement.first)) for one in subscripts)
+    return [(one, moving) for one, moving in found if moving]
 
 
-def _moving(subscript: ast.Subscript) -> list[_Moving]:
+def _moving(subscript: ast.Subscript, lines: Mapping[int, str], number: int) -> list[_Moving]:
     index = subscript.slice
     elements = index.elts if isinstance(index, ast.Tuple) else [index]
     dots = next((k for k, one in enumerate(elements) if _is_dots(one)), len(elements))
@@ -100,9 +142,11 @@ def _moving(subscript: ast.Subscript) -> list[_Moving]:
     found = []
     for place, k in enumerate(kept):
         one = elements[k]
-        if not (isinstance(one, ast.Constant) or _is_constant_slice(one)):
+        value = value_above(lines, number, one.id) if isinstance(one, ast.Name) else None
+        bounds = one if isinstance(one, ast.Slice) else slice_object(value)
+        if not (isinstance(one, ast.Constant) or _is_constant_slice(bounds)):
             dimension = place if k < dots else place - len(kept)
-            found.append(_Moving(one, _index(one), dimension, not isinstance(one, ast.Slice)))
+            found.append(_Moving(one, bounds, _index(one, bounds, value), dimension))
     return found
 
 
@@ -115,21 +159,39 @@ def _is_fixed_number(node: ast.expr) -> bool:
     return isinstance(inner, ast.Constant) and type(inner.value) is int
 
 
-def _is_constant_slice(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Slice):
+def _is_constant_slice(node: ast.Slice | None) -> bool:
+    if node is None:
         return False
     bounds = [one for one in (node.lower, node.upper, node.step) if one]
     return all(_is_fixed_number(one) for one in bounds)
 
 
-def _index(node: ast.expr) -> str:
-    """What it takes, as a tensor on the host; empty where that is not understood."""
-    if isinstance(node, ast.Slice):
-        if node.lower is None or node.upper is None or node.step:
+def _index(node: ast.expr, bounds: ast.Slice | None, value: ast.expr | None) -> str:
+    """What it takes, as a tensor on the host; empty where that is not understood.
+
+    Args:
+        node: an element of an index.
+        bounds: if it is a slice.
+        value: what it was given, if it is a name of which that is known.
+    """
+    if bounds:
+        if bounds.lower is None or bounds.upper is None or bounds.step:
             return ""
-        return f"torch.arange({ast.unparse(node.lower)}, {ast.unparse(node.upper)})"
-    simple = (ast.Name, ast.Attribute, ast.BinOp)
-    return f"torch.tensor([{ast.unparse(node)}])" if isinstance(node, simple) else ""
+        if any(isinstance(one, ast.UnaryOp) for one in (bounds.lower, bounds.upper)):
+            return ""  # counted from the end
+        ends = (f"{node.id}.start", f"{node.id}.stop") if isinstance(node, ast.Name) else ()
+        first, stop = ends or (ast.unparse(bounds.lower), ast.unparse(bounds.upper))
+        return f"torch.arange({first}, {stop})"
+    is_number = isinstance(node, _SIMPLE) and not (value and _is_several(value))
+    return f"torch.tensor([{ast.unparse(node)}])" if is_number else ""
+
+
+def _is_several(value: ast.expr) -> bool:
+    """Whether it is a slice of another form, or holds several indices."""
+    is_slice = isinstance(value, ast.Call) and called_name(value) == "slice"
+    if isinstance(value, ast.Subscript):  # np.s_[a:b]
+        return isinstance(value.slice, (ast.Slice, ast.Tuple))
+    return is_slice or isinstance(value, (ast.Tuple, ast.List, ast.ListComp))
 
 
 def _typed(

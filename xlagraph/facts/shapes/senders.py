@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.sources import line_of, stack
-from xlagraph.facts.shapes.size_makers import maker_in_line
+from xlagraph.facts.shapes.size_makers import is_masked_in_line, maker_in_line
 from xlagraph.message import EMPTY, say
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ def asked_at(view: SideView, inputs: Sequence[int]) -> SourceLine | None:
     A helper that sends whatever it is given (``{k: v.to(device) for ...}``) tells nothing of one
     input where it sends others at the same line. None where it sends no others, where the step
     does not call it, or where values decide at that line how large the input is
-    (``mask.nonzero()``), as in the turns of a loop.
+    (``mask.nonzero()``, ``edges[:, kept]``), as in the turns of a loop.
     """
     module = view.module
     lines = {line_of(module, i) for i in inputs}
     line = lines.pop() if len(lines) == 1 else None
-    if line is None or line.is_library or maker_in_line(view, inputs[0]):
+    if line is None or line.is_library:
+        return None
+    if maker_in_line(view, inputs[0]) or is_masked_in_line(view, inputs[0]):
         return None
     entry = module.entry_computation.parameters
     if not any(line_of(module, p) == line for p in entry if p not in inputs):

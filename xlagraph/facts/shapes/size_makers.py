@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
@@ -12,7 +12,7 @@ from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import Code, Listing, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.model import Seen
@@ -73,13 +73,14 @@ ONE_HOT = SizeMaker(
 RESIZED = SizeMaker(
     "output size of interpolate",
     "The output size, or scale, is part of the graph: resize to one of a few sizes, each of which "
-    "compiles once, or on the host before the tensor is sent.",
-    say("Resize to one of a few sizes, or on the host."),
+    "compiles once; or on the host before the tensor is sent, padded or cropped to one size there "
+    "(on the host alone the size still varies).",
+    say("Resize to one of a few sizes, or on the host and pad to one."),
 )
 PADDED = SizeMaker(
     "amount of padding",
     "The amount of padding is part of the graph: pad to one length in every step, or to one of a "
-    "few; or pad on the host before the tensor is sent.",
+    "few, on the host before the tensor is sent if what is padded varies.",
     say("Pad to one length, or to one of a few."),
 )
 INDICES = SizeMaker(
@@ -98,12 +99,26 @@ MASKED = SizeMaker(
     "average was taken, divide by mask.sum(); a sum stays a sum.",
     say("Keep all elements: ", Code("torch.where(mask, x, 0)"), " in place of ", Code("x[mask]")),
 )
+MASKED_NUMBERS = replace(
+    MASKED,
+    fix="x[mask] and nonzero() have as many elements as the mask has true values, which is a shape "
+    "of the graph (and is read from the device; each new number compiles). What is picked here are "
+    "whole numbers (indices, labels): keep all of them as they are, since a 0 in the place of one "
+    "is an index or a label too, and multiply what is computed of them (messages, losses, ones "
+    "that are counted) by the mask. Where an average was taken, divide by mask.sum(); a sum stays "
+    "a sum.",
+    short_fix=say(
+        "Keep all, and multiply what is computed of them (messages, losses) by the mask."
+    ),
+)
+"""Of whole numbers."""
 UNIQUE = SizeMaker(
     "number of values of unique",
     "unique() has as many rows as there are different values, which is a shape of the graph (and "
-    "is read from the device): call it on the host, or count with a one-hot or bincount of a fixed "
-    "number of values.",
-    say("Call unique on the host, or count over a fixed range."),
+    "is read from the device): call it on the host and pad what it gives to one length there, the "
+    "largest that can occur (on the host alone the length still varies), with a mask by which what "
+    "was added counts nothing; or count with a one-hot or bincount of a fixed number of values.",
+    say("Call unique on the host and pad to one length, or count over a fixed range."),
 )
 BINCOUNT = SizeMaker(
     "number of bins of bincount",
@@ -152,6 +167,7 @@ _SENT = re.compile(r"\.(?:to|cuda)\(|\bsend_cpu_data_to_device\(")
 _PICKED = re.compile(r"[\w)\]]\[(?!\s*(?:[\"']|-?\d+\s*\]))")
 """A subscript that may be a mask: neither a key nor a place."""
 _BOUNDS = re.compile(r"\[(\d+):(\d+)(?::1)?\]")
+_WHOLE = ("s64[", "s32[", "u32[")
 _ON_THE_WAY = frozenset(
     {
         "add", "broadcast", "clamp", "compare", "concatenate", "convert", "reshape", "select",
@@ -164,15 +180,7 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
     """What makes the sizes that differ at these instructions of A; None if not known."""
     a = case.diff.a
     if all(is_input(a, x) for x in starts):
-        if any(_comes_from_unique(a, x) for x in starts):
-            return UNIQUE
-        called = [maker_in_line(case.b, y) for y in starts.values()]
-        if called[0] and len(set(called)) == 1:
-            return called[0]
-        found = {_index(a, x) for x in starts}
-        maker = found.pop() if len(found) == 1 else None
-        is_sent = maker is MASKED and all(_is_sent(case.b, y) for y in starts.values())
-        return INDICES if is_sent else maker
+        return _input_maker(case, starts)
     for x in starts:
         metadata = a.metadata(x)
         operation = metadata.op_type if metadata else ""
@@ -190,6 +198,22 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
     return PADDED if all(a.opcodes[x] == "pad" for x in starts) else None
 
 
+def _input_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
+    """What makes the sizes of inputs."""
+    a = case.diff.a
+    if any(_comes_from_unique(a, x) for x in starts):
+        return UNIQUE
+    called = {maker_in_line(case.b, y) for y in starts.values()}
+    maker = called.pop() if len(called) == 1 else None
+    if maker is None:
+        found = {_index(a, x) for x in starts}
+        maker = found.pop() if len(found) == 1 else None
+        is_sent = maker is MASKED and all(_is_sent(case.b, y) for y in starts.values())
+        maker = INDICES if is_sent else maker
+    is_of_numbers = maker is MASKED and any(_picks_numbers(a, x) for x in starts)
+    return MASKED_NUMBERS if is_of_numbers else maker
+
+
 def _comes_from_unique(module: Module, parameter: int) -> bool:
     metadata = module.metadata(parameter)
     frames = metadata.frames if metadata else ()
@@ -200,6 +224,13 @@ def maker_in_line(view: SideView, parameter: int) -> SizeMaker | None:
     """What the line says that an input was made in: values decide about its size there."""
     text = _text(view, _line(view, parameter))
     return next((maker for pattern, maker in BY_CALL if pattern.search(text)), None)
+
+
+def is_masked_in_line(view: SideView, parameter: int) -> bool:
+    """Whether rows of indices come from a line that picks by a name and sends nothing itself."""
+    text = _text(view, _line(view, parameter))
+    is_picked = bool(_PICKED.search(text)) and not _SENT.search(text)
+    return is_picked and _index(view.module, parameter) is MASKED
 
 
 def _is_sent(view: SideView, parameter: int) -> bool:
@@ -270,25 +301,36 @@ def _index(module: Module, parameter: int) -> SizeMaker | None:
     One list of them is an index; rows of several are what nonzero() gives. A batch of numbers that
     an embedding looks up is no list that somebody picks rows with.
     """
-    if not module.shapes[parameter].startswith(("s64[", "s32[", "u32[")):
+    if not module.shapes[parameter].startswith(_WHOLE):
         return None
     dimensions = read_shape(module.shapes[parameter]).dimensions
-    stack, seen, is_index = [parameter], {parameter}, False
-    while stack and len(seen) < MAX_STEPS:
-        i = stack.pop()
-        for user in module.users[i]:
-            if module.opcodes[user] in ("gather", "scatter") and module.operands[user][1] == i:
-                if _is_embedding(module, user):
-                    return None
-                is_index = True
-            elif module.opcodes[user] in _ON_THE_WAY and user not in seen:
-                stack.append(user)
-                seen.add(user)
-    if not is_index or len(dimensions) > 2:
+    indexed = list(_indexed(module, parameter))
+    if not indexed or len(dimensions) > 2 or any(_is_embedding(module, i) for i in indexed):
         return None
     if len(dimensions) == 1:
         return INDICES
     return MASKED if dimensions[1] <= MAX_AXES else None
+
+
+def _indexed(module: Module, parameter: int) -> Iterator[int]:
+    """The gathers and scatters of which an input is the index."""
+    stack, seen = [parameter], {parameter}
+    while stack and len(seen) < MAX_STEPS:
+        i = stack.pop()
+        for user in module.users[i]:
+            if module.opcodes[user] in ("gather", "scatter") and module.operands[user][1] == i:
+                yield user
+            elif module.opcodes[user] in _ON_THE_WAY and user not in seen:
+                stack.append(user)
+                seen.add(user)
+
+
+def _picks_numbers(module: Module, parameter: int) -> bool:
+    """Whether whole numbers are among what is picked by an index."""
+    return any(
+        module.opcodes[i] == "gather" and module.shapes[module.operands[i][0]].startswith(_WHOLE)
+        for i in _indexed(module, parameter)
+    )
 
 
 def _is_embedding(module: Module, i: int) -> bool:

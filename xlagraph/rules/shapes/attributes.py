@@ -17,17 +17,18 @@ from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
 from xlagraph.facts.program.written import lines_in_words
 from xlagraph.facts.shapes.sizes import INDEX_OPCODES
+from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import EMPTY, A, B, Code, Listing, count, say
 from xlagraph.rules.distributed.sharding import SHARDING
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.diff import Diff
-    from xlagraph.graph import Module
+    from xlagraph.graph import Attributes, Module
     from xlagraph.message import Message, SourceLine
 
 REPLICA_GROUPS = Kind(
@@ -115,20 +116,31 @@ OF_KEY = {"sharding": SHARDING, "replica_groups": REPLICA_GROUPS}
 """Attributes that have a kind of their own."""
 
 
-def index_words(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
-    """How to send an index, in the program's own statement where that is understood."""
+def index_words(
+    case: Case, lines: tuple[SourceLine, ...], widths: frozenset[int], *, is_written: bool
+) -> Words:
+    """How to send an index, in the program's own statement where that is understood.
+
+    Args:
+        case: the two modules.
+        lines: where it is used.
+        widths: how much is taken along the dimensions in which it moves.
+        is_written: values are assigned there.
+    """
     if is_jitted(case.diff.b):
         return _JITTED_WRITE if is_written else _JITTED
-    typed = _as_data(case, lines, is_written=is_written)
+    typed = _as_data(case, lines, widths, is_written=is_written)
     return typed if typed.fix else _WRITTEN if is_written else _MOVED
 
 
-def _as_data(case: Case, lines: tuple[SourceLine, ...], *, is_written: bool) -> Words:
+def _as_data(
+    case: Case, lines: tuple[SourceLine, ...], widths: frozenset[int], *, is_written: bool
+) -> Words:
     line = statement(lines)
     if line is None:
         return Words()
     program = case.program(line)
-    typed = typed_slice(program, line.line, is_written=is_written)
+    typed = typed_slice(program, line.line, widths, is_written=is_written)
     if typed is None:
         return Words()
     short = say(
@@ -181,7 +193,8 @@ def _finding(
         if is_moved and not is_jitted(b) and all(_is_sorted(case.diff.b, q) for _, q in pairs):
             words = _RANKED
         elif is_written or is_moved:
-            words = index_words(case, lines, is_written=is_written)
+            widths = frozenset(_widths(case, pairs))
+            words = index_words(case, lines, widths, is_written=is_written)
         title = say(f"{what} is baked into {number}: ", changes)
     else:
         kind = ATTRIBUTE
@@ -211,6 +224,22 @@ def _finding(
         undo=undo,
         brings=partial(_brings, pairs),
     )
+
+
+def _widths(case: Case, pairs: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """How much slices take, or pads hold of values, along the dimensions in which they moved."""
+    a, b = case.diff.a, case.diff.b
+    for x, y in pairs:
+        held = y if b.opcodes[y] == "slice" else b.operands[y][0]
+        size = read_shape(b.shapes[held]).dimensions
+        old, new = (_by_dimension(module.attributes[i]) for module, i in ((a, x), (b, y)))
+        yield from (n for n, p, q in zip(size, old, new, strict=False) if p != q)
+
+
+def _by_dimension(attributes: Attributes) -> list[str]:
+    """The bounds of a slice, or the padding, of each dimension."""
+    found = attributes.get("slice")
+    return found.split("],") if found else (attributes.get("padding") or "").split("x")
 
 
 def _brings(pairs: Sequence[tuple[int, int]], finding: Finding, diff: Diff) -> bool:

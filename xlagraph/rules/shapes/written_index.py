@@ -13,11 +13,14 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, Change, count, say
 from xlagraph.rules.shapes.attributes import index_words
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.graph import Module
@@ -52,11 +55,20 @@ def _is_place(module: Module, i: int) -> bool:
     )
 
 
+def _widths(module: Module, place: int) -> Iterator[int]:
+    """How much is written along the dimensions in which a number is the place."""
+    for user in module.users[place]:
+        size = read_shape(module.shapes[module.operands[user][1]]).dimensions
+        places = module.operands[user][FIRST:]
+        yield from (n for n, i in zip(size, places, strict=False) if i == place)
+
+
 def _finding(
     case: Case, change: Change, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
 ) -> Finding:
     b = case.diff.b
-    words = index_words(case, lines, is_written=True)
+    widths = frozenset(n for _, y in pairs for n in _widths(b, y))
+    words = index_words(case, lines, widths, is_written=True)
     number = count(len(pairs), WRITES)
 
     def undo(edit: Editors) -> None:
