@@ -245,14 +245,14 @@ def _idle(module: Module) -> list[int]:
         if text not in known:
             metadata = module.metadata(i)
             known[text] = bool(metadata and _updates(metadata.frames))
-        return known[text] or module.opcodes[i] == "tuple"
+        return known[text]
 
-    parameters = module.entry_computation.parameters
-    return [
-        int(module.payloads[p])
-        for p in parameters
-        if module.users[p] and all(map(is_update, module.users[p]))
-    ]
+    idle = []
+    for p in module.entry_computation.parameters:
+        users = [i for i in module.users[p] if module.opcodes[i] != "tuple"]
+        if users and all(map(is_update, users)):
+            idle.append(int(module.payloads[p]))
+    return idle
 
 
 def _begins_backward(frames: tuple[SourceFrame, ...]) -> bool:
