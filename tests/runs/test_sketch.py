@@ -39,7 +39,7 @@ ENTRY %e (used: f32[4], moved: f32[4], as_is: f32[4]) -> (f32[4], f32[4], f32[4]
   %b = f32[4]{0} add(%moved, %y), metadata={op_type="a" source_file="OPTIMIZER" source_line=3}
   ROOT %r = (f32[4]{0}, f32[4]{0}, f32[4]{0}) tuple(%a, %b, %as_is)
 }
-""".replace("OPTIMIZER", "/l/torch/optim/sgd.py")
+""".replace("OPTIMIZER", "/l/site-packages/torch/optim/sgd.py")
 
 
 def test_inputs_that_an_optimizer_alone_takes_are_idle() -> None:

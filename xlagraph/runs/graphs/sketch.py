@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from xlagraph.cause.editor import is_input
@@ -244,7 +245,7 @@ def _idle(module: Module) -> list[int]:
         text = module.attributes[i].metadata
         if text not in known:
             metadata = module.metadata(i)
-            known[text] = bool(metadata and _updates(metadata.frames))
+            known[text] = bool(metadata and _updates(_in_library(metadata.frames)))
         return known[text]
 
     idle = []
@@ -253,6 +254,15 @@ def _idle(module: Module) -> list[int]:
         if users and all(map(is_update, users)):
             idle.append(int(module.payloads[p]))
     return idle
+
+
+def _in_library(frames: tuple[SourceFrame, ...]) -> tuple[SourceFrame, ...]:
+    """The frames within the innermost line of the program: an optimizer may call a closure."""
+
+    def is_library(frame: SourceFrame) -> bool:
+        return SourceLine(frame.file, frame.line, frame.function).is_library
+
+    return tuple(takewhile(is_library, frames))
 
 
 def _begins_backward(frames: tuple[SourceFrame, ...]) -> bool:
