@@ -10,6 +10,7 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.runs.causes import blocks
 from xlagraph.runs.causes.blocks import Skipped, block_groups
@@ -78,14 +79,14 @@ def train():
 """
 
 
-def line_said(text, loop, *stacks, function="train"):
+def line_said(text, loop, *stacks, function="train", kind=ADDED_INPUT):
     """The line that is told of graphs whose blocks have these frames: line and function."""
     frames = [tuple(SourceLine("t.py", *one) for one in stack) for stack in stacks]
     nodes = [
         SimpleNamespace(
             digest=str(k),
             explanation=SimpleNamespace(
-                causes=(SimpleNamespace(kind=ADDED_INPUT, place=Place(stack[0], stack)),)
+                causes=(SimpleNamespace(kind=kind, place=Place(stack[0], stack)),)
             ),
             compiles=1,
             spent=Spent(()),
@@ -97,7 +98,7 @@ def line_said(text, loop, *stacks, function="train"):
     program = ProgramText({"t.py": lines}, frozenset({("t.py", loop)}))
     skipped = Skipped(frozenset(node.digest for node in nodes), SKIPPED_BLOCK, ("a", "b"))
     (group,) = block_groups([skipped], nodes, program)
-    assert group.place.stack[0].line == group.place.line.line
+    assert not group.place.stack or group.place.stack[0] == group.place.line
     return group.place.line.line, group.place.line.function
 
 
@@ -137,6 +138,14 @@ def test_what_lies_around_the_function_that_ends_the_step_is_no_loop_of_blocks()
 
 def test_a_draw_is_told_before_the_call():
     assert line_said(DRAWN, 6, ((4, "forward"), (7, "train"))) == (3, "forward")
+
+
+def test_the_draw_around_a_piece_is_told_where_no_input_is_missing():
+    """An optimizer takes the weights in although their block did not run."""
+    stack = (4, "forward"), (7, "train")
+    assert line_said(DRAWN, 6, stack, kind=EXTRA_SUBGRAPH) == (3, "forward")
+    undrawn = DRAWN.replace("random.random() < self.kept", "layer in self.kept")
+    assert line_said(undrawn, 6, stack, kind=EXTRA_SUBGRAPH) == (8, "train"), "the step's end"
 
 
 def test_blocks_of_which_no_line_is_known_are_told_where_the_step_ends():

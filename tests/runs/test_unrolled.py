@@ -125,6 +125,43 @@ def test_a_loop_of_steps_counts_for_a_function_that_is_called_once_a_turn(caller
     assert [loop.line for loop in found] == [SourceLine(FILE, 2, "fit")] * is_seen
 
 
+BUDGET = """def fit():
+    for x, y in batches:
+        loss_fn(model(x), y).backward()
+        if seen < budget:
+            continue
+        torch_xla.sync()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_seen"),
+    [
+        (BUDGET, True),
+        (BUDGET.replace("budget:\n            continue", "budget: continue\n"), True),
+        (BUDGET.replace("        if seen < budget", "        for one in y"), False),
+        (BUDGET.replace("            continue", "            pass"), False),
+        (BUDGET.replace("continue", "print('continue')"), False),
+    ],
+    ids=["a guard", "in one line", "of an inner loop", "no guard", "a word"],
+)
+def test_a_sync_behind_a_continue_ends_no_turn_that_goes_on_before(text, is_seen):
+    lines = dict(enumerate(text.splitlines(), 1))
+    program = ProgramText({FILE: lines}, frozenset({(FILE, 2)}))
+    site = (Frame(FILE, 6, "fit"),)
+    found = loops([9, 7, 8], program, call=(SourceLine(FILE, 3, "fit"),), site=site)
+    assert [loop.line.line for loop in found] == [2] * is_seen
+
+
+def test_a_continue_above_the_call_leaves_out_call_and_sync():
+    """A batch that is passed over."""
+    text = BUDGET.splitlines()
+    text[2:5] = "        if bad(x):", "            continue", text[2]
+    program = ProgramText({FILE: dict(enumerate(text, 1))}, frozenset({(FILE, 2)}))
+    site = (Frame(FILE, 6, "fit"),)
+    assert loops([1, 2, 3], program, call=(SourceLine(FILE, 5, "fit"),), site=site) == []
+
+
 @pytest.mark.parametrize("turns", [[4, 4, 4], [1, 1, 1], [2, 0, 2]])
 def test_as_many_turns_in_every_graph_are_no_cause(turns):
     """Accumulation by design, with a barrier in each turn or without; an evaluation has none."""

@@ -205,6 +205,8 @@ def block_groups(
 def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText) -> CauseGroup:
     is_block = skipped.kind is SKIPPED_BLOCK
     place = _place(members, (ADDED_INPUT, NEWLY_UPDATED) if is_block else (NEWLY_UPDATED,))
+    if is_block and not place.stack:
+        place = _drawn_piece(members, program) or place
     is_called = is_block and bool(place.stack)  # else it is where the step ends
     caller = _caller(place) if is_called else None
     draw = _draw(place, program) if is_called else None
@@ -257,6 +259,17 @@ def _draw(place: Place, program: ProgramText) -> SourceLine | None:
         if draw:
             return frame._replace(line=draw.line)
     return None
+
+
+def _drawn_piece(members: Sequence[GraphNode], program: ProgramText) -> Place | None:
+    """Where a piece stands of which Python draws whether it runs.
+
+    Weights that an optimizer moves in every step are inputs of graphs without their block, too.
+    """
+    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    places = (cause.place for cause in causes if cause.kind.is_piece and cause.place.stack)
+    found = next((place for place in places if _draw(place, program)), None)
+    return replace(found, tensors=()) if found else None
 
 
 def _turn(members: Sequence[GraphNode], place: Place, program: ProgramText) -> SourceLine | None:

@@ -104,6 +104,7 @@ class AsDrawn:
         """The cause with what is drawn."""
         which, short, fix, short_fix = self._words()
         graphs = count(len(members), "graph")
+        there = replace(cause.place, line=self.draw, stack=(self.draw,), source=())
         return replace(
             cause,
             kind=self.kind,
@@ -111,6 +112,7 @@ class AsDrawn:
             fix=fix,
             short=short,
             short_fix=short_fix,
+            place=cause.place if self.accounts_for(cause) else there,
         )
 
     def _words(self) -> tuple[Message, Message, Message, Message]:

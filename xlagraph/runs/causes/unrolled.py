@@ -7,6 +7,7 @@ different numbers, the graphs are unrolled turns, and differ in whatever turns d
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +28,7 @@ from xlagraph.runs.causes.uneven_turns import ORDERS, PIECES
 from xlagraph.runs.steps.turns import call_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
@@ -45,6 +46,8 @@ TURNS = NUMBERS | ORDERS | {INPUT_SHAPE, PYTHON_SIZE}
 MANY_NUMBERS = 3
 """A loop that has so many numbers of turns at least has no usual one."""
 MAX_TOLD = 8
+
+_CONTINUE = re.compile(r"\s*(?:(?:if|elif|else)\b.*:\s*)?continue\b")
 
 
 class UnrolledLoop(NamedTuple):
@@ -74,7 +77,7 @@ def unrolled_loops(graphs: Sequence[CapturedGraph], program: ProgramText) -> lis
         place = call_place(graph.process, graph.sync)
         for frames, number in graph.sketch.passes:
             loop = _loop(frames, program)
-            if loop and not _ends_each_turn(graph, loop, program):
+            if loop and not _ends_each_turn(graph, frames, loop, program):
                 turns = found[place, loop]
                 turns[graph.record.digest] = max(number, turns.get(graph.record.digest, 0))
         for frames, number in graph.sketch.updates:
@@ -108,11 +111,34 @@ def _loop(frames: Sequence[SourceLine], program: ProgramText) -> SourceLine | No
     return loop
 
 
-def _ends_each_turn(graph: CapturedGraph, loop: SourceLine, program: ProgramText) -> bool:
-    """Whether the sync of a graph stands in a loop's body, and under no condition there."""
+def _ends_each_turn(
+    graph: CapturedGraph, frames: Sequence[SourceLine], loop: SourceLine, program: ProgramText
+) -> bool:
+    """Whether the sync of a graph comes in every turn of a loop in which a call does.
+
+    It stands in the loop's body, under no condition there, and nothing goes on to the next turn
+    between the two.
+    """
     site = [SourceLine(frame.file, frame.line, frame.function) for frame in graph.site]
     around = enclosing(program.lines, site)
-    return around is not None and around.loop[:2] == loop[:2] and around.branch is None
+    if around is None or around.loop[:2] != loop[:2] or around.branch is not None:
+        return False
+    call, end = _in_function(loop, frames), _in_function(loop, site)
+    return not (call and end and _goes_on(loop, range(call.line + 1, end.line), program))
+
+
+def _in_function(loop: SourceLine, frames: Sequence[SourceLine]) -> SourceLine | None:
+    """The frame of the function in which a loop stands."""
+    own = (loop.file, loop.function)
+    return next((one for one in frames if (one.file, one.function) == own), None)
+
+
+def _goes_on(loop: SourceLine, numbers: Iterable[int], program: ProgramText) -> bool:
+    """Whether one of these lines leaves a turn of a loop for the next one."""
+    lines = program.lines.get(loop.file, {})
+    leaves = (loop._replace(line=n) for n in numbers if _CONTINUE.match(lines.get(n, "")))
+    found = (enclosing(program.lines, [one]) for one in leaves)
+    return any(one is not None and one.loop[:2] == loop[:2] for one in found)
 
 
 @dataclass(frozen=True, slots=False, eq=False)

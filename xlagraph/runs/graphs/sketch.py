@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from xlagraph.cause.editor import is_input
@@ -63,6 +64,8 @@ class Sketch:
     """Those around calls of optimizers, and how many operations these make."""
     saved: tuple[tuple[str, int], ...]
     """Shapes of inputs that only gradients are computed from, and how many there are of each."""
+    idle: tuple[int, ...]
+    """Numbers of the parameters of which only an optimizer computes something."""
     program: Program | None
     """Its collectives; None in a run of one rank, where nobody asks for them."""
 
@@ -98,6 +101,7 @@ class Shared:
             passes=self._each(sketch.passes),
             updates=self._each(sketch.updates),
             saved=self._each(sketch.saved),
+            idle=self._one(sketch.idle),
             program=self._program(sketch.program),
         )
 
@@ -142,6 +146,7 @@ def sketch_of(module: Module, *, has_ranks: bool = False) -> Sketch:
         passes=tuple(sorted(_made(stacks, _begins_backward).items())),
         updates=tuple(sorted(_made(stacks, _updates).items())),
         saved=tuple(sorted(_saved(module).items())),
+        idle=tuple(sorted(_idle(module))),
         program=program_of(module) if has_ranks else None,
     )
 
@@ -227,6 +232,37 @@ def _saved(module: Module) -> Counter[str]:
         if module.users[p] and all(map(is_backward, module.users[p])):
             found[without_layout(module.shapes[p])] += 1
     return found
+
+
+def _idle(module: Module) -> list[int]:
+    """The parameters that are taken in by what optimizers compute, and by nothing else.
+
+    A zero gradient moves a weight by its momentum or decay, though nothing else computes with it.
+    """
+    known: dict[str, bool] = {}
+
+    def is_update(i: int) -> bool:
+        text = module.attributes[i].metadata
+        if text not in known:
+            metadata = module.metadata(i)
+            known[text] = bool(metadata and _updates(_in_library(metadata.frames)))
+        return known[text]
+
+    idle = []
+    for p in module.entry_computation.parameters:
+        users = [i for i in module.users[p] if module.opcodes[i] != "tuple"]
+        if users and all(map(is_update, users)):
+            idle.append(int(module.payloads[p]))
+    return idle
+
+
+def _in_library(frames: tuple[SourceFrame, ...]) -> tuple[SourceFrame, ...]:
+    """The frames within the innermost line of the program: an optimizer may call a closure."""
+
+    def is_library(frame: SourceFrame) -> bool:
+        return SourceLine(frame.file, frame.line, frame.function).is_library
+
+    return tuple(takewhile(is_library, frames))
 
 
 def _begins_backward(frames: tuple[SourceFrame, ...]) -> bool:

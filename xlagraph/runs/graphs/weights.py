@@ -32,12 +32,20 @@ def weights_of(graph: CapturedGraph) -> Weights:
     return Weights(read, read & _parameters((*context.outputs.values(), *renewed)))
 
 
+def used_weights(graph: CapturedGraph) -> Weights:
+    """The weights of one graph that it computes with, other than to update them."""
+    read, trained = weights_of(graph)
+    parameters = graph.context().parameters
+    idle = _parameters(parameters[p] for p in graph.sketch.idle if p in parameters)
+    return Weights(read - idle, trained - idle)
+
+
 def weights_by_digest(graphs: Iterable[CapturedGraph]) -> dict[str, Weights]:
-    """By digest; equal sets are one object, so that comparing them costs nothing."""
+    """Those used, by digest; equal sets are one object, so that comparing them costs nothing."""
     known: dict[Weights, Weights] = {}
     found = {}
     for graph in graphs:
-        one = weights_of(graph)
+        one = used_weights(graph)
         found[graph.record.digest] = known.setdefault(one, one)
     return found
 
@@ -62,7 +70,7 @@ def own_weights(graphs: Iterable[CapturedGraph]) -> Names:
 
     Adapters of one model are such: none takes in what another one trains.
     """
-    updates = {one for one in weights_by_digest(graphs).values() if one.trained}
+    updates = {one for one in map(weights_of, graphs) if one.trained}
     if len({one.trained for one in updates}) < 2:
         return frozenset()
     pairs = permutations(updates, 2)
