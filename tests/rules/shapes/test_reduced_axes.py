@@ -84,3 +84,18 @@ def test_exponentials_divided_by_another_sum_are_no_softmax():
     found = explained(POWERS + other)
     assert found.proved
     assert "softmax" not in str(found.causes[0].in_short).lower()
+
+
+def test_another_axis_that_makes_another_size_is_left_to_sizes():
+    piece = """  wide = f32[4,6,7] broadcast(x), dimensions={0,1}
+"""
+    texts = [
+        CALLED + "ENTRY e {\n  x = f32[4,6] parameter(0)\n  zero = f32[] constant(0)\n"
+        f"{piece}  sum = f32[4,{n}] reduce(wide, zero), "
+        f"dimensions={{{axis}}}, to_apply=total\n  sines = f32[4,{n}] sine(sum)\n"
+        "  ROOT r = f32[] reduce(sines, zero), dimensions={0,1}, to_apply=total\n}\n"
+        for n, axis in ((6, 2), (7, 1))
+    ]
+    found = explain_modules(*(read_module(text, "m") for text in texts))
+    assert found.proved
+    assert len(found.causes) == 1

@@ -75,8 +75,22 @@ def find(case: Case) -> list[Finding]:
     return [
         _finding(case, of, found)
         for of, found in groups.items()
-        if reduction_name(a, min(found)[0])
+        if reduction_name(a, min(found)[0]) and _is_closed(case, found)
     ]
+
+
+def _is_closed(case: Case, pairs: Pairs) -> bool:
+    """Whether no value of another size goes on to others: there a size is what differs most."""
+    a, b = case.diff.a, case.diff.b
+    own = {x for x, _ in pairs}
+    resized = [x for x, y in pairs if _sizes(a, x) != _sizes(b, y)]
+    return all(
+        u in own
+        or case.diff.match.to_b[u] < 0
+        or _sizes(a, u) == _sizes(b, case.diff.match.to_b[u])
+        for x in resized
+        for u in a.users[x]
+    )
 
 
 def _turn(a: Module, x: int, b: Module, y: int) -> _Turn | None:
