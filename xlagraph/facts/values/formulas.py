@@ -11,7 +11,15 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
 from xlagraph.facts.program.arguments import argument_name
-from xlagraph.facts.values.notation import ATOM, NUMBER, Term, elements, logistic_of, written
+from xlagraph.facts.values.notation import (
+    ATOM,
+    NUMBER,
+    Term,
+    elements,
+    logistic_of,
+    told_as,
+    written,
+)
 from xlagraph.facts.values.scalars import number_of
 
 if TYPE_CHECKING:
@@ -158,7 +166,7 @@ class _Writer:
         if module.opcodes[i] == "parameter" and self._is_open(i):
             raise _UntoldError  # what a function takes in, and which one it is, its calls know
         self.computed = True
-        meaning = f"{module.opcodes[i]} {shape}"
+        meaning = f"{told_as(module, i)} {shape}"
         if is_number or elements(module, i) != self.size:
             return self.names.give(key, VALUES, meaning)
         return self.names.give(key, STATE if i in self.side.outputs else GRADIENTS, meaning)

@@ -8,7 +8,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
-from xlagraph.facts.values.scalars import is_one
+from xlagraph.facts.values.scalars import is_one, through
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +94,8 @@ def written(module: Module, i: int, terms: Sequence[Term]) -> Term:
         return _reduced(module, i, terms[0].text)
     if opcode == "get-tuple-element":
         place = module.attributes[i].get("index") or "0"
+        if picked_by(module, module.operands[i][0]):
+            return Term(terms[0].text.removeprefix("arg" if place == "0" else ""), ATOM)
         is_first = place == "0" and module.opcodes[module.operands[i][0]] == "call"
         return Term(terms[0].text + ("" if is_first else f"[{place}]"), ATOM)
     if opcode == "call":
@@ -135,9 +137,63 @@ def _infix(sign: str, rank: int, terms: Sequence[Term]) -> Term:
 def _reduced(module: Module, i: int, text: str) -> Term:
     callees = module.callees.get(i, ())
     root = module.opcodes[module.computations[callees[0]].root] if len(callees) == 1 else ""
-    name, of = _REDUCED.get(root, "reduce"), elements(module, module.operands[i][0])
+    picked = picked_by(module, i)
+    name = f"arg{picked}" if picked else _REDUCED.get(root, "reduce")
+    of = elements(module, module.operands[i][0])
     number = of // max(elements(module, i), 1)
     return Term(f"{name}({text})", ATOM, (text, number) if name == "sum" else ("", 0))
+
+
+def told_as(module: Module, i: int) -> str:
+    """An instruction's opcode; argmax or argmin where a reduction, or its result, is such a one."""
+    opcode = module.opcodes[i]
+    is_place = opcode == "get-tuple-element" and module.attributes[i].get("index") == "1"
+    picked = picked_by(module, module.operands[i][0] if is_place else i)
+    return f"arg{picked}" if picked else opcode
+
+
+def picked_by(module: Module, i: int) -> str:
+    """Whether a reduction of values with their places gives the ``max`` or the ``min``.
+
+    Empty if it is none, or of numbers that do not count along what is reduced.
+    """
+    callees = module.callees.get(i, ())
+    if module.opcodes[i] != "reduce" or len(module.operands[i]) != 4 or len(callees) != 1:
+        return ""
+    root = module.computations[callees[0]].root
+    if module.opcodes[root] != "tuple" or not _is_place(module, i):
+        return ""
+    value = module.operands[root][0]
+    if module.opcodes[value] == "select":
+        return _chosen(module, value)
+    return {"maximum": "max", "minimum": "min"}.get(module.opcodes[value], "")
+
+
+def _is_place(module: Module, i: int) -> bool:
+    """Whether what comes along with the values are their places along the reduced axis."""
+    place = through(module, module.operands[i][1], ("convert", "copy"))
+    is_spread = module.opcodes[place] == "broadcast"
+    along = module.attributes[place].get("dimensions" if is_spread else "iota_dimension") or ""
+    reduced = module.attributes[i].get("dimensions") or ""
+    iota = module.operands[place][0] if is_spread else place
+    return module.opcodes[iota] == "iota" and along.strip("{}") == reduced.strip("{}") != ""
+
+
+def _chosen(module: Module, choice: int) -> str:
+    """Which of both values a choice takes, where one comparison by size tells."""
+    condition, *both = module.operands[choice]
+    front, found = [condition], set[bool]()
+    for i in front:  # grows while it is read
+        direction = module.attributes[i].get("direction") or ""
+        if module.opcodes[i] == "compare" and direction[:1] in ("G", "L"):
+            if sorted(module.operands[i]) != sorted(both):
+                return ""
+            found.add((direction[0] == "G") == (list(module.operands[i]) == both))
+        elif module.opcodes[i] == "or":
+            front += module.operands[i]
+        elif module.opcodes[i] != "compare":
+            return ""
+    return ("max" if found.pop() else "min") if len(found) == 1 else ""
 
 
 def elements(module: Module, i: int) -> int:

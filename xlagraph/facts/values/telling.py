@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.slices import IDLE, called_only_by
 from xlagraph.cause.sources import bare
+from xlagraph.facts.values.notation import picked_by
 from xlagraph.message import Operation, count, join, say
 
 if TYPE_CHECKING:
@@ -113,6 +114,12 @@ def _operations(module: Module, piece: Collection[int]) -> Counter[str]:
 
 
 def telling_opcodes(module: Module, piece: Collection[int]) -> Counter[str]:
-    """How often each opcode stands in a piece and in what only the piece calls."""
-    inner = (i for i in called_only_by(module, piece) if module.opcodes[i] != "parameter")
-    return Counter(module.opcodes[i] for i in (*piece, *inner))
+    """How often each opcode stands in a piece and in what only the piece calls.
+
+    What picks the largest or the smallest value is an argmax or an argmin, with all that it calls.
+    """
+    inner = {i for i in called_only_by(module, piece) if module.opcodes[i] != "parameter"}
+    found = [*piece, *(i for i in inner if i not in piece)]
+    picks = {i: f"arg{picked}" for i in found if (picked := picked_by(module, i))}
+    hidden = called_only_by(module, picks) if picks else frozenset[int]()
+    return Counter(picks.get(i, module.opcodes[i]) for i in found if i not in hidden)

@@ -12,6 +12,7 @@ from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE
 from xlagraph.cause.sources import at, knows_lines, line_of
+from xlagraph.facts.distributed.device_index import device_index
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.training.optimizers import runs_in_optimizer
 from xlagraph.facts.training.updates import updates
@@ -113,6 +114,10 @@ def find(case: Case) -> list[Finding]:
 def _finding(found: Bypass) -> Finding:
     more, less = found.more.side, found.less.side
     title = say(more, " computes ", found.words, " that ", less, " does not", at(found.lines))
+    index = device_index(found)
+    if index:
+        finding = bypass_finding(found, EXTRA_SUBGRAPH, title, fix=index.fix)
+        return replace(finding, short=index.short, short_fix=index.fix)
     others = found.other_values
     if not 0 < len(others) <= MAX_SHOWN:
         return _of_term(found, title) or _of_block(found, title) or _plain(found, title)
