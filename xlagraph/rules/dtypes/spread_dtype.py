@@ -24,6 +24,7 @@ from xlagraph.rules.dtypes.dtype import (
     FROM_VALUES,
     element_type,
     inputs_in_short,
+    loses_buffers,
     number_family,
     origin,
 )
@@ -221,6 +222,7 @@ def _finding(case: Case, spreads: list[_Spread], types: tuple[str, str]) -> Find
         a=frozenset(pairs) | casts_a,
         b=frozenset(pairs.values()) | casts_b,
         undo=undo,
+        brings=loses_buffers,
     )
 
 
