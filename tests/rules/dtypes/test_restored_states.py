@@ -33,14 +33,16 @@ def causes(first: str, second: str) -> list[tuple[str, str]]:
     return [(str(cause.kind), str(cause.title)) for cause in found.causes]
 
 
-def test_moments_restored_in_another_type_are_one_cause_with_the_buffers_that_find_no_output():
+def test_moments_restored_in_another_type_are_one_cause_with_the_buffers_that_find_no_output() -> (
+    None
+):
     ((kind, title),) = causes(step("bf16", DONATED), step("f32", MOVED))
     assert kind == "dtype"
     assert "input 0 (f32[4])" in title
     assert "input 1 (f32[8])" in title
 
 
-def test_what_is_no_longer_donated_is_a_cause_beside_another_type():
+def test_what_is_no_longer_donated_is_a_cause_beside_another_type() -> None:
     found = [kind for kind, _ in causes(step("bf16", DONATED), step("f32", NOT_DONATED))]
     assert "dtype" in found
     assert "alias" in found

@@ -40,7 +40,7 @@ from xlagraph.facts.shapes.sizes import (
 )
 from xlagraph.facts.values.fills import fills
 from xlagraph.message import A, B, Change, count, join, say
-from xlagraph.rules.shapes.growing_input import GROWING_INPUT, grow, growers
+from xlagraph.rules.shapes.growing_input import GROWING_INPUT, following, growers, growing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -374,17 +374,15 @@ def _joined(case: Case, found: Iterable[Origins]) -> list[Origins]:
 
 def _finding(case: Case, origins: Origins) -> Finding:
     a, b = case.diff.a, case.diff.b
+    every = origins.starts
+    grows = growing(case, every) if origins.kind is INPUT_SHAPE else {}
+    origins = replace(origins, starts=grows or every)
     starts = sorted(origins.starts)
     numbers = counting_constants(case, origins.members)
     filled = fills(case, origins.members)
     members = {x: y for x, y in origins.members.items() if (x, y) not in filled.pairs}
-    claimed = {
-        **members,
-        **stated_sizes(case, origins.members),
-        **numbers.certain,
-        **numbers.assumed,
-    }
-    claimed |= origins.options
+    claimed = {**members, **stated_sizes(case, origins.members), **numbers.certain}
+    claimed |= {**numbers.assumed, **origins.options}
     assumed = join(
         sorted({f"{a.payloads[x]} -> {b.payloads[y]}" for x, y in numbers.assumed.items()})
     )
@@ -396,7 +394,6 @@ def _finding(case: Case, origins: Origins) -> Finding:
     lists = longer_lists(case, origins.starts)
     cited = "concatenate" if lists else "slice"
     in_b = [y for y in starts_b if b.opcodes[y] == cited] or sent_first(b, starts_b)
-    grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
     asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE and not grows else None
@@ -440,7 +437,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
                 tuple(origins.starts[x] for x in starts),
                 lines,
             ),
-            *_spread_to(claimed, sorted(set(claimed) - set(starts))),
+            *following(case, every, origins.starts),
+            *_spread_to(claimed, sorted(set(claimed) - every.keys())),
         ),
         fix=say(words.fix) if words else say() if grows else _fix(case, origins),
         short=maker.short if maker else say(),
