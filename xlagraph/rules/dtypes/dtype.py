@@ -17,6 +17,7 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.values.donated import lost_by_type
+from xlagraph.facts.values.regrouped import are_cut_by_casts
 from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_scalar_input, unspread
 from xlagraph.message import A, B, Change, Code, HloName, count, join, say
@@ -67,7 +68,7 @@ for x, y in loader:
         "type_and_decay",
         "x64",
     ),
-    consequences=("donors", "alias"),
+    consequences=("donors", "alias", "reordered-sum"),
     short_fix="Keep autocast and the inputs' dtypes the same in all steps.",
 )
 FROM_VALUES = Words(
@@ -98,8 +99,10 @@ def element_type(shape: str) -> str:
     return found[1] if found else ""
 
 
-def loses_buffers(finding: Finding, diff: Diff) -> bool:
-    """Whether what a finding tells of the header comes of inputs that have another type."""
+def brings(finding: Finding, diff: Diff) -> bool:
+    """Whether buffers are lost since inputs have another type, or sums cut by conversions."""
+    if finding.kind.id == "reordered-sum":
+        return are_cut_by_casts(diff, finding.a, finding.b)
     cited = finding.evidence[0]
     return lost_by_type(diff, [*cited.a, *(diff.match.to_a[q] for q in cited.b)])
 
@@ -266,7 +269,7 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
         a=frozenset((*found.pairs, *copies)) | found.lone_a,
         b=frozenset(found.pairs.values()) | found.lone_b,
         undo=undo,
-        brings=loses_buffers,
+        brings=brings,
     )
 
 

@@ -21,7 +21,7 @@ from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_number
 from xlagraph.facts.values.telling import COMMON, PLAIN, opcodes_in_words
 from xlagraph.message import A, B, Code, count, say
-from xlagraph.rules.dtypes.dtype import DTYPE, element_type, inputs_in_short, loses_buffers
+from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type, inputs_in_short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,7 +182,7 @@ def _finding(case: Case, found: _Stretch) -> Finding:
         a=frozenset((*found.pairs, *found.met)) | lone_a,
         b=frozenset((*found.pairs.values(), *found.met.values())) | lone_b,
         undo=undo,
-        brings=loses_buffers,
+        brings=brings,
     )
 
 

@@ -18,9 +18,9 @@ from xlagraph.message import Change, Code, Listing, count, join, say
 from xlagraph.rules.dtypes.dtype import (
     DTYPE,
     FROM_VALUES,
+    brings,
     changes_family,
     inputs_in_short,
-    loses_buffers,
 )
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) 
         a=frozenset[int]().union(*(group.claimed[0] for group in groups)),
         b=frozenset[int]().union(*(group.claimed[1] for group in groups)),
         undo=undo,
-        brings=loses_buffers,
+        brings=brings,
     )
 
 

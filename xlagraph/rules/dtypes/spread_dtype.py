@@ -22,9 +22,9 @@ from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.dtypes.dtype import (
     DTYPE,
     FROM_VALUES,
+    brings,
     element_type,
     inputs_in_short,
-    loses_buffers,
     number_family,
     origin,
 )
@@ -222,7 +222,7 @@ def _finding(case: Case, spreads: list[_Spread], types: tuple[str, str]) -> Find
         a=frozenset(pairs) | casts_a,
         b=frozenset(pairs.values()) | casts_b,
         undo=undo,
-        brings=loses_buffers,
+        brings=brings,
     )
 
 
