@@ -9,7 +9,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
-from xlagraph.facts.shapes.sizes import changed_sizes
+from xlagraph.facts.shapes.fed_sizes import sizes_of
 from xlagraph.message import join, say
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def growing(case: Case, starts: Mapping[int, int]) -> Mapping[int, int]:
     found = {x: y for x, y in starts.items() if _grows(case, x, y)}
     sizes = {one for x, y in found.items() for one in _sizes_with(case, x, y)}
     others = [(x, y) for x, y in starts.items() if x not in found]
-    return found if all(_sizes(case, x, y) <= sizes for x, y in others) else {}
+    return found if all(sizes_of(case, {x: y}) <= sizes for x, y in others) else {}
 
 
 def following(case: Case, starts: Mapping[int, int], grows: Mapping[int, int]) -> list[Evidence]:
@@ -69,7 +69,7 @@ def following(case: Case, starts: Mapping[int, int], grows: Mapping[int, int]) -
     inputs = {x: y for x, y in starts.items() if x not in grows}
     if not inputs:
         return []
-    sizes = sorted({one for x, y in inputs.items() for one in _sizes(case, x, y)})
+    sizes = sorted({one for x, y in inputs.items() for one in sizes_of(case, {x: y})})
     text = say(
         "sizes of other inputs go with it: ",
         join(parameter_name(case.a, x) for x in sorted(inputs)),
@@ -82,13 +82,8 @@ def following(case: Case, starts: Mapping[int, int], grows: Mapping[int, int]) -
 
 def _sizes_with(case: Case, x: int, y: int) -> set[tuple[int, int]]:
     """The sizes of what grows on both sides, and those of what it is made into."""
-    sizes = _sizes(case, x, y)
+    sizes = sizes_of(case, {x: y})
     return sizes | {(new, 2 * new - old) for old, new in sizes}
-
-
-def _sizes(case: Case, x: int, y: int) -> set[tuple[int, int]]:
-    changes = changed_sizes(case.diff.a.shapes[x], case.diff.b.shapes[y])
-    return {(old, new) for _, old, new in changes}
 
 
 def growers(module: Module, inputs: Iterable[int]) -> list[int]:

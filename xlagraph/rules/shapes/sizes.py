@@ -20,6 +20,7 @@ from xlagraph.facts.pieces.joined import longer_lists, pieces
 from xlagraph.facts.pieces.propagation import propagations
 from xlagraph.facts.shapes.batch_calls import cut_by
 from xlagraph.facts.shapes.counts import counting_constants
+from xlagraph.facts.shapes.fed_sizes import inputs_above, sizes_of
 from xlagraph.facts.shapes.options import options_above
 from xlagraph.facts.shapes.padded import padded_fix
 from xlagraph.facts.shapes.senders import asked_at, called_by_step, sent_first
@@ -241,9 +242,13 @@ def _inputs_crossed(case: Case, origins: Origins) -> bool:
 
 
 def _with_options(case: Case, origins: Origins) -> Origins:
-    """The origins as what they are if options made the sizes."""
+    """The origins as what they are if options made the sizes, or inputs without a partner."""
     if origins.kind is not PYTHON_SIZE:
         return origins
+    inputs = inputs_above(case, origins.starts)
+    if inputs:
+        every = {**origins.members, **inputs}
+        return Origins(INPUT_SHAPE, inputs, every, sizes_of(case, inputs))
     options = options_above(case, origins.starts)
     return replace(origins, kind=ATTRIBUTE, options=options) if options else origins
 
@@ -257,7 +262,7 @@ def _may_start(case: Case, x: int, y: int) -> bool:
     a = case.diff.a
     if x in a.entry_computation.parameters:
         return is_input(a, x)
-    return a.opcodes[x] not in ("parameter", UNDONE) and bool(_sizes(case, {x: y}))
+    return a.opcodes[x] not in ("parameter", UNDONE) and bool(sizes_of(case, {x: y}))
 
 
 def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]:
@@ -295,7 +300,7 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
         kinds |= {x: PYTHON_SIZE for x in starts if case.diff.a.opcodes[x] == "iota"}  # so sized
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
-    sizes = _sizes(case, first)
+    sizes = sizes_of(case, first)
     others = {
         x: y
         for x, y in found.pairs.items()
@@ -305,7 +310,7 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
     }
     if not others:
         return [Origins(kind, first, found.pairs, sizes)]
-    other_sizes = _sizes(case, others)
+    other_sizes = sizes_of(case, others)
     a, b = case.diff.a, case.diff.b
     unlike = {
         x: y
@@ -326,7 +331,7 @@ def _is_own_origin(case: Case, x: int, y: int, sizes: Sizes, *, is_start: bool) 
     a, b = case.diff.a, case.diff.b
     if explained(a.shapes[x], b.shapes[y], sizes) or follows_operand(case, x, y):
         return False
-    return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(_sizes(case, {x: y})))
+    return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(sizes_of(case, {x: y})))
 
 
 def _fits_another(case: Case, x: int, pairs: Mapping[int, int]) -> bool:
@@ -345,15 +350,6 @@ def _kind(case: Case, x: int) -> Kind:
     if x in a.entry_computation.parameters:
         return INPUT_SHAPE
     return PYTHON_INDEX if a.opcodes[x] in INDEX_OPCODES else PYTHON_SIZE
-
-
-def _sizes(case: Case, pairs: Mapping[int, int]) -> Sizes:
-    a, b = case.diff.a, case.diff.b
-    return frozenset(
-        (old, new)
-        for x, y in pairs.items()
-        for _, old, new in changed_sizes(a.shapes[x], b.shapes[y])
-    )
 
 
 def _joined(case: Case, found: Iterable[Origins]) -> list[Origins]:
