@@ -6,7 +6,7 @@ import pytest
 
 from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
-from xlagraph.facts.values.regrouped import are_cut_by_casts
+from xlagraph.facts.pieces.regrouped import are_cut_by_casts
 from xlagraph.hlo import read_module
 
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.model import Evidence
+from xlagraph.diff import diff_modules
 from xlagraph.explain import explain_modules
+from xlagraph.facts.shapes.fed_sizes import gives_windows
 from xlagraph.hlo import read_module
+from xlagraph.message import say
+from xlagraph.rules.shapes.sizes import ATTRIBUTE
 
 
 def step(size: int, *, mixes: bool) -> str:
@@ -54,3 +62,25 @@ def test_of_two_inputs_that_may_be_it_none_is_blamed():
     first = step(8, mixes=True).replace("  r = f32[6,8] reverse(x)", second)
     found = explain_modules(read_module(first), read_module(step(12, mixes=False)))
     assert not any(str(cause.title).startswith("an input has") for cause in found.causes)
+
+
+CONVOLVED = """HloModule step
+
+ENTRY main {{
+  x = f32[2,3,12,12] parameter(0)
+  g = f32[2,5,{size},{size}] parameter(1)
+  ROOT c = f32[3,5] convolution(x, g), window={{size={size}x{size}{more}}}, dim_labels=fb01_io01->bf01
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("more", "sizes", "follows"),
+    [("", {(4, 6)}, True), ("", {(8, 12)}, False), (" stride=2x2", {(4, 6)}, False)],
+)
+def test_the_window_of_a_gradient_follows_from_the_size_of_what_was_convolved(more, sizes, follows):
+    a = read_module(CONVOLVED.format(size=4, more=""))
+    b = read_module(CONVOLVED.format(size=6, more=more))
+    cited = Evidence(say("window"), (2,), (2,))
+    finding = Finding(kind=ATTRIBUTE, title=say("window"), evidence=(cited,), proof=say())
+    assert gives_windows(frozenset(sizes), finding, diff_modules(a, b)) == follows

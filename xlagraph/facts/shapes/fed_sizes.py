@@ -5,17 +5,23 @@ What one side alone does with an input, as mixing it with another one, takes its
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
 from xlagraph.facts.shapes.sizes import changed_sizes
 from xlagraph.hlo.shapes import read_shape
 
+_SIZE = re.compile(r"\bsize=([\dx]+)")
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.finding import Finding
+    from xlagraph.diff import Diff
     from xlagraph.facts.shapes.sizes import Sizes
+    from xlagraph.graph import Module
 
 
 def inputs_above(case: Case, starts: Mapping[int, int]) -> dict[int, int]:
@@ -39,6 +45,30 @@ def sizes_of(case: Case, pairs: Mapping[int, int]) -> Sizes:
         for x, y in pairs.items()
         for _, old, new in changed_sizes(a.shapes[x], b.shapes[y])
     )
+
+
+def gives_windows(sizes: Sizes, finding: Finding, diff: Diff) -> bool:
+    """Whether a finding tells of convolutions whose windows alone differ, by these sizes.
+
+    The gradient of a weight is a convolution whose window is as large as what was convolved.
+    """
+    a, b, cited = diff.a, diff.b, finding.evidence[0]
+    found = False
+    for x, y in zip(cited.a, cited.b, strict=False):
+        old, new = (_window(module, i) for module, i in ((a, x), (b, y)))
+        if a.opcodes[x] != "convolution" or len(old) != len(new) or old[::2] != new[::2]:
+            return False
+        spans = ([int(n) for n in own[1].split("x")] if len(own) > 1 else [] for own in (old, new))
+        changed = [(p, q) for p, q in zip(*spans, strict=True) if p != q]
+        if not changed or not sizes.issuperset(changed):
+            return False
+        found = True
+    return found
+
+
+def _window(module: Module, i: int) -> list[str]:
+    """The window of a convolution: the text around its sizes at even places."""
+    return _SIZE.split(dict(module.attributes[i].items).get("window", ""), maxsplit=1)
 
 
 def _fed(view: SideView, starts: Iterable[int]) -> dict[int, set[int]]:

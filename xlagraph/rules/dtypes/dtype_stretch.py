@@ -275,7 +275,7 @@ def _source(view: SideView, i: int) -> Message:
     i = through(module, i, {"convert"})
     name = HloName(module.names[i], module.opcodes[i])
     is_given = i in module.entry_computation.parameters
-    return say(parameter_name(view, i), ", ", name) if is_given else name
+    return say(parameter_name(view, i), ", ", name) if is_given else say(name)
 
 
 def _given(case: Case, inputs: Mapping[int, int]) -> Words:

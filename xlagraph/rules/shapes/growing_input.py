@@ -80,7 +80,7 @@ def following(case: Case, starts: Mapping[int, int], grows: Mapping[int, int]) -
     return [Evidence(text, tuple(inputs), tuple(inputs.values()))]
 
 
-def _sizes_with(case: Case, x: int, y: int) -> set[tuple[int, int]]:
+def _sizes_with(case: Case, x: int, y: int) -> frozenset[tuple[int, int]]:
     """The sizes of what grows on both sides, and those of what it is made into."""
     sizes = sizes_of(case, {x: y})
     return sizes | {(new, 2 * new - old) for old, new in sizes}

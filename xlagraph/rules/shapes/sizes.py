@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
@@ -20,7 +21,7 @@ from xlagraph.facts.pieces.joined import longer_lists, pieces
 from xlagraph.facts.pieces.propagation import propagations
 from xlagraph.facts.shapes.batch_calls import cut_by
 from xlagraph.facts.shapes.counts import counting_constants
-from xlagraph.facts.shapes.fed_sizes import inputs_above, sizes_of
+from xlagraph.facts.shapes.fed_sizes import gives_windows, inputs_above, sizes_of
 from xlagraph.facts.shapes.options import options_above
 from xlagraph.facts.shapes.padded import padded_fix
 from xlagraph.facts.shapes.senders import asked_at, called_by_step, sent_first
@@ -92,6 +93,7 @@ for x, y in loader:
         "batch_and_scale",
         "scan_trip_count",
     ),
+    consequences=("attribute",),
     short_fix="Pad or drop the odd batch, or use few sizes.",
 )
 PYTHON_INDEX = Kind(
@@ -451,6 +453,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         a=frozenset(claimed).union((x for x, _ in filled.pairs), *pieces(lists, A)),
         b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *pieces(lists, B)),
         undo=undo,
+        brings=partial(gives_windows, sizes_of(case, origins.members)),
     )
 
 
