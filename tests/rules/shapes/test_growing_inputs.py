@@ -77,3 +77,44 @@ def test_the_line_that_asks_for_it_is_not_the_one_that_makes_it_longer(joins, ki
     cause = explain_modules(a, b, context, context).causes[0]
     assert cause.kind.id == kind
     assert str(cause.place.in_short).startswith(f"train.py:{line} in ")
+
+
+def masked(rows: int, mask: int, name: str = "kept") -> str:
+    """An attention over a memory of so many rows, with a mask that comes from the host."""
+    keep = 'metadata={source_file="t.py" source_line=9}'
+    return f"""HloModule step
+
+ENTRY main {{
+  mask = f32[{mask},4] parameter(0), metadata={{source_file="t.py" source_line=2}}
+  memory = f32[{rows},4] parameter(1), metadata={{source_file="t.py" source_line=4}}
+  new = f32[8,4] parameter(2), metadata={{source_file="t.py" source_line=4}}
+  kept = f32[{rows + 8},4] concatenate(memory, new), dimensions={{0}}, {keep}
+  wide = f32[{rows + mask + 8},4] concatenate(kept, mask), dimensions={{0}}
+  t = f32[{rows + mask + 8},4] tanh(wide)
+  ROOT r = (f32[{rows + mask + 8},4], f32[{rows + 8},4]) tuple(t, {name})
+}}
+"""
+
+
+def test_a_mask_that_is_longer_with_what_is_carried_follows_from_it():
+    a, b = (read_module(masked(rows, rows + 8), "m") for rows in (8, 16))
+    found = explain_modules(a, b)
+    assert found.proved
+    (cause,) = found.causes
+    assert str(cause.kind) == "growing-input"
+    assert "input 0" not in str(cause.title)
+    assert any("other inputs go with it: input 0" in str(e.text) for e in cause.evidence)
+    assert str(found.verdict.where) == "t.py:9"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (masked(8, 6), masked(16, 10)),  # a size of its own
+        (masked(8, 16), masked(24, 32)),  # not what the step gives back
+    ],
+)
+def test_what_has_sizes_of_its_own_is_no_growth(first, second):
+    found = explain_modules(read_module(first, "m"), read_module(second, "m"))
+    (kind,) = {str(cause.kind) for cause in found.causes if "input 0" in str(cause.title)}
+    assert kind == "input-shape"

@@ -57,6 +57,16 @@ def propagations(
     return links.propagations()
 
 
+def together(found: Sequence[Propagation]) -> Propagation:
+    """Several that have one reason, as one."""
+    return Propagation(
+        {x: y for one in found for x, y in one.pairs.items()},
+        frozenset[int]().union(*(one.lone_a for one in found)),
+        frozenset[int]().union(*(one.lone_b for one in found)),
+        tuple(start for one in found for start in one.origins),
+    )
+
+
 class _Links:
     """Members by number: pairs go by A's instruction, B's lone ones by ``-1 - y``."""
 

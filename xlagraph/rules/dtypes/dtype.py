@@ -13,17 +13,21 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
-from xlagraph.facts.pieces.propagation import propagations
+from xlagraph.facts.pieces.propagation import propagations, together
+from xlagraph.facts.pieces.regrouped import are_cut_by_casts
+from xlagraph.facts.values.donated import lost_by_type
 from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_scalar_input, unspread
-from xlagraph.message import A, B, Change, HloName, count, join, say
+from xlagraph.message import A, B, Change, Code, HloName, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.diff import Diff
     from xlagraph.facts.pieces.propagation import Propagation
     from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
@@ -64,6 +68,7 @@ for x, y in loader:
         "type_and_decay",
         "x64",
     ),
+    consequences=("donors", "alias", "reordered-sum"),
     short_fix="Keep autocast and the inputs' dtypes the same in all steps.",
 )
 FROM_VALUES = Words(
@@ -76,6 +81,13 @@ FROM_VALUES = Words(
     short_fix=say("Give the tensor one dtype where it is made."),
 )
 """Of an input that comes as whole numbers in some steps and as floats in others."""
+STATE_FIX = say(
+    "They are donated, so that they are a state that the step gives back: begin with the types "
+    "that it gives back, and where a checkpoint is read, convert what was stored in another type: ",
+    Code("jnp.asarray(stored, dtype=like.dtype)"),
+    ".",
+)
+"""Of inputs whose buffers are given away on both sides."""
 CAST_FIX = say("Convert it (.float(), .to(), autocast) in every step, or in none.")
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""
@@ -87,10 +99,19 @@ def element_type(shape: str) -> str:
     return found[1] if found else ""
 
 
+def brings(finding: Finding, diff: Diff) -> bool:
+    """Whether buffers are lost since inputs have another type, or sums cut by conversions."""
+    if finding.kind.id == "reordered-sum":
+        return are_cut_by_casts(diff, finding.a, finding.b)
+    cited = finding.evidence[0]
+    return lost_by_type(diff, [*cited.a, *(diff.match.to_a[q] for q in cited.b)])
+
+
 def find(case: Case) -> list[Finding]:
     """The same steps in another number type, with conversions around them.
 
-    One finding for each origin, or for origins whose consequences meet.
+    One finding for each origin, or for origins whose consequences meet; and one for all arrays
+    that come in and whose type changes alike, as a state that was restored in another one.
     """
     a, b = case.diff.a, case.diff.b
     pairs = {
@@ -109,9 +130,27 @@ def find(case: Case) -> list[Finding]:
     pairs, copies = _pairs_without_types(case, pairs, casts_a, casts_b)
     return [
         _finding(case, found, {x: m for x, m in copies.items() if m in found.pairs})
-        for found in propagations(case, pairs, casts_a, casts_b)
+        for found in _of_like_inputs(case, propagations(case, pairs, casts_a, casts_b))
         if found.pairs or _is_between(case, found)
     ]
+
+
+def _of_like_inputs(case: Case, found: Iterable[Propagation]) -> list[Propagation]:
+    """Those that begin at arrays that come in, of one place and with one change of type, as one."""
+    alike: dict[object, list[Propagation]] = {}
+    for number, one in enumerate(found):
+        alike.setdefault(_change_of_inputs(case, one) or number, []).append(one)
+    return [group[0] if len(group) == 1 else together(group) for group in alike.values()]
+
+
+def _change_of_inputs(case: Case, found: Propagation) -> tuple[object, ...]:
+    """Where the inputs that it begins at are made, and how their types change; else nothing."""
+    starts = _main_origins(case, found)
+    if not _are_array_inputs(case, starts):
+        return ()
+    a, b = case.diff.a, case.diff.b
+    types = {(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts}
+    return (where(b, [y for _, y in starts]), *types) if len(types) == 1 else ()
 
 
 def _are_unlike_casts(case: Case, x: int, y: int) -> bool:
@@ -230,6 +269,7 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
         a=frozenset((*found.pairs, *copies)) | found.lone_a,
         b=frozenset(found.pairs.values()) | found.lone_b,
         undo=undo,
+        brings=brings,
     )
 
 
@@ -313,7 +353,8 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
     inputs = [y for _, y in starts if y >= 0 and y in b.entry_computation.parameters]
     if inputs:
         names = join(parameter_name(case.b, y) for y in inputs)
-        return say("an input has another dtype: ", names, f" ({types})")
+        has = "an input has" if len(inputs) == 1 else f"{count(len(inputs), 'input')} have"
+        return say(has, " another dtype: ", names, f" ({types})")
     view, i = _shown(case, *starts[0])
     module = view.module
     if module.opcodes[i] == "convert" and -1 in starts[0]:
@@ -345,7 +386,7 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
         return Words(
             short=say(f"A value is converted to {to} on one side only"), short_fix=CAST_FIX
         )
-    if not all(_is_array_input(case.a, x) and _is_array_input(case.b, y) for x, y in starts):
+    if not _are_array_inputs(case, starts):
         return Words()
     types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
     short = inputs_in_short(len(starts), types)
@@ -353,11 +394,19 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
         return FROM_VALUES._replace(short=short)
     is_one = len(starts) == 1
     given = say("Give the input" if is_one else "Give the inputs", " one dtype in every step")
+    away_a, away_b = given_away(a), given_away(b)
+    if all(int(a.payloads[x]) in away_a and int(b.payloads[y]) in away_b for x, y in starts):
+        return Words(STATE_FIX, short, say(given, "."))
     fix = say(
         given, ": convert what comes in another one on the host, before it is sent, or where ",
         "numpy makes it (its own whole numbers are int64, its floats float64).",
     )  # fmt: skip
     return Words(fix, short, say(given, "."))
+
+
+def _are_array_inputs(case: Case, starts: Iterable[tuple[int, int]]) -> bool:
+    """Whether it begins at arrays that both modules take in."""
+    return all(_is_array_input(case.a, x) and _is_array_input(case.b, y) for x, y in starts)
 
 
 def _is_array_input(view: SideView, i: int) -> bool:

@@ -13,22 +13,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.editor import ModuleEditor
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import short_shape
+from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.diff.match import match_modules
+from xlagraph.facts.pieces.first_types import first_of, number_used
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.rounding import same_number
-from xlagraph.facts.values.scalars import is_number
+from xlagraph.facts.values.scalars import is_number, through
 from xlagraph.facts.values.telling import COMMON, PLAIN, opcodes_in_words
-from xlagraph.message import A, B, Code, count, say
-from xlagraph.rules.dtypes.dtype import DTYPE, element_type, inputs_in_short
+from xlagraph.message import A, B, Code, HloName, count, join, say
+from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type, inputs_in_short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xlagraph.cause.case import Case
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 _FLOAT = re.compile(r"\b(?:bf16|f\d+\w*)\[")
 FIX = say(
@@ -47,6 +50,19 @@ LEFT_SHORT_FIX = say("Cast new values back to the type of the old ones.")
 NORM = frozenset({"reduce", "rsqrt"})
 OF_NORMS = NORM | COMMON | {"maximum", "power", "select", "sqrt"}
 """What a norm computes in both directions."""
+NUMBER_FIX = say(
+    "A Python float is weakly typed in JAX and takes the type of the arrays that it meets; the "
+    "array that a step gives back for it does not, and f32 is what both then have. Begin with an "
+    "array, ",
+    Code("jnp.float32(1.0)"),
+    ", and convert it where it is used: ",
+    Code("x * gain.astype(x.dtype)"),
+    ".",
+)
+"""Of a number that one side converts to the type of what it is used with."""
+NUMBER_SHORT_FIX = say("Begin with an array, and convert the number where it is used.")
+MAX_FIRST = 3
+"""Places at which types differ first, up to which they are told."""
 MAX_CITED = 50
 MAX_CHANGES = 2
 """Changes of type that are told, the most frequent first."""
@@ -131,7 +147,9 @@ def _finding(case: Case, found: _Stretch) -> Finding:
     lone_a = {i for i in found.casts_a if case.a.partners[i] < 0}
     lone_b = {i for i in found.casts_b if case.b.partners[i] < 0}
 
-    words = _words(case, found.pairs, computed)
+    first = first_of(case, computed)
+    number = number_used(case, first)
+    words = _of_number(case, *number) if number else _words(case, found.pairs, computed)
 
     def undo(edit: Editors) -> None:
         for x, y in found.pairs.items():
@@ -144,7 +162,11 @@ def _finding(case: Case, found: _Stretch) -> Finding:
     return Finding(
         kind=DTYPE,
         title=say(
-            "the same computation runs in another dtype (", _changes(case, computed), ")", at(lines)
+            "the same computation runs in another dtype (",
+            _changes(case, computed),
+            ")",
+            say(" from ", parameter_name(case.b, number[1]), " on") if number else say(),
+            at(lines),
         ),
         short=words.short,
         fix=words.fix,
@@ -160,6 +182,7 @@ def _finding(case: Case, found: _Stretch) -> Finding:
                 tuple(sorted(computed.values()))[:MAX_CITED],
                 lines,
             ),
+            *_begins(case, first),
             Evidence(
                 say(
                     f"{count(len(found.casts_a), 'conversion')} in ",
@@ -182,6 +205,7 @@ def _finding(case: Case, found: _Stretch) -> Finding:
         a=frozenset((*found.pairs, *found.met)) | lone_a,
         b=frozenset((*found.pairs.values(), *found.met.values())) | lone_b,
         undo=undo,
+        brings=brings,
     )
 
 
@@ -206,6 +230,52 @@ def _words(case: Case, pairs: Mapping[int, int], computed: Mapping[int, int]) ->
     what = "statistics of norms" if is_norm else opcodes_in_words(b, computed.values(), a)
     run = " are computed in " if is_norm else " run in "
     return Words(FIX, say(what, f"{run}{old} in ", A, f" and in {new} in ", B), SHORT_FIX)
+
+
+def _of_number(case: Case, x: int, y: int) -> Words:
+    """What is said of a number that comes in and is converted to the narrower type on one side."""
+    a = case.diff.a
+    typed = {
+        view: element_type(view.module.shapes[u])
+        for view, i in ((case.a, x), (case.b, y))
+        for u in view.module.users[i]
+        if view.module.opcodes[u] == "convert" and view.partners[u] < 0
+    }
+    if len(typed) != 1 or not is_jitted(a):
+        return Words(FIX, say(), SHORT_FIX)
+    ((view, to),) = typed.items()
+    short = say(parameter_name(case.b, y), f" is converted to {to} in ", view.side, " only")
+    return Words(NUMBER_FIX, short, NUMBER_SHORT_FIX)
+
+
+def _begins(case: Case, first: Mapping[int, int]) -> tuple[Evidence, ...]:
+    """Where the types differ first, where that is at few places."""
+    if not 0 < len(first) <= MAX_FIRST:
+        return ()
+    a, b = case.diff.a, case.diff.b
+    told = [
+        say(
+            HloName(b.names[y], b.opcodes[y]),
+            " of ",
+            join(_source(case.b, o) for o in dict.fromkeys(b.operands[y])),
+            f", {short_shape(a, x)} in ",
+            A,
+            f" and {short_shape(b, y)} in ",
+            B,
+        )
+        for x, y in first.items()
+    ]
+    text = say("the types differ first at ", join(told, MAX_FIRST, "; "))
+    return (Evidence(text, tuple(first), tuple(first.values()), where(b, first.values())),)
+
+
+def _source(view: SideView, i: int) -> Message:
+    """What an instruction takes in, behind conversions."""
+    module = view.module
+    i = through(module, i, {"convert"})
+    name = HloName(module.names[i], module.opcodes[i])
+    is_given = i in module.entry_computation.parameters
+    return say(parameter_name(view, i), ", ", name) if is_given else say(name)
 
 
 def _given(case: Case, inputs: Mapping[int, int]) -> Words:

@@ -19,7 +19,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.same import same_named
 from xlagraph.message import Change, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES, inputs_in_short
+from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES, brings, inputs_in_short
 from xlagraph.rules.dtypes.input_dtype import Converted, are_two, dtype_of, finding_of
 from xlagraph.rules.order.reordered_operands import order_of_operands
 
@@ -99,6 +99,7 @@ def _retyped(case: Case, pairs: Mapping[int, int], casts_a: Casts, casts_b: Cast
         a=frozenset(a),
         b=frozenset(b),
         undo=undo,
+        brings=brings,
     )
 
 

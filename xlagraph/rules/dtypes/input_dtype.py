@@ -15,7 +15,13 @@ from xlagraph.facts.pieces.pieces import open_edges
 from xlagraph.facts.program.typed_numbers import typed_cast
 from xlagraph.facts.program.written import lines_in_words
 from xlagraph.message import Change, Code, Listing, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES, changes_family, inputs_in_short
+from xlagraph.rules.dtypes.dtype import (
+    DTYPE,
+    FROM_VALUES,
+    brings,
+    changes_family,
+    inputs_in_short,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -184,6 +190,7 @@ def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) 
         a=frozenset[int]().union(*(group.claimed[0] for group in groups)),
         b=frozenset[int]().union(*(group.claimed[1] for group in groups)),
         undo=undo,
+        brings=brings,
     )
 
 

@@ -22,6 +22,7 @@ from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.dtypes.dtype import (
     DTYPE,
     FROM_VALUES,
+    brings,
     element_type,
     inputs_in_short,
     number_family,
@@ -221,6 +222,7 @@ def _finding(case: Case, spreads: list[_Spread], types: tuple[str, str]) -> Find
         a=frozenset(pairs) | casts_a,
         b=frozenset(pairs.values()) | casts_b,
         undo=undo,
+        brings=brings,
     )
 
 

@@ -18,6 +18,7 @@ from xlagraph.diff.header import ENTRY_LAYOUT, aliases
 from xlagraph.facts.distributed.shardings import mesh_of, without_shardy
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.copies import lone_copies
+from xlagraph.facts.values.donated import lost_by_type
 from xlagraph.message import A, B, Quoted, count, join, say
 from xlagraph.rules.distributed.sharding import SHARDING
 
@@ -209,12 +210,17 @@ def _buffer_findings(case: Case, change: HeaderChange) -> list[Finding]:
     lines = where(a, [u for p in only_a for u in a.users[p]])
     lines = lines or where(b, [u for p in only_b for u in b.users[p]])
     copies = lone_copies(case)
+    is_lost = lost_by_type(case.diff, [*only_a, *(case.b.partners[q] for q in only_b)])
+    lost = say(
+        f"{title}: ", join(names), ", as inputs of their dimensions come in another type, and no "
+        "output of theirs is left for them"
+    )  # fmt: skip
     return [
         Finding(
             kind=kind,
             title=say(f"{title}: ", join(names), at(lines)),
             evidence=(
-                Evidence(_both(change), tuple(only_a), tuple(only_b), lines),
+                Evidence(lost if is_lost else _both(change), tuple(only_a), tuple(only_b), lines),
                 *_copies_evidence(copies),
             ),
             fix=JAX_FIX if is_jitted(a) else say(),

@@ -18,10 +18,10 @@ from xlagraph.rules.order.reordered_operands import SAME_RESULT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xlagraph.cause.case import Case
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.facts.values.terms import Sum
     from xlagraph.graph import Module
-    from xlagraph.message import Message
+    from xlagraph.message import Message, Part
 
 REORDERED_SUM = Kind(
     id="reordered-sum",
@@ -82,6 +82,12 @@ def _told(pairs: Sequence[tuple[Sum, Sum]]) -> Sequence[tuple[Sum, Sum]]:
     return [(one, other) for one, other in pairs if one.shape != other.shape] or pairs
 
 
+def _differ_in_groups(pair: tuple[Sum, Sum]) -> bool:
+    """Whether two equal sums have their terms in one order, and add others of them up first."""
+    terms = [[k for k in one.shape if k >= 0] for one in pair]
+    return pair[0].shape != pair[1].shape and terms[0] == terms[1]
+
+
 def _brings_closer(case: Case, finding: Finding) -> bool:
     """Whether fewer instructions differ without it: small sums are alike in all sorts of graphs."""
     edit = Editors(ModuleEditor(case.diff.a), ModuleEditor(case.diff.b))
@@ -98,6 +104,7 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
     told = _told(pairs)
     what, parts = _what({a.opcodes[one.root] for one, _ in told})
     is_one = len(told) == 1
+    how = "other groups" if all(map(_differ_in_groups, told)) else "another order"
     is_exact = all(one.value == other.value for one, other in pairs)
 
     def undo(edit: Editors) -> None:
@@ -109,11 +116,11 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
         kind=REORDERED_SUM,
         title=say(
             f"a {what} takes" if is_one else f"{count(len(told), what)} take",
-            f" the same {parts} in another order",
+            f" the same {parts} in {how}",
             at(lines),
         ),
         evidence=(
-            Evidence(_terms(case, *told[0]), tuple(inner_a)[:50], tuple(inner_b)[:50], lines),
+            Evidence(_terms(case, told), tuple(inner_a)[:50], tuple(inner_b)[:50], lines),
             Evidence(SAME_RESULT if is_exact else ROUNDED_RESULT),
         ),
         proof=say(
@@ -121,7 +128,7 @@ def _finding(case: Case, pairs: Sequence[tuple[Sum, Sum]]) -> Finding:
             " taken for one operation of its" if is_one else " each taken for one operation of its",
             f" {parts} in one order, in ", A, " and in ", B,
         ),
-        short=say(f"A {what} takes its {parts} in another order"),
+        short=say(f"A {what} takes its {parts} in {how}"),
         fix=_fix(parts),
         short_fix=say(f"Take the {parts} in one order in every step."),
         a=inner_a,
@@ -147,20 +154,60 @@ def _fix(parts: str) -> Message:
     return say(f"Take the {parts} in one order in every step: {loop}.")
 
 
-def _terms(case: Case, one: Sum, other: Sum) -> Message:
-    """The terms in A's order and in B's, by their names in A."""
+def _terms(case: Case, told: Sequence[tuple[Sum, Sum]]) -> Message:
+    """The terms of the first sum in A's order and in B's, by their names in A.
+
+    With brackets where the order is one, and only what is added first is another.
+    """
     a = case.diff.a
+    one, other = _unlike(told)
     terms = one.terms(a.operands)
     place = {theirs: own for own, theirs in zip(one.order, other.order, strict=True)}
     again = [terms[place[k]] for k in range(len(terms))]
-    return say(
-        f"{a.opcodes[one.root]} of ", _listed(a, terms), " in ", A, ", of ",
-        _listed(a, again), " in ", B,
-    )  # fmt: skip
+    is_in_groups = _differ_in_groups((one, other))
+    in_a, in_b = (
+        _grouped(case, side, named) if is_in_groups else _listed(a, named)
+        for side, named in (((case.a, one), terms), ((case.b, other), again))
+    )
+    return say(f"{a.opcodes[one.root]} of ", in_a, " in ", A, ", of ", in_b, " in ", B)
+
+
+def _unlike(told: Sequence[tuple[Sum, Sum]]) -> tuple[Sum, Sum]:
+    """Two equal sums, of A and of B, in unlike orders: others may stand at each other's places."""
+    pairs = ((one, other) for one, _ in told for _, other in told if one.number == other.number)
+    return next((pair for pair in pairs if pair[0].shape != pair[1].shape), told[0])
 
 
 def _listed(module: Module, terms: Sequence[int]) -> Message:
     return say("(", join((HloName(module.names[i], module.opcodes[i]) for i in terms), 9), ")")
+
+
+def _grouped(case: Case, side: tuple[SideView, Sum], terms: Sequence[int]) -> Message:
+    """The terms with each group that is added up before it is added in brackets of its own."""
+    (view, one), a = side, case.diff.a
+    names = iter([HloName(a.names[i], a.opcodes[i]) for i in terms])
+    parts: list[Message | Part] = ["("]
+    stack: list[int | str] = [")", one.root]
+    while stack:
+        i = stack.pop()
+        if isinstance(i, str):
+            parts.append(i)
+        elif i not in one.inner:
+            parts.append(next(names))
+        else:
+            below = [_behind_one(view, one, view.module.operands[i][k]) for k in one.inner[i]]
+            for place, o in reversed(list(enumerate(below))):
+                is_group = place > 0 and len(one.inner.get(o, ())) > 1
+                stack += [")", o, "("] if is_group else [o]
+                stack += [", "] if place else []
+    return say(*parts)
+
+
+def _behind_one(view: SideView, one: Sum, i: int) -> int:
+    """What is multiplied with 1 to make a part of a sum, else the part itself."""
+    while len(one.inner.get(i, ())) == 1:
+        i = view.module.operands[i][one.inner[i][0]]
+    return i
 
 
 RULE = Rule(

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Kind, Section
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import parameter_name
+from xlagraph.facts.shapes.fed_sizes import sizes_of
+from xlagraph.message import join, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,9 +52,38 @@ for x, y in loader:
 KINDS = (GROWING_INPUT,)
 
 
-def grow(case: Case, starts: Mapping[int, int]) -> bool:
-    """Whether inputs of A have in B the shape that A's concatenation gives back for them."""
-    return bool(starts) and all(_grows(case, x, y) for x, y in starts.items())
+def growing(case: Case, starts: Mapping[int, int]) -> Mapping[int, int]:
+    """The inputs of A that have in B the shape that A's concatenation gives back for them.
+
+    The other ones have to go with them, as the masks of an attention over what is carried; else
+    nothing is said to grow.
+    """
+    found = {x: y for x, y in starts.items() if _grows(case, x, y)}
+    sizes = {one for x, y in found.items() for one in _sizes_with(case, x, y)}
+    others = [(x, y) for x, y in starts.items() if x not in found]
+    return found if all(sizes_of(case, {x: y}) <= sizes for x, y in others) else {}
+
+
+def following(case: Case, starts: Mapping[int, int], grows: Mapping[int, int]) -> list[Evidence]:
+    """That inputs have other sizes since some of them grow; nothing if there are no others."""
+    inputs = {x: y for x, y in starts.items() if x not in grows}
+    if not inputs:
+        return []
+    sizes = sorted({one for x, y in inputs.items() for one in sizes_of(case, {x: y})})
+    text = say(
+        "sizes of other inputs go with it: ",
+        join(parameter_name(case.a, x) for x in sorted(inputs)),
+        " (",
+        join(say(f"{old} -> {new}") for old, new in sizes),
+        ")",
+    )
+    return [Evidence(text, tuple(inputs), tuple(inputs.values()))]
+
+
+def _sizes_with(case: Case, x: int, y: int) -> frozenset[tuple[int, int]]:
+    """The sizes of what grows on both sides, and those of what it is made into."""
+    sizes = sizes_of(case, {x: y})
+    return sizes | {(new, 2 * new - old) for old, new in sizes}
 
 
 def growers(module: Module, inputs: Iterable[int]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level
@@ -20,6 +21,7 @@ from xlagraph.facts.pieces.joined import longer_lists, pieces
 from xlagraph.facts.pieces.propagation import propagations
 from xlagraph.facts.shapes.batch_calls import cut_by
 from xlagraph.facts.shapes.counts import counting_constants
+from xlagraph.facts.shapes.fed_sizes import gives_windows, inputs_above, sizes_of
 from xlagraph.facts.shapes.options import options_above
 from xlagraph.facts.shapes.padded import padded_fix
 from xlagraph.facts.shapes.senders import asked_at, called_by_step, sent_first
@@ -40,7 +42,7 @@ from xlagraph.facts.shapes.sizes import (
 )
 from xlagraph.facts.values.fills import fills
 from xlagraph.message import A, B, Change, count, join, say
-from xlagraph.rules.shapes.growing_input import GROWING_INPUT, grow, growers
+from xlagraph.rules.shapes.growing_input import GROWING_INPUT, following, growers, growing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -91,6 +93,7 @@ for x, y in loader:
         "batch_and_scale",
         "scan_trip_count",
     ),
+    consequences=("attribute",),
     short_fix="Pad or drop the odd batch, or use few sizes.",
 )
 PYTHON_INDEX = Kind(
@@ -241,9 +244,13 @@ def _inputs_crossed(case: Case, origins: Origins) -> bool:
 
 
 def _with_options(case: Case, origins: Origins) -> Origins:
-    """The origins as what they are if options made the sizes."""
+    """The origins as what they are if options made the sizes, or inputs without a partner."""
     if origins.kind is not PYTHON_SIZE:
         return origins
+    inputs = inputs_above(case, origins.starts)
+    if inputs:
+        every = {**origins.members, **inputs}
+        return Origins(INPUT_SHAPE, inputs, every, sizes_of(case, inputs))
     options = options_above(case, origins.starts)
     return replace(origins, kind=ATTRIBUTE, options=options) if options else origins
 
@@ -257,7 +264,7 @@ def _may_start(case: Case, x: int, y: int) -> bool:
     a = case.diff.a
     if x in a.entry_computation.parameters:
         return is_input(a, x)
-    return a.opcodes[x] not in ("parameter", UNDONE) and bool(_sizes(case, {x: y}))
+    return a.opcodes[x] not in ("parameter", UNDONE) and bool(sizes_of(case, {x: y}))
 
 
 def _pairs_without_sizes(case: Case, known: Mapping[int, int]) -> dict[int, int]:
@@ -295,7 +302,7 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
         kinds |= {x: PYTHON_SIZE for x in starts if case.diff.a.opcodes[x] == "iota"}  # so sized
     kind = min(kinds.values(), key=ORDER.index)
     first = {x: y for x, y in starts.items() if kinds[x] is kind}
-    sizes = _sizes(case, first)
+    sizes = sizes_of(case, first)
     others = {
         x: y
         for x, y in found.pairs.items()
@@ -305,7 +312,7 @@ def _origins(case: Case, found: Propagation) -> list[Origins]:
     }
     if not others:
         return [Origins(kind, first, found.pairs, sizes)]
-    other_sizes = _sizes(case, others)
+    other_sizes = sizes_of(case, others)
     a, b = case.diff.a, case.diff.b
     unlike = {
         x: y
@@ -326,7 +333,7 @@ def _is_own_origin(case: Case, x: int, y: int, sizes: Sizes, *, is_start: bool) 
     a, b = case.diff.a, case.diff.b
     if explained(a.shapes[x], b.shapes[y], sizes) or follows_operand(case, x, y):
         return False
-    return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(_sizes(case, {x: y})))
+    return is_start or (a.opcodes[x] in INDEX_OPCODES and bool(sizes_of(case, {x: y})))
 
 
 def _fits_another(case: Case, x: int, pairs: Mapping[int, int]) -> bool:
@@ -347,15 +354,6 @@ def _kind(case: Case, x: int) -> Kind:
     return PYTHON_INDEX if a.opcodes[x] in INDEX_OPCODES else PYTHON_SIZE
 
 
-def _sizes(case: Case, pairs: Mapping[int, int]) -> Sizes:
-    a, b = case.diff.a, case.diff.b
-    return frozenset(
-        (old, new)
-        for x, y in pairs.items()
-        for _, old, new in changed_sizes(a.shapes[x], b.shapes[y])
-    )
-
-
 def _joined(case: Case, found: Iterable[Origins]) -> list[Origins]:
     """Origins of which one's sizes are among the other's are one cause that cites them all."""
     joined: list[Origins] = []
@@ -374,17 +372,15 @@ def _joined(case: Case, found: Iterable[Origins]) -> list[Origins]:
 
 def _finding(case: Case, origins: Origins) -> Finding:
     a, b = case.diff.a, case.diff.b
+    every = origins.starts
+    grows = growing(case, every) if origins.kind is INPUT_SHAPE else {}
+    origins = replace(origins, starts=grows or every)
     starts = sorted(origins.starts)
     numbers = counting_constants(case, origins.members)
     filled = fills(case, origins.members)
     members = {x: y for x, y in origins.members.items() if (x, y) not in filled.pairs}
-    claimed = {
-        **members,
-        **stated_sizes(case, origins.members),
-        **numbers.certain,
-        **numbers.assumed,
-    }
-    claimed |= origins.options
+    claimed = {**members, **stated_sizes(case, origins.members), **numbers.certain}
+    claimed |= {**numbers.assumed, **origins.options}
     assumed = join(
         sorted({f"{a.payloads[x]} -> {b.payloads[y]}" for x, y in numbers.assumed.items()})
     )
@@ -396,7 +392,6 @@ def _finding(case: Case, origins: Origins) -> Finding:
     lists = longer_lists(case, origins.starts)
     cited = "concatenate" if lists else "slice"
     in_b = [y for y in starts_b if b.opcodes[y] == cited] or sent_first(b, starts_b)
-    grows = origins.kind is INPUT_SHAPE and grow(case, origins.starts)
     lines = where(b, in_b) or where(b, [u for y in in_b for u in b.users[y]])
     lines = tuple(dict.fromkeys((*where(b, growers(b, in_b)), *lines))) if grows else lines
     asked = asked_at(case.b, in_b) if origins.kind is INPUT_SHAPE and not grows else None
@@ -440,7 +435,8 @@ def _finding(case: Case, origins: Origins) -> Finding:
                 tuple(origins.starts[x] for x in starts),
                 lines,
             ),
-            *_spread_to(claimed, sorted(set(claimed) - set(starts))),
+            *following(case, every, origins.starts),
+            *_spread_to(claimed, sorted(set(claimed) - every.keys())),
         ),
         fix=say(words.fix) if words else say() if grows else _fix(case, origins),
         short=maker.short if maker else say(),
@@ -457,6 +453,7 @@ def _finding(case: Case, origins: Origins) -> Finding:
         a=frozenset(claimed).union((x for x, _ in filled.pairs), *pieces(lists, A)),
         b=frozenset(claimed.values()).union((y for _, y in filled.pairs), *pieces(lists, B)),
         undo=undo,
+        brings=partial(gives_windows, sizes_of(case, origins.members)),
     )
 
 
