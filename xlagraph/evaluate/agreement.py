@@ -15,6 +15,8 @@ RELATIVE = 5e-7
 """Single precision's own step is 1.2e-7: constants are rounded to it, and little else is."""
 ABSOLUTE = 1e-9
 """Relative to the largest value of an array: what is left where large terms cancel."""
+NOTHING = 1e-14
+"""What is left of a gradient that cancels as a whole, such as a bias's before a normalization."""
 MIN_FINITE = 0.9
 """The part of an output that has to be a number at one point at least."""
 
@@ -32,7 +34,7 @@ def are_close(x: Array, y: Array) -> bool:
             return False
         one, other = x[finite], y[finite]
         size = np.abs(one)
-        allowed = RELATIVE * size + ABSOLUTE * size.max(initial=0.0)
+        allowed = RELATIVE * size + ABSOLUTE * size.max(initial=0.0) + NOTHING
         return bool((np.abs(one - other) <= allowed).all())
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlagraph.evaluate.never import asks_nothing, is_neutral, is_never_negative
+from xlagraph.evaluate.never import asks_nothing, constant_of, is_neutral, is_never_negative
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -95,8 +95,8 @@ class Coverage:
         """Takes in that a branch was taken, or a loop's body was."""
         self._branches.setdefault(step.number, set()).add(branch)
 
-    def counts(self, module: Module, changed: Collection[int]) -> bool:
-        """Whether outputs were seen to depend on all of these instructions that they depend on.
+    def unseen(self, module: Module, changed: Collection[int]) -> set[int]:
+        """Those of these instructions that outputs depend on, and were not seen to.
 
         What no input reaches is always as it was seen: it counts as one value, and a branch that it
         leaves out counts nowhere.
@@ -114,9 +114,8 @@ class Coverage:
 
         of_changed = _users(module, {*changed} - varies, varies)
         asked = _reached(module, edges) & {*changed, *of_changed}
-        if any(self._is_of_one_sign(module, i) for i in asked & varies):
-            return False
-        return asked <= _reached(module, self._edges)
+        of_one_sign = {i for i in asked & varies if self._is_of_one_sign(module, i)}
+        return of_one_sign | (asked - _reached(module, self._edges))
 
     def _is_of_one_sign(self, module: Module, i: int) -> bool:
         is_asked = module.opcodes[i] in ("abs", "sign") and self._seen.get(i, 0) != 3
@@ -149,6 +148,23 @@ class Coverage:
                 return ()
             case _:
                 return _all(module, i)
+
+
+def forms_of(module: Module, some: Iterable[int]) -> set[tuple[str, str, str]]:
+    """Which operations are among some instructions, whatever the sizes they work on.
+
+    A bound that no argument reaches is the same one in two modules if both have it in this form,
+    however often: one may call a function that the other has put in line.
+    """
+    return {
+        (
+            "" if constant else module.opcodes[i],
+            module.shapes[i].partition("[")[0],
+            constant or module.attributes[i].get("direction") or "",
+        )
+        for i in some
+        for constant in [constant_of(module, i)]
+    }
 
 
 def _picked(operands: Sequence[int], flags: Sequence[int | bool]) -> list[int]:

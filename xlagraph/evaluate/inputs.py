@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from xlagraph.evaluate.agreement import ABSOLUTE
-from xlagraph.evaluate.budget import Budget
+from xlagraph.evaluate.budget import MAX_OPERATIONS, Budget
 from xlagraph.evaluate.draws import argument_like
 from xlagraph.hlo.shapes import read_shape
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_ASSIGNMENTS = 24
 """Ways to pair the inputs that are tried."""
+RESPONSES = 3 * MAX_OPERATIONS
+"""What asking the inputs one by one may cost."""
 _CLOSE = 1e-6
 
 
@@ -106,7 +108,13 @@ def _by_response(
     for side, shapes in enumerate((shapes_a, shapes_b)):
         for number, shape in enumerate(shapes):
             classes[_Input(side, number)] = labels.setdefault(shape, len(labels))
-    for found in _told_apart(programs, classes, Budget()):
+    budget = Budget(RESPONSES)
+    both = [
+        _response(program, classes, _Input(k, -1), budget) for k, program in enumerate(programs)
+    ]
+    if not _are_alike(*both):
+        return  # whichever inputs belong together
+    for found in _told_apart(programs, classes, budget):
         theirs = {label: number for (side, number), label in found.items() if side}
         yield tuple(theirs[found[_Input(0, k)]] for k in range(len(shapes_a)))
 

@@ -48,14 +48,14 @@ def asks_nothing(module: Module, i: int) -> bool:
 def is_neutral(module: Module, i: int, operand: int) -> bool:
     """Whether an operand of a maximum or minimum is the infinity that nothing is beyond."""
     bound = _NEUTRAL.get(module.opcodes[i])
-    return bound is not None and _constant(module, operand) == bound
+    return bound is not None and constant_of(module, operand) == bound
 
 
 def _is_zero(module: Module, i: int) -> bool:
-    return _constant(module, i) in ("0", "0.0")
+    return constant_of(module, i) in ("0", "0.0")
 
 
-def _constant(module: Module, i: int) -> str:
+def constant_of(module: Module, i: int) -> str:
     """The constant that an instruction spreads or puts into another form; empty of others."""
     while module.opcodes[i] in _KEEPS:
         (i,) = module.operands[i]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import is_finite, is_number, paired, varies
 from xlagraph.evaluate.budget import Budget
+from xlagraph.evaluate.coverage import forms_of
 from xlagraph.evaluate.draws import POINTS, WITH_ZEROS, arguments_at
 from xlagraph.evaluate.inputs import MAX_ASSIGNMENTS, assignments, input_shapes
 from xlagraph.evaluate.program import Program
@@ -91,10 +92,14 @@ def _same_values(diff: Diff) -> SameValues | None:
 
 
 def _is_seen(diff: Diff, a: Program, b: Program) -> bool:
-    """Whether what differs in writing was seen to count at some of the arguments."""
+    """Whether what differs in writing was seen to count at some of the arguments.
+
+    What was not has to stand in both: bounds that nothing exceeds, in the same numbers.
+    """
     mine = {*diff.removed, *(change.a for change in diff.changes)}
     theirs = {*diff.added, *(change.b for change in diff.changes)}
-    return a.coverage.counts(diff.a, mine) and b.coverage.counts(diff.b, theirs)
+    left, right = a.coverage.unseen(diff.a, mine), b.coverage.unseen(diff.b, theirs)
+    return forms_of(diff.a, left) == forms_of(diff.b, right)
 
 
 def _output_shapes(module: Module) -> list[str]:
