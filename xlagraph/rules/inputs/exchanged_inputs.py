@@ -128,11 +128,16 @@ def _of_blocks(case: Case, finding: Finding) -> Finding:
 
 
 def _put_back(editor: ModuleEditor, exchange: _Exchange) -> None:
-    """Lets all users take the tensors that A has there, and gives A's order to the outputs."""
+    """Lets all users take the tensors that A has there, and gives A's order to the outputs.
+
+    Outputs that another cause has set aside have no places any more.
+    """
     instead = exchange.instead
     for user in {user for q in instead for user in editor.users(q)}:
         editor.set_operands(user, [instead.get(o, o) for o in editor.operands[user]])
-    editor.outputs = [instead.get(editor.outputs[k], editor.outputs[k]) for k in exchange.outputs]
+    outputs = editor.outputs
+    if len(outputs) == len(exchange.outputs):
+        editor.outputs = [instead.get(outputs[k], outputs[k]) for k in exchange.outputs]
 
 
 RULE = Rule(
