@@ -93,7 +93,7 @@ PROBLEMS = {
     "steps_of_clients": 3,
     "layers_dropped_late": 2,
     "layers_copied": 4,
-    "head_returns": 1,
+    "head_returns": 2,
     "adapters_mixed": 7,
     "longer_each_epoch": 5,
     "loops_of_any_length": 5,

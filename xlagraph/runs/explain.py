@@ -285,14 +285,10 @@ def _training_from(graphs: Sequence[CapturedGraph], history: History) -> int:
 
 
 def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
-    """What the sorts of step are called, in order of appearance, those of one name once.
-
-    Empty if there is but one.
-    """
+    """What the sorts of step are called, in order of appearance; empty if there is but one."""
     if not any(node.by_design for node in nodes):
         return ()
-    named = (node.part for k, node in enumerate(nodes) if node.by_design or design.is_first(k))
-    return tuple(dict.fromkeys(named))
+    return tuple(node.part for k, node in enumerate(nodes) if node.by_design or design.is_first(k))
 
 
 def _is_warm_up(

@@ -18,6 +18,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.beside import (
     family,
     of_most,
@@ -140,16 +141,21 @@ def reasons_of(
 
 
 def _of_same_pick(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Digest to reason of pieces that differ at a line that picks one of two values elsewhere."""
+    """Digest to reason of pieces that differ at a line that picks one of two values elsewhere.
+
+    Gradients that flow further beside such a pick flow through what it took.
+    """
     picks = {one.line: one for one in known.values() if one.kind is OTHER_OPERAND and one.line}
-    return {
-        node.digest: picks[reason.line]
-        for node in nodes
-        if not node.warm_up
-        and (reason := known[node.digest]).kind in PIECES
-        and reason.line in picks
-        and not reason.retell
-    }
+    found: dict[str, Reason] = {}
+    for node in nodes:
+        reason = known[node.digest]
+        lines = [reason.line] if reason.kind in PIECES else []
+        if reason.kind is LONGER_BACKWARD and node.explanation:
+            lines = [main_line(c) for c in node.explanation.causes if c.kind is OTHER_OPERAND]
+        pick = next((picks[line] for line in lines if line in picks), None)
+        if pick and not (node.warm_up or reason.retell):
+            found[node.digest] = pick
+    return found
 
 
 def _picked(

@@ -75,7 +75,7 @@ RESIZED = SizeMaker(
     "The output size, or scale, is part of the graph: resize to one of a few sizes, each of which "
     "compiles once; or on the host before the tensor is sent, padded or cropped to one size there "
     "(on the host alone the size still varies).",
-    say("Resize to one of a few sizes, or on the host and pad to one."),
+    say("Resize to one of a few sizes, or on the host, padded."),
 )
 PADDED = SizeMaker(
     "amount of padding",

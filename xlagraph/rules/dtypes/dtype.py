@@ -17,7 +17,7 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.pieces.regrouped import are_cut_by_casts
-from xlagraph.facts.values.donated import lost_by_type
+from xlagraph.facts.program.donated import lost_by_type
 from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_scalar_input, unspread
 from xlagraph.message import A, B, Change, Code, HloName, count, join, say

@@ -17,8 +17,8 @@ from xlagraph.diff.changes import positions
 from xlagraph.diff.header import ENTRY_LAYOUT, aliases
 from xlagraph.facts.distributed.shardings import mesh_of, without_shardy
 from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.program.donated import lost_by_type
 from xlagraph.facts.values.copies import lone_copies
-from xlagraph.facts.values.donated import lost_by_type
 from xlagraph.message import A, B, Quoted, count, join, say
 from xlagraph.rules.distributed.sharding import SHARDING
 
