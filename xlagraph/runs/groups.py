@@ -161,6 +161,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     second = second_causes(own, (one for one, _ in found), members)
     asked = [n.explanation for n in members if n.explanation and not _is_cut(kind, n)]
     whole = [outcome for outcome in asked if outcome.proved]
+    is_own = explanation is None or explanation.proved or _is_cut(kind, main)
     further = [(one, k) for one, k in found if one not in second and not is_over_run]
     return CauseGroup(
         kind=cause.kind if cause else kind,
@@ -179,7 +180,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         compared=_compared(explanation, whole, len(asked)),
         place=cause.place if cause else _place(reason, main),
         shown=main.digest if cause else "",
-        proved=bool(cause) and bool(asked) and len(whole) >= NEARLY_ALL * len(asked),
+        proved=bool(cause) and is_own and len(whole) >= NEARLY_ALL * len(asked),
     )
 
 

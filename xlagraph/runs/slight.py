@@ -2,8 +2,8 @@
 
 A program that compiles in every step for one reason mostly has ordinary further graphs: what a log
 computes now and then, a step behind an evaluation. Alone such a graph is looked into. Beside a
-cause of many compiles it is told with its line and its price, and takes nothing from what is to be
-mended first.
+cause of many compiles it is listed with its line, the verdict says what it cost, and it takes
+nothing from what is to be mended first.
 """
 
 from __future__ import annotations
