@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import warnings
 from difflib import get_close_matches
 from importlib import import_module
+from typing import TextIO
 
 import click
 
-from xlagraph.errors import XlagraphError
+from xlagraph.errors import RuleWarning, XlagraphError
 from xlagraph.limits import DEFAULT_MAX_INPUT, bytes_from, set_max_input
 
 COMMANDS = {
@@ -94,6 +96,7 @@ def run() -> None:
     """Runs the command; turns the errors that a user can cause into one message and code 2."""
     gc.freeze()
     gc.disable()  # a short-lived process that builds large acyclic lists
+    warnings.showwarning = _warn
     try:
         cli.main(prog_name="xlagraph", standalone_mode=False)
         sys.stdout.flush()
@@ -110,6 +113,22 @@ def run() -> None:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(f"cannot write the output: {error.strerror or error}", 2)
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Shows our own warnings as a line, those of libraries as Python does."""
+    if issubclass(category, RuleWarning):
+        click.echo(f"xlagraph: {message}", err=True)
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        click.echo(text, file=file, nl=False, err=True)
 
 
 def _end(message: str, code: int) -> None:

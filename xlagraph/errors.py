@@ -98,3 +98,7 @@ class SpecError(XlagraphError):
 
 class GraphError(XlagraphError):
     """A module that breaks the graph's rules; a transformation, not a user, made it."""
+
+
+class RuleWarning(RuntimeWarning):
+    """A rule that raised, which is a mistake of the rule: the rest is explained without it."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
+
+from xlagraph.errors import RuleWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +21,15 @@ if TYPE_CHECKING:
 
 class RuleError(Exception):
     """Rules that contradict each other; whoever wrote the last one has to mend it."""
+
+
+def left_out(what: str, error: Exception) -> None:
+    """Says that a part of the explanation failed; what another try cannot mend is raised again."""
+    if isinstance(error, MemoryError):
+        raise error
+    kind = type(error).__name__
+    text = f"{what} failed and is left out; please report it ({kind}: {error})"
+    warnings.warn(text, RuleWarning, stacklevel=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,6 +62,14 @@ class Rule:
     last_resort: bool = False
     """What it undoes lets much be alike: it is asked only where the other rules came to no proof,
     and kept only where it leads to one."""
+
+    def ask(self, case: Case) -> list[Finding]:
+        """What it finds; nothing, and a `RuleWarning`, where it raises."""
+        try:
+            return self.find(case)
+        except Exception as error:  # noqa: BLE001 - whatever it stumbles on
+            left_out(f"the rule {self.name}", error)
+            return []
 
 
 def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:

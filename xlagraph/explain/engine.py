@@ -51,7 +51,7 @@ class Search:
 def _stricter(rule: Rule, case: Case) -> Rule:
     """The rule with its stricter way, if that finds something: what it found is answered first."""
     again = rule.stricter
-    found = again(case) if again else []
+    found = replace(rule, find=again).ask(case) if again else []
     if not (again and found):
         return rule
     answers = [found]
@@ -94,7 +94,7 @@ def _ask(case: Case, rules: Sequence[Rule], *, is_first: bool) -> list[Finding]:
     for rule in rules:
         if (rule.first_round_only and not is_first) or (is_over and not rule.closes_round):
             continue
-        found = rule.find(case)
+        found = rule.ask(case)
         for finding in found:
             case.claim(finding)
         findings += found

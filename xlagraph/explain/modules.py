@@ -153,7 +153,7 @@ def _last(task: Search) -> Explanation | None:
     all that it leaves for one piece.
     """
     case = task.start().case()
-    fitting = [rule for rule in rules() if rule.last_resort and rule.find(case)]
+    fitting = [rule for rule in rules() if rule.last_resort and rule.ask(case)]
     first = [rule for rule in fitting if rule.first_round_only]
     asked = [r for r in rules() if not r.last_resort or r in first] if first else []
     for chosen in filter(None, (asked, rules() if fitting else ())):

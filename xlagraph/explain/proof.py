@@ -11,6 +11,7 @@ from xlagraph.canon.labels import label_instructions, relabelled
 from xlagraph.cause.case import Case
 from xlagraph.cause.editor import Editors, ModuleEditor
 from xlagraph.cause.names import short_shape
+from xlagraph.cause.rule import left_out
 from xlagraph.cause.slices import live_work
 from xlagraph.diff import Slot, diff_modules
 from xlagraph.diff.same import named_pairs
@@ -86,7 +87,25 @@ class ProofState:
     def without(self, findings: Sequence[Finding]) -> tuple[ProofState, bool]:
         """The state with these causes undone too, and whether the modules are now equal.
 
-        The same state if undoing leaves too little to compare, or nothing that can be compared.
+        The same state if undoing leaves too little to compare, or nothing that can be compared, or
+        if it fails, of which a `RuleWarning` tells.
+        """
+        try:
+            state, (a, b, known) = self._edited(findings)
+        except Exception as error:  # noqa: BLE001 - whatever it stumbles on
+            kinds = ", ".join(sorted({finding.kind.id for finding in findings}))
+            left_out(f"undoing {kinds}", error)
+            return self, False
+        if self._agree(a, b, known):
+            return (state, True) if self._enough_left(a) else (self, False)
+        if not (_in_order(a) and _in_order(b)):
+            return self, False
+        return state, False
+
+    def _edited(self, findings: Sequence[Finding]) -> tuple[ProofState, Edited]:
+        """The state with these causes undone too, and its modules before they are compared.
+
+        Raises whatever a finding raises that does not fit the modules.
         """
         state = copy(self)
         state.edit = Editors(self.edit.a.copy(), self.edit.b.copy())
@@ -99,13 +118,8 @@ class ProofState:
         state.places_a += [ADDED] * (len(state.edit.a.outputs) - len(state.places_a))
         state.places_b += [ADDED] * (len(state.edit.b.outputs) - len(state.places_b))
         a, b = state.edit.a.build(), state.edit.b.build()
-        known = state.known(a, b)
-        if self._agree(a, b, known):
-            return (state, True) if self._enough_left(a) else (self, False)
-        if not (_in_order(a) and _in_order(b)):
-            return self, False
-        state.rest = Edited(a, b, known)
-        return state, False
+        state.rest = Edited(a, b, state.known(a, b))
+        return state, state.rest
 
     def left(self) -> tuple[int, int]:
         """How far the modules still are from each other: *closer* is less of this, in this order.
