@@ -90,7 +90,7 @@ function causesPanel(pair) {
     byId(`about-${cause.kind}`)?.content.cloneNode(true)));
   const left = pair.data.unexplainedA.length + pair.data.unexplainedB.length;
   return h("div", { class: "panel" }, h("div", { class: "inner" },
-    cards.length ? cards : h("p", { class: "empty" }, pair.data.same ? "Nothing to explain: the same computation." : "No known cause fits."),
+    cards.length ? cards : h("p", { class: "empty" }, pair.data.same ? "No cause to name: both compute the same." : "No known cause fits."),
     left ? h("p", { class: "empty" }, h("strong", {}, `${plural(left, "instruction")} unexplained. `), h("a", { href: `${address(pair, "i")}?cause=none` }, "Show them")) : ""));
 }
 

@@ -85,6 +85,29 @@ ENTRY main {
     assert browser.texts(".detail li.differs a") == ["p1", "n"]
 
 
+def test_texts_that_give_the_same_values_ask_for_no_cause(browser: Browser) -> None:
+    a = """HloModule a
+ENTRY main {
+  p = f32[4] parameter(0)
+  n = f32[4] negate(p)
+  ROOT r = f32[4] exponential(n)
+}
+"""
+    b = """HloModule b
+ENTRY main {
+  p = f32[4] parameter(0)
+  e = f32[4] exponential(p)
+  c = f32[] constant(1)
+  o = f32[4] broadcast(c), dimensions={}
+  ROOT r = f32[4] divide(o, e)
+}
+"""
+    explanation = explain_modules(read_module(a, "a"), read_module(b, "b"))
+    assert explanation.same
+    browser.open(pair_report(explanation, ("a", "b")), "#/pair/B/causes")
+    assert browser.texts(".panel .empty") == ["No cause to name: both compute the same."]
+
+
 def test_both_sides_stand_beside_each_other_and_share_what_is_equal(browser: Browser) -> None:
     browser.open(pair_report(small_pair(), ("a.hlo", "b.hlo")), "#/pair/B/i/a4")
     assert browser.texts(".detail .ab thead th") == ["Property", "in A", "in B"]

@@ -56,8 +56,9 @@ _AT_EQUALITY = ({"GT", "GE"}, {"LT", "LE"})
 def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Explanation:
     """The explanation, as of the same computation where two versions give the same values.
 
-    What differs in writing stays among its causes. Two steps of one run are two modules all the
-    same, and bare texts may be of steps only where they share no line.
+    What is proved to differ in writing stays among its causes; suspicions are of no use then. Two
+    steps of one run are two modules all the same, and bare texts may be of steps only where they
+    share no line.
     """
     diff = explanation.diff
     is_form = not explanation.proved or all(_is_form(diff, c) for c in explanation.causes)
@@ -67,7 +68,10 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     if found is None or (found.parts_at_zero and explanation.proved):
         return explanation
     verdict = _verdict(explanation, found, is_sure=are_versions(diff, contexts) is True)
-    return replace(explanation, same=True, evaluated=found.points, verdict=verdict)
+    same = replace(explanation, same=True, evaluated=found.points, verdict=verdict)
+    if explanation.proved:
+        return same
+    return replace(same, causes=(), unexplained_a=(), unexplained_b=())
 
 
 def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:

@@ -56,7 +56,7 @@ def _extent(explanation: Explanation) -> str:
         f"{'differs' if diff.differing == 1 else 'differ'}: {len(diff.changes):,} changed, "
         f"{len(diff.removed):,} only in A, {len(diff.added):,} only in B"
     )
-    if parameters or outputs:
+    if not explanation.evaluated and (parameters or outputs):
         text += (
             f"; {count(parameters, 'parameter')} and {count(outputs, 'output')} "
             "stand on one side only"
