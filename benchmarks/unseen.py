@@ -8,7 +8,7 @@ for a person to judge::
     python benchmarks/unseen.py benchmarks/unseen/round1 [NAME ...] [--keep DIR] [--python PYTHON]
 
 The judgements at first sight and after the mends stand in ``judged.json`` of each round; the
-tables of docs/accuracy.md are made from them::
+tables of its ``score.md`` are made from them::
 
     python benchmarks/unseen.py --table benchmarks/unseen/round1
 
