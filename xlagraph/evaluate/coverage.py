@@ -101,7 +101,7 @@ class Coverage:
         What no input reaches is always as it was seen: it counts as one value, and a branch that it
         leaves out counts nowhere.
         """
-        varies = _varying(module)
+        varies = varying(module)
 
         def edges(module: Module, i: int) -> Iterable[int]:
             if i not in varies:
@@ -185,7 +185,7 @@ def _all(module: Module, i: int) -> Iterable[int]:
     return (*module.operands[i], *(_root(module, c) for c in module.callees.get(i, ())))
 
 
-def _varying(module: Module) -> set[int]:
+def varying(module: Module) -> set[int]:
     """The instructions that an input reaches, through what is called too."""
     found = {*module.entry_computation.parameters}
     before = -1

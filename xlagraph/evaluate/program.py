@@ -158,16 +158,6 @@ class Program:
             for i in module.outputs
         )
 
-    @cached_property
-    def dependent_outputs(self) -> tuple[bool, ...]:
-        """For each output whether it depends on an input."""
-        module = self.module
-        depends = bytearray(len(module))
-        for i in self._live[module.entry]:
-            is_input = module.opcodes[i] in ("parameter", "partition-id", "replica-id")
-            depends[i] = is_input or any(depends[o] for o in module.operands[i])
-        return tuple(bool(depends[i]) for i in module.outputs)
-
     def plan(self, computation: int) -> list[_Line]:
         """The instructions that a computation's result needs, in order."""
         known = self._plans.get(computation)

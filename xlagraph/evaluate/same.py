@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import is_finite, is_number, paired, varies
 from xlagraph.evaluate.budget import Budget
-from xlagraph.evaluate.coverage import forms_of
+from xlagraph.evaluate.coverage import forms_of, varying
 from xlagraph.evaluate.draws import POINTS, WITH_ZEROS, arguments_at
 from xlagraph.evaluate.inputs import MAX_ASSIGNMENTS, assignments, input_shapes
 from xlagraph.evaluate.program import Program
@@ -166,6 +166,11 @@ class _Question:
         A gradient that cancels is always 0.
         """
         columns = [[values[k] for values in self.known] for k in range(len(self.shapes[0]))]
-        depends = self.programs[0].dependent_outputs
-        changing = [varies(column) for column, asked in zip(columns, depends, strict=True) if asked]
+        module = self.programs[0].module
+        reached = varying(module)
+        changing = [
+            varies(column)
+            for column, output in zip(columns, module.outputs, strict=True)
+            if output in reached
+        ]
         return sum(changing) >= MOST * len(changing) and all(map(is_number, columns))
