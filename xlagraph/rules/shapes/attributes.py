@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding, Words
@@ -12,7 +11,6 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
-from xlagraph.facts.distributed.group_sizes import divides_by_size
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
 from xlagraph.facts.program.written import lines_in_words
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
-    from xlagraph.diff import Diff
     from xlagraph.graph import Attributes, Module
     from xlagraph.message import Message, SourceLine
 
@@ -51,7 +48,6 @@ xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
     "names of the collective decide them.",
     proof="A's collective gets B's groups.",
     examples=("replica_groups", "replica_groups_of_mesh"),
-    consequences=("constant-value",),
     short_fix="Give it the same groups; in JAX, the same axis names.",
 )
 BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
@@ -222,7 +218,6 @@ def _finding(
         a=frozenset(p for p, _ in pairs),
         b=frozenset(q for _, q in pairs),
         undo=undo,
-        brings=partial(_brings, pairs),
     )
 
 
@@ -240,15 +235,6 @@ def _by_dimension(attributes: Attributes) -> list[str]:
     """The bounds of a slice, or the padding, of each dimension."""
     found = attributes.get("slice")
     return found.split("],") if found else (attributes.get("padding") or "").split("x")
-
-
-def _brings(pairs: Sequence[tuple[int, int]], finding: Finding, diff: Diff) -> bool:
-    """Whether a finding is of what a mean over the groups divides by: their size."""
-    sides = (diff.a, finding.a, {x for x, _ in pairs}), (diff.b, finding.b, {y for _, y in pairs})
-    return all(
-        numbers and all(divides_by_size(module, collectives, i) for i in numbers)
-        for module, numbers, collectives in sides
-    )
 
 
 def _is_sorted(module: Module, i: int) -> bool:
