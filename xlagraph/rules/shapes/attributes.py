@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,8 @@ xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
 )
 BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
 """What a Python index decides of an instruction."""
+_BOUNDS = re.compile(r"\[(\d+):\d+(?::(\d+))?\]")
+_PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(\d+))?")
 FORMS = frozenset({"bitcast", "convert", "get-tuple-element", "reshape"})
 AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "start_index_map"})
 """What the dimension decides along which is indexed."""
@@ -157,21 +160,54 @@ def _start(name: str) -> Message:
     return say("the slice start ", Code(name), " changes from step to step")
 
 
+Groups = dict[tuple[str, tuple["SourceLine", ...]], list[tuple[int, int]]]
+
+
 def find(case: Case) -> list[Finding]:
     """Instructions with other attributes, grouped by opcode and source line."""
     a, b = case.diff.a, case.diff.b
-    groups: dict[tuple[str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
+    groups: Groups = defaultdict(list)
     for x, y, fields in case.open_changes():
         if "attributes" in fields and set(fields) <= {"attributes", "shape", "layout"}:
             groups[a.opcodes[x], where(b, [y])].append((x, y))
+    behind = _derivatives(case, groups)
     return [
-        _finding(case, opcode, lines, pairs) for (opcode, lines), pairs in sorted(groups.items())
+        _finding(case, opcode, lines, pairs, behind.pop((opcode, lines), []))
+        for (opcode, lines), pairs in sorted(groups.items())
+        if pairs
     ]
 
 
+def _derivatives(case: Case, groups: Groups) -> Groups:
+    """Pads taken out of their groups, by the group of the slices that they are derivatives of.
+
+    What was cut out of a tensor at an index is padded by as much on its way back. Where both are
+    written in the program they have one index all the same.
+    """
+    cuts = {
+        _left_out(case, pair): key
+        for key, pairs in sorted(groups.items(), reverse=True)
+        for pair in pairs
+        if key[0] == "slice"
+    }
+    found: Groups = defaultdict(list)
+    for (opcode, _), pairs in groups.items():
+        for pair in list(pairs) if opcode == "pad" else ():
+            home = cuts.get(_left_out(case, pair))
+            if home:
+                found[home].append(pair)
+                pairs.remove(pair)
+    return found
+
+
 def _finding(
-    case: Case, opcode: str, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
+    case: Case,
+    opcode: str,
+    lines: tuple[SourceLine, ...],
+    pairs: list[tuple[int, int]],
+    behind: Sequence[tuple[int, int]],
 ) -> Finding:
+    """The finding of one group; `behind`: pads that give gradients back to what it cuts."""
     a, b = case.diff.a, case.diff.b
     first = a.attributes[pairs[0][0]], b.attributes[pairs[0][1]]
     changes = attribute_changes(*first)
@@ -200,6 +236,12 @@ def _finding(
         )
         title = say(what, ": ", changes)
 
+    told = [Evidence(changes, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines)]
+    if behind:
+        pads = say(f"{count(len(behind), 'pad')} by as much, as on the way back of gradients")
+        told.append(Evidence(pads, tuple(p for p, _ in behind), tuple(q for _, q in behind)))
+        pairs = [*pairs, *behind]
+
     def undo(edit: Editors) -> None:
         for p, q in pairs:
             edit.a.attributes[p] = b.attributes[q]
@@ -208,9 +250,7 @@ def _finding(
     return Finding(
         kind=kind,
         title=say(title, at(lines)),
-        evidence=(
-            Evidence(changes, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),
-        ),
+        evidence=tuple(told),
         proof=say(A, f"'s {opcode} was given ", B, "'s attributes"),
         fix=words.fix,
         short=words.short,
@@ -219,6 +259,30 @@ def _finding(
         b=frozenset(q for _, q in pairs),
         undo=undo,
     )
+
+
+def _left_out(case: Case, pair: tuple[int, int]) -> tuple[Sequence[tuple[int, ...]], ...]:
+    """How much a slice leaves out, or a pad adds, on both sides: in front, behind and between."""
+    return tuple(
+        _cut(module, i) if module.opcodes[i] == "slice" else _added(module, i)
+        for module, i in zip((case.diff.a, case.diff.b), pair, strict=True)
+    )
+
+
+def _cut(module: Module, i: int) -> tuple[tuple[int, ...], ...]:
+    sizes = read_shape(module.shapes[module.operands[i][0]]).dimensions
+    left = read_shape(module.shapes[i]).dimensions
+    bounds = _BOUNDS.findall(module.attributes[i].get("slice") or "")
+    found = []
+    for size, n, (first, step) in zip(sizes, left, bounds, strict=False):
+        every = int(step or 1)
+        found.append((int(first), size - int(first) - max((n - 1) * every + 1, 0), every - 1))
+    return tuple(found)
+
+
+def _added(module: Module, i: int) -> tuple[tuple[int, ...], ...]:
+    added = _PADDING.findall(module.attributes[i].get("padding") or "")
+    return tuple(tuple(int(n or 0) for n in one) for one in added)
 
 
 def _widths(case: Case, pairs: Sequence[tuple[int, int]]) -> Iterator[int]:
