@@ -25,6 +25,7 @@ from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
+from xlagraph.rules.training.newly_updated import AVERAGE
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
 
@@ -116,15 +117,24 @@ def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
 
 
 def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
-    """The other edits, where a proof takes more than one, and the first is not most of it all."""
+    """The other edits, where a proof takes more than one, and the first is not most of it all.
+
+    An average of weights is one even where the rest is not explained for sure.
+    """
     told = [
         say(cause.in_short.clause, ", ", cause.place.in_short)
         for cause in causes[1:]
-        if cause.proved and (cause.share >= MIN_BESIDE or _is_named(diff, causes[0], cause))
+        if _is_average(cause)
+        or (cause.proved and (cause.share >= MIN_BESIDE or _is_named(diff, causes[0], cause)))
         if not follows(diff, cause)
         if cause.kind in OWN_EDITS and _is_apart(causes[0], cause)
     ]
     return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
+
+
+def _is_average(cause: Cause) -> bool:
+    """Whether it is an average of weights, which serves nothing else: that is so without proof."""
+    return str(cause.in_short).startswith(AVERAGE)
 
 
 def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:

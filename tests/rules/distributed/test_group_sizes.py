@@ -56,3 +56,31 @@ def test_another_number_is_an_edit_of_its_own(numbers, of):
 
 def test_a_number_alone_is_told_alone():
     assert said((TWO, "2"), (TWO, "4"))[1] == ["constant-value"]
+
+
+SHARED = STEP.replace("tanh(p)", "multiply(p, {other})").replace(
+    "  d = f32",
+    "  v = f32[] constant({rest})\n  w = f32[4] broadcast(v), dimensions={{}}\n  d = f32",
+)
+
+
+def _shares(groups: str, number: str, *, other: str, rest: str) -> str:
+    text = SHARED.format(
+        groups=groups, number=number, divide="divide", of="r", other=other, rest=rest
+    )
+    lines = text.splitlines()
+    product = next(line for line in lines if "multiply(p," in line)
+    lines.remove(product)
+    lines.insert(next(k for k, line in enumerate(lines) if " q = " in line), product)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("rest", "kinds"), [("4", ["replica-groups"]), ("8", ["constant-value", "replica-groups"])]
+)
+def test_a_number_that_something_else_has_too_is_two_numbers(rest, kinds):
+    a = _shares(FOUR, "4", other="m", rest="4")
+    b = _shares(TWO, "2", other="w", rest=rest)
+    found = explain_modules(read_module(a), read_module(b))
+    assert found.proved
+    assert sorted(str(cause.kind) for cause in found.causes) == kinds

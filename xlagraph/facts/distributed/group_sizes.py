@@ -10,7 +10,7 @@ from xlagraph.canon.spelling import canonical_attribute
 from xlagraph.facts.values.scalars import SPREADS, through
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from xlagraph.graph import Module
 
@@ -28,22 +28,35 @@ def group_size(module: Module, collective: int) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def divides_by_size(module: Module, collectives: Collection[int], number: int) -> bool:
-    """Whether all that a constant does is to divide what collectives give by their groups' size.
+class Quotient(NamedTuple):
+    """A sum over devices, or what it adds up, divided by the number of devices in its groups."""
 
-    Or to multiply by the inverse.
-    """
-    try:
-        value = float(module.payloads[number])
-    except (KeyError, ValueError):
-        return False
-    uses = list(_uses(module, number))
-    return bool(uses) and all(
-        collective in collectives
-        and (size := group_size(module, collective)) is not None
-        and _is_of(value, size, module.opcodes[user])
-        for user, collective in uses
-    )
+    i: int
+    place: int
+    """That of the number among its operands."""
+    number: int
+    """The constant, before it is spread."""
+
+
+def means_over_groups(module: Module, collective: int) -> list[Quotient]:
+    """What makes a mean of a sum over groups of one size: behind it, or before it."""
+    size = group_size(module, collective)
+    if size is None:
+        return []
+    (given, *more) = module.operands[collective]
+    before = [] if more else [through(module, given, SPREADS)]
+    around = [(i, None) for i in before] + list(_uses(module, collective))
+    return [one for i, value in around if (one := _quotient(module, i, value, size))]
+
+
+def _quotient(module: Module, i: int, value: int | None, size: int) -> Quotient | None:
+    opcode, operands = module.opcodes[i], module.operands[i]
+    for place in {"divide": (1,), "multiply": (0, 1)}.get(opcode, ()):
+        number = through(module, operands[place], SPREADS)
+        is_of_it = value in (None, operands[1 - place])
+        if is_of_it and _divides(module, number, size, opcode):
+            return Quotient(i, place, number)
+    return None
 
 
 class Mean(NamedTuple):
@@ -103,11 +116,10 @@ def _is_of(value: float, size: int, opcode: str) -> bool:
     return opcode == "multiply" and abs(value * size - 1) < 1e-6
 
 
-def _uses(module: Module, number: int) -> Iterator[tuple[int, int]]:
-    """The users of a number, spread or converted, and what the other operand of each comes from."""
-    for user in module.users[number]:
-        if module.opcodes[user] in SPREADS:
+def _uses(module: Module, value: int) -> Iterator[tuple[int, int]]:
+    """The users of a value that is handed on, each with the form that it takes in."""
+    for user in module.users[value]:
+        if module.opcodes[user] in _HANDS_ON:
             yield from _uses(module, user)
-            continue
-        others = [o for o in module.operands[user] if o != number]
-        yield user, through(module, others[0], _HANDS_ON) if others else -1
+        else:
+            yield user, value

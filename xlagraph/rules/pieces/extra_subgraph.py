@@ -7,13 +7,16 @@ from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.kinds import Family, Kind, Section
-from xlagraph.cause.names import short_shape
+from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE
-from xlagraph.cause.sources import at, knows_lines, line_of
+from xlagraph.cause.sources import at, is_forward, knows_lines, line_of, where
 from xlagraph.facts.distributed.device_index import device_index
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
+from xlagraph.facts.training.gradient_losses import gradient_loss
+from xlagraph.facts.training.gradients import uses_of
 from xlagraph.facts.training.optimizers import runs_in_optimizer
 from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.telling import HEAVY, in_some_steps, telling_opcodes
@@ -22,11 +25,11 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.training.optimizer_state import BLOCK_FIX, BLOCK_SHORT_FIX, SKIPPED_BLOCK
 
 if TYPE_CHECKING:
-    from xlagraph.cause.case import Case
+    from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
     from xlagraph.facts.pieces.pieces import Edge
     from xlagraph.graph import Module
-    from xlagraph.message import Message
+    from xlagraph.message import Message, SourceLine
 
 MAX_SHOWN = 3
 """More uses that take another value are no slip of one name."""
@@ -105,6 +108,15 @@ BACKWARD_FIX = say(
     "(not 0: that leaves it out again)."
 )
 
+PENALTY_SHORT = say("A gradient penalty (a loss of gradients) is computed in some steps only")
+PENALTY_SHORT_FIX = say("Compute the penalty in every step, or keep both graphs.")
+PENALTY_FIX = say(
+    "The loss takes in gradients on one side only, and the backward pass goes through these too "
+    "(create_graph=True, or jax.grad of what has jax.grad in it). A penalty in every n-th step "
+    "makes two graphs, each of which compiles once. One does if it is computed in every step, "
+    "times a number that is nearly zero where it is unwanted (not 0: that leaves it out)."
+)
+
 
 def find(case: Case) -> list[Finding]:
     """One side computes something more on the way, and hands the result on in its place."""
@@ -112,15 +124,15 @@ def find(case: Case) -> list[Finding]:
 
 
 def _finding(found: Bypass) -> Finding:
-    more, less = found.more.side, found.less.side
-    title = say(more, " computes ", found.words, " that ", less, " does not", at(found.lines))
+    title = _title(found, found.lines)
     index = device_index(found)
     if index:
         finding = bypass_finding(found, EXTRA_SUBGRAPH, title, fix=index.fix)
         return replace(finding, short=index.short, short_fix=index.fix)
     others = found.other_values
     if not 0 < len(others) <= MAX_SHOWN:
-        return _of_term(found, title) or _of_block(found, title) or _plain(found, title)
+        told = _of_gradients(found) or _of_term(found, title) or _of_block(found, title)
+        return told or _plain(found, title)
     taken = join(starmap(partial(_taken, found), others.items()), MAX_SHOWN, "; ")
     finding = bypass_finding(found, EXTRA_SUBGRAPH, say(title, ": ", taken), stands=taken)
     return replace(finding, short=say(OTHER_OPERAND.short), short_fix=say(OTHER_OPERAND.short_fix))
@@ -140,6 +152,37 @@ def _plain(found: Bypass, title: Message) -> Finding:
             finding, short=BACKWARD_SHORT, fix=BACKWARD_FIX, short_fix=BACKWARD_SHORT_FIX
         )
     return replace(finding, short=in_some_steps(module, found.piece, found.less.module))
+
+
+def _of_gradients(found: Bypass) -> Finding | None:
+    """The finding, if the piece computes derivatives of gradients: a loss is computed of these."""
+    module = found.more.module
+    loss = gradient_loss(module, found.piece)
+    if loss is None:
+        return None
+    taken = (
+        () if loss.gradient is None else found.piece.intersection(uses_of(module, loss.gradient))
+    )
+    first = tuple(line for line in where(module, taken) if is_forward(line))
+    lines = (*first, *(line for line in found.lines if line not in first))
+    of = say() if loss.of is None else say(" with respect to ", _named(found.more, loss.of))
+    told = say(": a loss of the gradient", of, ", as a gradient penalty is, and its derivatives")
+    title = say(_title(found, lines), told)
+    finding = bypass_finding(found, EXTRA_SUBGRAPH, title, fix=PENALTY_FIX, lines=lines)
+    return replace(finding, short=PENALTY_SHORT, short_fix=PENALTY_SHORT_FIX)
+
+
+def _title(found: Bypass, lines: tuple[SourceLine, ...]) -> Message:
+    more, less = found.more.side, found.less.side
+    return say(more, " computes ", found.words, " that ", less, " does not", at(lines))
+
+
+def _named(view: SideView, value: int) -> Message:
+    """An input by its name or number, another value by its name."""
+    if is_input(view.module, value):
+        return parameter_name(view, value)
+    name = HloName(view.module.names[value], view.module.opcodes[value])
+    return say(name, f" ({short_shape(view.module, value)})")
 
 
 def _of_block(found: Bypass, title: Message) -> Finding | None:

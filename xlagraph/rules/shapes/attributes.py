@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding, Words
@@ -12,7 +12,6 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
-from xlagraph.facts.distributed.group_sizes import divides_by_size
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.typed_slices import slice_bounds, typed_slice
 from xlagraph.facts.program.written import lines_in_words
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
-    from xlagraph.diff import Diff
     from xlagraph.graph import Attributes, Module
     from xlagraph.message import Message, SourceLine
 
@@ -51,11 +49,12 @@ xm.all_reduce(xm.REDUCE_SUM, gradients, groups=GROUPS)
     "names of the collective decide them.",
     proof="A's collective gets B's groups.",
     examples=("replica_groups", "replica_groups_of_mesh"),
-    consequences=("constant-value",),
     short_fix="Give it the same groups; in JAX, the same axis names.",
 )
 BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
 """What a Python index decides of an instruction."""
+_BOUNDS = re.compile(r"\[(\d+):\d+(?::(\d+))?\]")
+_PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(\d+))?")
 FORMS = frozenset({"bitcast", "convert", "get-tuple-element", "reshape"})
 AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "start_index_map"})
 """What the dimension decides along which is indexed."""
@@ -161,21 +160,54 @@ def _start(name: str) -> Message:
     return say("the slice start ", Code(name), " changes from step to step")
 
 
+Groups = dict[tuple[str, tuple["SourceLine", ...]], list[tuple[int, int]]]
+
+
 def find(case: Case) -> list[Finding]:
     """Instructions with other attributes, grouped by opcode and source line."""
     a, b = case.diff.a, case.diff.b
-    groups: dict[tuple[str, tuple[SourceLine, ...]], list[tuple[int, int]]] = defaultdict(list)
+    groups: Groups = defaultdict(list)
     for x, y, fields in case.open_changes():
         if "attributes" in fields and set(fields) <= {"attributes", "shape", "layout"}:
             groups[a.opcodes[x], where(b, [y])].append((x, y))
+    behind = _derivatives(case, groups)
     return [
-        _finding(case, opcode, lines, pairs) for (opcode, lines), pairs in sorted(groups.items())
+        _finding(case, opcode, lines, pairs, behind.pop((opcode, lines), []))
+        for (opcode, lines), pairs in sorted(groups.items())
+        if pairs
     ]
 
 
+def _derivatives(case: Case, groups: Groups) -> Groups:
+    """Pads taken out of their groups, by the group of the slices that they are derivatives of.
+
+    What was cut out of a tensor at an index is padded by as much on its way back. Where both are
+    written in the program they have one index all the same.
+    """
+    cuts = {
+        _left_out(case, pair): key
+        for key, pairs in sorted(groups.items(), reverse=True)
+        for pair in pairs
+        if key[0] == "slice"
+    }
+    found: Groups = defaultdict(list)
+    for (opcode, _), pairs in groups.items():
+        for pair in list(pairs) if opcode == "pad" else ():
+            home = cuts.get(_left_out(case, pair))
+            if home:
+                found[home].append(pair)
+                pairs.remove(pair)
+    return found
+
+
 def _finding(
-    case: Case, opcode: str, lines: tuple[SourceLine, ...], pairs: list[tuple[int, int]]
+    case: Case,
+    opcode: str,
+    lines: tuple[SourceLine, ...],
+    pairs: list[tuple[int, int]],
+    behind: Sequence[tuple[int, int]],
 ) -> Finding:
+    """The finding of one group; `behind`: pads that give gradients back to what it cuts."""
     a, b = case.diff.a, case.diff.b
     first = a.attributes[pairs[0][0]], b.attributes[pairs[0][1]]
     changes = attribute_changes(*first)
@@ -204,6 +236,12 @@ def _finding(
         )
         title = say(what, ": ", changes)
 
+    told = [Evidence(changes, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines)]
+    if behind:
+        pads = say(f"{count(len(behind), 'pad')} by as much, as on the way back of gradients")
+        told.append(Evidence(pads, tuple(p for p, _ in behind), tuple(q for _, q in behind)))
+        pairs = [*pairs, *behind]
+
     def undo(edit: Editors) -> None:
         for p, q in pairs:
             edit.a.attributes[p] = b.attributes[q]
@@ -212,9 +250,7 @@ def _finding(
     return Finding(
         kind=kind,
         title=say(title, at(lines)),
-        evidence=(
-            Evidence(changes, tuple(p for p, _ in pairs), tuple(q for _, q in pairs), lines),
-        ),
+        evidence=tuple(told),
         proof=say(A, f"'s {opcode} was given ", B, "'s attributes"),
         fix=words.fix,
         short=words.short,
@@ -222,8 +258,31 @@ def _finding(
         a=frozenset(p for p, _ in pairs),
         b=frozenset(q for _, q in pairs),
         undo=undo,
-        brings=partial(_brings, pairs),
     )
+
+
+def _left_out(case: Case, pair: tuple[int, int]) -> tuple[Sequence[tuple[int, ...]], ...]:
+    """How much a slice leaves out, or a pad adds, on both sides: in front, behind and between."""
+    return tuple(
+        _cut(module, i) if module.opcodes[i] == "slice" else _added(module, i)
+        for module, i in zip((case.diff.a, case.diff.b), pair, strict=True)
+    )
+
+
+def _cut(module: Module, i: int) -> tuple[tuple[int, ...], ...]:
+    sizes = read_shape(module.shapes[module.operands[i][0]]).dimensions
+    left = read_shape(module.shapes[i]).dimensions
+    bounds = _BOUNDS.findall(module.attributes[i].get("slice") or "")
+    found = []
+    for size, n, (first, step) in zip(sizes, left, bounds, strict=False):
+        every = int(step or 1)
+        found.append((int(first), size - int(first) - max((n - 1) * every + 1, 0), every - 1))
+    return tuple(found)
+
+
+def _added(module: Module, i: int) -> tuple[tuple[int, ...], ...]:
+    added = _PADDING.findall(module.attributes[i].get("padding") or "")
+    return tuple(tuple(int(n or 0) for n in one) for one in added)
 
 
 def _widths(case: Case, pairs: Sequence[tuple[int, int]]) -> Iterator[int]:
@@ -240,15 +299,6 @@ def _by_dimension(attributes: Attributes) -> list[str]:
     """The bounds of a slice, or the padding, of each dimension."""
     found = attributes.get("slice")
     return found.split("],") if found else (attributes.get("padding") or "").split("x")
-
-
-def _brings(pairs: Sequence[tuple[int, int]], finding: Finding, diff: Diff) -> bool:
-    """Whether a finding is of what a mean over the groups divides by: their size."""
-    sides = (diff.a, finding.a, {x for x, _ in pairs}), (diff.b, finding.b, {y for _, y in pairs})
-    return all(
-        numbers and all(divides_by_size(module, collectives, i) for i in numbers)
-        for module, numbers, collectives in sides
-    )
 
 
 def _is_sorted(module: Module, i: int) -> bool:

@@ -107,6 +107,7 @@ TRAINED = Words(
     say("Parameters are trained in some steps only"),
     say("Freeze the same layers (requires_grad) in every step."),
 )
+AVERAGE = "A target network or average moves"
 BLENDED = Words(
     say(
         "Weights are blended into a second set of them (a target network, an average, EMA): do "
@@ -114,7 +115,7 @@ BLENDED = Words(
         Code("p.mul_(1 - w).add_(w * q)"),
         ". Or call torch_xla.sync() before it, so that it has a graph of its own, compiled once.",
     ),
-    say("A target network or average moves in some steps only"),
+    say(AVERAGE, " in some steps only"),
     say("Blend in every step, by a tensor that may be 0."),
 )
 FORMS = frozenset({"bitcast", "reshape", "transpose"})
