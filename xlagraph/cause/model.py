@@ -64,11 +64,18 @@ class Seen(NamedTuple):
                 f" was at most {self.most:,}; some steps have only {self.room:,} to "
                 "take from, and each size of that compiles as well: pad it.",
             )
+        if self.most == self.room:
+            size = (f" was up to {self.most:,}, which is all there are. Divide averages by ",)
+        else:
+            size = (
+                f" was at most {self.most:,} so far: a smaller k_max than {self.room:,} is faster, "
+                "if ",
+                Code(self.name),
+                " never exceeds it. Divide averages by ",
+            )
         return say(
             Code(self.name),
-            f" was at most {self.most:,} so far: a smaller k_max than {self.room:,} is faster, if ",
-            Code(self.name),
-            " never exceeds it. Divide averages by ",
+            *size,
             Code(self.name),
             "; sums stay, and a softmax needs float('-inf') in place of 0.",
         )

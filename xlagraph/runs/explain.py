@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xlagraph.message import say
+from xlagraph.message import say, words
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.runs.by_design.design import Design
 from xlagraph.runs.by_design.early import with_early
@@ -288,7 +288,8 @@ def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
     """What the sorts of step are called, in order of appearance; empty if there is but one."""
     if not any(node.by_design for node in nodes):
         return ()
-    return tuple(node.part for k, node in enumerate(nodes) if node.by_design or design.is_first(k))
+    named = (n.part for k, n in enumerate(nodes) if n.by_design or design.is_first(k))
+    return tuple({words(part): part for part in named}.values())
 
 
 def _is_warm_up(

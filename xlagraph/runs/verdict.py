@@ -274,6 +274,8 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
     main, *_ = problems
     for one in main.second:
         yield say("A second cause in the same graphs: ", _named(one), ". ", _fix_of_second(one))
+    if main.alike:
+        yield main.same_number
     told = str(_named(main))
     further = [_alike(main, one) for one in main.frequent if str(_named(one)) != told]
     if further:
