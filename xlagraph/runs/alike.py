@@ -69,6 +69,6 @@ def further_lines(line: SourceLine | None, alike: Sequence[Cause]) -> tuple[Sour
             for own, is_worded in lines.items()
             if not own.is_library
             and own != line
-            and (is_worded or (line and (own.file, own.function) == (line.file, line.function)))
+            and (is_worded or (line and own.scope == line.scope))
         )
     )

@@ -166,7 +166,7 @@ class CauseGroup:
         if not self.alike:
             return EMPTY
         own = self.place.line
-        if own and all((one.file, one.function) == (own.file, own.function) for one in self.alike):
+        if own and all(one.scope == own.scope for one in self.alike):
             lines = say(
                 "lines " if len(self.alike) > 1 else "line ",
                 join((str(one.line) for one in self.alike), 6),
