@@ -29,7 +29,7 @@ from xlagraph.runs.by_design.odd_batches import with_odd_batches
 from xlagraph.runs.by_design.periodic import periodic_parts
 from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
-from xlagraph.runs.causes.blocks import block_groups, skipped_blocks
+from xlagraph.runs.causes.blocks import block_groups, drawn_again, skipped_blocks
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.causes.kept import held_in_places
 from xlagraph.runs.causes.lists import longer_lists
@@ -107,8 +107,9 @@ def _explanation(
     grown = frozenset[str]().union(*(work.graphs for work in pending))
     attached = attached_again(pairs.graphs)
     lists = longer_lists(pairs.graphs, history.turns)
-    again = [one.digests for one in attached] + [one.graphs for one in lists if one.backward]
-    never_meant = frozenset[str]().union(*again)
+    never_meant = frozenset[str]().union(
+        *(one.digests for one in attached), *(one.graphs for one in lists if one.backward)
+    )
     small = small_graphs(pairs.graphs, design, history)
     parts = periodic_parts(pairs.graphs, comparisons, design)
     for k, comparison in enumerate(comparisons):
@@ -142,6 +143,8 @@ def _explanation(
         replace(node, warm_up=False, meant=Meant.NOT) if node.digest in told else node
         for node in nodes
     ]
+    again = drawn_again(skipped, pairs.graphs, nodes, history.first_step)
+    nodes = [replace(n, warm_up=True) if n.digest in again else n for n in nodes]
     others = [node for node in nodes if node.digest not in told]
     hooks = hook_groups(attached, others, run.processes)
     told |= {digest for group in hooks for digest in group.graphs}
