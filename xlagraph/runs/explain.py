@@ -50,7 +50,7 @@ from xlagraph.runs.graphs.places import (
 )
 from xlagraph.runs.graphs.weights import weights_of
 from xlagraph.runs.groups import group_nodes, introduced, with_source
-from xlagraph.runs.model import GraphNode, Meant, RunExplanation, failures, ranked
+from xlagraph.runs.model import OFTEN, GraphNode, Meant, RunExplanation, failures, ranked
 from xlagraph.runs.pairs.explained import Pairs
 from xlagraph.runs.pairs.pairing import Pairing
 from xlagraph.runs.pairs.tasks import modules
@@ -214,7 +214,11 @@ def _node(
     has_line = is_early and is_training and is_at_own_line(graph, history)
     has_line = has_line and comparison.number is None
     phase = _phase(number, comparison, design)
-    by_design = begins_sort or has_line or phase is not None
+    outcome = comparison.outcome
+    adds = (
+        cost.hits >= OFTEN and outcome is not None and design.adds_kept_gradients(number, outcome)
+    )
+    by_design = begins_sort or has_line or phase is not None or adds
     call_site = own_frame(graph.sync.call_site) if graph.sync else None
     here = say("step at ", call_site) if call_site else say()
     part = design.label(number)
@@ -238,7 +242,7 @@ def _node(
         waits=any(one.tensors for one in graph.sync.buckets) if graph.sync else False,
         nearest="" if comparison.number is None else nodes[comparison.number].digest,
         why_nearest=comparison.why,
-        explanation=comparison.outcome,
+        explanation=outcome,
         held=held_in_places(graph.sync),
         part=part,
         by_design=by_design,
@@ -275,7 +279,7 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     if takes_what_is_left(outcome) or completes_what_is_left(outcome, is_elsewhere):
         return design.place_in_phase(other, number)
     if gives_less_away(outcome) and design.follows_another_part(number):
-        return Phase.BEGIN
+        return Phase.BEHIND
     is_other = not all(one.expected for one in outcome.causes)
     is_other = is_other and outcome.proved and not changes_values(outcome)
     return Phase.END if is_other and design.ends_evaluations(other, number) else None
