@@ -106,8 +106,10 @@ def test_forms(text: str, makers: tuple[int, ...], code: str):
         ),
         ("x.topk(k, 0)", [], ""),  # along another dimension
         ("x.topk(k, dim=d)", [], ""),
-        ("x.topk(k, -1, False)", [], ""),  # the smallest
-        ("x.topk(k, largest=False)", [], ""),
+        ("x.topk(k, -1, False)", ["k_max = x.shape[-1]"], "x.topk(k_max, -1, False)"),
+        ("x.topk(k, largest=low)", ["k_max = x.shape[-1]"], "x.topk(k_max, largest=low)"),
+        ("x.topk(k, sorted=False)", [], ""),  # which are the first k is not known
+        ("x.topk(k, -1, True, False)", [], ""),
     ],
 )
 def test_k_max_has_its_value_above_the_call(call: str, above: list[str], written: str):

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 from written_runs import write
 
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
-from xlagraph.runs.reasons import Reason, _left_of_lists
+from xlagraph.runs.of_lists import left_of_lists
+from xlagraph.runs.reasons import Reason
 
 READ, END = 12, 20
 STEP = """HloModule step
@@ -62,7 +64,7 @@ def test_what_is_left_of_the_list_makes_the_next_steps_other_graphs():
     """The values of a metric are read one by one; what none of them needs waits for the step."""
     here, there = (SourceLine("train.py", line, "main") for line in (12, 40))
     inner = here._replace(called=SourceLine("metric.py", 3, "compute"))
-    grown = Reason(GROWING_GRAPH, here, AsList(SimpleNamespace()))
+    grown = Reason(GROWING_GRAPH, here, AsList(SimpleNamespace(), ProgramText()))
     known = {
         **dict.fromkeys("ABC", grown),
         "D": Reason(LIVE_TENSOR, inner),
@@ -72,6 +74,6 @@ def test_what_is_left_of_the_list_makes_the_next_steps_other_graphs():
         "H": Reason(UNEXPLAINED),
     }
     nodes = [SimpleNamespace(digest=letter, warm_up=False) for letter in known]
-    assert _left_of_lists(nodes, known) == dict.fromkeys("DE", grown)
+    assert left_of_lists(nodes, known) == dict.fromkeys("DE", grown)
     del known["A"]
-    assert _left_of_lists(nodes[1:], known) == {}
+    assert left_of_lists(nodes[1:], known) == {}

@@ -64,11 +64,20 @@ class Seen(NamedTuple):
                 f" was at most {self.most:,}; some steps have only {self.room:,} to "
                 "take from, and each size of that compiles as well: pad it.",
             )
+        seen = (
+            say(f" was up to {self.most:,}, which is all there are. ")
+            if self.most == self.room
+            else say(
+                f" was at most {self.most:,} so far: a smaller k_max than {self.room:,} is faster, "
+                "if ",
+                Code(self.name),
+                " never exceeds it. ",
+            )
+        )
         return say(
             Code(self.name),
-            f" was at most {self.most:,} so far: a smaller k_max than {self.room:,} is faster, if ",
-            Code(self.name),
-            " never exceeds it. Divide averages by ",
+            seen,
+            "Divide averages by ",
             Code(self.name),
             "; sums stay, and a softmax needs float('-inf') in place of 0.",
         )

@@ -202,6 +202,17 @@ def backward_line(module: Module, instructions: Iterable[int]) -> SourceLine | N
     return None
 
 
+def backward_call(module: Module) -> SourceLine | None:
+    """The one line of the program that calls ``backward()`` for this module, if it is one."""
+    called = (line_of(module, i) for i in range(len(module)) if not module.operands[i])
+    lines = {
+        line._replace(called=None)
+        for line in called
+        if line and line.called and "torch/autograd/" in line.called.file and not line.is_library
+    }
+    return lines.pop() if len(lines) == 1 else None
+
+
 def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
     """The program's line on the way to these instructions, or from them, that is nearest.
 

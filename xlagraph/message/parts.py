@@ -89,6 +89,11 @@ class SourceLine(NamedTuple):
     """The forward operation whose derivative was asked about; the line is that of the operation."""
 
     @property
+    def scope(self) -> tuple[str, str]:
+        """File and function: alike for lines of one function."""
+        return self.file, self.function
+
+    @property
     def is_library(self) -> bool:
         """Whether the file belongs to Python, an installed package or a capture's hooks."""
         return (

@@ -100,7 +100,7 @@ def _cause_card(
         expected=group.expected,
         insight=insight(group, list(nodes.values()), view.names),
         also=tuple(view.said(_also(one, group)) for one in group.further),
-        follows=tuple(map(view.said, group.follows)),
+        follows=tuple(map(view.said, (*group.follows, *filter(None, [group.same_number])))),
     )
 
 

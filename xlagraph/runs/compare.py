@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlagraph.runs.by_design.meant import changes_values
-from xlagraph.runs.graphs.places import is_at_own_line
+from xlagraph.runs.graphs.places import is_at_own_line, is_first
 from xlagraph.runs.steps.turns import call_place
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def compare_by_sort(
 
     In a cycle it is the graph of the turn before, unless the nearest differs in a size or a number.
     Where that proves less, the nearest graph stays; what begins a part of the program at a line of
-    its own is not compared with what runs elsewhere.
+    its own is not compared with what runs elsewhere, unless that explains it.
     """
     like: dict[int, int] = {}
     for k, old in enumerate(comparisons):
@@ -81,6 +81,10 @@ def compare_by_sort(
         old, outcome = comparisons[k], outcomes[number, k]
         if outcome.proved or not (old.outcome and old.outcome.proved):
             found[k] = Comparison(number, "the last graph of this sort of step", outcome)
+            is_elsewhere = _place_of(graphs[number]) != _place_of(graphs[k])
+            begins = is_first(graphs[k], history) and is_at_own_line(graphs[k], history)
+            if begins and is_elsewhere and not outcome.proved:
+                found[k] = Comparison(None, "", None)
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xlagraph.message import say
+from xlagraph.message import say, words
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 from xlagraph.runs.by_design.design import Design
 from xlagraph.runs.by_design.early import with_early
@@ -29,7 +29,7 @@ from xlagraph.runs.by_design.odd_batches import with_odd_batches
 from xlagraph.runs.by_design.periodic import periodic_parts
 from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
-from xlagraph.runs.causes.blocks import block_groups, skipped_blocks
+from xlagraph.runs.causes.blocks import block_groups, drawn_again, skipped_blocks
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.causes.kept import held_in_places
 from xlagraph.runs.causes.lists import longer_lists
@@ -50,7 +50,7 @@ from xlagraph.runs.graphs.places import (
 )
 from xlagraph.runs.graphs.weights import weights_of
 from xlagraph.runs.groups import group_nodes, introduced, with_source
-from xlagraph.runs.model import GraphNode, Meant, RunExplanation, failures, ranked
+from xlagraph.runs.model import OFTEN, GraphNode, Meant, RunExplanation, failures, ranked
 from xlagraph.runs.pairs.explained import Pairs
 from xlagraph.runs.pairs.pairing import Pairing
 from xlagraph.runs.pairs.tasks import modules
@@ -107,8 +107,9 @@ def _explanation(
     grown = frozenset[str]().union(*(work.graphs for work in pending))
     attached = attached_again(pairs.graphs)
     lists = longer_lists(pairs.graphs, history.turns)
-    again = [one.digests for one in attached] + [one.graphs for one in lists if one.backward]
-    never_meant = frozenset[str]().union(*again)
+    never_meant = frozenset[str]().union(
+        *(one.digests for one in attached), *(one.graphs for one in lists if one.backward)
+    )
     small = small_graphs(pairs.graphs, design, history)
     parts = periodic_parts(pairs.graphs, comparisons, design)
     for k, comparison in enumerate(comparisons):
@@ -142,6 +143,8 @@ def _explanation(
         replace(node, warm_up=False, meant=Meant.NOT) if node.digest in told else node
         for node in nodes
     ]
+    again = drawn_again(skipped, pairs.graphs, nodes, history.first_step)
+    nodes = [replace(n, warm_up=True) if n.digest in again else n for n in nodes]
     others = [node for node in nodes if node.digest not in told]
     hooks = hook_groups(attached, others, run.processes)
     told |= {digest for group in hooks for digest in group.graphs}
@@ -211,7 +214,11 @@ def _node(
     has_line = is_early and is_training and is_at_own_line(graph, history)
     has_line = has_line and comparison.number is None
     phase = _phase(number, comparison, design)
-    by_design = begins_sort or has_line or phase is not None
+    outcome = comparison.outcome
+    adds = (
+        cost.hits >= OFTEN and outcome is not None and design.adds_kept_gradients(number, outcome)
+    )
+    by_design = begins_sort or has_line or phase is not None or adds
     call_site = own_frame(graph.sync.call_site) if graph.sync else None
     here = say("step at ", call_site) if call_site else say()
     part = design.label(number)
@@ -235,7 +242,7 @@ def _node(
         waits=any(one.tensors for one in graph.sync.buckets) if graph.sync else False,
         nearest="" if comparison.number is None else nodes[comparison.number].digest,
         why_nearest=comparison.why,
-        explanation=comparison.outcome,
+        explanation=outcome,
         held=held_in_places(graph.sync),
         part=part,
         by_design=by_design,
@@ -272,7 +279,7 @@ def _phase(number: int, comparison: Comparison, design: Design) -> Phase | None:
     if takes_what_is_left(outcome) or completes_what_is_left(outcome, is_elsewhere):
         return design.place_in_phase(other, number)
     if gives_less_away(outcome) and design.follows_another_part(number):
-        return Phase.BEGIN
+        return Phase.BEHIND
     is_other = not all(one.expected for one in outcome.causes)
     is_other = is_other and outcome.proved and not changes_values(outcome)
     return Phase.END if is_other and design.ends_evaluations(other, number) else None
@@ -288,7 +295,8 @@ def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
     """What the sorts of step are called, in order of appearance; empty if there is but one."""
     if not any(node.by_design for node in nodes):
         return ()
-    return tuple(node.part for k, node in enumerate(nodes) if node.by_design or design.is_first(k))
+    named = (n.part for k, n in enumerate(nodes) if n.by_design or design.is_first(k))
+    return tuple({words(part): part for part in named}.values())
 
 
 def _is_warm_up(

@@ -17,6 +17,7 @@ from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.runs.alike import further_lines, moving_alike
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import BAKED, main_line
@@ -163,6 +164,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     whole = [outcome for outcome in asked if outcome.proved]
     is_own = explanation is None or explanation.proved or _is_cut(kind, main)
     further = [(one, k) for one, k in found if one not in second and not is_over_run]
+    alike = moving_alike(own, cause.kind if cause else kind, (one for one, _ in further), members)
+    further = [(one, k) for one, k in further if one not in alike]
     return CauseGroup(
         kind=cause.kind if cause else kind,
         title=cause.title if cause else _title(kind, line, main, members),
@@ -170,6 +173,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         further=(*second, *(one for one, _ in further)),
         frequent=tuple(one for one, k in further if k >= FREQUENT * len(members)),
         second=second,
+        alike=further_lines(line, alike),
         follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import NOWHERE
-from xlagraph.message import EMPTY, say, words
+from xlagraph.message import EMPTY, join, say, words
 from xlagraph.run.records import EXCEPTION
 from xlagraph.runs.kinds import BY_DESIGN
 from xlagraph.runs.steps.spent import together
@@ -138,6 +138,8 @@ class CauseGroup:
     """Those of `further` that are more than an exception among the graphs, but for `second`."""
     second: tuple[Cause, ...] = ()
     """The first of `further`: what is to be mended too, as it stays when the first is mended."""
+    alike: tuple[SourceLine, ...] = ()
+    """Further lines at which the number of the cause is baked in."""
     follows: tuple[Message, ...] = ()
     """Of graphs that differ in something else, which follows from this: what, and why."""
     mend: tuple[Message, ...] = ()
@@ -157,6 +159,21 @@ class CauseGroup:
     def effect(self) -> Message:
         """What it does to the training beside the time; empty where nothing is known."""
         return self.cause.effect if self.cause else EMPTY
+
+    @property
+    def same_number(self) -> Message:
+        """At which further lines the number is to be mended; empty for none."""
+        if not self.alike:
+            return EMPTY
+        own = self.place.line
+        if own and all(one.scope == own.scope for one in self.alike):
+            lines = say(
+                "lines " if len(self.alike) > 1 else "line ",
+                join((str(one.line) for one in self.alike), 6),
+            )
+        else:
+            lines = join(self.alike, 3)
+        return say("The number moves alike at ", lines, ": mend these likewise.")
 
     @property
     def fix(self) -> Message:

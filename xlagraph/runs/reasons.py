@@ -10,8 +10,6 @@ from xlagraph.cause.kinds import Kind
 from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.message import count, say
-from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
-from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
@@ -55,6 +53,7 @@ from xlagraph.runs.kinds import (
     UNLIKE_GRAPH,
 )
 from xlagraph.runs.model import Meant
+from xlagraph.runs.of_lists import PIECES, grown_lists, left_of_lists, read_of_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +74,6 @@ OF_SIZES: dict[Meant, Retell] = {
     Meant.ODD: as_odd_batch,
 }
 """How a size is said that is meant."""
-PIECES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, RANDOM_NUMBERS)
 SIZES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_SIZE)
 OFTEN = 3
 """In so many steps at least a graph has to compile beside another one to come of the same."""
@@ -117,7 +115,7 @@ def reasons_of(
         if longer.backward:
             over_run |= _carried(longer, lists, nodes, program)
         else:
-            over_run |= _listed(longer, nodes, over_run)
+            over_run |= _listed(longer, nodes, over_run, program)
     for loop in unrolled:
         as_unrolled = AsUnrolled(loop, tuple(nodes), program)
         over_run |= dict.fromkeys(
@@ -128,14 +126,14 @@ def reasons_of(
         as_pending = AsPending(work, is_in_ends=bool(left))
         over_run |= dict.fromkeys(work.graphs | left, Reason(GROWING_GRAPH, work.line, as_pending))
     found = {node.digest: over_run.get(node.digest) or _reason(node) for node in nodes}
-    found |= _left_of_lists(nodes, found)
+    found |= left_of_lists(nodes, found)
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
     found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
-    found |= _grown_lists(nodes, found)
-    found |= _read_of_lists(nodes, found)
+    found |= grown_lists(nodes, found)
+    found |= read_of_lists(nodes, found)
     found |= of_most(nodes, found)
     return found | _with_sizes(nodes, found)
 
@@ -223,41 +221,6 @@ def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict
     }
 
 
-def _grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Graphs that grow by a list of tensors, at a line where other parts of a step grow by it."""
-    sizes = {one.line: one for one in known.values() if one.kind is PYTHON_SIZE and not one.retell}
-    return {
-        node.digest: sizes[reason.line]
-        for node in nodes
-        if not node.warm_up
-        and (reason := known[node.digest]).kind is GROWING_GRAPH
-        and reason.line in sizes
-        and main_cause(node).kind is PYTHON_SIZE
-    }
-
-
-def _read_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Graphs of reads at a place of which most join a longer list, at that line: they do as well.
-
-    Where a function reads several values of a list, graphs of one read are compared with another's.
-    """
-    there: defaultdict[tuple[SourceLine | None, Reason], int] = defaultdict(int)
-    for node in nodes:
-        reason = known[node.digest]
-        if node.sync_kind == "value" and reason.kind in (PYTHON_SIZE, GROWING_GRAPH):
-            there[node.call_site, reason] += 1
-    lists = {
-        (site, reason.line): reason for (site, reason), times in there.items() if times >= OFTEN
-    }
-    return {
-        node.digest: lists[node.call_site, line]
-        for node in nodes
-        if node.sync_kind == "value" and known[node.digest].kind in PIECES and not node.warm_up
-        for line in [main_line(main_cause(node))]
-        if (node.call_site, line) in lists
-    }
-
-
 def _grown(
     line: SourceLine | None, grown: Sequence[GraphNode], program: ProgramText
 ) -> dict[str, Reason]:
@@ -277,7 +240,10 @@ def _grown(
 
 
 def _listed(
-    longer: LongerList, nodes: Sequence[GraphNode], known: Mapping[str, Reason]
+    longer: LongerList,
+    nodes: Sequence[GraphNode],
+    known: Mapping[str, Reason],
+    program: ProgramText,
 ) -> dict[str, Reason]:
     """Digest to reason of the graphs of a list that grows.
 
@@ -290,26 +256,8 @@ def _listed(
     lines = Counter(line for line in map(main_line, causes) if line and not line.is_library)
     common = lines.most_common(1)
     line = longer.read or (common[0][0] if common else None)
-    reason = Reason(GROWING_GRAPH, line, AsList(longer))
+    reason = Reason(GROWING_GRAPH, line, AsList(longer, program))
     return {node.digest: reason for node in members}
-
-
-def _left_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Digest to reason of graphs that keep or compute what was read of a list that grows.
-
-    A metric has more to compute than each of its values needs: the rest waits for the next step.
-    """
-    lists = Counter(one for one in known.values() if isinstance(one.retell, AsList))
-    read = {one.line[:2]: one for one, number in lists.items() if one.line and number >= OFTEN}
-    return {
-        node.digest: read[reason.line[:2]]
-        for node in nodes
-        if not node.warm_up
-        and (reason := known[node.digest]).kind in (LIVE_TENSOR, UNEXPLAINED)
-        and reason.line
-        and reason.line[:2] in read
-        and not (reason.retell or reason.how)
-    }
 
 
 def _carried(

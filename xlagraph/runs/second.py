@@ -34,6 +34,7 @@ TWICE = 2
 once a rounded number may."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+_IN_WORDS = re.compile(r"([^:(,]*) -> ([^:(,]*)")
 
 
 def key_of(cause: Cause) -> Key:
@@ -84,15 +85,27 @@ def _goes_its_own_way(first: Key, second: Key, members: Sequence[GraphNode]) -> 
 
 def _way(cause: Cause) -> int:
     """Whether the first number that a cause tells of becomes larger, 1, or smaller, -1; else 0."""
+    changed = changed_number(cause)
+    return 0 if changed is None else 1 if changed[1] > changed[0] else -1
+
+
+def changed_number(cause: Cause) -> tuple[float, float] | None:
+    """The first number in which the two texts differ that a cause tells of; None if there is none.
+
+    Where it begins or ends is written as a change, or in words: ``0 before -> 8 before``.
+    """
     for part in cause.title.parts:
-        if isinstance(part, Change) and (change := _change(part)):
-            return 1 if change > 0 else -1
-    return 0
+        if isinstance(part, Change):
+            old, new = _numbers(part.old), _numbers(part.new)
+            pairs = list(zip(old, new, strict=False)) if len(old) == len(new) else []
+        elif isinstance(part, str) and (told := _IN_WORDS.search(part)):
+            pairs = list(zip(*map(_numbers, told.groups()), strict=False))
+        else:
+            continue
+        if found := next(((x, y) for x, y in pairs if x != y), None):
+            return found
+    return None
 
 
-def _change(part: Change) -> float:
-    """By how much the first number grows in which two texts differ."""
-    old, new = (list(map(float, _NUMBER.findall(text))) for text in (part.old, part.new))
-    if len(old) != len(new):
-        return 0.0
-    return next((y - x for x, y in zip(old, new, strict=True) if x != y), 0.0)
+def _numbers(text: str) -> list[float]:
+    return list(map(float, _NUMBER.findall(text)))

@@ -170,12 +170,18 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 
 def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
     """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest."""
-    found = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
+    told = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
+    found = [one for one in told if not _settles(one)]
     named = found if len(found) <= most else found[: most - 1]
     yield from map(_note, named)
     rest = found[len(named) :]
     if rest:
         yield say(f"{len(rest)} more such changes stand in the list of causes: {_spent(rest)}.")
+
+
+def _settles(group: CauseGroup) -> bool:
+    """Whether it came early and is what comes once: there is nothing to say of it."""
+    return group.meant is Meant.EARLY and group.cause is not None and group.cause.expected
 
 
 def _note(group: CauseGroup) -> Message:
@@ -274,6 +280,8 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
     main, *_ = problems
     for one in main.second:
         yield say("A second cause in the same graphs: ", _named(one), ". ", _fix_of_second(one))
+    if main.alike:
+        yield main.same_number
     told = str(_named(main))
     further = [_alike(main, one) for one in main.frequent if str(_named(one)) != told]
     if further:

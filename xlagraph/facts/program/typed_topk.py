@@ -94,11 +94,11 @@ def _typed(
 
 
 def _taken(call: ast.Call, rank: int) -> ast.expr | None:
-    """What topk takes from; None if that is not along its last dimension, or in another order."""
+    """What topk takes from; None if that is not along its last dimension, or in no order."""
     place = _place_of_k(call)
     options = {one.arg: one.value for one in call.keywords}
     dimension = call.args[place + 1] if len(call.args) > place + 1 else options.pop("dim", None)
-    if len(call.args) > place + 2 or not options.keys() <= {"k", "input"}:
+    if len(call.args) > place + 3 or not options.keys() <= {"k", "input", "largest"}:
         return None
     if dimension and ast.unparse(dimension) not in ("-1", str(rank - 1)):
         return None

@@ -58,7 +58,7 @@ TOPK = SizeMaker(
         Listing(
             (
                 "k_max = x.shape[-1]",
-                "v = torch.topk(x, k_max).values",
+                "v = torch.topk(x, k_max).values  # largest=, dim= as before",
                 "v = torch.where(torch.arange(k_max, device=v.device) < k, v, 0)",
                 "# averages: v.sum(-1) / k, not v.mean(-1)",
             )

@@ -87,6 +87,14 @@ _RATE = Words(
     ),
     short_fix=say("Keep a learning rate a little off 0, 1 and -1."),
 )
+_COUNT = Words(
+    say(
+        "An optimizer counts here, and a count is 0 or 1 but once: expected as it begins. A tensor "
+        "without dimensions that is on the host is lowered like a Python number, too."
+    ),
+    say("An optimizer's count is 0 or 1 as it begins"),
+    say("Nothing: a count is 0 or 1 but once."),
+)
 _CORRECTION = Words(
     say(
         "The optimizer divides by a correction for its first steps that rounds to 1 at last. With "
@@ -175,7 +183,10 @@ def _finding(
     )
     used, is_special = f", used by {count(len(changed), 'instruction')}", value in SPECIAL
     numbers_a, numbers_b = taker.ab({scalar}, literals)
+    is_count = not is_float and bool(lines) and is_optimizer_line(lines[0])
     words = special_words(case, lines, changed) if is_special else Words()
+    if is_special and is_count:
+        words = _COUNT
     own_a = frozenset({x for x, _ in changed} | numbers_a)
     own_b = frozenset({y for _, y in changed} | numbers_b)
 
@@ -208,6 +219,7 @@ def _finding(
             ),
         ),
         fix=words.fix,
+        short=words.short,
         short_fix=words.short_fix,
         proof=say("the constants were turned back into one parameter"),
         a=own_a,

@@ -9,7 +9,7 @@ from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.sources import at, where
+from xlagraph.cause.sources import at, backward_call, where
 from xlagraph.facts.training.added_gradients import accumulated
 from xlagraph.facts.training.updates import at_zero
 from xlagraph.facts.values.turned import without_turns
@@ -79,7 +79,8 @@ def _findings(less: SideView, more: SideView) -> list[Finding]:
         return []
     tensors = [more.input_tensor(p) for p in taken]
     names = join(t or short_shape(module, p) for t, p in zip(tensors, taken, strict=True))
-    lines = where(module, sorted(left))
+    call = backward_call(module)  # what clips or logs gradients only takes the sums
+    lines = (call,) if call else where(module, sorted(left))
     cited_a, cited_b = more.ab((*taken, *sorted(left)), ())
     claimed_a, claimed_b = more.ab(frozenset(zeros | left.keys()), frozenset[int]())
 

@@ -13,6 +13,7 @@ from itertools import dropwhile, groupby, pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.message import count, join, say
+from xlagraph.rules.training.accumulated_gradient import ACCUMULATED_GRADIENT
 from xlagraph.runs.by_design.settled import LASTING, stages_of
 from xlagraph.runs.by_design.sorts import Part, Sorts
 from xlagraph.runs.graphs.nearest import opcodes_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.by_design.sorts import Sort
     from xlagraph.runs.compare import Comparison
     from xlagraph.runs.graphs.captured import CapturedGraph
+    from xlagraph.runs.pairs.outcome import Outcome
     from xlagraph.runs.steps.order import Turn
 
 COMPUTES = frozenset({"convolution", "custom-call", "dot", "gather", "reduce"})
@@ -226,6 +228,17 @@ class Design:
     def follows_another_part(self, number: int) -> bool:
         """Whether a graph ran only behind steps of another place, as far as that is known."""
         return only_after_others(self.turns_of(number), self._digest(number))
+
+    def adds_kept_gradients(self, number: int, outcome: Outcome) -> bool:
+        """Whether an update adds to gradients that micro-batches keep for it, by design.
+
+        The first update of all may have had none: a loader that is ahead, or one batch at first.
+        """
+        sort, causes = self.sort(number), outcome.causes
+        is_update = sort is not None and sort.part is Part.UPDATE
+        accumulates = {Part.MICRO_BATCH, Part.ACCUMULATE} <= self._parts
+        kinds = {cause.kind for cause in causes if not cause.expected}
+        return is_update and accumulates and outcome.proved and kinds == {ACCUMULATED_GRADIENT}
 
     def is_elsewhere(self, number: int, line: SourceLine) -> bool:
         """Whether a line is of a function from which steps of other places alone are reached."""

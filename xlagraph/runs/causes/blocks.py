@@ -19,7 +19,14 @@ from xlagraph.facts.program.enclosing import enclosing, has_condition
 from xlagraph.message import count, join, say
 from xlagraph.rules.distributed.buckets import BUCKET_CARRY
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
-from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
+from xlagraph.rules.training.accumulated_gradient import ACCUMULATED_GRADIENT
+from xlagraph.rules.training.optimizer_state import (
+    NEWLY_UPDATED,
+    OPTIMIZER_STATE,
+    SKIPPED_BLOCK,
+)
 from xlagraph.runs.causes.drawn import frames_from, frames_in_step
 from xlagraph.runs.causes.draws import draws_around
 from xlagraph.runs.graphs.weights import Weights, weights_by_digest
@@ -40,6 +47,14 @@ if TYPE_CHECKING:
     Names = frozenset[Tensor]
 
 SHOWN = 4
+SECOND_TURN = (
+    ACCUMULATED_GRADIENT,
+    NEWLY_UPDATED,
+    OPTIMIZER_STATE,
+    SHARED_SCALAR,
+    SPECIAL_SCALAR,
+)
+"""What the second turn of a choice may differ in from the first."""
 STAGE = 3
 """Hits of a choice from which on it is no draw."""
 NOT_KNOWN = (Meant.EARLY, Meant.SETTLED)
@@ -105,6 +120,35 @@ def _at_one_place(
     left_out = _left_out(nodes, CHANGING_UPDATES, lambda one: weights[one].trained)
     paths = tuple(sorted(tensor.path for tensor in updates))
     return Skipped(left_out, CHANGING_UPDATES, paths) if left_out else None
+
+
+def drawn_again(
+    skipped: Iterable[Skipped],
+    graphs: Sequence[CapturedGraph],
+    nodes: Sequence[GraphNode],
+    first_step: int,
+) -> frozenset[str]:
+    """Graphs of a choice that the first step had, which take in what that step made.
+
+    They are its second turn, which comes when the choice is drawn again: state comes in, gradients
+    are added to zeros, a rate begins to rise from 0. Where no block is left out
+    that is warm-up.
+    """
+    weights = weights_by_digest(graphs)
+    known = {node.digest: node for node in nodes}
+    told = frozenset[str]().union(*(one.digests for one in skipped))
+    places = {(known[digest].call_site, known[digest].rank) for digest in told}
+    found = []
+    for node in nodes:
+        first, outcome = known.get(node.nearest), node.explanation
+        if node.digest in told or first is None or outcome is None or not outcome.proved:
+            continue
+        is_there = all((one.call_site, one.rank) in places for one in (first, node))
+        is_again = weights[node.digest].read == weights[first.digest].read
+        is_turn = all(one.expected or one.kind in SECOND_TURN for one in outcome.causes)
+        if is_there and is_again and is_turn and first.warm_up and first.step <= first_step:
+            found.append(node.digest)
+    return frozenset(found)
 
 
 def _are_stages(

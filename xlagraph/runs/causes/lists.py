@@ -19,6 +19,7 @@ from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.message import Code, count, join, say
 from xlagraph.runs.graphs.context import own_frame
+from xlagraph.runs.graphs.metrics import curve_computed, made_without_thresholds
 from xlagraph.runs.graphs.sketch import without_layout
 from xlagraph.runs.kinds import GROWING_GRAPH
 from xlagraph.runs.steps.turns import call_place
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.facts.program.enclosing import ProgramText
     from xlagraph.message import Message, SourceLine
     from xlagraph.run.records import Frame, SyncRecord
     from xlagraph.runs.graphs.captured import CapturedGraph
@@ -75,6 +77,8 @@ class LongerList:
     """The lists of an optimizer that hold it, each as a tensor whose key names the list."""
     backward: tuple[SourceLine, ...] = ()
     """The calls that led to the backward pass, innermost first, if that alone takes in more."""
+    metric: str = ""
+    """The metric that keeps it to compute a curve from, if it is one: ``AUROC``."""
 
 
 def longer_lists(graphs: Sequence[CapturedGraph], turns: Turns) -> list[LongerList]:
@@ -197,7 +201,11 @@ def _longer_list(chain: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph]
     read = own_frame(first.sync.call_site) if first.sync and is_read else None
     kept = tuple(sorted(_kept(chain), key=lambda tensor: tensor.key))
     backward = _backward(chain[-2], last, more)
-    return LongerList(members, is_cut, read, first.step, last.step, more, kept, backward)
+    sites = [
+        graph.sync.call_site for graph in graphs if graph.sync and graph.record.digest in members
+    ]
+    metric = next(filter(None, map(curve_computed, sites)), "") if read else ""
+    return LongerList(members, is_cut, read, first.step, last.step, more, kept, backward, metric)
 
 
 def _backward(
@@ -253,9 +261,35 @@ class AsList:
     """Says the cause of a single graph as the list that grows over the run."""
 
     longer: LongerList
+    program: ProgramText
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause of one of these graphs, of all of them."""
+        found = self._of_list(cause, members)
+        return self._of_metric(found) if self.longer.metric else found
+
+    def _of_metric(self, cause: Cause) -> Cause:
+        """Told where the metric is made, if that is one call: that is to be changed."""
+        made = made_without_thresholds(self.longer.metric, self.program)
+        name = made[0].name if len(made) == 1 else self.longer.metric
+        return replace(
+            cause,
+            fix=say(
+                Code(name),
+                " without thresholds keeps the scores of all batches, and every number of them is "
+                "a graph of its own. With ",
+                Code("thresholds=200"),
+                " it counts in so many bins, a state of one size. Or compute it on the host, from "
+                "scores that are moved there (.cpu()).",
+            ),
+            short=say(Code(name), " keeps all scores: more with every read"),
+            short_fix=say(
+                "Give ", Code(name), " ", Code("thresholds=200"), ": a state of one size."
+            ),
+            place=Place(made[0].line) if len(made) == 1 else cause.place,
+        )
+
+    def _of_list(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         more = self.longer.more
         shapes = join((_times(shape, times) for shape, times in sorted(more.items())), 3)
         longer = self.longer

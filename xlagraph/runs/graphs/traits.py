@@ -29,7 +29,8 @@ class Traits:
     trained: frozenset[Weight]
     """The parameters that it gives new values."""
     others_updated: int
-    """Inputs without a known name whose buffers go to new values of theirs: perhaps parameters."""
+    """Inputs without a known name whose buffers go to new values of theirs: perhaps parameters;
+    but for those of one element, as sums of losses are."""
     gradients: Counter[str]
     """Shapes of the gradients that it takes in."""
     sums_gradients: bool
@@ -72,7 +73,7 @@ def traits_of(interface: Interface, context: Context, names: Names) -> Traits:
         if tensor and tensor.role in (Role.PARAMETER, Role.STATE):
             if tensor.role is Role.PARAMETER:
                 trained.add((tensor, shapes[k]))
-        elif tensor is None and interface.inputs[k][0] in away:
+        elif tensor is None and interface.inputs[k][0] in away and not _is_total(shapes[k]):
             others += 1
     outputs = interface.outputs
     renewed = {k for positions in new_values.values() for k in positions}
@@ -98,3 +99,8 @@ def traits_of(interface: Interface, context: Context, names: Names) -> Traits:
 
 def _is_scalar(shape: str) -> bool:
     return shape.endswith("[]")
+
+
+def _is_total(shape: str) -> bool:
+    """Whether it is of one element, however many dimensions it has."""
+    return set(shape.partition("[")[2].rstrip("]").split(",")) == {"1"}

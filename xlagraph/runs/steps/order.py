@@ -53,6 +53,8 @@ class Phase(str, Enum):
 
     BEGIN = "at the start of each phase"
     """The first of a phase: it takes in what the part before has left."""
+    BEHIND = "behind another part"
+    """A step whose tensors a copy shares that another part has made: that may come but once."""
     REST = "after the start of each phase"
     END = "at the end of each phase"
     """The last round of a sampler's loop: nothing is left to prepare for another one."""

@@ -1,0 +1,107 @@
+"""Graphs that belong to a list of tensors that grows, though they differ in something else."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.shapes.sizes import PYTHON_SIZE
+from xlagraph.runs.beside import OFTEN
+from xlagraph.runs.causes.growth import main_line
+from xlagraph.runs.causes.lists import AsList
+from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.message import SourceLine
+    from xlagraph.runs.model import GraphNode
+    from xlagraph.runs.reasons import Reason
+
+PIECES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, RANDOM_NUMBERS)
+
+
+def grown_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Graphs that grow by a list of tensors, at a line where other parts of a step grow by it."""
+    sizes = {one.line: one for one in known.values() if one.kind is PYTHON_SIZE and not one.retell}
+    return {
+        node.digest: sizes[reason.line]
+        for node in nodes
+        if not node.warm_up
+        and (reason := known[node.digest]).kind is GROWING_GRAPH
+        and reason.line in sizes
+        and (first := _first(node)) is not None
+        and first.kind is PYTHON_SIZE
+    }
+
+
+def read_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Graphs of reads at a place of which most join a longer list, at that line: they do as well.
+
+    Where a function reads several values of a list, graphs of one read are compared with another's;
+    and in a step in which it is longer so is what the function joins of a part of it.
+    """
+    there: defaultdict[tuple[SourceLine | None, Reason], int] = defaultdict(int)
+    for node in nodes:
+        reason = known[node.digest]
+        if node.sync_kind == "value" and reason.kind in (PYTHON_SIZE, GROWING_GRAPH):
+            there[node.call_site, reason] += 1
+    lists: defaultdict[SourceLine | None, list[Reason]] = defaultdict(list)
+    for (site, reason), times in there.items():
+        if times >= OFTEN:
+            lists[site].append(reason)
+    steps = {(known[node.digest], node.rank, node.step) for node in nodes}
+    found: dict[str, Reason] = {}
+    for node in nodes:
+        first = _first(node)
+        is_piece = node.sync_kind == "value" and known[node.digest].kind in PIECES
+        if node.warm_up or first is None or not is_piece:
+            continue
+        line, here = main_line(first), lists[node.call_site]
+        of_line = [one for one in here if one.line == line]
+        of_step = [
+            one
+            for one in here
+            if (one, node.rank, node.step) in steps and _in_one_function(line, one.line)
+        ]
+        if told := of_line or of_step:
+            found[node.digest] = told[-1]
+    return found
+
+
+def _in_one_function(one: SourceLine | None, other: SourceLine | None) -> bool:
+    return one is not None and other is not None and one.scope == other.scope
+
+
+def left_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of graphs that keep or compute what was read of a list that grows.
+
+    A metric has more to compute than each of its values needs: the rest waits for the next step.
+    Nor is it another cause that the step is cut of which such a read is a part.
+    """
+    lists = Counter(one for one in known.values() if isinstance(one.retell, AsList))
+    read = {one.line[:2]: one for one, number in lists.items() if one.line and number >= OFTEN}
+    found: dict[str, Reason] = {}
+    for node in nodes:
+        reason = known[node.digest]
+        of_list = read.get(reason.line[:2]) if reason.line else None
+        if node.warm_up or of_list is None or reason.how:
+            continue
+        if reason.kind is EARLY_EXECUTION:
+            is_left = (found.get(node.nearest) or known.get(node.nearest)) == of_list
+        else:
+            is_left = reason.kind in (LIVE_TENSOR, UNEXPLAINED) and not reason.retell
+        if is_left:
+            found[node.digest] = of_list
+    return found
+
+
+def _first(node: GraphNode) -> Cause | None:
+    """What a graph differs in first."""
+    return next(iter(node.explanation.causes), None) if node.explanation else None
