@@ -221,6 +221,30 @@ def test_what_no_argument_reaches_is_not_taken_for_equal():
     assert not same(a, b)
 
 
+@pytest.mark.parametrize(("bound", "is_same"), [("2147483647", True), ("2147483646", False)])
+def test_a_counter_that_stops_where_its_type_ends_is_a_counter(bound, is_same):
+    plain = """HloModule m
+ENTRY e {
+  n = s32[] parameter(0)
+  x = f32[4] parameter(1)
+  one = s32[] constant(1)
+  next = s32[] add(n, one)
+  c = f32[] convert(next)
+  b = f32[4] broadcast(c), dimensions={}
+  y = f32[4] multiply(x, b)
+  ROOT r = (s32[], f32[4]) tuple(next, y)
+}
+"""
+    stops = plain.replace(
+        "next = s32[] add(n, one)",
+        f"""end = s32[] constant({bound})
+  more = s32[] add(n, one)
+  runs = pred[] compare(n, end), direction=LT
+  next = s32[] select(runs, more, end)""",
+    )
+    assert bool(same(read_module(plain, "a"), read_module(stops, "b"))) is is_same
+
+
 def test_types_donation_and_effects_have_to_be_alike():
     a = step("r = f32[4,4] add(x, y)")
     assert not same(a, step("r = bf16[4,4] add(x, y)", shape="bf16[4,4]"))

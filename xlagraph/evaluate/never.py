@@ -36,11 +36,18 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
 
 
 def asks_nothing(module: Module, i: int) -> bool:
-    """Whether the answer is the same for all numbers: that one is finite, or not below zero."""
+    """Whether the answer is the same for all numbers: one is finite, not below zero, or counts on.
+
+    A counter that stops where its type ends (``optax.safe_increment``) is taken for one that does
+    not.
+    """
     opcode, operands = module.opcodes[i], module.operands[i]
     if opcode == "is-finite":
         return True
-    if opcode != "compare" or module.attributes[i].get("direction") != "GE":
+    direction = module.attributes[i].get("direction") if opcode == "compare" else None
+    if direction == "LT":
+        return _is_largest(module, operands[1])
+    if direction != "GE":
         return False
     return is_never_negative(module, operands[0]) and _is_zero(module, operands[1])
 
@@ -53,6 +60,12 @@ def is_neutral(module: Module, i: int, operand: int) -> bool:
 
 def _is_zero(module: Module, i: int) -> bool:
     return constant_of(module, i) in ("0", "0.0")
+
+
+def _is_largest(module: Module, i: int) -> bool:
+    """Whether it is the largest number of its type, which is signed."""
+    bits = module.shapes[i].partition("[")[0].removeprefix("s")
+    return bits.isdecimal() and constant_of(module, i) == str(2 ** (int(bits) - 1) - 1)
 
 
 def constant_of(module: Module, i: int) -> str:
