@@ -14,6 +14,7 @@ from xlagraph.facts.shapes.products import is_product, is_typed, ratios, values
 from xlagraph.facts.training.updates import in_updates
 from xlagraph.facts.values.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
 from xlagraph.message import A, B, Change, count, join, say
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 GENERAL = frozenset({EXTRA_EFFECT, EXTRA_SUBGRAPH, REPLACED_SUBGRAPH})
 """Kinds of pieces of which several, put together, are named anew."""
+CONVERTING = frozenset({"constant", "convert"})
+"""What stands between values of two types, numbers included that are written in one of them."""
 MAX_NUMBERS = 3
 """Of the numbers that follow from another one and from sizes so many are told."""
 
@@ -61,7 +64,8 @@ def merged(findings: Sequence[Finding], diff: Diff) -> list[Finding]:
         groups[family] = _with_placeless(_in_place_of_each_other(known, diff))
     found = [*_of_one_option(single), *(group for family in groups.values() for group in family)]
     found = _with_state(_with_products(found, diff), diff)
-    found = _with_orders(_with_moves(found, diff), diff)
+    found = _with_conversions(_with_moves(found, diff), diff)
+    found = _with_orders(found, diff)
     return [_one(group, diff) for group in _with_consequences(found, diff)]
 
 
@@ -146,18 +150,30 @@ def _with_moves(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
 
     What is cut, padded or put in place needs no cutting where the sizes happen to agree.
     """
-    main = next((group for group in groups if group[0].kind is INPUT_SHAPE), None)
+    return _with_pieces(groups, diff, INPUT_SHAPE, MOVING)
+
+
+def _with_conversions(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
+    """Groups with pieces taken into that of another type, where they only convert its values."""
+    return _with_pieces(groups, diff, DTYPE, CONVERTING)
+
+
+def _with_pieces(
+    groups: list[list[Finding]], diff: Diff, kind: Kind, opcodes: Collection[str]
+) -> list[list[Finding]]:
+    """Groups with pieces of these opcodes alone taken into the group of a kind that they touch."""
+    main = next((group for group in groups if group[0].kind is kind), None)
     if main is None:
         return groups
-    size_a = frozenset[int]().union(*(f.a for f in main))
-    size_b = frozenset[int]().union(*(f.b for f in main))
+    main_a = frozenset[int]().union(*(f.a for f in main))
+    main_b = frozenset[int]().union(*(f.b for f in main))
     kept = []
     for group in groups:
-        own_a = frozenset[int]().union(*(f.a for f in group)).intersection(diff.removed)
-        own_b = frozenset[int]().union(*(f.b for f in group)).intersection(diff.added)
-        moves = {diff.a.opcodes[i] for i in own_a} | {diff.b.opcodes[i] for i in own_b} <= MOVING
-        touches = _around(diff.a, own_a) & size_a or _around(diff.b, own_b) & size_b
-        if group[0].kind in GENERAL and moves and touches:
+        own_a = frozenset[int]().union(*(f.a for f in group)).intersection(diff.removed) - main_a
+        own_b = frozenset[int]().union(*(f.b for f in group)).intersection(diff.added) - main_b
+        made = {diff.a.opcodes[i] for i in own_a} | {diff.b.opcodes[i] for i in own_b}
+        touches = _around(diff.a, own_a) & main_a or _around(diff.b, own_b) & main_b
+        if group[0].kind in GENERAL and made.issubset(opcodes) and touches:
             main += group
         else:
             kept.append(group)

@@ -146,7 +146,7 @@ def _of_like_inputs(case: Case, found: Iterable[Propagation]) -> list[Propagatio
 def _change_of_inputs(case: Case, found: Propagation) -> tuple[object, ...]:
     """Where the inputs that it begins at are made, and how their types change; else nothing."""
     starts = _main_origins(case, found)
-    if not _are_array_inputs(case, starts):
+    if not _are_inputs(case, starts, scalars=False):
         return ()
     a, b = case.diff.a, case.diff.b
     types = {(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts}
@@ -386,9 +386,9 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
         return Words(
             short=say(f"A value is converted to {to} on one side only"), short_fix=CAST_FIX
         )
-    if not _are_array_inputs(case, starts):
-        return Words()
     types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
+    if not _are_inputs(case, starts, scalars=all(map(changes_family, types))):
+        return Words()
     short = inputs_in_short(len(starts), types)
     if any(map(changes_family, types)):
         return FROM_VALUES._replace(short=short)
@@ -404,16 +404,15 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
     return Words(fix, short, say(given, "."))
 
 
-def _are_array_inputs(case: Case, starts: Iterable[tuple[int, int]]) -> bool:
-    """Whether it begins at arrays that both modules take in."""
-    return all(_is_array_input(case.a, x) and _is_array_input(case.b, y) for x, y in starts)
-
-
-def _is_array_input(view: SideView, i: int) -> bool:
-    """Whether an instruction is an array that the module takes in; none is -1."""
-    module = view.module
-    is_of_entry = i >= 0 and i in module.entry_computation.parameters
-    return is_of_entry and is_input(module, i) and not is_scalar_input(module, i)
+def _are_inputs(case: Case, starts: Iterable[tuple[int, int]], *, scalars: bool) -> bool:
+    """Whether it begins at what both modules take in: arrays, or single numbers as well."""
+    a, b = case.diff.a, case.diff.b
+    inputs = {*a.entry_computation.parameters}, {*b.entry_computation.parameters}
+    return all(
+        (x in inputs[0] and is_input(a, x) and (scalars or not is_scalar_input(a, x)))
+        and (y in inputs[1] and is_input(b, y) and (scalars or not is_scalar_input(b, y)))
+        for x, y in starts
+    )
 
 
 def inputs_in_short(number: int, types: Iterable[tuple[str, str]]) -> Message:
