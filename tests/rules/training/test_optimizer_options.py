@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlagraph.explain import explain_modules
+from xlagraph.facts.training.optimizers import is_nesterov
 from xlagraph.hlo import read_module
 
 STACKS = """
@@ -240,3 +241,24 @@ def test_what_changes_beside_a_new_value_is_not_joined_to_it():
     beside = beside.replace("  f =", "  bent = f32[4] cosine(moved)\n  f =")
     what = versions(COUPLED, beside)
     assert ", and " not in what
+
+
+NESTEROV = """HloModule step
+ENTRY main {{
+  g = f32[4] parameter(0)
+  b = f32[4] parameter(1)
+  t = f32[4] parameter(2)
+  s = f32[4] parameter(3)
+  o = f32[4] parameter(4)
+  bt = f32[4] multiply(b, t)
+  m = f32[4] add(bt, g)
+  mt = f32[4] multiply(m, t)
+  ahead = f32[4] add({of}, mt)
+  ROOT step = f32[4] multiply(ahead, s)
+}}"""
+
+
+@pytest.mark.parametrize(("of", "expected"), [("g", True), ("o", False)])
+def test_nesterov_adds_the_gradient_that_its_momentum_took(of, expected):
+    module = read_module(NESTEROV.format(of=of))
+    assert is_nesterov(module, module.entry_computation.root) is expected

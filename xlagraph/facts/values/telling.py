@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.slices import IDLE, called_only_by
 from xlagraph.cause.sources import bare
+from xlagraph.facts.values.frozen_norms import INFERENCE, TRAINING, frozen_norms
 from xlagraph.facts.values.notation import picked_by
 from xlagraph.message import Operation, count, join, say
 
@@ -68,6 +69,9 @@ def computed_with(diff: Diff, piece_a: Collection[int], piece_b: Collection[int]
     ``a value is computed with erf or with tanh``
     """
     a, b = diff.a, diff.b
+    norms = {a.opcodes[i] for i in piece_a} | {b.opcodes[i] for i in piece_b}
+    if not norms.isdisjoint((TRAINING, INFERENCE)) and (frozen := frozen_norms(diff)):
+        return frozen
     one, other = named_by(a, piece_a, b, piece_b), named_by(b, piece_b, a, piece_a)
     if one and other:
         return say("a value is computed with ", one, " or with ", other)
