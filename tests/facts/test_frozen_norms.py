@@ -21,7 +21,7 @@ ENTRY main {{
 {norm}  ROOT out = (f32[4,8], f32[8]) tuple(y, n)
 }}
 """
-TRAIN = """  t = (f32[4,8], f32[8], f32[8]) batch-norm-training(x, w, b), epsilon=0.1, feature_index=1
+TRAIN = """  t = (f32[4,8], f32[8], f32[8]) batch-norm-training(x, w, b), epsilon=1, feature_index=1
   y = f32[4,8] get-tuple-element(t), index=0
   s = f32[8] get-tuple-element(t), index=2
   n = f32[8] add(v, s)
