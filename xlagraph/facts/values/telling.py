@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import UNDONE
 from xlagraph.cause.slices import IDLE, called_only_by
 from xlagraph.cause.sources import bare
 from xlagraph.facts.values.frozen_norms import INFERENCE, TRAINING, frozen_norms
@@ -49,6 +50,8 @@ def opcodes_in_words(module: Module, piece: Collection[int], other: Module) -> M
     only the piece calls counts too.
     """
     counts = telling_opcodes(module, piece)
+    if set(counts) == {UNDONE}:
+        return say("what is compared for itself")
     known = frozenset(other.opcodes)
 
     def order(opcode: str) -> tuple[bool, ...] | tuple[object, ...]:
