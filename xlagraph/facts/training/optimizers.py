@@ -62,15 +62,3 @@ def looks_ahead(module: Module, value: int, momentum: int) -> bool:
         and module.opcodes[products[0]] == "multiply"
         and momentum in module.operands[products[0]]
     )
-
-
-def is_nesterov(module: Module, step: int) -> bool:
-    """Whether a step of a weight, or its product with a rate, looks ahead: ``(g + m * t) * s``."""
-    moved = module.operands[step] if module.opcodes[step] == "multiply" else (step,)
-    return any(
-        looks_ahead(module, i, momentum)
-        for i in moved
-        for product in module.operands[i]
-        if module.opcodes[product] == "multiply"
-        for momentum in module.operands[product]
-    )

@@ -14,17 +14,15 @@ from xlagraph.cause.sources import at, is_forward, operations, where
 from xlagraph.facts.pieces.pieces import OUTPUT
 from xlagraph.facts.pieces.regions import SPREAD, below_of, parts_of, region_of
 from xlagraph.facts.training.further_gradients import adds_gradients, flows_further, is_backward
-from xlagraph.facts.training.optimizers import is_nesterov
 from xlagraph.facts.values.telling import computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.message import Change as Became
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
-from xlagraph.rules.training.optimizer_option import NESTEROV_SHORT, OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -98,17 +96,13 @@ def _finding(case: Case, part: Region) -> Finding:
         or where(a, part.a)
         or where(b, {e.y for e in part.edges})
     )
-    pairs = {(e.p, e.q) for e in part.edges}
-    values = len(pairs)
+    values = len({(e.p, e.q) for e in part.edges})
     number = count(values, "value")
     told = {_told(case, change): (change.a, change.b) for change in reversed(beginnings)}
     options = ["attributes" in change.fields for change in beginnings]
     is_option = len(told) == 1 and all(options)
-    looks_ahead = not is_option and _looks_ahead(a, b, pairs)
-    other = OPTIMIZER_OPTION if looks_ahead else REPLACED_SUBGRAPH
-    short = NESTEROV_SHORT if looks_ahead else computed_with(case.diff, part.a, part.b)
     return Finding(
-        kind=ATTRIBUTE if is_option else other,
+        kind=ATTRIBUTE if is_option else REPLACED_SUBGRAPH,
         title=say(
             number,
             operations(b, part.b),
@@ -130,19 +124,10 @@ def _finding(case: Case, part: Region) -> Finding:
             "each of these values was replaced by one operation on the same inputs, or left out "
             "where one side alone computes it"
         ),
-        short=say() if is_option else short,
+        short=say() if is_option else computed_with(case.diff, part.a, part.b),
         a=_claimed(a, part.a, (e.x for e in part.edges if e.place != OUTPUT)),
         b=_claimed(b, part.b, (e.y for e in part.edges if e.place != OUTPUT)),
         undo=_undo(case, part),
-    )
-
-
-def _looks_ahead(a: Module, b: Module, pairs: Collection[tuple[int, int]]) -> bool:
-    """Whether all steps of weights are made with Nesterov's momentum in one module alone."""
-    return any(
-        all(is_nesterov(module, pair[k]) for pair in pairs)
-        and not any(is_nesterov(other, pair[1 - k]) for pair in pairs)
-        for k, module, other in ((0, a, b), (1, b, a))
     )
 
 
