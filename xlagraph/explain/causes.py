@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import clean
 from xlagraph.cause.case import Case
 from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
@@ -15,7 +16,9 @@ from xlagraph.explain.origins import following
 from xlagraph.explain.places import place_of
 from xlagraph.explain.settings import cited, set_there, settings_of
 from xlagraph.facts.calls.callers import placed
-from xlagraph.message import EMPTY, say, words
+from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import EMPTY, A, B, count, say, words
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
@@ -135,13 +138,29 @@ def _cause(
         expected=finding.expected,
         a=own_a,
         b=own_b,
-        short=finding.short,
+        short=_carried(diff, finding) or finding.short,
         effect=finding.effect,
         short_fix=short_fix or finding.short_fix or _if_short(finding.fix),
         seen=finding.seen,
         is_exact=finding.is_exact,
         place=set_there(place, settings, contexts),
     )
+
+
+def _carried(diff: Diff, finding: Finding) -> Message:
+    """What is said of a value that a loop computes which carries more values on one side."""
+    if finding.kind is not REPLACED_SUBGRAPH:
+        return EMPTY
+    a, b = diff.a, diff.b
+    for x, y in enumerate(diff.match.to_b):
+        if y < 0 or not a.opcodes[x] == b.opcodes[y] == "while":
+            continue
+        inside = called_only_by(a, {x}) & finding.a or called_only_by(b, {y}) & finding.b
+        more = len(read_shape(clean(b.shapes[y])).parts) - len(read_shape(clean(a.shapes[x])).parts)
+        if inside and more:
+            carries = f"A loop carries {count(abs(more), 'value')} more in "
+            return say(carries, B if more > 0 else A, " and computes one in another way")
+    return EMPTY
 
 
 def _if_short(fix: Message) -> Message:

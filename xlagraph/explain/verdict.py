@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
+from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
-from xlagraph.facts.values.moved_softmax import moved_softmax
 from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
 from xlagraph.rules.inputs.added_input import ADDED_INPUT

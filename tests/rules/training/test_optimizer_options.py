@@ -240,3 +240,45 @@ def test_what_changes_beside_a_new_value_is_not_joined_to_it():
     beside = beside.replace("  f =", "  bent = f32[4] cosine(moved)\n  f =")
     what = versions(COUPLED, beside)
     assert ", and " not in what
+
+
+NESTEROV = """HloModule jit_step
+ENTRY main {{
+  g = f32[4] parameter(0)
+  b = f32[4] parameter(1)
+  w = f32[4] parameter(2)
+  o = f32[4] parameter(3)
+  n = f32[] constant(0.9)
+  t = f32[4] broadcast(n), dimensions={{}}
+  c = f32[] constant(-0.1)
+  s = f32[4] broadcast(c), dimensions={{}}
+  bt = f32[4] multiply(b, t)
+  m = f32[4] add(bt, g)
+  mt = f32[4] multiply(m, t)
+  ahead = f32[4] add({of}, mt)
+  step = f32[4] multiply({taken}, s)
+  v = f32[4] {moved}(w, step)
+  ROOT r = (f32[4], f32[4], f32[4]) tuple(v, m, o)
+}}"""
+
+
+def _against_plain(of: str, moved: str = "add") -> list[str]:
+    plain = NESTEROV.format(of="g", taken="m", moved="add")
+    other = NESTEROV.format(of=of, taken="ahead", moved=moved)
+    found = explain_modules(read_module(plain), read_module(other))
+    return [str(cause.title) for cause in found.causes]
+
+
+def test_nesterov_is_told_by_its_formula_and_alone():
+    (told,) = _against_plain("g")
+    assert told.startswith("the optimizer looks ahead in B and not in A, for 1 tensor")
+
+
+def test_nesterov_is_told_beside_another_edit():
+    told = _against_plain("g", moved="subtract")
+    assert any("looks ahead" in one for one in told)
+    assert len(told) == 2
+
+
+def test_momentum_with_something_else_does_not_look_ahead():
+    assert not any("looks ahead" in one for one in _against_plain("o"))

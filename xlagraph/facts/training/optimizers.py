@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import OPERATORS, line_of, stack
+from xlagraph.facts.values.scalars import without_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,3 +49,16 @@ def runs_in_optimizer(module: Module, i: int) -> bool:
     line = line_of(module, i)
     frames = () if line is None else (line, *stack(module, i))
     return line is None or any(is_optimizer_line(frame) for frame in frames)
+
+
+def looks_ahead(module: Module, value: int, momentum: int) -> bool:
+    """Whether a value is ``g + m * s``, and g the gradient that the new momentum m is made of."""
+    if module.opcodes[value] != "add" or module.opcodes[momentum] != "add":
+        return False
+    gradients = {without_one(module, o) for o in module.operands[momentum]}
+    products = [o for o in module.operands[value] if without_one(module, o) not in gradients]
+    return (
+        len(products) == 1
+        and module.opcodes[products[0]] == "multiply"
+        and momentum in module.operands[products[0]]
+    )

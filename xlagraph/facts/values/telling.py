@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import UNDONE
 from xlagraph.cause.slices import IDLE, called_only_by
 from xlagraph.cause.sources import bare
+from xlagraph.facts.values.frozen_norms import INFERENCE, TRAINING, frozen_norms
 from xlagraph.facts.values.notation import picked_by
 from xlagraph.message import Operation, count, join, say
 
@@ -48,6 +50,8 @@ def opcodes_in_words(module: Module, piece: Collection[int], other: Module) -> M
     only the piece calls counts too.
     """
     counts = telling_opcodes(module, piece)
+    if set(counts) == {UNDONE}:
+        return say("what is compared for itself")
     known = frozenset(other.opcodes)
 
     def order(opcode: str) -> tuple[bool, ...] | tuple[object, ...]:
@@ -68,6 +72,9 @@ def computed_with(diff: Diff, piece_a: Collection[int], piece_b: Collection[int]
     ``a value is computed with erf or with tanh``
     """
     a, b = diff.a, diff.b
+    norms = {a.opcodes[i] for i in piece_a} | {b.opcodes[i] for i in piece_b}
+    if not norms.isdisjoint((TRAINING, INFERENCE)) and (frozen := frozen_norms(diff)):
+        return frozen
     one, other = named_by(a, piece_a, b, piece_b), named_by(b, piece_b, a, piece_a)
     if one and other:
         return say("a value is computed with ", one, " or with ", other)

@@ -175,9 +175,13 @@ def _mesh_finding(case: Case, old: str, new: str, pairs: Mapping[int, int]) -> F
 
 
 def _annotation_finding(case: Case, pairs: Mapping[int, int]) -> Finding:
-    lines = _lines(case.diff.b, pairs)
-    changes = [_named(case, x, y) for x, y in pairs.items()]
     renewed = updates(case.diff.a)
+    first = {x: y for x, y in pairs.items() if _is_divided_in_both(case, x, y)}
+    follow = {x: y for x, y in pairs.items() if x not in first} if first else {}
+    told = first or pairs
+    inputs = {x: y for x, y in told.items() if is_input(case.diff.a, x)}
+    lines = _lines(case.diff.b, inputs or told)
+    changes = [_named(case, x, y) for x, y in (*told.items(), *follow.items())]
     is_xlas_choice = all(
         is_input(case.diff.a, x)
         and x in renewed
@@ -185,14 +189,17 @@ def _annotation_finding(case: Case, pairs: Mapping[int, int]) -> Finding:
         for x in pairs
     )
     is_lost = all(_is_lost(case, x, y) for x, y in pairs.items())
-    number = count(len(pairs), "tensor")
+    number = count(len(told), "tensor")
     how = "of the model no longer sharded" if is_lost else "sharded in another way"
+    listed = join(changes[: len(told)], 2)
+    short = say("A weight has lost its sharding") if is_lost else say()
+    short = _in_short(case, told) if follow else short
     return Finding(
         kind=SHARDING,
-        title=say(f"{number} {how}: ", join(changes, 2), at(lines)),
+        title=say(f"{number} {how}: ", listed, at(lines), _may_follow(len(follow))),
         evidence=(Evidence(join(changes, 8), tuple(pairs), tuple(pairs.values()), lines),),
         fix=KEPT_FIX if is_xlas_choice else LOST_FIX if is_lost else say(),
-        short=say("A weight has lost its sharding") if is_lost else say(),
+        short=short,
         short_fix=say("Call xs.mark_sharding again where the weight is replaced.")
         if is_lost
         else say(),
@@ -202,6 +209,30 @@ def _annotation_finding(case: Case, pairs: Mapping[int, int]) -> Finding:
         b=frozenset(pairs.values()),
         undo=_undo(pairs),
     )
+
+
+def _is_divided_in_both(case: Case, x: int, y: int) -> bool:
+    """Whether both sides divide a tensor over devices: somebody has, where the other is XLA's."""
+    return not any(sharding_text(one) in _WHOLE for one in _attributes(case, x, y))
+
+
+def _may_follow(number: int) -> Message:
+    """What is said of tensors that one side leaves whole, beside others that both divide."""
+    if not number:
+        return say()
+    return say(
+        f"; {number:,} more {'is' if number == 1 else 'are'} whole on one side and divided on the "
+        "other, as XLA may choose where no annotation is given"
+    )
+
+
+def _in_short(case: Case, pairs: Mapping[int, int]) -> Message:
+    """From what to what, where that is the same of all of these; empty where it is not."""
+    texts = {tuple(map(sharding_text, _attributes(case, x, y))) for x, y in pairs.items()}
+    if len(texts) != 1:
+        return say()
+    ((old, new),) = texts
+    return say(f"{SHARDING.title}: ", Quoted(old), " became ", Quoted(new))
 
 
 def _is_lost(case: Case, x: int, y: int) -> bool:

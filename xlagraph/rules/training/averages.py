@@ -31,7 +31,7 @@ def find(case: Case) -> list[Finding]:
     """
     found = []
     for less, more in case.both_ways:
-        averages = _averages(more.module)
+        averages = [(p, k) for p, k in _averages(more.module) if k not in more.dropped]
         if averages and _averages(less.module):
             averages = [(p, k) for p, k in averages if _is_own(case, more, p, k)]
         if averages:

@@ -13,7 +13,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, line_of, stack, where
 from xlagraph.facts.pieces.bypass import Bypass, bypass_finding, bypasses
 from xlagraph.facts.pieces.pieces import OUTPUT
-from xlagraph.facts.training.optimizers import is_bare_operator, runs_in_optimizer
+from xlagraph.facts.training.optimizers import is_bare_operator, looks_ahead, runs_in_optimizer
 from xlagraph.facts.training.state import is_factor
 from xlagraph.facts.training.updates import formula, in_updates, updates
 from xlagraph.facts.values.scalars import is_number, is_scalar_input, without_one
@@ -131,9 +131,7 @@ def _finding(found: Bypass) -> Finding:
     if _tensors(found):
         finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX, lines=lines)
         return replace(finding, short=STATE_SHORT, short_fix=STATE_SHORT_FIX)
-    if all(
-        _looks_ahead(more.module, edge.value(more), value) for edge, value in found.uses.items()
-    ):
+    if all(looks_ahead(more.module, edge.value(more), value) for edge, value in found.uses.items()):
         finding = bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
         return replace(finding, short=NESTEROV_SHORT)
     is_known = any(_RADAM.search(one.file) for i in found.piece for one in stack(more.module, i))
@@ -168,19 +166,6 @@ def _is_of_squares(module: Module, value: int) -> bool:
         if module.opcodes[i] in ("add", "multiply") and len(stack) < MAX_FACTORS:
             stack += operands
     return False
-
-
-def _looks_ahead(module: Module, value: int, momentum: int) -> bool:
-    """Whether a value is ``g + m * s``, and g the gradient that the new momentum m is made of."""
-    if module.opcodes[value] != "add" or module.opcodes[momentum] != "add":
-        return False
-    gradients = {without_one(module, o) for o in module.operands[momentum]}
-    products = [o for o in module.operands[value] if without_one(module, o) not in gradients]
-    return (
-        len(products) == 1
-        and module.opcodes[products[0]] == "multiply"
-        and momentum in module.operands[products[0]]
-    )
 
 
 def is_option(found: Bypass) -> bool:
