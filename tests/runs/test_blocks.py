@@ -10,10 +10,12 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.runs.causes import blocks
-from xlagraph.runs.causes.blocks import Skipped, block_groups
+from xlagraph.runs.causes.blocks import Skipped, block_groups, drawn_again
 from xlagraph.runs.model import Meant
 from xlagraph.runs.steps.spent import Spent
 
@@ -190,3 +192,36 @@ def choices(*kept):
 def test_choices_that_only_ran_again_belong_to_one_that_is_a_problem(kept, found):
     kind = SimpleNamespace(entails=())
     assert blocks._left_out(choices(*kept), kind, lambda digest: digest[:-1]) == found
+
+
+@pytest.mark.parametrize(
+    ("read", "kind", "step", "found"),
+    [
+        ("ab", SPECIAL_SCALAR, 1, True),
+        ("b", SPECIAL_SCALAR, 1, False),  # another choice
+        ("ab", INPUT_SHAPE, 1, False),
+        ("ab", SPECIAL_SCALAR, 3, False),  # compared with a later step's graph
+    ],
+)
+def test_the_first_choice_comes_again_with_what_it_made(monkeypatch, read, kind, step, found):
+    """A rate that rises from 0 is no cause beside the blocks."""
+    causes = (SimpleNamespace(kind=kind, expected=False),)
+    common = {"call_site": SourceLine("t.py", 9, "train"), "rank": 0}
+    nodes = [
+        SimpleNamespace(
+            digest="first", nearest="", explanation=None, warm_up=True, step=step, **common
+        ),
+        SimpleNamespace(digest="other", nearest="first", explanation=None, **common),
+        SimpleNamespace(
+            digest="again",
+            nearest="first",
+            explanation=SimpleNamespace(proved=True, causes=causes),
+            **common,
+        ),
+    ]
+    weights = {"first": "ab", "other": "b", "again": read}
+    known = {digest: SimpleNamespace(read=frozenset(one)) for digest, one in weights.items()}
+    monkeypatch.setattr(blocks, "weights_by_digest", lambda _: known)
+    skipped = Skipped(frozenset({"other"}), SKIPPED_BLOCK, ("a",))
+    again = drawn_again([skipped], (), nodes, 1)
+    assert again == (frozenset({"again"}) if found else frozenset())

@@ -154,7 +154,7 @@ def test_a_copy_that_another_part_makes_shares_the_tensors(tmp_path):
     run = write(tmp_path, [*[(20, GIVEN)] * 4, (30, OTHER), (20, STEP), *[(20, GIVEN)] * 3])
     assert not run.has_problem
     (by_design,) = [group for group in run.groups if group.kind.id == "by-design"]
-    assert "C (step at train.py:20 in main() at the start of each phase)" in str(by_design.title)
+    assert "C (step at train.py:20 in main() behind another part)" in str(by_design.title)
 
 
 def test_a_copy_that_was_taken_once_is_no_alarm(tmp_path):

@@ -85,3 +85,16 @@ def test_numbers_at_other_places_are_another_computation():
     second = read_module(gated([2, 0, 2, 2], summed=True), "b")
     explanation = explain_modules(first, second)
     assert {c.kind.id for c in explanation.causes if c.proved} != {"special-scalar"}
+
+
+@pytest.mark.parametrize(("shape", "advice"), [("s64", "Expected once"), ("f32", "learning rate")])
+def test_a_count_of_an_optimizer_is_no_rate(shape, advice):
+    line = 'metadata={source_file="/env/site-packages/torch/optim/swa_utils.py" source_line=9}'
+    text = STEP.replace("f32", shape).replace(
+        "{rate}", "{rate}, " + line.replace("{", "{{").replace("}", "}}")
+    )
+    before = read_module(text.format(rate="constant(1)"), "a")
+    after = read_module(text.format(rate="parameter(2)"), "b")
+    (cause,) = explain_modules(before, after).causes
+    assert (cause.kind.id, cause.proved) == ("special-scalar", True)
+    assert advice in str(cause.fix_in_short)

@@ -70,3 +70,41 @@ def test_a_cut_stays_a_cut() -> None:
     inner = NEXT.replace("  ov = f32[4,5] parameter(3)\n", "  ov = f32[4,5] cosine(z)\n")
     inner = inner.replace("  ow = f32[8,4] parameter(4)\n", "  ow = f32[8,4] cosine(gw)\n")
     assert "accumulated-gradient" not in [kind for kind, _ in told(FIRST, inner)]
+
+
+def test_gradients_are_added_where_backward_is_called() -> None:
+    """What clips them takes the sums, and its line is theirs where nothing else ran them."""
+    clip = 'metadata={source_file="train.py" source_line=30}'
+    tables = """HloModule step
+
+FileNames
+1 "train.py"
+2 "/env/site-packages/torch/autograd/__init__.py"
+
+FunctionNames
+1 "main"
+2 "_make_grads"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=28 end_line=28 column=1 end_column=1}
+2 {file_name_id=2 function_name_id=2 line=190 end_line=190 column=1 end_column=1}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+
+"""
+    seed = "  one = f32[] constant(1), metadata={stack_frame_id=2}\n"
+    seed += "  wide = f32[3,5] broadcast(one), dimensions={}\n"
+
+    def called(text: str) -> str:
+        text = text.replace("HloModule step\n", tables)
+        text = text.replace("  d = f32[3,5] sine(z)", f"{seed}  d = f32[3,5] multiply(z, wide)")
+        return text.replace("add(ov, gv)", f"add(ov, gv), {clip}")
+
+    explanation = explain_modules(*(read_module(called(one), "m") for one in (FIRST, NEXT)))
+    (cause,) = explanation.causes
+    assert (cause.kind.id, cause.place.line and cause.place.line.line) == (
+        "accumulated-gradient",
+        28,
+    )

@@ -48,7 +48,7 @@ class _Use(NamedTuple):
 def find(case: Case) -> list[Finding]:
     """One finding for each array that one side takes in and the other has as a constant.
 
-    Of a tensor that is updated, or kept under a name, the constant may be the first value.
+    Of a tensor that is updated, or kept, under a name or not, the constant may be the first value.
     """
     found = []
     for taker, baked in case.both_ways:
@@ -62,9 +62,17 @@ def find(case: Case) -> list[Finding]:
         found += [
             _finding(taker, baked, argument, group)
             for argument, group in sorted(uses.items())
-            if argument not in state and not taker.input_tensor(argument)
+            if argument not in state
+            and not taker.input_tensor(argument)
+            and not (baked.is_a and _is_kept(baked.module, group))
         ]
     return found
+
+
+def _is_kept(module: Module, uses: list[_Use]) -> bool:
+    """Whether the constant is given out too, as a tensor that lives on is where it is made."""
+    made = {i for use in uses for i in _way(module, use.literal)}
+    return not made.isdisjoint(module.outputs)
 
 
 def _argument(taker: SideView, baked: SideView, use: _Use) -> int | None:

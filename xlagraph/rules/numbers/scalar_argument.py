@@ -93,7 +93,7 @@ _COUNT = Words(
         "without dimensions that is on the host is lowered like a Python number, too."
     ),
     say("An optimizer's count is 0 or 1 as it begins"),
-    say("Nothing: a count is 0 or 1 but once."),
+    say("Expected once; nothing to change where it only counts up."),
 )
 _CORRECTION = Words(
     say(

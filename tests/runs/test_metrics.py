@@ -1,0 +1,44 @@
+"""A metric that keeps all scores is told where the program makes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlagraph.facts.program.enclosing import ProgramText
+from xlagraph.run.records import Frame
+from xlagraph.runs.graphs.metrics import curve_computed, made_without_thresholds
+
+PACKAGE = "/env/lib/python3.11/site-packages/torchmetrics"
+CURVE = Frame(f"{PACKAGE}/functional/classification/roc.py", 60, "_binary_roc_compute")
+AUROC = Frame(f"{PACKAGE}/classification/auroc.py", 125, "compute")
+OWN = Frame("train.py", 12, "line")
+
+
+@pytest.mark.parametrize(
+    ("site", "name"),
+    [
+        ((CURVE, AUROC, OWN), "AUROC"),
+        ((CURVE, OWN), ""),  # a function keeps nothing
+        ((Frame(f"{PACKAGE}/classification/accuracy.py", 9, "compute"), OWN), ""),
+        ((Frame(f"{PACKAGE}/classification/auroc.py", 90, "update"), OWN), ""),
+        ((Frame("/work/classification/auroc.py", 9, "compute"), OWN), ""),
+    ],
+)
+def test_the_metric_whose_value_was_read(site, name):
+    assert curve_computed(site) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a = BinaryAUROC(validate_args=False)", ["BinaryAUROC"]),
+        ("a = torchmetrics.AUROC(task='binary')", ["AUROC"]),
+        ("a = BinaryAUROC(\n    validate_args=False,\n    thresholds=50,\n)", []),
+        ("a = BinaryAUROC(f(2), thresholds=50)", []),
+        ("a = MyBinaryAUROC()\nb = AUROCs()", []),
+        ("a = BinaryAUROC()\nb = MulticlassAUROC(3)", ["BinaryAUROC", "MulticlassAUROC"]),
+    ],
+)
+def test_where_it_is_made_without_thresholds(text, found):
+    program = ProgramText({"train.py": dict(enumerate(text.split("\n"), 1))})
+    assert [one.name for one in made_without_thresholds("AUROC", program)] == found
