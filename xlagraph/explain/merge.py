@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.kinds import Family
 from xlagraph.cause.sources import at
 from xlagraph.explain.left_out import comes_of_block
+from xlagraph.facts.distributed.device_index import index_alone
 from xlagraph.facts.shapes.products import is_product, is_typed, ratios, values
 from xlagraph.facts.training.updates import in_updates
 from xlagraph.facts.values.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
@@ -369,7 +370,9 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
     if main.kind in GENERAL:
         own_a, own_b = a.intersection(diff.removed), b.intersection(diff.added)
         kind, title = _branch(main, own_a, own_b, diff)
-        fix, short = say(), _branch_in_short(own_a, own_b, diff)
+        index = index_alone(diff, own_a, own_b)
+        fix = index.fix if index else say()
+        short = index.short if index else _branch_in_short(own_a, own_b, diff)
     proofs = list(dict.fromkeys(f.proof for f in group))
     return replace(
         main,
@@ -377,7 +380,7 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         title=title,
         fix=fix,
         short=short,
-        short_fix=main.short_fix if fix else say(),
+        short_fix=main.short_fix if main.fix and fix else say(),
         evidence=tuple(e for f in group for e in f.evidence),
         proof=join(proofs, len(proofs), "; "),
         is_exact=all(f.is_exact for f in group),

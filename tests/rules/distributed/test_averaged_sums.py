@@ -53,6 +53,17 @@ def test_a_mean_of_gradients_is_told(mean, number, turned):
     assert said.startswith(f"Gradients are averaged over the devices in {one}, summed in {other}")
 
 
+def test_a_divisor_of_one_element_stands_in_an_array():
+    texts = [STEP.format(body=body, number="4", applied="add", left="w") for body in (MEAN, SUM)]
+    small = {"[4,8]": "[1,1]", "[6,4]": "[6,1]", "[6,8]": "[6,1]"}
+    for shape, less in small.items():
+        texts = [text.replace(shape, less) for text in texts]
+    array = "m = f32[1,1] constant({ {4} })"
+    texts = [text.replace("m = f32[1,1] broadcast(n), dimensions={}", array) for text in texts]
+    found = explain_modules(*map(read_module, texts))
+    assert str(found.verdict.what).startswith("Gradients are averaged over the devices in A")
+
+
 def test_all_devices_are_those_of_the_header():
     sides = (one.replace("{{0,1,2,3}}", "{}") for one in (MEAN, SUM))
     assert told(*sides).startswith("Gradients are averaged")

@@ -27,8 +27,8 @@ def module(piece, used):
     )
 
 
-def said(piece, used="used"):
-    found = explain_modules(module(piece, used), module("", "key"))
+def said(piece, used="used", other="", others="key"):
+    found = explain_modules(module(piece, used), module(other, others))
     assert found.proved
     return str(found.causes[0].in_short).lower()
 
@@ -42,6 +42,17 @@ def said(piece, used="used"):
 )
 def test_the_device_s_index_is_told(piece, words):
     assert f"the device's index (jax.lax.axis_index) {words}" in said(piece)
+
+
+FOLD_IN = """  step = u32[2] constant({{7, 9}})
+  salted = u32[2] xor({0}, step)
+  last = u32[2] add(salted, step)
+"""
+
+
+def test_a_key_that_a_number_goes_into_as_well_is_told_too():
+    words = said(INDEX + FOLDED + FOLD_IN.format("used"), "last", FOLD_IN.format("key"), "last")
+    assert "the device's index (jax.lax.axis_index) goes into the key" in words
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import bare_shape
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.telling import RANDOM
-from xlagraph.message import say
+from xlagraph.message import A, B, say
 
 if TYPE_CHECKING:
+    from xlagraph.diff import Diff
     from xlagraph.facts.pieces.bypass import Bypass
     from xlagraph.graph import Module
-    from xlagraph.message import Message
+    from xlagraph.message import Message, Side
 
 INDICES = frozenset({"partition-id", "replica-id"})
 KEYS = frozenset({"u32[2]", "u32[4]"})
@@ -36,21 +37,38 @@ class DeviceIndex(NamedTuple):
 
 
 def device_index(found: Bypass) -> DeviceIndex | None:
-    """In words that the device's index goes into a value of both sides; None if more goes in.
+    """In words that the device's index goes into a value of both sides; None if more goes in."""
+    values = [*set(found.uses.values())]
+    if len(values) != 1:
+        return None
+    return _told(found.more.module, found.piece, values[0], found.more.side)
 
-    The piece then takes in that value, the index and constants, and nothing else.
-    """
-    module, piece, values = found.more.module, found.piece, set(found.uses.values())
+
+def index_alone(diff: Diff, own_a: frozenset[int], own_b: frozenset[int]) -> DeviceIndex | None:
+    """The same of what each side has alone, of which one has numbers at most."""
+    for module, own, other, rest, side in (
+        (diff.a, own_a, diff.b, own_b, A),
+        (diff.b, own_b, diff.a, own_a, B),
+    ):
+        taken = {o for i in own for o in module.operands[i]} - own
+        values = [o for o in taken if module.opcodes[o] not in NUMBERS and not _is_index(module, o)]
+        if len(values) == 1 and all(other.opcodes[i] in NUMBERS for i in rest):
+            return _told(module, own, values[0], side)
+    return None
+
+
+def _told(module: Module, piece: frozenset[int], value: int, side: Side) -> DeviceIndex | None:
+    """The words for a piece that takes in that value, the index, constants and nothing else."""
     taken = {o for i in piece for o in module.operands[i]} - piece
-    others = {o for o in taken - values if module.opcodes[o] not in NUMBERS}
+    others = {o for o in taken - {value} if module.opcodes[o] not in NUMBERS}
     has_index = others or any(module.opcodes[i] in INDICES for i in piece)
     is_index = all(_is_index(module, o) for o in others)
-    if len(values) != 1 or not values <= taken or not (has_index and is_index):
+    if value not in taken or not (has_index and is_index):
         return None
-    is_key = _is_key(module, next(iter(values)), piece)
+    is_key = _is_key(module, value, piece)
     index = "the device's index" + (" (jax.lax.axis_index)" if is_jitted(module) else "")
     into = "the key of random numbers" if is_key else "a value"
-    what = say(f"{index} goes into {into} in ", found.more.side, " only")
+    what = say(f"{index} goes into {into} in ", side, " only")
     return DeviceIndex(what, KEY_FIX if is_key else FIX)
 
 

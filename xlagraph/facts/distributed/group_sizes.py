@@ -85,7 +85,7 @@ def divisor_of_mean(module: Module, value: int, user: int | None) -> Mean | None
 
 def _divides(module: Module, number: int, size: int, opcode: str) -> bool:
     try:
-        return _is_of(float(module.payloads[number]), size, opcode)
+        return _is_of(float(module.payloads[number].strip("{ }")), size, opcode)
     except (KeyError, ValueError):
         return False
 
