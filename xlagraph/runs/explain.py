@@ -172,7 +172,7 @@ def _explanation(
             stable,
             history.steps,
             unseen,
-            _parts(nodes, design),
+            _parts(nodes, design, history.first_step),
             began_late=history.began_late,
         ),
         unseen=unseen,
@@ -291,11 +291,19 @@ def _training_from(graphs: Sequence[CapturedGraph], history: History) -> int:
     return min(history.first_step, next(trains, history.first_step))
 
 
-def _parts(nodes: Sequence[GraphNode], design: Design) -> tuple[Message, ...]:
-    """What the sorts of step are called, in order of appearance; empty if there is but one."""
+def _parts(nodes: Sequence[GraphNode], design: Design, first_step: int) -> tuple[Message, ...]:
+    """What the sorts of step are called, in order of appearance; empty if there is but one.
+
+    What set the program up, and ran no more, is none.
+    """
     if not any(node.by_design for node in nodes):
         return ()
-    named = (n.part for k, n in enumerate(nodes) if n.by_design or design.is_first(k))
+    named = (
+        node.part
+        for k, node in enumerate(nodes)
+        if node.by_design or design.is_first(k)
+        if node.step >= first_step or node.hits + node.unnamed_hits > 0
+    )
     return tuple({words(part): part for part in named}.values())
 
 

@@ -12,10 +12,11 @@ from functools import cached_property
 from itertools import dropwhile, groupby, pairwise
 from typing import TYPE_CHECKING
 
-from xlagraph.message import count, join, say
+from xlagraph.message import join, say
 from xlagraph.rules.training.accumulated_gradient import ACCUMULATED_GRADIENT
 from xlagraph.runs.by_design.settled import LASTING, stages_of
 from xlagraph.runs.by_design.sorts import Part, Sorts
+from xlagraph.runs.graphs.context import own_frame
 from xlagraph.runs.graphs.nearest import opcodes_of
 from xlagraph.runs.steps.cycle import cycle_of
 from xlagraph.runs.steps.order import (
@@ -298,8 +299,9 @@ class Design:
             return say(sort.part.value)
         if len(self._updates) > 1:
             own = sorted((w for w in sort.trained if self._updated[w] == 1), key=str)
-            if not own:  # others update them, too
-                return say("update of ", count(len(sort.trained), "tensor"))
+            if len(own) < len(sort.trained):  # others update them, too
+                line = own_frame(self._graphs[number].site)
+                return say("update at ", line) if line else say("update")
             names = Counter(tensor for tensor, _ in self._updated)
             shown = (say(t, f" ({shape})") if names[t] > 1 else say(t) for t, shape in own)
             return say("update of ", join(shown, 1))

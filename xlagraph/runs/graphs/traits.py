@@ -69,7 +69,7 @@ def traits_of(interface: Interface, context: Context, names: Names) -> Traits:
     away = frozenset(interface.given_away)
     trained, others = set(), 0
     for k, positions in new_values.items():
-        tensor = names.get(k) or next(filter(None, map(context.outputs.get, positions)), None)
+        tensor = _updated(names.get(k), map(context.outputs.get, positions))
         if tensor and tensor.role in (Role.PARAMETER, Role.STATE):
             if tensor.role is Role.PARAMETER:
                 trained.add((tensor, shapes[k]))
@@ -95,6 +95,12 @@ def traits_of(interface: Interface, context: Context, names: Names) -> Traits:
         ),
         reads=Counter(shapes[k] for k in inputs),
     )
+
+
+def _updated(taken: Tensor | None, given: Iterable[Tensor | None]) -> Tensor | None:
+    """The tensor that gets a new value: a copy that was just made of another shares its input."""
+    known = [tensor for tensor in given if tensor]
+    return taken if taken in known or not known else known[0]
 
 
 def _is_scalar(shape: str) -> bool:
