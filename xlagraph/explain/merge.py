@@ -18,6 +18,7 @@ from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -318,7 +319,7 @@ def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> b
         return all(comes_of_block(finding, first, diff) for finding in group)
     if group[0].kind.family is Family.LIVE:
         return not any(f.a or f.b for f in group)
-    if not first.kind.is_piece or all(finding.reorders for finding in group):
+    if not first.kind.is_piece or all(f.reorders or f.kind is SPECIAL_SCALAR for f in group):
         return True
     cited_a = {i for f in group for e in f.evidence for i in e.a}
     cited_b = {i for f in group for e in f.evidence for i in e.b}
@@ -328,11 +329,18 @@ def _follows(group: Sequence[Finding], main: Sequence[Finding], diff: Diff) -> b
 def _home(groups: list[list[Finding]], finding: Finding, diff: Diff) -> list[Finding] | None:
     lines = _forward(finding)
     if lines:
-        shared = (g for g in groups if any(lines & _forward(f) for f in g))
+        shared = (g for g in groups if any(lines & _forward(f) or _is_one(f, finding) for f in g))
         return next(shared, None)
     around_a, around_b = _around(diff.a, finding.a), _around(diff.b, finding.b)
     touching = (g for g in groups if any(f.a & around_a or f.b & around_b for f in g))
     return next((g for g in touching if not _is_before_update(g[0], finding, diff)), None)
+
+
+def _is_one(one: Finding, other: Finding) -> bool:
+    """Whether both are what an optimizer does in one function, told in the same words."""
+    files = {line.file for line in one.lines} & {line.file for line in other.lines}
+    is_option = one.kind is OPTIMIZER_OPTION is other.kind
+    return is_option and bool(one.short and files) and one.short == other.short
 
 
 def _is_before_update(one: Finding, other: Finding, diff: Diff) -> bool:

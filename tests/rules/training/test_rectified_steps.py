@@ -60,3 +60,30 @@ def test_a_root_of_mean_squares_is_told(turned: bool) -> None:
 def test_another_term_is_another_option() -> None:
     assert "RAdam" not in told(PLAIN, RECTIFIED.replace("sqrt(nv)", "tanh(nv)"))
     assert "RAdam" not in told(PLAIN, RECTIFIED, squared="w")  # no mean of squares
+
+
+LINES = (
+    'metadata={{{{op_name="aten::mul" source_file="/lib/torch/optim/{file}" source_line={line}}}}}'
+)
+
+
+@pytest.mark.parametrize(("file", "causes"), [("radam.py", 1), ("elsewhere.py", 2)])
+def test_a_number_that_the_same_steps_take_is_part_of_them(file: str, causes: int) -> None:
+    at_root = ", " + LINES.format(file="radam.py", line=337)
+    at_rate = ", " + LINES.format(file=file, line=357)
+    spread = "  turns = f32[4,5] broadcast(turn), dimensions={{}}" + at_rate + "\n"
+    turned = f"  t = f32[4,5] multiply(s, turns){at_rate}\n"
+    first = f"  turn = f32[] constant(-1){at_rate}\n{spread}" + PLAIN + turned
+    then = (
+        f"  turn = f32[] parameter(6)\n{spread}"
+        + RECTIFIED.replace("(nv)", f"(nv){at_root}").replace("(nm, r)", f"(nm, r){at_root}")
+        + turned
+    )
+    end = END.replace("subtract(w, s)", "add(w, t)")
+    texts = [
+        (HEAD + step + end).format(number=k, squared="g") for k, step in enumerate((first, then))
+    ]
+    found = explain_modules(*map(read_module, texts))
+    assert found.proved
+    assert "RAdam begins to rectify" in str(found.verdict)
+    assert len(found.causes) == causes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
@@ -22,6 +23,7 @@ from xlagraph.message import count, join, say
 if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
+    from xlagraph.diff import Diff
     from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
     from xlagraph.tensors import Tensor
@@ -57,7 +59,7 @@ for step, (x, y) in enumerate(loader):
     family=Family.BRANCH,
     short="An option of the optimizer is switched on",
     short_fix="Set it from the first step on; a number may be tiny.",
-    consequences=("optimizer-state", "newly-updated"),
+    consequences=("optimizer-state", "newly-updated", "special-scalar"),
     is_piece=True,
     may_be_meant=True,
 )
@@ -100,7 +102,15 @@ def find(case: Case) -> list[Finding]:
     Without lines such a piece is told from what differs elsewhere in the graph by that alone.
     """
     options = filter(None, map(option_of, bypasses(case)))
-    return [_finding(option) for option in options]
+    return [replace(one, brings=partial(_brings, one)) for one in map(_finding, options)]
+
+
+def _brings(option: Finding, other: Finding, _: Diff) -> bool:
+    """Whether another cause comes of it: of numbers those that the same file of a library takes."""
+    files = {line.file for line in option.lines if line.is_library}
+    return other.kind.id != "special-scalar" or (
+        bool(other.lines) and all(line.file in files for line in other.lines)
+    )
 
 
 def option_of(found: Bypass) -> Bypass | None:

@@ -47,7 +47,7 @@ LIST_FIX = say(
     "steps (history_size of L-BFGS, maxlen of a deque); or keep a running value, or one tensor of "
     "a fixed size that is updated in place, with a mask for what is not filled yet."
 )
-LIST_SHORT = say("Empty the list in each step, or bound it.")
+LIST_SHORT = say("Bound the list, or empty it in each step.")
 READ_FIX = say(
     "Every length of the list is a graph of its own. Keep a state of a fixed size instead (counts "
     "in bins, as a metric does whose thresholds are given), or empty the list after each read "
