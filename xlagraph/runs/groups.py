@@ -70,6 +70,13 @@ def group_nodes(
     `began_late`: the process had compiled before the capture began.
     """
     reasons = reasons_of(nodes, turns, lists, pending, unrolled, program or ProgramText())
+    return groups_by(reasons, nodes, began_late=began_late)
+
+
+def groups_by(
+    reasons: Mapping[str, Reason], nodes: Sequence[GraphNode], *, began_late: bool
+) -> tuple[CauseGroup, ...]:
+    """One group for each of these reasons; `reasons` by digest."""
     grouped: dict[tuple[Reason, bool], list[GraphNode]] = {}
     for node in nodes:
         grouped.setdefault((reasons[node.digest], _is_expected(node)), []).append(node)

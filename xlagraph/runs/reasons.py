@@ -138,6 +138,11 @@ def reasons_of(
     return found | _with_sizes(nodes, found)
 
 
+def own_reasons(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
+    """Digest to reason of all graphs, of each by itself."""
+    return {node.digest: _reason(node) for node in nodes}
+
+
 def _of_same_pick(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
     """Digest to reason of pieces that differ at a line that picks one of two values elsewhere.
 
