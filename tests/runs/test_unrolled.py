@@ -18,7 +18,7 @@ from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MISSING_BA
 from xlagraph.run.records import Frame
 from xlagraph.runs.causes.unrolled import AsUnrolled, unrolled_loops
 from xlagraph.runs.compare import Comparison
-from xlagraph.runs.explain import _has_other_turns
+from xlagraph.runs.nodes import _has_other_turns
 
 TEXT = """def train(batches):
     for x, y in batches:
