@@ -18,10 +18,13 @@ from xlagraph.facts.values.telling import computed_with
 from xlagraph.message import A, B, Code, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.numbers.scalar_argument import STATIC_ARGUMENT
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import BRANCH_FIX, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
+from xlagraph.rules.training.clipping import CLIPPING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -32,9 +35,16 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message, Side
 
-OWN = (REPLACED_SUBGRAPH, EXTRA_SUBGRAPH, ADDED_INPUT)
+OWN = (REPLACED_SUBGRAPH, EXTRA_SUBGRAPH, ADDED_INPUT, CLIPPING)
 """What a layer in place of another is told as where nothing says so."""
-BESIDE = (ATTRIBUTE, CONSTANT_VALUE, OTHER_OPERAND, PYTHON_INDEX)
+BESIDE = (
+    ATTRIBUTE,
+    CONSTANT_VALUE,
+    OTHER_OPERAND,
+    PYTHON_INDEX,
+    REORDERED_OPERANDS,
+    STATIC_ARGUMENT,
+)
 """What its own options, numbers and parts are told as."""
 IDLE = SPREADS | {"constant", "parameter", "pad"}
 """Of a layer what others may have as well, and that tells nothing."""

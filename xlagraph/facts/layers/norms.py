@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 BATCH, LAYER, GROUP, RMS = "BatchNorm", "LayerNorm", "GroupNorm", "RMSNorm"
+INSTANCE = "InstanceNorm"
 _BATCH_NORMS = ("batch-norm-training", "batch-norm-inference")
 _ROOTS = ("rsqrt", "sqrt", "power")
 _FORMS = SPREADS | {"select"}
@@ -24,7 +25,7 @@ def norms(module: Module) -> list[Layer]:
     found = []
     for i, opcode in enumerate(module.opcodes):
         name = _of_operation(module, i) if opcode in _BATCH_NORMS else ""
-        members = {i, *chain(module, module.operands[i][0], SPREADS)} if name else set[int]()
+        members = _with_parts(module, i) if name else set[int]()
         if opcode in _ROOTS:
             name, members = _of_root(module, i)
         found += [Layer(name, frozenset(members))] if name else []
@@ -33,19 +34,27 @@ def norms(module: Module) -> list[Layer]:
 
 def _of_operation(module: Module, i: int) -> str:
     """The norm that XLA's own operation is used for: torch_xla puts rows in place of channels."""
-    taken = module.operands[i][0]
-    if module.attributes[i].get("feature_index") != "1":
-        return BATCH
+    taken, scale = module.operands[i][:2]
     sizes = _sizes(module, taken)
     before = module.operands[taken][0] if module.opcodes[taken] == "reshape" else taken
-    if len(sizes) != 3 or sizes[0] != 1 or before == taken:
-        return BATCH
     rows = _sizes(module, before)
-    splits = range(1, len(rows))
-    is_of_rows = any(prod(rows[:k]) == sizes[1] and prod(rows[k:]) == sizes[2] for k in splits)
-    if rows[0] == 1 and len(rows) > 1 and rows[1] == sizes[1]:
+    if before == taken or sizes[0] != 1 or module.attributes[i].get("feature_index") != "1":
+        return BATCH
+    if rows[0] == 1 and rows[1:2] == sizes[1:2]:
         return ""
+    if module.opcodes[through(module, scale, SPREADS)] != "constant":
+        return INSTANCE if [prod(rows[:2]), *rows[2:]] == sizes[1:] else BATCH
+    splits = range(1, len(rows))
+    is_of_rows = any([prod(rows[:k]), prod(rows[k:])] == sizes[1:] for k in splits)
     return LAYER if is_of_rows else GROUP
+
+
+def _with_parts(module: Module, i: int) -> set[int]:
+    """XLA's operation, what puts rows in place for it, its results, and its derivative's."""
+    results = {u for u in module.users[i] if module.opcodes[u] == "get-tuple-element"}
+    grads = {u for r in results for u in module.users[r] if module.opcodes[u] == "batch-norm-grad"}
+    given = {u for g in grads for u in module.users[g]}
+    return {i, *chain(module, module.operands[i][0], SPREADS)[:-1], *results, *grads, *given}
 
 
 def _of_root(module: Module, root: int) -> tuple[str, set[int]]:

@@ -38,6 +38,8 @@ def _is_pooling(module: Module, i: int) -> bool:
 
 def _pool(module: Module, i: int) -> Layer | None:
     own = {o for value in module.operands[i] for o in _padded(module, value)}
+    if _is_power(module, module.operands[i][0]):
+        return None
     if reduces_by(module, i, "maximum"):
         return Layer(MAX_POOL, frozenset({i, *own}))
     if not reduces_by(module, i, "add"):
@@ -57,6 +59,15 @@ def _padded(module: Module, value: int) -> set[int]:
         found |= {value, module.operands[value][1]}
         value = module.operands[value][0]
     return found | ({value} if module.opcodes[value] == "constant" else set())
+
+
+def _is_power(module: Module, value: int) -> bool:
+    """Whether powers are pooled, as by a norm of each window."""
+    while module.opcodes[value] == "pad":
+        value = module.operands[value][0]
+    operands = module.operands[value]
+    is_square = module.opcodes[value] == "multiply" and operands[0] == operands[1]
+    return module.opcodes[value] == "power" or is_square
 
 
 def _is_count(module: Module, over: int) -> bool:
