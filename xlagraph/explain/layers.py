@@ -68,7 +68,7 @@ def with_layers(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return [
         part
         for k, cause in enumerate(told)
-        if k in parts or not any(_is_part(cause, swap) for swap in swaps)
+        if k in parts or not any(_is_part(diff, cause, swap) for swap in swaps)
         for part in parts.get(k, [cause])
     ]
 
@@ -88,12 +88,29 @@ def _telling(module: Module, instructions: Iterable[int]) -> set[int]:
     return {i for i in instructions if module.opcodes[i] not in IDLE}
 
 
-def _is_part(cause: Cause, swap: Swap) -> bool:
-    """Whether all that a cause tells of is in the layer, on a side that it stands on."""
+def _is_part(diff: Diff, cause: Cause, swap: Swap) -> bool:
+    """Whether all that a cause tells of is in the layer, or its derivative in other operations."""
+    if cause.kind is REPLACED_SUBGRAPH and not any(isinstance(p, Code) for p in cause.short.parts):
+        touches = _telling(diff.a, cause.a & swap.in_a) or _telling(diff.b, cause.b & swap.in_b)
+        return bool(touches) and not _is_forward(diff, cause.a, cause.b)
     if cause.kind not in BESIDE:
         return False
     in_a, in_b = cause.a <= swap.in_a, cause.b <= swap.in_b
     return bool(cause.a and in_a) or bool(cause.b and in_b)
+
+
+def _is_forward(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
+    """Whether the forward pass has any of this, or may have: what it is has to be known."""
+    own = [change for change in diff.changes if {*change.fields} - {"operands"}]
+    sides = (
+        (diff.a, {*diff.removed, *(change.a for change in own)}.intersection(a)),
+        (diff.b, {*diff.added, *(change.b for change in own)}.intersection(b)),
+    )
+    for module, differing in sides:
+        forward, telling = _forward(module), _telling(module, differing)
+        if telling and (not forward or forward & telling):
+            return True
+    return False
 
 
 def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
@@ -105,15 +122,11 @@ def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
         for k, swap in enumerate(swaps)
     ]
     rest = sides[-1], sides_b[-1]
-    forward = (
-        _forward(diff.a) & _telling(diff.a, rest[0]),
-        _forward(diff.b) & _telling(diff.b, rest[1]),
-    )
     parts.sort(key=lambda part: -part.share)
-    if any(forward):
+    if _is_forward(diff, *rest):
         words = computed_with(diff, *rest) or cause.in_short
         share = _share(cause, *rest)
-        return [*parts, replace(cause, short=words, a=rest[0], b=rest[1], share=share)]
+        return [*parts, replace(cause, title=words, short=words, a=rest[0], b=rest[1], share=share)]
     first = parts[0]
     return [
         replace(
