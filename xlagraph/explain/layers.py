@@ -22,6 +22,7 @@ from xlagraph.rules.numbers.scalar_argument import STATIC_ARGUMENT
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import BRANCH_FIX, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.pieces.other_reduction import OTHER_REDUCTION
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
 from xlagraph.rules.training.clipping import CLIPPING
@@ -41,6 +42,7 @@ BESIDE = (
     ATTRIBUTE,
     CONSTANT_VALUE,
     OTHER_OPERAND,
+    OTHER_REDUCTION,
     PYTHON_INDEX,
     REORDERED_OPERANDS,
     STATIC_ARGUMENT,
@@ -101,11 +103,8 @@ def _is_part(diff: Diff, cause: Cause, swap: Swap) -> bool:
 
 def _is_forward(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
     """Whether the forward pass has any of this, or may have: what it is has to be known."""
-    own = [change for change in diff.changes if {*change.fields} - {"operands"}]
-    sides = (
-        (diff.a, {*diff.removed, *(change.a for change in own)}.intersection(a)),
-        (diff.b, {*diff.added, *(change.b for change in own)}.intersection(b)),
-    )
+    own = _own(diff)
+    sides = (diff.a, own[0].intersection(a)), (diff.b, own[1].intersection(b))
     for module, differing in sides:
         forward, telling = _forward(module), _telling(module, differing)
         if telling and (not forward or forward & telling):
@@ -115,8 +114,9 @@ def _is_forward(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
 
 def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
     """A cause as the layers that it tells of, and what else the forward pass has, if anything."""
-    sides = _shares(diff.a, cause.a, [s.in_a for s in swaps])
-    sides_b = _shares(diff.b, cause.b, [s.in_b for s in swaps])
+    own = _own(diff)
+    sides = _shares(diff.a, (cause.a, own[0]), [s.in_a for s in swaps])
+    sides_b = _shares(diff.b, (cause.b, own[1]), [s.in_b for s in swaps])
     parts = [
         _part(diff, cause, _words(swap), swap, (sides[k], sides_b[k]))
         for k, swap in enumerate(swaps)
@@ -140,17 +140,30 @@ def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
     ]
 
 
+def _own(diff: Diff) -> tuple[set[int], set[int]]:
+    """What differs on each side by itself, and not by what it takes in alone."""
+    own = [change for change in diff.changes if {*change.fields} - {"operands"}]
+    return (
+        {*diff.removed, *(change.a for change in own)},
+        {*diff.added, *(change.b for change in own)},
+    )
+
+
 def _shares(
-    module: Module, own: frozenset[int], layers: Sequence[frozenset[int]]
+    module: Module, piece: tuple[frozenset[int], set[int]], layers: Sequence[frozenset[int]]
 ) -> list[frozenset[int]]:
-    """What of a piece hangs together with each layer, and last what does with none."""
+    """What of a piece hangs together with each layer, and last what does with none.
+
+    What only takes in what differs holds nothing together: two edits meet there.
+    """
+    own, by_itself = piece
     owner = {i: k for k, layer in enumerate(layers) for i in sorted(layer & own)}
     stack = list(owner)
     for i in stack:  # grows while it is read
         for near in (*module.users[i], *module.operands[i]):
             if near in own and near not in owner:
                 owner[near] = owner[i]
-                stack.append(near)
+                stack += [near] if near in by_itself else []
     numbers = range(len(layers))
     found = [frozenset(i for i in own if owner.get(i) == k) for k in numbers]
     return [*found, own - owner.keys()]

@@ -24,9 +24,22 @@ def cross_entropies(module: Module) -> list[Layer]:
     found = []
     for i, opcode in enumerate(module.opcodes):
         if opcode == "subtract" and _is_log_softmax(module, i):
-            layer = _of(module, i)
-            found += [layer] if layer else []
+            layers = (_of(module, logs) for logs in _given(module, i))
+            found += [layer for layer in layers if layer]
     return found
+
+
+def _given(module: Module, i: int) -> list[int]:
+    """A value, or what calls of the function that gives it as a result have of it."""
+    inside = module.computation_of(i)
+    if inside.index == module.entry:
+        return [i]
+    calls = [c for c in module.callers.get(inside.index, ()) if module.opcodes[c] == "call"]
+    if module.opcodes[inside.root] != "tuple":
+        return [i, *(calls if inside.root == i else [])]
+    places = [str(k) for k, o in enumerate(module.operands[inside.root]) if o == i]
+    results = (u for c in calls for u in module.users[c])
+    return [i, *(u for u in results if module.attributes[u].get("index") in places)]
 
 
 def _is_log_softmax(module: Module, i: int) -> bool:
@@ -80,7 +93,9 @@ def _labels(module: Module, value: int) -> tuple[set[int], bool]:
     mixing, stack, is_label = set[int](), [value], False
     for i in stack:  # grows while it is read
         opcode = module.opcodes[i]
-        if opcode == "compare":
+        if opcode == "call":
+            stack += [module.computations[c].root for c in module.callees[i]]
+        elif opcode == "compare":
             below = {module.opcodes[through(module, o, SPREADS)] for o in module.operands[i]}
             is_label = is_label or "iota" in below or "constant" in below
         elif opcode in ("add", "subtract") and _mixes(module, i):

@@ -23,6 +23,8 @@ OF: dict[str, tuple[str, Sequence[float]]] = {
     "tanh": (APPROXIMATE, (sqrt(2 / pi), 0.044715, 0.5, 3.0, 1.0)),
 }
 """The operation that each form rests on, its name, and what a number that is an input may be."""
+MAX_ANCHORS = 200
+"""More are the gates of a recurrent network, one for each of its steps."""
 MAX_NUMBERS = 4
 MAX_UP = 4
 MAX_BELOW = 24
@@ -33,7 +35,9 @@ FIRST = 3
 def gelus(module: Module) -> list[Layer]:
     """The GELUs of a module."""
     anchors = [i for i, opcode in enumerate(module.opcodes) if opcode in OF]
-    leaves = {i: i for i in range(len(module) if anchors else 0) if _is_number_in(module, i)}
+    if not 0 < len(anchors) <= MAX_ANCHORS:
+        return []
+    leaves = {i: i for i in range(len(module)) if _is_number_in(module, i)}
     found = (_gelu(module, i, leaves) for i in anchors)
     return [layer for layer in found if layer]
 

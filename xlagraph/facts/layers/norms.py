@@ -10,6 +10,8 @@ from xlagraph.facts.layers.layer import Layer, chain, reduces_by
 from xlagraph.facts.values.scalars import SPREADS, is_number, number_of, through
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xlagraph.graph import Module
 
 BATCH, LAYER, GROUP, RMS = "BatchNorm", "LayerNorm", "GroupNorm", "RMSNorm"
@@ -58,18 +60,33 @@ def _with_parts(module: Module, i: int) -> set[int]:
 
 
 def _of_root(module: Module, root: int) -> tuple[str, set[int]]:
-    """The norm that divides by the root of a mean of squares."""
+    """The norm that divides by the root of a mean of squares, or of that less a squared mean."""
     way = {root}
     value = _without_epsilon(module, module.operands[root][0], way)
-    total = _mean_of(module, value, way)
+    centre = _less(module, value, way)
+    total = _mean_of(module, value if centre is None else centre[0], way)
     if total is None:
         return "", way
     squared = _squared(module, module.operands[total][0], way)
     axes = _axes(module, total)
-    rank = len(_sizes(module, module.operands[total][0]))
-    if squared is None or axes != {rank - 1} or not _is_scaled(module, root, squared):
+    if squared is None or axes != {len(_sizes(module, module.operands[total][0])) - 1}:
         return "", way
-    return (LAYER if _is_centred(module, squared, axes) else RMS), way
+    is_layer = centre is not None or _is_centred(module, squared, axes)
+    if centre is not None and _mean_of(module, centre[1], way) is None:
+        return "", way
+    return (LAYER if is_layer else RMS) if _is_scaled(module, root, squared) else "", way
+
+
+def _less(module: Module, value: int, way: set[int]) -> tuple[int, int] | None:
+    """A mean of squares, and the mean whose square is taken from it, at least 0."""
+    if module.opcodes[value] == "maximum":
+        way.add(value)
+        value = _down(module, module.operands[value][0], way)
+    if module.opcodes[value] != "subtract":
+        return None
+    way.add(value)
+    mean = _squared(module, module.operands[value][1], way)
+    return None if mean is None else (_down(module, module.operands[value][0], way), mean)
 
 
 def _without_epsilon(module: Module, value: int, way: set[int]) -> int:
@@ -116,17 +133,28 @@ def _squared(module: Module, value: int, way: set[int]) -> int | None:
 
 
 def _is_scaled(module: Module, root: int, squared: int) -> bool:
-    """Whether what the root is of is multiplied or divided by it."""
+    """Whether what the root is of is multiplied or divided by it, its mean taken off or not."""
     values = {squared, through(module, squared, SPREADS)}
     stack = [root]
     for i in stack:  # grows while it is read
         for user in module.users[i]:
             taken = {through(module, o, SPREADS) for o in module.operands[user]}
-            if module.opcodes[user] in ("multiply", "divide") and taken & values:
+            taken |= {_first(module, o) for o in taken if module.opcodes[o] == "subtract"}
+            is_by = module.opcodes[user] in ("multiply", "divide")
+            if is_by and taken & values:
                 return True
-            if module.opcodes[user] in (*_FORMS, "divide") and len(stack) < MAX_WAY:
+            is_on = module.opcodes[user] in _FORMS or (is_by and any(map(_is_input(module), taken)))
+            if is_on and len(stack) < MAX_WAY:
                 stack.append(user)
     return False
+
+
+def _first(module: Module, i: int) -> int:
+    return through(module, module.operands[i][0], SPREADS)
+
+
+def _is_input(module: Module) -> Callable[[int], bool]:
+    return lambda i: module.opcodes[i] in ("parameter", "constant")
 
 
 def _is_centred(module: Module, value: int, axes: set[int]) -> bool:
