@@ -13,6 +13,7 @@ from xlagraph.facts.layers.means import FLOATS, MASKED
 from xlagraph.facts.layers.norms import RMS
 from xlagraph.facts.layers.rotary import HALVES
 from xlagraph.facts.layers.swapped import CROSS_ENTROPY, MEAN, NORM, POOLING, ROTARY, swapped
+from xlagraph.facts.values.evaluated import OPENED
 from xlagraph.facts.values.scalars import SPREADS
 from xlagraph.facts.values.telling import computed_with
 from xlagraph.message import A, B, Code, say
@@ -106,7 +107,8 @@ def _is_forward(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
     own = _own(diff)
     sides = (diff.a, own[0].intersection(a)), (diff.b, own[1].intersection(b))
     for module, differing in sides:
-        forward, telling = _forward(module), _telling(module, differing)
+        forward = _forward(module)
+        telling = {i for i in _telling(module, differing) if not _is_of_constants(module, i)}
         if telling and (not forward or forward & telling):
             return True
     return False
@@ -154,16 +156,18 @@ def _shares(
 ) -> list[frozenset[int]]:
     """What of a piece hangs together with each layer, and last what does with none.
 
-    What only takes in what differs holds nothing together: two edits meet there.
+    What only takes in what differs is passed upwards alone, and number by number: two edits may
+    meet there.
     """
     own, by_itself = piece
     owner = {i: k for k, layer in enumerate(layers) for i in sorted(layer & own)}
     stack = list(owner)
     for i in stack:  # grows while it is read
-        for near in (*module.users[i], *module.operands[i]):
+        below = module.operands[i] if i in by_itself else ()
+        for near in (*module.users[i], *below):
             if near in own and near not in owner:
                 owner[near] = owner[i]
-                stack += [near] if near in by_itself else []
+                stack += [near] if near in by_itself or module.opcodes[near] in OPENED else []
     numbers = range(len(layers))
     found = [frozenset(i for i in own if owner.get(i) == k) for k in numbers]
     return [*found, own - owner.keys()]
@@ -212,6 +216,13 @@ def _made_of(module: Module, value: int) -> set[int]:
         found |= fresh
         stack += sorted(fresh)
     return found
+
+
+def _is_of_constants(module: Module, i: int) -> bool:
+    """Whether a number is made of constants alone, as one over a count."""
+    if not bare_shape(module, i).endswith("[]"):
+        return False
+    return all(module.operands[k] or module.opcodes[k] == "constant" for k in _made_of(module, i))
 
 
 def _words(swap: Swap) -> Message:
