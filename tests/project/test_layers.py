@@ -107,7 +107,16 @@ def test_imports_point_left(part: str, path: Path) -> None:
 
 INSIDE = {
     "capture": ("host", "places", "xla_dump", "tensors", "steps"),
-    "facts": ("program", "values", "pieces", "calls", "training", "distributed", "shapes"),
+    "facts": (
+        "program",
+        "values",
+        "pieces",
+        "calls",
+        "training",
+        "layers",
+        "distributed",
+        "shapes",
+    ),
     "runs": ("steps", "graphs", "pairs", "kinds", "model", "causes", "by_design"),
 }
 """Folders and files of a part, in the order in which they may use each other; the rest uses all."""

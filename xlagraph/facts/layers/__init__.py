@@ -1,0 +1,1 @@
+"""Layers and losses by the names that programs call them by."""

@@ -1,0 +1,83 @@
+"""Pooling: windows of which each gives its largest value, or its mean."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.facts.layers.layer import Layer, chain, reduces_by
+from xlagraph.facts.values.scalars import SPREADS, number_of, through
+
+if TYPE_CHECKING:
+    from xlagraph.graph import Module
+
+MAX_POOL, AVG_POOL = "max_pool", "avg_pool"
+_FIELD = re.compile(r"(size|pad)=(\S+?)[ }]")
+
+
+def pools(module: Module) -> list[Layer]:
+    """The poolings of a module, derivatives left out."""
+    return [
+        layer
+        for i, opcode in enumerate(module.opcodes)
+        if opcode == "reduce-window" and _is_pooling(module, i) and (layer := _pool(module, i))
+    ]
+
+
+def _is_pooling(module: Module, i: int) -> bool:
+    """Whether windows are padded alike on both sides, if at all: no running sum or maximum."""
+    if len(module.operands[i]) != 2:
+        return False
+    fields = dict(_FIELD.findall((module.attributes[i].get("window") or "") + " "))
+    sizes = [int(size) for size in fields.get("size", "1").split("x")]
+    pads = [pad.split("_") for pad in fields.get("pad", "").split("x") if pad]
+    is_even = all(abs(int(low) - int(high)) <= 1 for low, high in pads)
+    spans = zip(sizes, pads, strict=False)
+    return max(sizes) > 1 and is_even and all(2 * int(low) <= size for size, (low, _) in spans)
+
+
+def _pool(module: Module, i: int) -> Layer | None:
+    own = {o for value in module.operands[i] for o in _padded(module, value)}
+    if _is_power(module, module.operands[i][0]):
+        return None
+    if reduces_by(module, i, "maximum"):
+        return Layer(MAX_POOL, frozenset({i, *own}))
+    if not reduces_by(module, i, "add"):
+        return None
+    for user in module.users[i]:
+        over = module.operands[user][-1]
+        if module.opcodes[user] == "divide" and over != i and _is_count(module, over):
+            divisor = chain(module, over, SPREADS)
+            return Layer(AVG_POOL, frozenset({i, user, *own, *divisor}))
+    return None
+
+
+def _padded(module: Module, value: int) -> set[int]:
+    """What pads a value, the number at its edges included."""
+    found = set[int]()
+    while module.opcodes[value] == "pad":
+        found |= {value, module.operands[value][1]}
+        value = module.operands[value][0]
+    return found | ({value} if module.opcodes[value] == "constant" else set())
+
+
+def _is_power(module: Module, value: int) -> bool:
+    """Whether powers are pooled, as by a norm of each window."""
+    while module.opcodes[value] == "pad":
+        value = module.operands[value][0]
+    operands = module.operands[value]
+    is_square = module.opcodes[value] == "multiply" and operands[0] == operands[1]
+    return module.opcodes[value] == "power" or is_square
+
+
+def _is_count(module: Module, over: int) -> bool:
+    """Whether a divisor is one number, or how many values each window has."""
+    if number_of(module, over) is not None:
+        return True
+    value = through(module, over, SPREADS)
+    if module.opcodes[value] != "reduce-window":
+        return False
+    ones = module.operands[value][0]
+    while module.opcodes[ones] in (*SPREADS, "pad"):
+        ones = module.operands[ones][0]
+    return module.opcodes[ones] == "constant"
