@@ -189,6 +189,7 @@ def _drawn(
     mixed = {
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
     }
+    causes = [(node, one) for node, cause in causes for one in _with_forward(node, cause)]
     picks = {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
     known_causes = [(node, cause) for node, cause in causes if node.digest not in mixed]
     asked = {
@@ -196,6 +197,15 @@ def _drawn(
         for d, one in decided(known_causes, program).items()
     }
     return asked | uneven | mixed | picks
+
+
+def _with_forward(node: GraphNode, main: Cause) -> tuple[Cause, ...]:
+    """A graph's main cause; where gradients flow further, all that differs with it.
+
+    They flow on through a value that Python has picked in the forward pass.
+    """
+    is_backward = main.kind is LONGER_BACKWARD and node.explanation
+    return node.explanation.causes if is_backward and node.explanation else (main,)
 
 
 def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
