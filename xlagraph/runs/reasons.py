@@ -24,6 +24,7 @@ from xlagraph.runs.beside import (
     of_other_sizes,
     of_others,
     of_read_numbers,
+    of_same_words,
 )
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.by_design.odd_batches import as_odd_batch
@@ -135,6 +136,7 @@ def reasons_of(
     found |= grown_lists(nodes, found)
     found |= read_of_lists(nodes, found)
     found |= of_most(nodes, found)
+    found |= of_same_words(nodes, found)
     return found | _with_sizes(nodes, found)
 
 

@@ -265,7 +265,10 @@ def lost_time(problems: Sequence[CauseGroup]) -> str:
 
 def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
     """What the three lines leave out: further causes, where they are, and which are not proved."""
-    if len(problems) > 1:
+    main, *rest = problems
+    first_there = {one: group for one in main.second for group in rest if _is_told_as(group, one)}
+    rest = [group for group in rest if group not in first_there.values()]
+    if rest:
         shown = (
             say(
                 group.in_short.clause,
@@ -273,13 +276,15 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
                 f" ({count(group.compiles, 'compile')}, {group.spent}",
                 ")" if group.proved or not group.cause else "; suspected, not proved)",
             )
-            for group in problems[1:]
+            for group in rest
         )
-        number = count(len(problems) - 1, "other cause")
+        number = count(len(rest), "other cause")
         yield say(f"{number}: ", join(shown, 3, "; "), ".")
-    main, *_ = problems
     for one in main.second:
-        yield say("A second cause in the same graphs: ", _named(one), ". ", _fix_of_second(one))
+        own = first_there.get(one)
+        more = f", and the first of others ({_spent([own])})" if own else ""
+        head = f"A second cause in the same graphs{more}: "
+        yield say(head, _named(one), ". ", _fix_of_second(one))
     if main.alike:
         yield main.same_number
     told = str(_named(main))
@@ -289,6 +294,11 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         more = f" and {count(left, 'further cause')}" if left > 0 else ""
         named = join(further[:MAX_BESIDE], MAX_BESIDE, "; ")
         yield say("Beside it in the same graphs: ", named, more, ".")
+
+
+def _is_told_as(group: CauseGroup, cause: Cause) -> bool:
+    """Whether graphs have a cause as their first one that others have as their second."""
+    return group.kind is cause.kind and str(_named(group)) == str(_named(cause))
 
 
 def _fix_of_second(cause: Cause) -> Message:
