@@ -29,6 +29,7 @@ from xlagraph.runs.by_design.odd_batches import with_odd_batches
 from xlagraph.runs.by_design.periodic import periodic_parts
 from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
+from xlagraph.runs.by_design.untold import without_notes
 from xlagraph.runs.causes.blocks import block_groups, drawn_again, skipped_blocks
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.causes.kept import held_in_places
@@ -135,6 +136,7 @@ def _explanation(
         ended = {node.digest for node in nodes if node.another_part and node.warm_up}
         last = stable_after(syncs, history.steps, ended)
         nodes = with_early(nodes, pairs.graphs, comparisons, design, history, going_on, last)
+    nodes = without_notes(nodes)
     open_nodes = [node for k, node in enumerate(nodes) if not design.is_in_cycle(k)]
     skipped = skipped_blocks(pairs.graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes, program)

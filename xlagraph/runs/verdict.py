@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
@@ -171,12 +173,31 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
     """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest."""
     told = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
-    found = [one for one in told if not _settles(one)]
+    found = _at_once([one for one in told if not _settles(one)])
     named = found if len(found) <= most else found[: most - 1]
     yield from map(_note, named)
     rest = found[len(named) :]
     if rest:
         yield say(f"{len(rest)} more such changes stand in the list of causes: {_spent(rest)}.")
+
+
+def _at_once(groups: Sequence[CauseGroup]) -> list[CauseGroup]:
+    """The groups; those that came early and are told in the same words are one, with all steps."""
+    alike: defaultdict[tuple[object, ...], list[CauseGroup]] = defaultdict(list)
+    for k, group in enumerate(groups):
+        is_early = group.meant is Meant.EARLY
+        words = (str(_named(group)), str(group.fix_in_short)) if is_early else (k,)
+        alike[words].append(group)
+    return [
+        replace(
+            own[0],
+            steps=tuple(sorted({step for one in own for step in one.steps})),
+            graphs=tuple(digest for one in own for digest in one.graphs),
+            compiles=sum(one.compiles for one in own),
+            spent=together([one.spent for one in own]),
+        )
+        for own in alike.values()
+    ]
 
 
 def _settles(group: CauseGroup) -> bool:
