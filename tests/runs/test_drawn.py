@@ -12,8 +12,10 @@ from xlagraph.message import SourceLine
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.causes.drawn import drawn
 from xlagraph.runs.causes.draws import draws_around
 from xlagraph.tensors import Role, Tensor
@@ -236,3 +238,38 @@ def test_a_draw_that_leaves_the_function_decides_what_is_behind_it(text, line):
     last = max(lines)
     draw = draws_around(lines, last).decides(last)
     assert (draw and draw.line) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "picked", "line"),
+    [
+        (TURNS, 5, 4),
+        (TURNS.replace("coin = random.random() < self.ratio", "coin = t > 3"), 5, None),
+        (TURNS, 3, None),
+    ],
+    ids=["drawn", "not drawn", "what always runs"],
+)
+def test_gradients_that_flow_on_through_what_is_drawn_are_no_reason_of_their_own(
+    text, picked, line
+):
+    """Each graph says how gradients flow further first, and what was picked behind that."""
+    known = []
+    for k in range(3):
+        for _, cause in [*causes(3, LONGER_BACKWARD), *causes(picked, OTHER_OPERAND)]:
+            known.append((SimpleNamespace(digest=str(k), call_site=ENDS), cause))
+    found = set(drawn(known, program(text)).values())
+    assert {one.draw.line for one in found} == ({line} if line else set())
+    assert all(one.accounts_for(cause) for one in found for _, cause in known)
+
+
+def test_what_another_draw_decides_in_the_same_loop_is_no_piece_of_these_turns():
+    two = TURNS.replace(
+        "    return", "        if rng.random() < 0.1:\n            h = 2 * h\n    return"
+    )
+    ((_, other),) = causes(7, EXTRA_SUBGRAPH)
+    (one,) = set(
+        drawn(causes(5, *[REPLACED_SUBGRAPH, PYTHON_INDEX, EXTRA_SUBGRAPH]), program(two)).values()
+    )
+    assert not one.accounts_for(other)
+    ((_, pieces),) = causes(3, EXTRA_SUBGRAPH)
+    assert one.accounts_for(pieces)

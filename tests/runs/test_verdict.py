@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from real_modules import FIXTURES, explained_run
 
+from xlagraph.cause.verdict import Place
+from xlagraph.message import SourceLine
 from xlagraph.runs.model import Meant
 from xlagraph.runs.verdict import run_verdict, stable_after
 
@@ -53,7 +55,8 @@ def test_an_input_of_another_dtype_comes_with_both() -> None:
 def test_what_settled_takes_few_lines(number: int, problems: int, begun: int, rest: int) -> None:
     run = explained_run(FIXTURES / "pairs" / "label_dtype")
     settled = replace(run.problems[0], expected=True, meant=Meant.EARLY)
-    groups = (*run.problems[:problems], *[settled] * number)
+    places = [Place(SourceLine("train.py", 10 + k, "step")) for k in range(number)]
+    groups = (*run.problems[:problems], *(replace(settled, place=place) for place in places))
     verdict = run_verdict(run.run, groups, run.graphs, 3, 20, 0, began_late=False)
     notes = list(map(str, verdict.notes))
     assert sum(note.startswith("Settled since ") for note in notes) == begun
@@ -61,6 +64,18 @@ def test_what_settled_takes_few_lines(number: int, problems: int, begun: int, re
     assert len(more) == bool(rest)
     assert all(one.startswith(f"{rest} more such changes stand in the list") for one in more)
     assert all(f": {rest * settled.compiles} compile" in one for one in more)
+
+
+@pytest.mark.parametrize(("meant", "notes"), [(Meant.EARLY, 1), (Meant.PHASE, 2)])
+def test_what_settled_twice_in_the_same_words_is_one_note(meant: Meant, notes: int) -> None:
+    run = explained_run(FIXTURES / "pairs" / "label_dtype")
+    first, again = (
+        replace(run.problems[0], expected=True, meant=meant, steps=(k,)) for k in (6, 9)
+    )
+    verdict = run_verdict(run.run, (first, again), run.graphs, 3, 20, 0, began_late=False)
+    told = [str(note) for note in verdict.notes if "If not on purpose" in str(note)]
+    assert len(told) == notes
+    assert ("steps 6, 9" in told[0] and "2 compiles" in told[0]) is (notes == 1)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from xlagraph.runs.by_design.odd_batches import with_odd_batches
 from xlagraph.runs.by_design.periodic import periodic_parts
 from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
+from xlagraph.runs.by_design.untold import without_notes
 from xlagraph.runs.causes.blocks import block_groups, drawn_again, skipped_blocks
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.causes.lists import longer_lists
@@ -91,7 +92,7 @@ def _over_the_run(compared: Compared) -> Account:
     program = program_text(compared.run.processes)
     parts = periodic_parts(compared.graphs, compared.comparisons, compared.design)
     nodes = _with_meant(compared, growth, _first_look(compared, growth, parts), parts, program)
-    return _grouped(compared, growth, nodes, program)
+    return _grouped(compared, growth, without_notes(nodes), program)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,18 +7,28 @@ the other lines. What moves otherwise is a number of its own.
 
 from __future__ import annotations
 
+from collections import Counter
+from math import isclose
 from typing import TYPE_CHECKING
 
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.runs.beside import told_as
 from xlagraph.runs.causes.growth import BAKED
 from xlagraph.runs.second import changed_number, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.second import Key
+
+SIZES = frozenset({INPUT_SHAPE, PYTHON_SIZE})
+NUMBERS = frozenset({*BAKED, CONSTANT_VALUE})
+SAME = frozenset({("times", 1.0), ("plus", 0.0)})
+"""How a number comes of a size that is the same."""
 
 
 def moving_alike(
@@ -54,6 +64,52 @@ def _moves_alike(first: Key, second: Key, members: Sequence[GraphNode]) -> bool:
     is_same = set(apart) == {(0.0, 0.0)}
     is_moved = len(apart) > 1 and len({gap for gaps in apart for gap in gaps}) == 1
     return is_same or is_moved
+
+
+def worded_alike(first: Cause, members: Sequence[GraphNode]) -> tuple[Cause, ...]:
+    """What the graphs differ in at other lines of the first cause's function, in its words.
+
+    Such lines have numbers of their own, and one mend.
+    """
+    outcomes = (node.explanation for node in members if node.explanation)
+    causes = (cause for outcome in outcomes for cause in outcome.causes)
+    return tuple(one for one in causes if first.short and told_as(one) == told_as(first))
+
+
+def follows_size(first: Key, other: Cause, members: Sequence[GraphNode]) -> bool:
+    """Whether a number is computed of the size that the first cause tells of.
+
+    Then it is always so many times as large, or always so much larger. In a single graph it has to
+    be the same number.
+
+    Args:
+        first: the key of what the graphs are filed with.
+        other: one of the causes beside it.
+        members: the graphs.
+    """
+    if other.kind not in NUMBERS or key_of(other) == first:
+        return False
+    seen: list[set[tuple[str, float]]] = []
+    for node in members:
+        causes = node.explanation.causes if node.explanation else ()
+        sizes = [one for one in causes if key_of(one) == first and one.kind in SIZES]
+        numbers = (one for one in causes if key_of(one) == key_of(other))
+        seen += [{found for size in sizes for found in _relations(size, one)} for one in numbers]
+    times = Counter(relation for found in seen for relation in found)
+    often = {one for one, number in times.items() if number > 1 or one in SAME}
+    return bool(seen) and all(found & often for found in seen)
+
+
+def _relations(size: Cause, other: Cause) -> Iterator[tuple[str, float]]:
+    """How a number comes of a size before and after."""
+    sizes, numbers = changed_number(size), changed_number(other)
+    if sizes is None or numbers is None or 0 in sizes:
+        return
+    (a, b), (c, d) = sizes, numbers
+    if isclose(c * b, d * a):
+        yield "times", round(c / a, 9)
+    if c - a == d - b:
+        yield "plus", c - a
 
 
 def further_lines(line: SourceLine | None, alike: Sequence[Cause]) -> tuple[SourceLine, ...]:

@@ -8,7 +8,7 @@ part of the difference says little: what other graphs differ in is what makes th
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from xlagraph.rules.dtypes.dtype import DTYPE
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.model import Cause
     from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.reasons import Reason
@@ -66,6 +67,34 @@ def of_most(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str
         if told:
             found[node.digest] = of_line[max(told, key=number.__getitem__)]
     return found
+
+
+def of_same_words(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of graphs with what one function does at several lines, in the same words.
+
+    Two calls of ``unique`` in a row each give their own number of values: it is one mistake, with
+    one mend. They are filed with the line that most of them have.
+    """
+    found: defaultdict[tuple[object, ...], dict[str, Reason]] = defaultdict(dict)
+    for node in nodes:
+        reason = known[node.digest]
+        causes = node.explanation.causes if node.explanation else ()
+        own = next(
+            (c for c in causes if (c.kind, main_line(c)) == (reason.kind, reason.line)), None
+        )
+        if own and own.short and reason.line and not (node.warm_up or reason.retell):
+            found[told_as(own)][node.digest] = reason
+    return {
+        digest: Counter(alike.values()).most_common(1)[0][0]
+        for alike in found.values()
+        for digest in alike
+    }
+
+
+def told_as(cause: Cause) -> tuple[object, ...]:
+    """What two causes share that are one to whom they are told: kind, function and words."""
+    line = main_line(cause)
+    return cause.kind, line.scope if line else None, str(cause.short)
 
 
 def of_other_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

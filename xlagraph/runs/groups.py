@@ -17,7 +17,7 @@ from xlagraph.message import GraphName, count, join, say, without_stop
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
-from xlagraph.runs.alike import further_lines, moving_alike
+from xlagraph.runs.alike import follows_size, further_lines, moving_alike, worded_alike
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import BAKED, main_line
@@ -165,8 +165,12 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     found = _further(kind, line, members) if is_told else []
     if isinstance(retell, (AsDrawn, AsUneven, AsUnrolled)):
         found = [(one, times) for one, times in found if not retell.accounts_for(one)]
+    twins = worded_alike(cause, members) if cause and is_told and not retell else ()
+    found = [(one, k) for one, k in found if key_of(one) not in set(map(key_of, twins))]
     own = key_of(main_cause(main, kind, line)) if found else (kind, line)
+    found = [(one, k) for one, k in found if not follows_size(own, one, members)]
     second = second_causes(own, (one for one, _ in found), members)
+    found = [(one, k) for one, k in found if not _is_their_order(one, second)]
     asked = [n.explanation for n in members if n.explanation and not _is_cut(kind, n)]
     whole = [outcome for outcome in asked if outcome.proved]
     is_own = explanation is None or explanation.proved or _is_cut(kind, main)
@@ -180,7 +184,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         further=(*second, *(one for one, _ in further)),
         frequent=tuple(one for one, k in further if k >= FREQUENT * len(members)),
         second=second,
-        alike=further_lines(line, alike),
+        alike=further_lines(line, (*alike, *twins)),
+        own_numbers=any(main_line(one) != line for one in twins),
         follows=tuple(_follows(kind, members)) if cause else (),
         graphs=tuple(node.digest for node in members),
         compiles=sum(node.compiles for node in members),
@@ -193,6 +198,14 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         shown=main.digest if cause else "",
         proved=bool(cause) and is_own and len(whole) >= NEARLY_ALL * len(asked),
     )
+
+
+def _is_their_order(cause: Cause, others: Sequence[Cause]) -> bool:
+    """Whether it is the order of outputs at a line of one of some causes.
+
+    What differs in size there pairs with another output.
+    """
+    return cause.kind is OUTPUT_ORDER and main_line(cause) in map(main_line, others)
 
 
 def _compared(explanation: Outcome | None, whole: Sequence[Outcome], asked: int) -> Message:

@@ -139,7 +139,9 @@ class CauseGroup:
     second: tuple[Cause, ...] = ()
     """The first of `further`: what is to be mended too, as it stays when the first is mended."""
     alike: tuple[SourceLine, ...] = ()
-    """Further lines at which the number of the cause is baked in."""
+    """Further lines at which the number of the cause is baked in, or the same is done."""
+    own_numbers: bool = False
+    """Whether the same is done at such lines with numbers of their own."""
     follows: tuple[Message, ...] = ()
     """Of graphs that differ in something else, which follows from this: what, and why."""
     mend: tuple[Message, ...] = ()
@@ -173,7 +175,8 @@ class CauseGroup:
             )
         else:
             lines = join(self.alike, 3)
-        return say("The number moves alike at ", lines, ": mend these likewise.")
+        what = "The same changes at " if self.own_numbers else "The number moves alike at "
+        return say(what, lines, ": mend these likewise.")
 
     @property
     def fix(self) -> Message:

@@ -24,6 +24,7 @@ from xlagraph.runs.beside import (
     of_other_sizes,
     of_others,
     of_read_numbers,
+    of_same_words,
 )
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.by_design.odd_batches import as_odd_batch
@@ -135,6 +136,7 @@ def reasons_of(
     found |= grown_lists(nodes, found)
     found |= read_of_lists(nodes, found)
     found |= of_most(nodes, found)
+    found |= of_same_words(nodes, found)
     return found | _with_sizes(nodes, found)
 
 
@@ -194,6 +196,7 @@ def _drawn(
     mixed = {
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
     }
+    causes = [(node, one) for node, cause in causes for one in _with_forward(node, cause)]
     picks = {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
     known_causes = [(node, cause) for node, cause in causes if node.digest not in mixed]
     asked = {
@@ -201,6 +204,15 @@ def _drawn(
         for d, one in decided(known_causes, program).items()
     }
     return asked | uneven | mixed | picks
+
+
+def _with_forward(node: GraphNode, main: Cause) -> tuple[Cause, ...]:
+    """A graph's main cause; where gradients flow further, all that differs with it.
+
+    They flow on through a value that Python has picked in the forward pass.
+    """
+    is_backward = main.kind is LONGER_BACKWARD and node.explanation
+    return node.explanation.causes if is_backward and node.explanation else (main,)
 
 
 def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
@@ -171,12 +173,31 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
     """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest."""
     told = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
-    found = [one for one in told if not _settles(one)]
+    found = _at_once([one for one in told if not _settles(one)])
     named = found if len(found) <= most else found[: most - 1]
     yield from map(_note, named)
     rest = found[len(named) :]
     if rest:
         yield say(f"{len(rest)} more such changes stand in the list of causes: {_spent(rest)}.")
+
+
+def _at_once(groups: Sequence[CauseGroup]) -> list[CauseGroup]:
+    """The groups; those that came early and are told in the same words are one, with all steps."""
+    alike: defaultdict[tuple[object, ...], list[CauseGroup]] = defaultdict(list)
+    for k, group in enumerate(groups):
+        is_early = group.meant is Meant.EARLY
+        words = (str(_named(group)), str(group.fix_in_short)) if is_early else (k,)
+        alike[words].append(group)
+    return [
+        replace(
+            own[0],
+            steps=tuple(sorted({step for one in own for step in one.steps})),
+            graphs=tuple(digest for one in own for digest in one.graphs),
+            compiles=sum(one.compiles for one in own),
+            spent=together([one.spent for one in own]),
+        )
+        for own in alike.values()
+    ]
 
 
 def _settles(group: CauseGroup) -> bool:
@@ -265,7 +286,10 @@ def lost_time(problems: Sequence[CauseGroup]) -> str:
 
 def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
     """What the three lines leave out: further causes, where they are, and which are not proved."""
-    if len(problems) > 1:
+    main, *rest = problems
+    first_there = {one: group for one in main.second for group in rest if _is_told_as(group, one)}
+    rest = [group for group in rest if group not in first_there.values()]
+    if rest:
         shown = (
             say(
                 group.in_short.clause,
@@ -273,13 +297,15 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
                 f" ({count(group.compiles, 'compile')}, {group.spent}",
                 ")" if group.proved or not group.cause else "; suspected, not proved)",
             )
-            for group in problems[1:]
+            for group in rest
         )
-        number = count(len(problems) - 1, "other cause")
+        number = count(len(rest), "other cause")
         yield say(f"{number}: ", join(shown, 3, "; "), ".")
-    main, *_ = problems
     for one in main.second:
-        yield say("A second cause in the same graphs: ", _named(one), ". ", _fix_of_second(one))
+        own = first_there.get(one)
+        more = f", and the first of others ({_spent([own])})" if own else ""
+        head = f"A second cause in the same graphs{more}: "
+        yield say(head, _named(one), ". ", _fix_of_second(one))
     if main.alike:
         yield main.same_number
     told = str(_named(main))
@@ -289,6 +315,11 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         more = f" and {count(left, 'further cause')}" if left > 0 else ""
         named = join(further[:MAX_BESIDE], MAX_BESIDE, "; ")
         yield say("Beside it in the same graphs: ", named, more, ".")
+
+
+def _is_told_as(group: CauseGroup, cause: Cause) -> bool:
+    """Whether graphs have a cause as their first one that others have as their second."""
+    return group.kind is cause.kind and str(_named(group)) == str(_named(cause))
 
 
 def _fix_of_second(cause: Cause) -> Message:

@@ -80,7 +80,7 @@ def decided(
     """Digest to what is said of graphs that differ in what a condition in a loop decides.
 
     Args:
-        causes: graphs with their main cause.
+        causes: graphs with their main cause, or with several that are asked in turn.
         program: what is known of its text. Loops in which steps end do not count.
     """
     known = list(causes)
@@ -89,11 +89,11 @@ def decided(
         for node, cause in known
         if (one := _condition(cause, node.call_site, program))
     }
-    found: defaultdict[AsDecided, list[str]] = defaultdict(list)
+    found: defaultdict[AsDecided, dict[str, None]] = defaultdict(dict)
     for node, cause in known:
         here = (one for one, ends in seeds if ends == node.call_site and one.may_make(cause))
         if one := next(here, None):
-            found[one].append(node.digest)
+            found[one][node.digest] = None
     return {d: one for one, digests in found.items() if len(digests) >= MANY for d in digests}
 
 

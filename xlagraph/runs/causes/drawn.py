@@ -17,6 +17,7 @@ from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.causes.draws import draws_around
 from xlagraph.tensors import Role
 
@@ -35,6 +36,8 @@ MANY = 3
 """So many graphs at least that differ in what is drawn at one place."""
 VALUES = frozenset({EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, OTHER_OPERAND, ADDED_INPUT})
 """What a graph looks like in which a coin fell otherwise."""
+PIECES_OF_TURNS = VALUES | {LONGER_BACKWARD}
+"""What the turns of its loop look like there, backward pass included."""
 WIRED = frozenset({ADDED_INPUT, REORDERED_OPERANDS, OTHER_OPERAND, LIVE_TENSOR, OUTPUT_ORDER})
 """What a graph looks like that takes other ones of the tensors that are stored and new."""
 SLICED = frozenset({PYTHON_INDEX, ATTRIBUTE})
@@ -71,6 +74,8 @@ class AsDrawn:
     """Of the draw's file, that it decides about."""
     turns: frozenset[int]
     """Those of them that slice what the turn of a loop says."""
+    others: frozenset[int] = frozenset()
+    """Lines of the draw's file that other draws decide about."""
 
     @property
     def kind(self) -> Kind:
@@ -79,6 +84,10 @@ class AsDrawn:
 
     def accounts_for(self, cause: Cause) -> bool:
         """Whether a cause comes of what is drawn as well."""
+        return self.shows_in(cause) or self.may_make(cause)
+
+    def shows_in(self, cause: Cause) -> bool:
+        """Whether a cause stands on a line that the draw decides about."""
         frames = [one for one in own_frames(cause) if one.file == self.draw.file]
         if cause.kind in SLICED:
             return any(one.line in self.turns for one in frames[:1])
@@ -89,16 +98,16 @@ class AsDrawn:
     def may_make(self, cause: Cause) -> bool:
         """Whether a cause is a piece of the same loop, in its backward pass perhaps.
 
-        Where coins fell otherwise in several turns at once, pieces of these turns pair as they may.
+        Where coins fell otherwise in several turns at once, pieces of these turns pair as they may,
+        and gradients flow on through what was picked. What another draw decides is its own.
         """
         line, loop = cause.place.line, self.loop
-        return (
-            cause.kind in VALUES
-            and line is not None
-            and loop is not None
-            and (line.file, line.function) == (loop.file, loop.function)
-            and line.line > loop.line
-        )
+        if loop is None or line is None or cause.kind not in PIECES_OF_TURNS:
+            return False
+        frames = own_frames(cause) or [line]
+        here = [f for f in frames if (f.file, f.function) == (loop.file, loop.function)]
+        is_others = any(f.file == self.draw.file and f.line in self.others for f in frames)
+        return not is_others and any(one.line > loop.line for one in here)
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with what is drawn."""
@@ -112,7 +121,7 @@ class AsDrawn:
             fix=fix,
             short=short,
             short_fix=short_fix,
-            place=cause.place if self.accounts_for(cause) else there,
+            place=cause.place if self.shows_in(cause) else there,
         )
 
     def _words(self) -> tuple[Message, Message, Message, Message]:
@@ -135,17 +144,17 @@ def drawn(causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText) -> di
     """Digest to what is said of graphs that differ in what Python has drawn.
 
     Args:
-        causes: graphs with their main cause.
+        causes: graphs with their main cause, or with several that are asked in turn.
         program: what is known of its text.
     """
     known = list(causes)
     stores = dict.fromkeys(one for _, cause in known if (one := _store(cause, program)))
-    found: defaultdict[AsDrawn, list[str]] = defaultdict(list)
+    found: defaultdict[AsDrawn, dict[str, None]] = defaultdict(dict)
     for node, cause in known:
         of_store = (one for one in stores if one.accounts_for(cause))
         one = next(of_store, None) or _coin(cause, node.call_site, program)
         if one:
-            found[one].append(node.digest)
+            found[one][node.digest] = None
     told = {d: one for one, digests in found.items() if len(digests) >= MANY for d in digests}
     at = dict.fromkeys(
         (told[node.digest], node.call_site) for node, _ in known if node.digest in told
@@ -191,16 +200,18 @@ def _coin(cause: Cause, ends: SourceLine | None, program: ProgramText) -> AsDraw
             loop = _loop(frames[k:], ends, program)
             if loop is None or (loop.function == frame.function and not draw.is_of(loop.line)):
                 return None
-            lines = _decided(draws, draw)
-            one = AsDrawn(frame._replace(line=draw.line), loop, lines, lines & draws.turns())
-            return one if one.accounts_for(cause) else None
+            lines, others = _decided(draws, draw)
+            at_draw, turns = frame._replace(line=draw.line), lines & draws.turns()
+            one = AsDrawn(at_draw, loop, lines, turns, others)
+            return one if one.shows_in(cause) else None
     return None
 
 
-def _decided(draws: Draws, draw: Draw) -> frozenset[int]:
-    """The lines that the same draw decides about."""
-    found = ((number, draws.decides(number)) for number in draws.lines)
-    return frozenset(number for number, one in found if one and one.line == draw.line)
+def _decided(draws: Draws, draw: Draw) -> tuple[frozenset[int], frozenset[int]]:
+    """The lines that the same draw decides about, and those that others do."""
+    found = {k: one.line for k in draws.lines if (one := draws.decides(k))}
+    own = frozenset(k for k, line in found.items() if line == draw.line)
+    return own, frozenset(found).difference(own)
 
 
 def _loop(
