@@ -25,6 +25,7 @@ from real_modules import real_texts
 
 from xlagraph.diff import diff_modules
 from xlagraph.evaluate import NotEvaluatedError, evaluate, inputs, same_values
+from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.program import Program
 from xlagraph.hlo import read_module
 
@@ -381,5 +382,6 @@ def many(names, order):
 )
 def test_inputs_of_one_shape_are_paired_by_what_they_do(names, order, found):
     modules = many("xabcdef", "abcdef"), many(names, order)
-    way = inputs._by_response(tuple(map(Program, modules)), *map(inputs.input_shapes, modules))
+    programs, shapes = tuple(map(Program, modules)), map(inputs.input_shapes, modules)
+    way = inputs._by_response(programs, *shapes, {}, Budget(inputs.RESPONSES))
     assert next(way, None) == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 RELATIVE = 5e-7
 """Single precision's own step is 1.2e-7: constants are rounded to it, and little else is."""
-ABSOLUTE = 1e-9
+ABSOLUTE = 3e-8
 """Relative to the largest value of an array: what is left where large terms cancel."""
 NOTHING = 1e-14
 """What is left of a gradient that cancels as a whole, such as a bias's before a normalization."""
@@ -47,19 +48,22 @@ def paired(
     """For each output of A one of B that is equal at every point, or None.
 
     `values_a`: the outputs at each point; `preferred`: which output of B to ask first for each.
+    What A has more of a shape may have none: -1.
     """
     shapes_a, shapes_b = shapes
     free = set(range(len(shapes_b)))
+    spare = Counter(shapes_a) - Counter(shapes_b)
     found: list[int] = []
-    if len(shapes_a) != len(shapes_b):
-        return None
     for k, shape in enumerate(shapes_a):
         order = [n for n in (preferred[k], *sorted(free)) if n in free and shapes_b[n] == shape]
         partner = next((n for n in order if _agree(values_a, values_b, k, n)), None)
-        if partner is None:
+        if partner is not None:
+            free.remove(partner)
+        elif spare[shape] > 0:
+            spare[shape] -= 1
+        else:
             return None
-        free.remove(partner)
-        found.append(partner)
+        found.append(-1 if partner is None else partner)
     return tuple(found)
 
 

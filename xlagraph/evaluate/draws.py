@@ -66,10 +66,15 @@ WITH_ZEROS = POINTS - 1
 """The one with exact zeros, asked last."""
 
 
-def arguments_at(point: int, shapes: Sequence[Shape], positive: Collection[int]) -> list[Any]:
-    """Arguments of these shapes, those of some numbers positive; `point` is below `POINTS`."""
+def arguments_at(
+    point: int, shapes: Sequence[Shape], positive: Collection[int] = (), rows: int = 0
+) -> list[Any]:
+    """Arguments of these shapes, those of some numbers positive; `point` is below `POINTS`.
+
+    `rows`: what whole numbers stay below, if it is less than they do anyway; 0 for no such.
+    """
     drawn = [
-        _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape)
+        _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape, rows)
         for k, shape in enumerate(shapes)
     ]
     return [
@@ -78,30 +83,42 @@ def arguments_at(point: int, shapes: Sequence[Shape], positive: Collection[int])
     ]
 
 
-def argument_like(shape: Shape, label: int, *, is_other: bool) -> Any:
+def limited(array: Any, numbers: Sequence[float]) -> Any:
+    """The array with one number at all places, or one of two: the second where it is above 0."""
+    if not isinstance(array, np.ndarray):
+        return array
+    return np.where(array > np.median(array), numbers[-1], numbers[0]).astype(array.dtype)
+
+
+def argument_like(shape: Shape, label: int, *, is_other: bool, rows: int = 0) -> Any:
     """An argument that all inputs with this label get, or another one; small and positive."""
     chance = np.random.default_rng((_SEED, POINTS + is_other, label))
-    return _filled(chance, shape)
+    return _filled(chance, shape, rows)
 
 
-def _filled(chance: Chance, shape: Shape) -> Any:
+def _filled(chance: Chance, shape: Shape, rows: int) -> Any:
     if shape.is_tuple:
-        return tuple(_filled(chance, part) for part in shape.parts)
+        return tuple(_filled(chance, part, rows) for part in shape.parts)
     dtype = type_of(shape.element_type)
     if dtype.kind in "biu":
-        top = 2 if dtype.kind == "b" else _INTEGERS[0]
+        top = _top(dtype, 0, rows)
         return chance.integers(0, top, shape.dimensions).astype(dtype)
     values = chance.uniform(0.02, 0.3, shape.dimensions)
     return rounded(values, shape.element_type) if is_float(shape.element_type) else values
 
 
-def _drawn(chance: Chance, number: int, point: int, shape: Shape) -> Any:
+def _top(dtype: Any, point: int, rows: int) -> int:
+    most = 2 if dtype.kind == "b" else _INTEGERS[point]
+    return min(most, rows or most)
+
+
+def _drawn(chance: Chance, number: int, point: int, shape: Shape, rows: int) -> Any:
     if shape.is_tuple:
-        return tuple(_drawn(chance, number, point, part) for part in shape.parts)
+        return tuple(_drawn(chance, number, point, part, rows) for part in shape.parts)
     kind, sizes = shape.element_type, shape.dimensions
     dtype = type_of(kind)
     if dtype.kind in "biu":
-        top = 2 if dtype.kind == "b" else _INTEGERS[point]
+        top = _top(dtype, point, rows)
         drawn = chance.integers(0, top, sizes)
         if prod(sizes) == 1:  # another one at each point
             drawn = np.full(sizes, (number + point) % top)

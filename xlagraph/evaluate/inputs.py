@@ -16,24 +16,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from xlagraph.evaluate.agreement import ABSOLUTE
-from xlagraph.evaluate.budget import MAX_OPERATIONS, Budget
-from xlagraph.evaluate.draws import argument_like
+from xlagraph.evaluate.budget import MAX_OPERATIONS
+from xlagraph.evaluate.domains import fewest_rows
+from xlagraph.evaluate.draws import argument_like, limited
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xlagraph.diff import Diff
+    from xlagraph.evaluate.budget import Budget
+    from xlagraph.evaluate.domains import Assumed
     from xlagraph.evaluate.program import Program
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
 
 MAX_ASSIGNMENTS = 24
 """Ways to pair the inputs that are tried."""
-RESPONSES = 3 * MAX_OPERATIONS
+RESPONSES = 4 * MAX_OPERATIONS
 """What asking the inputs one by one may cost."""
 _CLOSE = 1e-6
+_NOTHING = 1e-9
+"""What is left of sums that cancel."""
 
 
 def input_shapes(module: Module) -> list[str]:
@@ -42,8 +46,12 @@ def input_shapes(module: Module) -> list[str]:
     return [read_shape(module.shapes[p]).without_layout() for p in entry.parameters]
 
 
-def assignments(diff: Diff, programs: tuple[Program, Program]) -> Iterator[tuple[int, ...]]:
+def assignments(
+    diff: Diff, programs: tuple[Program, Program], assumed: Assumed, budget: Budget
+) -> Iterator[tuple[int, ...]]:
     """For each input of A one of B, in ways that are the less likely the later they come.
+
+    `budget`: what asking the inputs one by one may cost.
 
     Raises:
         NotEvaluatedError: asking the inputs one by one costs too much.
@@ -61,7 +69,7 @@ def assignments(diff: Diff, programs: tuple[Program, Program]) -> Iterator[tuple
         if prod(factorial(n) for n in Counter(shapes_a).values()) <= MAX_ASSIGNMENTS:
             ways.append(_completed(shapes_a, shapes_b, {}))
         else:
-            ways.append(_by_response(programs, shapes_a, shapes_b))
+            ways.append(_by_response(programs, shapes_a, shapes_b, assumed, budget))
     return _once(chain.from_iterable(ways))
 
 
@@ -99,8 +107,25 @@ class _Input(NamedTuple):
     number: int
 
 
+class _Asked(NamedTuple):
+    """The programs whose inputs are asked, and what that may cost."""
+
+    programs: tuple[Program, Program]
+    budget: Budget
+    rows: int
+    """What whole numbers stay below."""
+    uneven: frozenset[tuple[int, ...]]
+    """The sizes of outputs of which one side has more: these are not asked."""
+    assumed: Assumed
+    """What some inputs take alone."""
+
+
 def _by_response(
-    programs: tuple[Program, Program], shapes_a: Sequence[str], shapes_b: Sequence[str]
+    programs: tuple[Program, Program],
+    shapes_a: Sequence[str],
+    shapes_b: Sequence[str],
+    assumed: Assumed,
+    budget: Budget,
 ) -> Iterator[tuple[int, ...]]:
     """The assignments of inputs to which the outputs respond alike; none where no such is seen."""
     classes: dict[_Input, int] = {}
@@ -108,20 +133,17 @@ def _by_response(
     for side, shapes in enumerate((shapes_a, shapes_b)):
         for number, shape in enumerate(shapes):
             classes[_Input(side, number)] = labels.setdefault(shape, len(labels))
-    budget = Budget(RESPONSES)
-    both = [
-        _response(program, classes, _Input(k, -1), budget) for k, program in enumerate(programs)
-    ]
+    modules = [program.module for program in programs]
+    asked = _Asked(programs, budget, fewest_rows(*modules), _uneven(*modules), assumed)
+    both = [_response(asked, classes, _Input(side, -1)) for side in range(len(programs))]
     if not _are_alike(*both):
         return  # whichever inputs belong together
-    for found in _told_apart(programs, classes, budget):
+    for found in _told_apart(asked, classes):
         theirs = {label: number for (side, number), label in found.items() if side}
         yield tuple(theirs[found[_Input(0, k)]] for k in range(len(shapes_a)))
 
 
-def _told_apart(
-    programs: tuple[Program, Program], classes: Mapping[_Input, int], budget: Budget
-) -> Iterator[Mapping[_Input, int]]:
+def _told_apart(asked: _Asked, classes: Mapping[_Input, int]) -> Iterator[Mapping[_Input, int]]:
     """The classes, split until each has one input of each side.
 
     Of inputs that respond alike one of A is set beside each of B's in turn, and the rest is split
@@ -130,33 +152,33 @@ def _told_apart(
     before = 0
     while before < len({*classes.values()}):
         before = len({*classes.values()})
-        finer = _refined(programs, classes, budget)
+        finer = _refined(asked, classes)
         if finer is None:
             return
         classes = finer
     sizes = Counter(classes.values())
-    chosen = next((one for one, label in classes.items() if sizes[label] > len(programs)), None)
+    chosen = next(
+        (one for one, label in classes.items() if sizes[label] > len(asked.programs)), None
+    )
     if chosen is None:
         yield classes
         return
     fresh = max(classes.values()) + 1
     for one, label in classes.items():
         if one.side and label == classes[chosen]:
-            yield from _told_apart(programs, {**classes, chosen: fresh, one: fresh}, budget)
+            yield from _told_apart(asked, {**classes, chosen: fresh, one: fresh})
 
 
-def _refined(
-    programs: tuple[Program, Program], classes: Mapping[_Input, int], budget: Budget
-) -> dict[_Input, int] | None:
+def _refined(asked: _Asked, classes: Mapping[_Input, int]) -> dict[_Input, int] | None:
     """The classes, split by how outputs respond; None where the two sides do not agree."""
     sizes = Counter(classes.values())
     found: dict[_Input, int] = {}
     seen: dict[int, list[tuple[int, Array]]] = {}
     for one, label in classes.items():
-        if sizes[label] <= len(programs):  # one of each side
+        if sizes[label] <= len(asked.programs):  # one of each side
             found[one] = label
             continue
-        response = _response(programs[one.side], classes, one, budget)
+        response = _response(asked, classes, one)
         known = seen.setdefault(label, [])
         number = next((n for n, other in known if _are_alike(response, other)), None)
         if number is None:
@@ -170,19 +192,29 @@ def _refined(
     return {one: names[label] for one, label in found.items()}
 
 
-def _response(
-    program: Program, classes: Mapping[_Input, int], changed: _Input, budget: Budget
-) -> Array:
+def _uneven(a: Module, b: Module) -> frozenset[tuple[int, ...]]:
+    """The sizes of outputs of which one module has more than the other."""
+    counts = [Counter(tuple(read_shape(m.shapes[i]).dimensions) for i in m.outputs) for m in (a, b)]
+    return frozenset({*(counts[0] - counts[1]), *(counts[1] - counts[0])})
+
+
+def _response(asked: _Asked, classes: Mapping[_Input, int], changed: _Input) -> Array:
     """What the outputs come to with an array of its own for one input, in no order of outputs."""
+    program = asked.programs[changed.side]
     arguments: list[Any] = [
-        argument_like(shape, classes[here], is_other=here == changed)
+        argument_like(shape, classes[here], is_other=here == changed, rows=asked.rows)
         for k, shape in enumerate(program.parameters)
         for here in [_Input(changed.side, k)]
     ]
-    made = program.run(arguments, budget)
+    for (side, k), numbers in asked.assumed.items():
+        if side == changed.side:
+            arguments[k] = limited(arguments[k], numbers)
+    made = program.run(arguments, asked.budget)
     program.coverage.settle(keep=False)
     sums: dict[tuple[int, ...], list[tuple[float, float]]] = {}
     for array in made:
+        if array.shape in asked.uneven:
+            continue
         values = np.nan_to_num(np.abs(array).astype(float), posinf=0.0)
         sums.setdefault(array.shape, []).append((float(values.sum()), float((values**2).sum())))
     told = [
@@ -195,7 +227,4 @@ def _response(
 
 
 def _are_alike(one: Array, other: Array) -> bool:
-    largest = np.abs(one).max(initial=0.0)
-    return one.shape == other.shape and bool(
-        np.allclose(one, other, rtol=_CLOSE, atol=ABSOLUTE * largest)
-    )
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=_CLOSE, atol=_NOTHING))

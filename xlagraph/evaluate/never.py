@@ -38,18 +38,49 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
 def asks_nothing(module: Module, i: int) -> bool:
     """Whether the answer is the same for all numbers: one is finite, not below zero, or counts on.
 
-    A counter that stops where its type ends (``optax.safe_increment``) is taken for one that does
-    not.
+    Rows that are picked are rows that there are (`domains.fewest_rows`). A counter that stops where
+    its type ends (``optax.safe_increment``) is taken for one that does not.
     """
     opcode, operands = module.opcodes[i], module.operands[i]
     if opcode == "is-finite":
         return True
     direction = module.attributes[i].get("direction") if opcode == "compare" else None
+    if direction and _is_row_check(module, i, direction):
+        return True
     if direction == "LT":
         return _is_largest(module, operands[1])
     if direction != "GE":
         return False
     return is_never_negative(module, operands[0]) and _is_zero(module, operands[1])
+
+
+def _is_row_check(module: Module, i: int, direction: str) -> bool:
+    """Whether a whole number is asked if it is a row: it counts from the end, or is none there is.
+
+    As JAX asks of each index: ``where(i < 0, i + n, i)``, and ``i >= 0 and i <= n - 1``.
+    """
+    row, bound = module.operands[i]
+    if module.shapes[row][:1] not in ("s", "u") or not constant_of(module, bound):
+        return False
+    users = [(u, module.operands[u]) for u in module.users[i]]
+    if direction == "LT" and _is_zero(module, bound):
+        return all(
+            module.opcodes[u] == "select"
+            and taken[2] == row
+            and module.opcodes[taken[1]] == "add"
+            and row in module.operands[taken[1]]
+            for u, taken in users
+        )
+    beside = {"GE": "LE", "LE": "GE"}.get(direction)
+    return beside is not None and all(
+        module.opcodes[u] == "and" and any(_asks(module, o, row, beside) for o in taken if o != i)
+        for u, taken in users
+    )
+
+
+def _asks(module: Module, i: int, row: int, direction: str) -> bool:
+    is_compare = module.opcodes[i] == "compare" and module.operands[i][0] == row
+    return is_compare and module.attributes[i].get("direction") == direction
 
 
 def is_neutral(module: Module, i: int, operand: int) -> bool:

@@ -7,27 +7,33 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import is_finite, is_number, paired, varies
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.coverage import forms_of, varying
-from xlagraph.evaluate.draws import POINTS, WITH_ZEROS, arguments_at
-from xlagraph.evaluate.inputs import MAX_ASSIGNMENTS, assignments, input_shapes
+from xlagraph.evaluate.domains import assumptions, fewest_rows, positive_inputs
+from xlagraph.evaluate.draws import POINTS, WITH_ZEROS, arguments_at, limited
+from xlagraph.evaluate.inputs import MAX_ASSIGNMENTS, RESPONSES, assignments, input_shapes
 from xlagraph.evaluate.program import Program
-from xlagraph.evaluate.signs import positive_inputs
 from xlagraph.evaluate.stated import annotations_agree, effects_agree, headers_agree
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.diff import Diff
+    from xlagraph.evaluate.domains import Assumed
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
 
+    Limits = tuple[tuple[int, tuple[float, ...]], ...]
+    """Numbers of inputs, each with what it takes alone."""
+
+MAX_MORE = 4
+"""Outputs that one module may have more than the other."""
 MOST = 0.9
 """The part of the outputs that has to change with the arguments."""
 
@@ -39,16 +45,26 @@ class SameValues:
     parameters: tuple[int, ...]
     """For each input of A the number of B's."""
     outputs: tuple[int, ...]
-    """For each output of A the position of B's."""
+    """For each output of A the position of B's; -1 of one that A alone has."""
     points: int
     """At how many arguments both agree."""
     parts_at_zero: bool = False
     """Where arguments are exactly 0 they do not, as derivatives where a maximum has equal terms."""
+    assumed: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    """Inputs of A, with the numbers that they were given alone: with others they do not agree."""
+    more_in_b: tuple[int, ...] = ()
+    """Outputs that B alone has."""
+
+    @property
+    def more_in_a(self) -> tuple[int, ...]:
+        """Outputs that A alone has."""
+        return tuple(k for k, n in enumerate(self.outputs) if n < 0)
 
     @property
     def moved_outputs(self) -> int:
-        """How many outputs stand at another position."""
-        return sum(k != n for k, n in enumerate(self.outputs))
+        """How many outputs stand at another position, if both have as many."""
+        is_told = not (self.more_in_a or self.more_in_b)
+        return sum(k != n for k, n in enumerate(self.outputs)) if is_told else 0
 
 
 def same_values(diff: Diff) -> SameValues | None:
@@ -71,7 +87,9 @@ def _same_values(diff: Diff) -> SameValues | None:
     if sorted(input_shapes(a)) != sorted(input_shapes(b)) or a.gives_tuple != b.gives_tuple:
         return None
     shapes = _output_shapes(a), _output_shapes(b)
-    if Counter(shapes[0]) != Counter(shapes[1]) or not annotations_agree(a, b):
+    counts = Counter(shapes[0]), Counter(shapes[1])
+    more = (counts[0] - counts[1]).total(), (counts[1] - counts[0]).total()
+    if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
         return None
     programs = Program(a), Program(b)
     budget = Budget()
@@ -81,13 +99,27 @@ def _same_values(diff: Diff) -> SameValues | None:
         return None
     if any(programs[0].discrete_outputs) or any(programs[1].discrete_outputs):
         return None
-    asked = _Question(programs, shapes, _preferred(diff), budget)
-    for assignment in islice(assignments(diff, programs), MAX_ASSIGNMENTS):
-        outputs = asked.outputs(assignment)
-        if outputs and headers_agree(a, b, dict(enumerate(assignment)), dict(enumerate(outputs))):
+    asking = Budget(RESPONSES)
+    for assumed in chain(({},), assumptions(diff)):
+        asked = _Question(programs, shapes, _preferred(diff), budget, assumed)
+        ways = islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS)
+        if found := _answer(diff, asked, ways):
+            return found
+    return None
+
+
+def _answer(diff: Diff, asked: _Question, ways: Iterable[tuple[int, ...]]) -> SameValues | None:
+    """The first of these assignments of inputs with which all outputs agree."""
+    for way in ways:
+        outputs = asked.outputs(way)
+        if outputs is None:
+            continue
+        both = {k: n for k, n in enumerate(outputs) if n >= 0}
+        if headers_agree(diff.a, diff.b, dict(enumerate(way)), both):
             parts = asked.parts_at_zero
-            found = SameValues(tuple(assignment), outputs, POINTS - parts, parts)
-            return found if _is_seen(diff, *programs) else None
+            more_in_b = tuple(sorted({*range(len(asked.shapes[1]))} - {*both.values()}))
+            found = SameValues(way, outputs, POINTS - parts, parts, asked.limits(way), more_in_b)
+            return found if _is_seen(diff, *asked.programs) else None
     return None
 
 
@@ -123,26 +155,42 @@ class _Question:
         shapes: tuple[Sequence[str], Sequence[str]],
         preferred: Sequence[int],
         budget: Budget,
+        assumed: Assumed,
     ):
         self.programs = programs
         self.shapes = shapes
         self.preferred = preferred
         self.budget = budget
+        self.assumed = assumed
         positive = positive_inputs(programs[0].module)
         shapes_in = programs[0].parameters
-        self.given = [arguments_at(point, shapes_in, positive) for point in range(POINTS)]
+        rows = fewest_rows(*(program.module for program in programs))
+        self.drawn = [arguments_at(point, shapes_in, positive, rows) for point in range(POINTS)]
         self.known: list[list[Array]] = []
-        """A's outputs at the points that were asked."""
+        """A's outputs at the points that were asked, with these limits."""
+        self.limited: Limits = ()
         self.parts_at_zero = False
+
+    def limits(self, assignment: Sequence[int]) -> Limits:
+        """The inputs of A that are assumed to take some numbers alone, as their partners are."""
+        told = (
+            (k, self.assumed[0, k])
+            for k, n in enumerate(assignment)
+            if (0, k) in self.assumed and (1, n) in self.assumed
+        )
+        return tuple(told)
 
     def outputs(self, assignment: Sequence[int]) -> tuple[int, ...] | None:
         """For each output of A the position of B's that has its values, if all have one."""
+        if self.limits(assignment) != self.limited:
+            self.known, self.limited = [], self.limits(assignment)
         theirs: list[list[Array]] = []
         found: tuple[int, ...] | None = None
         for point in range(POINTS):
-            moved = dict(zip(assignment, self.given[point], strict=True))
+            given = self._given(point)
+            moved = dict(zip(assignment, given, strict=True))
             arguments = [moved[n] for n in range(len(moved))]
-            mine = self._of_a(point)
+            mine = self._of_a(point, given)
             made = self.programs[1].run(arguments, self.budget, point + 1)
             self.programs[1].coverage.settle(keep=is_finite(made))
             theirs.append(made)
@@ -153,9 +201,15 @@ class _Question:
                 return None
         return found if self._tells() else None
 
-    def _of_a(self, point: int) -> list[Array]:
+    def _given(self, point: int) -> list[Array]:
+        limits = dict(self.limited)
+        return [
+            limited(x, limits[k]) if k in limits else x for k, x in enumerate(self.drawn[point])
+        ]
+
+    def _of_a(self, point: int, given: list[Array]) -> list[Array]:
         if point == len(self.known):
-            made = self.programs[0].run(self.given[point], self.budget, point + 1)
+            made = self.programs[0].run(given, self.budget, point + 1)
             self.programs[0].coverage.settle(keep=is_finite(made))
             self.known.append(made)
         return self.known[point]

@@ -8,14 +8,17 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.names import differing_keys
+from xlagraph.cause.case import Case
+from xlagraph.cause.names import differing_keys, output_name, parameter_name
+from xlagraph.cause.sources import line_of
 from xlagraph.cause.verdict import Verdict
 from xlagraph.diff import diff_modules
 from xlagraph.facts.program.arguments import same_arguments
 from xlagraph.facts.program.versions import are_versions, nothing_tells
-from xlagraph.message import EMPTY, A, B, count, say, without_stop
+from xlagraph.message import EMPTY, A, B, count, join, say, without_stop
 from xlagraph.rules.calls.inlined_calls import INLINED_CALLS
 from xlagraph.rules.calls.loop_carry import LOOP_CARRY
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
@@ -30,12 +33,13 @@ if TYPE_CHECKING:
     from xlagraph.diff import Change, Diff
     from xlagraph.evaluate import SameValues
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of both up to which they are evaluated."""
 FORMS = frozenset(
     {
-        *(EXTRA_SUBGRAPH, OTHER_OPERAND, REPLACED_SUBGRAPH, REPEATED_EXPRESSION),
+        *(EXTRA_SUBGRAPH, LIVE_TENSOR, OTHER_OPERAND, REPLACED_SUBGRAPH, REPEATED_EXPRESSION),
         *(INLINED_CALLS, LOOP_CARRY, OUTPUT_ORDER, REORDERED_OPERANDS, REORDERED_SUM),
     }
 )
@@ -67,8 +71,14 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     found = _same_values(diff)
     if found is None or (found.parts_at_zero and explanation.proved):
         return explanation
-    verdict = _verdict(explanation, found, is_sure=are_versions(diff, contexts) is True)
-    same = replace(explanation, same=True, evaluated=found.points, verdict=verdict)
+    told = replace(explanation, evaluated=found.points)
+    if found.more_in_a or found.more_in_b:
+        kept = tuple(cause for cause in explanation.causes if _is_of_more(diff, cause, found))
+        verdict = _of_more(explanation, found, contexts)
+        return replace(told, verdict=verdict, causes=kept, unexplained_a=(), unexplained_b=())
+    is_sure = are_versions(diff, contexts) is True
+    verdict = _verdict(explanation, found, contexts, is_sure=is_sure)
+    same = replace(told, same=True, verdict=verdict)
     if explanation.proved:
         return same
     return replace(same, causes=(), unexplained_a=(), unexplained_b=())
@@ -121,12 +131,20 @@ def _same_values(diff: Diff) -> SameValues | None:
     return same_values(diff if names is None else diff_modules(diff.a, diff.b, known=names))
 
 
-def _verdict(explanation: Explanation, found: SameValues, *, is_sure: bool) -> Verdict:
+def _verdict(
+    explanation: Explanation,
+    found: SameValues,
+    contexts: tuple[Context, Context],
+    *,
+    is_sure: bool,
+) -> Verdict:
     diff = explanation.diff
     outputs = len(found.outputs)
     agree = "its one output" if outputs == 1 else f"all {count(outputs, 'output')}"
     what = say(
-        f"The same values, but for rounding: evaluated at {found.points} random inputs, ",
+        "The same values, but for rounding",
+        _where(diff, found, contexts),
+        f": evaluated at {found.points} random inputs, ",
         *(A, " and ", B, f" agree in {agree}."),
     )
     moved = found.moved_outputs
@@ -141,3 +159,48 @@ def _verdict(explanation: Explanation, found: SameValues, *, is_sure: bool) -> V
         "." if is_sure else ": steps of one run should keep to one.",
     )
     return Verdict(what, notes=(written,))
+
+
+def _where(diff: Diff, found: SameValues, contexts: tuple[Context, Context]) -> Message:
+    """Which numbers inputs have to be for the modules to agree; empty where they always do."""
+    if not found.assumed:
+        return EMPTY
+    view = Case.of(diff, *contexts).a
+    inputs = diff.a.entry_computation.parameters
+    told = (
+        say(
+            parameter_name(view, inputs[k]),
+            f" is {' or '.join(f'{number:g}' for number in numbers)}",
+        )
+        for k, numbers in found.assumed
+    )
+    return say(", where ", join(told, 3, " and "))
+
+
+def _is_of_more(diff: Diff, cause: Cause, found: SameValues) -> bool:
+    """Whether a cause tells of what one module gives out beside all that both do."""
+    more_a = {diff.a.outputs[k] for k in found.more_in_a}
+    more_b = {diff.b.outputs[k] for k in found.more_in_b}
+    cited = ({*one.a} & more_a or {*one.b} & more_b for one in cause.evidence)
+    return cause.kind is LIVE_TENSOR and any(cited)
+
+
+def _of_more(
+    explanation: Explanation, found: SameValues, contexts: tuple[Context, Context]
+) -> Verdict:
+    """What is said of two modules that agree, but that one gives something more."""
+    diff = explanation.diff
+    case = Case.of(diff, *contexts)
+    view, places = (case.a, found.more_in_a) if found.more_in_a else (case.b, found.more_in_b)
+    lines = (line_of(view.module, view.module.outputs[k]) for k in places)
+    line = next(filter(None, lines), None)
+    agreeing = len(found.outputs) - len(found.more_in_a)
+    what = say(
+        *(view.side, f" keeps {count(len(places), 'tensor')} more ("),
+        join((output_name(view, k) for k in places), 3),
+        ") and computes the same values else, but for rounding",
+        _where(diff, found, contexts),
+        f": evaluated at {found.points} random inputs, both agree in {agreeing} outputs.",
+    )
+    fix = say(LIVE_TENSOR.short_fix)
+    return Verdict(what, where=say(line) if line else EMPTY, fix=fix)

@@ -1,0 +1,195 @@
+"""What inputs have to be for a module's outputs to be numbers: positive, or a row that there is."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from xlagraph.evaluate.never import constant_of
+from xlagraph.evaluate.step import integers
+from xlagraph.hlo.shapes import read_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+    Assumed = Mapping[tuple[int, int], tuple[float, ...]]
+    """Side (0 of A, 1 of B) and number of an input to the numbers that it takes."""
+
+MAX_VALUES = 3
+"""Numbers that are tried for one input."""
+_NEEDS = frozenset({"sqrt", "rsqrt", "log", "log-plus-one", "power"})
+_KEEPS = frozenset(
+    (
+        *("add", "multiply", "divide", "convert", "copy", "broadcast", "reshape", "transpose"),
+        *("slice", "concatenate", "select", "maximum"),
+    )
+)
+"""What leaves a sign as it is, as a rule."""
+
+
+def positive_inputs(module: Module) -> frozenset[int]:
+    """The entry's parameters, by number, that reach a root or a logarithm with their sign.
+
+    Such as the second moments of Adam: with signs, all that depends on them is no number, and
+    says nothing of the rest. A square has no sign to keep.
+    """
+    entry = module.entry_computation
+    reach: set[int] = set()
+    for i in reversed(range(entry.start, entry.stop)):
+        operands = module.operands[i]
+        if module.opcodes[i] in _NEEDS:
+            reach.update(operands[:1])
+        elif i in reach and module.opcodes[i] in _KEEPS and len({*operands}) == len(operands):
+            reach.update(operands)
+    return frozenset(k for k, p in enumerate(entry.parameters) if p in reach)
+
+
+_HANDS_ON = frozenset(
+    (
+        *("add", "broadcast", "clamp", "concatenate", "convert", "copy", "reshape", "select"),
+        *("slice", "transpose"),
+    )
+)
+"""What leaves a whole number as it is, but for what counts from the end."""
+
+
+def assumptions(diff: Diff) -> Iterator[Assumed]:
+    """Numbers that inputs may be meant to take, where two modules agree on no others.
+
+    What is compared with 0 or 1 is a mask as a rule, of zeros and ones. And torch_xla hands in
+    equal Python numbers once: where one module takes a number more often, the other may have it as
+    what it is, as the 2 of a square's derivative, or as what a mean divides by.
+    """
+    of_masks = {(side, k): (0.0, 1.0) for side, m in enumerate((diff.a, diff.b)) for k in _masks(m)}
+    if of_masks:
+        yield of_masks
+    for slot in diff.parameters:
+        if slot.a is None or slot.b is None:
+            continue
+        pairs = ((diff.a, slot.a), (diff.b, slot.b))
+        numbers = [(m, m.entry_computation.parameters[k]) for m, k in pairs]
+        uses = {len(module.users[i]) for module, i in numbers}
+        if len(uses) > 1 and all(module.shapes[i].startswith("f32[]") for module, i in numbers):
+            means = {size for module, i in numbers for size in _divided(module, i)}
+            for value in sorted({2, *means})[:MAX_VALUES]:
+                yield {(0, slot.a): (float(value),), (1, slot.b): (float(value),)}
+
+
+def _divided(module: Module, number: int) -> Iterator[int]:
+    """How many elements values have that a number divides."""
+    front = [number]
+    for i in front:  # grows while it is read
+        for user in module.users[i]:
+            if module.opcodes[user] in ("broadcast", "convert", "reshape"):
+                front.append(user)
+            elif module.opcodes[user] == "divide" and module.operands[user][1] == i:
+                yield prod(read_shape(module.shapes[user]).dimensions)
+
+
+def _masks(module: Module) -> set[int]:
+    """The entry's parameters, by number, that are compared with 0 or 1, or else multiplied."""
+    inputs = module.entry_computation.parameters
+    asked = (k for k, p in enumerate(inputs) if not module.shapes[p].endswith("[]"))
+    return {k for k in asked if _serves_as_mask(module, inputs[k])}
+
+
+def _serves_as_mask(module: Module, parameter: int) -> bool:
+    is_asked = False
+    front = [parameter]
+    for i in front:  # grows while it is read
+        for user in module.users[i]:
+            opcode, operands = module.opcodes[user], module.operands[user]
+            if opcode in ("broadcast", "convert", "copy", "reshape", "slice", "transpose"):
+                front.append(user)
+            elif opcode == "call":
+                front += _given(module, i, user)
+            elif opcode == "compare":
+                is_asked = any(constant_of(module, o) in ("0", "1") for o in operands if o != i)
+                if not is_asked:
+                    return False
+            elif opcode == "select":
+                if not {*module.operands[_plain(module, operands[0])]}.isdisjoint(front):
+                    return False  # where it is picked by what it is itself, it is no mask
+            elif opcode not in ("multiply", "reduce", "tuple"):
+                return False
+    return is_asked
+
+
+def _plain(module: Module, i: int) -> int:
+    """What an instruction only spreads, or puts into another form."""
+    while module.opcodes[i] in ("broadcast", "copy", "reshape", "slice", "transpose"):
+        (i,) = module.operands[i]
+    return i
+
+
+def fewest_rows(*modules: Module) -> int:
+    """The smallest number of rows, or classes, that whole numbers given to modules pick one of.
+
+    Beyond it two forms of one computation part: a gather of JAX gives no number, and a class
+    that there is not is none of those that labels are compared with. 0 where none is picked.
+    """
+    return min((rows for module in modules for rows in _picked_of(module) if rows > 1), default=0)
+
+
+def _picked_of(module: Module) -> set[int]:
+    entry = module.entry_computation
+    known = {p for p in entry.parameters if _is_whole(module, p)}
+    found: set[int] = set()
+    front = [*known]
+    for i in front:  # grows while it is read
+        for user in module.users[i]:
+            found.update(_rows(module, i, user))
+            for value in _taken_on(module, i, user):
+                if value not in known and _is_whole(module, value):
+                    known.add(value)
+                    front.append(value)
+    return found
+
+
+def _taken_on(module: Module, i: int, user: int) -> Iterator[int]:
+    """Where a whole number goes: into what hands it on, or what a call takes it in as."""
+    if module.opcodes[user] in _HANDS_ON:
+        yield user
+    elif module.opcodes[user] == "call":
+        yield from _given(module, i, user)
+
+
+def _given(module: Module, i: int, call: int) -> list[int]:
+    """What a call takes a value in as."""
+    taken = module.computations[module.callees[call][0]].parameters
+    return [p for p, o in zip(taken, module.operands[call], strict=True) if o == i]
+
+
+def _rows(module: Module, i: int, user: int) -> Iterator[int]:
+    """How many rows there are where a whole number picks some, or classes to compare it with."""
+    operands = module.operands[user]
+    match module.opcodes[user]:
+        case "gather" if operands[1] == i:
+            sizes = read_shape(module.shapes[operands[0]]).dimensions
+            yield from (sizes[k] for k in _numbers(module, user, "start_index_map"))
+        case "scatter" if operands[1] == i:
+            sizes = read_shape(module.shapes[operands[0]]).dimensions
+            yield from (sizes[k] for k in _numbers(module, user, "scatter_dims_to_operand_dims"))
+        case "compare":
+            (other,) = [o for o in operands if o != i] or [i]
+            yield from _counted(module, other)
+
+
+def _counted(module: Module, i: int) -> Iterator[int]:
+    """How far a value counts from 0, in some form."""
+    while module.opcodes[i] in ("broadcast", "convert", "copy", "reshape"):
+        (i,) = module.operands[i]
+    if module.opcodes[i] == "iota":
+        sizes = read_shape(module.shapes[i]).dimensions
+        yield from (sizes[k] for k in _numbers(module, i, "iota_dimension"))
+
+
+def _numbers(module: Module, i: int, key: str) -> tuple[int, ...]:
+    return integers(module.attributes[i].get(key) or "")
+
+
+def _is_whole(module: Module, i: int) -> bool:
+    return module.shapes[i][:1] in ("s", "u")
