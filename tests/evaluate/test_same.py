@@ -26,6 +26,7 @@ from real_modules import real_texts
 from xlagraph.diff import diff_modules
 from xlagraph.evaluate import NotEvaluatedError, evaluate, inputs, same_values
 from xlagraph.evaluate.budget import Budget
+from xlagraph.evaluate.domains import Assumed
 from xlagraph.evaluate.program import Program
 from xlagraph.hlo import read_module
 
@@ -383,5 +384,99 @@ def many(names, order):
 def test_inputs_of_one_shape_are_paired_by_what_they_do(names, order, found):
     modules = many("xabcdef", "abcdef"), many(names, order)
     programs, shapes = tuple(map(Program, modules)), map(inputs.input_shapes, modules)
-    way = inputs._by_response(programs, *shapes, {}, Budget(inputs.RESPONSES))
+    way = inputs._by_response(programs, *shapes, Assumed(), Budget(inputs.RESPONSES))
     assert next(way, None) == found
+
+
+MASKED = """HloModule m
+ENTRY e {{
+  x = f32[3,4] parameter(0)
+  k = f32[3,4] parameter(1)
+  z = f32[] constant(0)
+  zs = f32[3,4] broadcast(z), dimensions={{}}
+  p = pred[3,4] compare(k, zs), direction={direction}
+  v = f32[3,4] select(p, {picked})
+  w = f32[3,4] multiply(v, {factor})
+  ROOT r = (f32[3,4]) tuple(w)
+}}
+"""
+
+
+def test_a_mask_is_asked_in_two_ways():
+    above = MASKED.format(direction="GT", picked="x, zs", factor="k")
+    nothing = MASKED.format(direction="EQ", picked="zs, x", factor="k")
+    found = same(read_module(above, "a"), read_module(nothing, "b"))
+    assert found.assumed == ((1, (0.0, 1.0)),)
+    rectified = MASKED.format(direction="GT", picked="k, zs", factor="x")
+    plain = rectified.replace("select(p, k, zs)", "add(k, zs)")
+    assert not same(read_module(rectified, "a"), read_module(plain, "b"))
+
+
+SQUARES = """HloModule m
+ENTRY e {{
+  x = f32[4] parameter(0)
+  n = f32[] parameter(1)
+  y = f32[4] parameter(2)
+  ns = f32[4] broadcast(n), dimensions={{}}
+  s = f32[4] multiply(y, ns)
+{derivative}
+  d = f32[4] multiply(g, s)
+  ROOT r = (f32[4], f32[4]) tuple(d, s)
+}}
+"""
+
+
+@pytest.mark.parametrize(("own", "found"), [("add(x, x)", ((1, (2.0,)),)), ("tanh(x)", None)])
+def test_a_number_that_is_handed_in_once_is_what_the_other_text_has_it_as(own, found):
+    a = read_module(SQUARES.format(derivative=f"  g = f32[4] {own}"), "a")
+    b = read_module(SQUARES.format(derivative="  g = f32[4] multiply(x, ns)"), "b")
+    told = same(a, b)
+    assert (told and told.assumed) == found
+
+
+def test_one_text_may_give_out_more():
+    plain = step("s = f32[4,4] sine(x)", "r = f32[4,4] multiply(s, y)")
+    turned = "  x = f32[4,4] parameter(0)\n  y = f32[4,4] parameter(1)\n  s = f32[4,4] sine(x)\n"
+    more = read_module(
+        f"HloModule m\nENTRY e {{\n{turned}  r = f32[4,4] multiply(y, s)\n"
+        "  ROOT t = (f32[4,4], f32[4,4]) tuple(s, r)\n}\n",
+        "m",
+    )
+    assert (same(plain, more).outputs, same(plain, more).more_in_b) == ((1,), (0,))
+    assert same(more, plain).more_in_a == (0,)
+    assert not same(step("r = f32[4,4] add(x, y)"), more)
+
+
+TAKEN = """HloModule m
+ENTRY e {
+  x = f32[3,4] parameter(0)
+  k = s32[5,1] parameter(1)
+  n = s32[] constant(3)
+  ns = s32[5,1] broadcast(n), dimensions={}
+  z = s32[] constant(0)
+  zs = s32[5,1] broadcast(z), dimensions={}
+  low = pred[5,1] compare(k, zs), direction=LT
+  up = s32[5,1] add(k, ns)
+  row = s32[5,1] select(low, up, k)
+  g = f32[5,4] gather(x, row), ROWS
+  s = f32[5,4] sine(g)
+  ROOT r = (f32[5,4]) tuple(s)
+}
+"""
+
+
+ROWS = (
+    "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+    "slice_sizes={1,4}"
+)
+TAKEN = TAKEN.replace("ROWS", ROWS)
+
+
+def test_rows_that_are_picked_are_rows_that_there_are():
+    wrapped = read_module(TAKEN, "a")
+    plain = read_module(TAKEN.replace("gather(x, row)", "gather(x, k)"), "b")
+    assert same(wrapped, plain).in_rows
+    other = read_module(TAKEN.replace("gather(x, row)", "gather(x, up)"), "b")
+    assert not same(wrapped, other)
+    kept = read_module(TAKEN.replace("select(low, up, k)", "select(low, zs, k)"), "b")
+    assert not same(kept, plain), "negative ones are asked for here, as labels to leave out are"

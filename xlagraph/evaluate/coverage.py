@@ -95,13 +95,13 @@ class Coverage:
         """Takes in that a branch was taken, or a loop's body was."""
         self._branches.setdefault(step.number, set()).add(branch)
 
-    def unseen(self, module: Module, changed: Collection[int]) -> set[int]:
+    def unseen(self, module: Module, changed: Collection[int], *, in_rows: bool) -> set[int]:
         """Those of these instructions that outputs depend on, and were not seen to.
 
         What no input reaches is always as it was seen: it counts as one value, and a branch that it
         leaves out counts nowhere.
         """
-        varies = varying(module)
+        varies = varying(module, in_rows=in_rows)
 
         def edges(module: Module, i: int) -> Iterable[int]:
             if i not in varies:
@@ -185,7 +185,7 @@ def _all(module: Module, i: int) -> Iterable[int]:
     return (*module.operands[i], *(_root(module, c) for c in module.callees.get(i, ())))
 
 
-def varying(module: Module) -> set[int]:
+def varying(module: Module, *, in_rows: bool = False) -> set[int]:
     """The instructions that an input reaches, through what is called too."""
     found = {*module.entry_computation.parameters}
     before = -1
@@ -204,7 +204,7 @@ def varying(module: Module) -> set[int]:
             elif varies:
                 found.update(p for computation in called for p in computation.parameters)
             varies = varies or any(computation.root in found for computation in called)
-            if varies and not asks_nothing(module, i):
+            if varies and not asks_nothing(module, i, in_rows=in_rows):
                 found.add(i)
     return found
 

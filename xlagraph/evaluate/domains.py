@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.evaluate.never import constant_of
 from xlagraph.evaluate.step import integers
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
-    Assumed = Mapping[tuple[int, int], tuple[float, ...]]
-    """Side (0 of A, 1 of B) and number of an input to the numbers that it takes."""
+    Limits = Mapping[tuple[int, int], tuple[float, ...]]
 
 MAX_VALUES = 3
 """Numbers that are tried for one input."""
@@ -56,37 +56,62 @@ _HANDS_ON = frozenset(
 """What leaves a whole number as it is, but for what counts from the end."""
 
 
-def assumptions(diff: Diff) -> Iterator[Assumed]:
-    """Numbers that inputs may be meant to take, where two modules agree on no others.
+class Assumed(NamedTuple):
+    """What inputs are taken to be, where two modules agree on nothing else."""
 
-    What is compared with 0 or 1 is a mask as a rule, of zeros and ones. And torch_xla hands in
-    equal Python numbers once: where one module takes a number more often, the other may have it as
-    what it is, as the 2 of a square's derivative, or as what a mean divides by.
+    rows: int = 0
+    """Whole numbers are rows or classes that there are, of which there are so many; 0: of any."""
+    limits: Limits = MappingProxyType({})
+    """Side (0 of A, 1 of B) and number of an input to the numbers that it takes."""
+
+
+def assumptions(diff: Diff) -> Iterator[Assumed]:
+    """Nothing first, then what inputs may be meant to be.
+
+    Indices are rows that there are. What is compared with 0 or 1 is a mask as a rule, of zeros and
+    ones. And torch_xla hands in equal Python numbers once: where one module takes a number more
+    often, the other may have it as what it is, as the 2 of a square's derivative, or as what a mean
+    divides by.
     """
-    of_masks = {(side, k): (0.0, 1.0) for side, m in enumerate((diff.a, diff.b)) for k in _masks(m)}
-    if of_masks:
-        yield of_masks
+    rows = _fewest_rows(diff.a, diff.b)
+    masks = {(side, k): (0.0, 1.0) for side, m in enumerate((diff.a, diff.b)) for k in _masks(m)}
+    for limits in ({}, *([masks] if masks else []), *_numbers_handed_in(diff)):
+        yield Assumed(0, limits)
+        if rows:
+            yield Assumed(rows, limits)
+
+
+def _numbers_handed_in(diff: Diff) -> Iterator[Limits]:
+    """For each number that one module takes more often, what it may stand for in the other."""
     for slot in diff.parameters:
         if slot.a is None or slot.b is None:
             continue
         pairs = ((diff.a, slot.a), (diff.b, slot.b))
         numbers = [(m, m.entry_computation.parameters[k]) for m, k in pairs]
-        uses = {len(module.users[i]) for module, i in numbers}
+        uses = {len(list(_applied(module, i))) for module, i in numbers}
         if len(uses) > 1 and all(module.shapes[i].startswith("f32[]") for module, i in numbers):
             means = {size for module, i in numbers for size in _divided(module, i)}
             for value in sorted({2, *means})[:MAX_VALUES]:
-                yield {(0, slot.a): (float(value),), (1, slot.b): (float(value),)}
+                told = (float(value),)
+                yield {(0, slot.a): told, (1, slot.b): told}
 
 
 def _divided(module: Module, number: int) -> Iterator[int]:
     """How many elements values have that a number divides."""
+    for user, form in _applied(module, number):
+        if module.opcodes[user] == "divide" and module.operands[user][1] == form:
+            yield prod(read_shape(module.shapes[user]).dimensions)
+
+
+def _applied(module: Module, number: int) -> Iterator[tuple[int, int]]:
+    """What computes with a number, each with the form that it takes in."""
     front = [number]
     for i in front:  # grows while it is read
         for user in module.users[i]:
             if module.opcodes[user] in ("broadcast", "convert", "reshape"):
                 front.append(user)
-            elif module.opcodes[user] == "divide" and module.operands[user][1] == i:
-                yield prod(read_shape(module.shapes[user]).dimensions)
+            else:
+                yield user, i
 
 
 def _masks(module: Module) -> set[int]:
@@ -125,7 +150,7 @@ def _plain(module: Module, i: int) -> int:
     return i
 
 
-def fewest_rows(*modules: Module) -> int:
+def _fewest_rows(*modules: Module) -> int:
     """The smallest number of rows, or classes, that whole numbers given to modules pick one of.
 
     Beyond it two forms of one computation part: a gather of JAX gives no number, and a class

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from xlagraph.evaluate.budget import MAX_OPERATIONS
-from xlagraph.evaluate.domains import fewest_rows
 from xlagraph.evaluate.draws import argument_like, limited
 from xlagraph.hlo.shapes import read_shape
 
@@ -112,8 +111,6 @@ class _Asked(NamedTuple):
 
     programs: tuple[Program, Program]
     budget: Budget
-    rows: int
-    """What whole numbers stay below."""
     uneven: frozenset[tuple[int, ...]]
     """The sizes of outputs of which one side has more: these are not asked."""
     assumed: Assumed
@@ -134,7 +131,7 @@ def _by_response(
         for number, shape in enumerate(shapes):
             classes[_Input(side, number)] = labels.setdefault(shape, len(labels))
     modules = [program.module for program in programs]
-    asked = _Asked(programs, budget, fewest_rows(*modules), _uneven(*modules), assumed)
+    asked = _Asked(programs, budget, _uneven(*modules), assumed)
     both = [_response(asked, classes, _Input(side, -1)) for side in range(len(programs))]
     if not _are_alike(*both):
         return  # whichever inputs belong together
@@ -202,11 +199,11 @@ def _response(asked: _Asked, classes: Mapping[_Input, int], changed: _Input) -> 
     """What the outputs come to with an array of its own for one input, in no order of outputs."""
     program = asked.programs[changed.side]
     arguments: list[Any] = [
-        argument_like(shape, classes[here], is_other=here == changed, rows=asked.rows)
+        argument_like(shape, classes[here], is_other=here == changed, rows=asked.assumed.rows)
         for k, shape in enumerate(program.parameters)
         for here in [_Input(changed.side, k)]
     ]
-    for (side, k), numbers in asked.assumed.items():
+    for (side, k), numbers in asked.assumed.limits.items():
         if side == changed.side:
             arguments[k] = limited(arguments[k], numbers)
     made = program.run(arguments, asked.budget)

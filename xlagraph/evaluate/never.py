@@ -35,17 +35,17 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
     return opcode in (*_KEEPS, "add", "divide", "multiply") and all(below)
 
 
-def asks_nothing(module: Module, i: int) -> bool:
+def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
     """Whether the answer is the same for all numbers: one is finite, not below zero, or counts on.
 
-    Rows that are picked are rows that there are (`domains.fewest_rows`). A counter that stops where
-    its type ends (``optax.safe_increment``) is taken for one that does not.
+    `in_rows`: rows that are picked are rows that there are (`domains.Assumed`). A counter that
+    stops where its type ends (``optax.safe_increment``) is taken for one that does not.
     """
     opcode, operands = module.opcodes[i], module.operands[i]
     if opcode == "is-finite":
         return True
     direction = module.attributes[i].get("direction") if opcode == "compare" else None
-    if direction and _is_row_check(module, i, direction):
+    if in_rows and direction and _is_row_check(module, i, direction):
         return True
     if direction == "LT":
         return _is_largest(module, operands[1])

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import is_finite, is_number, paired, varies
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.coverage import forms_of, varying
-from xlagraph.evaluate.domains import assumptions, fewest_rows, positive_inputs
+from xlagraph.evaluate.domains import assumptions, positive_inputs
 from xlagraph.evaluate.draws import POINTS, WITH_ZEROS, arguments_at, limited
 from xlagraph.evaluate.inputs import MAX_ASSIGNMENTS, RESPONSES, assignments, input_shapes
 from xlagraph.evaluate.program import Program
@@ -50,6 +50,8 @@ class SameValues:
     """At how many arguments both agree."""
     parts_at_zero: bool = False
     """Where arguments are exactly 0 they do not, as derivatives where a maximum has equal terms."""
+    in_rows: bool = False
+    """Whole numbers that pick rows picked some that there are: with others they do not agree."""
     assumed: tuple[tuple[int, tuple[float, ...]], ...] = ()
     """Inputs of A, with the numbers that they were given alone: with others they do not agree."""
     more_in_b: tuple[int, ...] = ()
@@ -100,7 +102,7 @@ def _same_values(diff: Diff) -> SameValues | None:
     if any(programs[0].discrete_outputs) or any(programs[1].discrete_outputs):
         return None
     asking = Budget(RESPONSES)
-    for assumed in chain(({},), assumptions(diff)):
+    for assumed in assumptions(diff):
         asked = _Question(programs, shapes, _preferred(diff), budget, assumed)
         ways = islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS)
         if found := _answer(diff, asked, ways):
@@ -118,19 +120,21 @@ def _answer(diff: Diff, asked: _Question, ways: Iterable[tuple[int, ...]]) -> Sa
         if headers_agree(diff.a, diff.b, dict(enumerate(way)), both):
             parts = asked.parts_at_zero
             more_in_b = tuple(sorted({*range(len(asked.shapes[1]))} - {*both.values()}))
-            found = SameValues(way, outputs, POINTS - parts, parts, asked.limits(way), more_in_b)
-            return found if _is_seen(diff, *asked.programs) else None
+            rows, limits = asked.assumed.rows, asked.limits(way)
+            found = SameValues(way, outputs, POINTS - parts, parts, rows > 0, limits, more_in_b)
+            return found if _is_seen(diff, *asked.programs, in_rows=rows > 0) else None
     return None
 
 
-def _is_seen(diff: Diff, a: Program, b: Program) -> bool:
+def _is_seen(diff: Diff, a: Program, b: Program, *, in_rows: bool) -> bool:
     """Whether what differs in writing was seen to count at some of the arguments.
 
     What was not has to stand in both: bounds that nothing exceeds, in the same numbers.
     """
     mine = {*diff.removed, *(change.a for change in diff.changes)}
     theirs = {*diff.added, *(change.b for change in diff.changes)}
-    left, right = a.coverage.unseen(diff.a, mine), b.coverage.unseen(diff.b, theirs)
+    left = a.coverage.unseen(diff.a, mine, in_rows=in_rows)
+    right = b.coverage.unseen(diff.b, theirs, in_rows=in_rows)
     return forms_of(diff.a, left) == forms_of(diff.b, right)
 
 
@@ -164,7 +168,7 @@ class _Question:
         self.assumed = assumed
         positive = positive_inputs(programs[0].module)
         shapes_in = programs[0].parameters
-        rows = fewest_rows(*(program.module for program in programs))
+        rows = assumed.rows
         self.drawn = [arguments_at(point, shapes_in, positive, rows) for point in range(POINTS)]
         self.known: list[list[Array]] = []
         """A's outputs at the points that were asked, with these limits."""
@@ -173,10 +177,11 @@ class _Question:
 
     def limits(self, assignment: Sequence[int]) -> Limits:
         """The inputs of A that are assumed to take some numbers alone, as their partners are."""
+        known = self.assumed.limits
         told = (
-            (k, self.assumed[0, k])
+            (k, known[0, k])
             for k, n in enumerate(assignment)
-            if (0, k) in self.assumed and (1, n) in self.assumed
+            if (0, k) in known and (1, n) in known
         )
         return tuple(told)
 

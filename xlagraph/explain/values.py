@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of both up to which they are evaluated."""
+REWRITTEN = 3
+"""So many causes at least tell of a program that was written anew."""
 FORMS = frozenset(
     {
         *(EXTRA_SUBGRAPH, LIVE_TENSOR, OTHER_OPERAND, REPLACED_SUBGRAPH, REPEATED_EXPRESSION),
@@ -69,7 +71,7 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     if explanation.same or not is_form or not _may_be(diff, contexts):
         return explanation
     found = _same_values(diff)
-    if found is None or (found.parts_at_zero and explanation.proved):
+    if found is None or (explanation.proved and _is_one_edit(explanation, found)):
         return explanation
     told = replace(explanation, evaluated=found.points)
     if found.more_in_a or found.more_in_b:
@@ -82,6 +84,12 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     if explanation.proved:
         return same
     return replace(same, causes=(), unexplained_a=(), unexplained_b=())
+
+
+def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
+    """Whether values agree on conditions alone, and few edits tell what they do not agree in."""
+    on_conditions = found.in_rows or bool(found.assumed)
+    return found.parts_at_zero or (on_conditions and len(explanation.causes) < REWRITTEN)
 
 
 def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:
@@ -163,18 +171,17 @@ def _verdict(
 
 def _where(diff: Diff, found: SameValues, contexts: tuple[Context, Context]) -> Message:
     """Which numbers inputs have to be for the modules to agree; empty where they always do."""
-    if not found.assumed:
-        return EMPTY
     view = Case.of(diff, *contexts).a
     inputs = diff.a.entry_computation.parameters
-    told = (
+    told = [
         say(
             parameter_name(view, inputs[k]),
             f" is {' or '.join(f'{number:g}' for number in numbers)}",
         )
         for k, numbers in found.assumed
-    )
-    return say(", where ", join(told, 3, " and "))
+    ]
+    told += [say("indices are in range")] if found.in_rows else []
+    return say(", where ", join(told, 3, " and ")) if told else EMPTY
 
 
 def _is_of_more(diff: Diff, cause: Cause, found: SameValues) -> bool:
