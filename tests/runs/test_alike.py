@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from real_modules import RUNS, explained_run
 from written_runs import write
 
 from xlagraph.cause.verdict import Place
@@ -146,3 +147,9 @@ def test_what_is_done_elsewhere_or_otherwise_is_a_cause_of_its_own(other):
     lines, nodes = told_at([first], [first], [other], [other])
     assert set(lines.values()) == {6, 7}
     assert {one.place.line.line for one in worded_alike(first, nodes)} == {7}
+
+
+def test_no_line_is_named_beside_itself() -> None:
+    group = explained_run(RUNS / "demo").problems[0]
+    assert group.elsewhere == ()
+    assert not group.same_number

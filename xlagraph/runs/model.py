@@ -163,18 +163,24 @@ class CauseGroup:
         return self.cause.effect if self.cause else EMPTY
 
     @property
+    def elsewhere(self) -> tuple[SourceLine, ...]:
+        """The further lines that are to be mended likewise."""
+        own = self.place.line
+        return tuple(one for one in self.alike if not own or one[:2] != own[:2])
+
+    @property
     def same_number(self) -> Message:
         """At which further lines the number is to be mended; empty for none."""
-        if not self.alike:
+        found, own = self.elsewhere, self.place.line
+        if not found:
             return EMPTY
-        own = self.place.line
-        if own and all(one.scope == own.scope for one in self.alike):
+        if own and all(one.scope == own.scope for one in found):
             lines = say(
-                "lines " if len(self.alike) > 1 else "line ",
-                join((str(one.line) for one in self.alike), 6),
+                "lines " if len(found) > 1 else "line ",
+                join((str(one.line) for one in found), 6),
             )
         else:
-            lines = join(self.alike, 3)
+            lines = join(found, 3)
         what = "The same changes at " if self.own_numbers else "The number moves alike at "
         return say(what, lines, ": mend these likewise.")
 

@@ -306,7 +306,7 @@ def _others(problems: Sequence[CauseGroup]) -> Iterator[Message]:
         more = f", and the first of others ({_spent([own])})" if own else ""
         head = f"A second cause in the same graphs{more}: "
         yield say(head, _named(one), ". ", _fix_of_second(one))
-    if main.alike:
+    if main.elsewhere:
         yield main.same_number
     told = str(_named(main))
     further = [_alike(main, one) for one in main.frequent if str(_named(one)) != told]

@@ -134,7 +134,7 @@ def _print_group(
             console.print(labelled("Also", also, INDENT, LABEL))
             if cause in group.second:
                 print_place(console, cause.place, cause.fix, shown)
-        if group.alike:
+        if group.elsewhere:
             console.print(labelled("Also", group.same_number, INDENT, LABEL))
         for follows in group.follows[: shown.few(MAX_EVIDENCE)]:
             console.print(labelled("So", follows, INDENT, LABEL))

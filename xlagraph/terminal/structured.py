@@ -171,7 +171,7 @@ def group_json(group: CauseGroup) -> Json:
         "evidence": [evidence_json(one) for one in group.cause.evidence] if group.cause else [],
         "further": [words(cause.title) for cause in group.further],
         "second": [reason_json(cause) for cause in group.second],
-        "alike": [words(say(line)) for line in group.alike],
+        "alike": [words(say(line)) for line in group.elsewhere],
         "follows": [words(one) for one in group.follows],
         "graphs": list(group.graphs),
         "compiles": group.compiles,
