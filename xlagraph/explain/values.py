@@ -87,9 +87,10 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
 
 
 def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
-    """Whether values agree on conditions alone, and few edits tell what they do not agree in."""
-    on_conditions = found.in_rows or bool(found.assumed)
-    return found.parts_at_zero or (on_conditions and len(explanation.causes) < REWRITTEN)
+    """Whether values agree on conditions, or but for one, and few edits tell where they do not."""
+    on_conditions = found.in_rows or found.assumed or found.more_in_a or found.more_in_b
+    is_told = bool(on_conditions) and len(explanation.causes) < REWRITTEN
+    return found.parts_at_zero or is_told
 
 
 def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:
