@@ -110,3 +110,54 @@ def test_the_command_says_so(tmp_path):
     assert "The same values, but for rounding" in " ".join(told.output.split())
     again = CliRunner().invoke(cli, ["diff", "--json", str(a), str(a)])
     assert json.loads(again.output)["evaluated"] == 0
+
+
+TENSORS = """\
+HloModule jit_step
+ENTRY e {
+  w = f32[6,5] parameter(0)
+  x = f32[4,6] parameter(1)
+  h = f32[4,5] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[4,5] logistic(h)
+  y = f32[4,5] multiply(h, s)
+  n = f32[6,5] negate(w)
+  f = f32[6,5] exponential(n)
+  q = f32[4,6] multiply(x, x)
+  v = f32[4,6] sine(q)
+  ROOT r = (f32[4,5], f32[6,5], f32[4,6]) tuple(y, f, v)
+}
+"""
+MORE = """\
+HloModule jit_step
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  w = f32[6,5] parameter(1)
+  d = f32[5,4] dot(w, x), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  h = f32[4,5] transpose(d), dimensions={1,0}
+  n = f32[4,5] negate(h)
+  e = f32[4,5] exponential(n)
+  one = f32[] constant(1)
+  ones = f32[4,5] broadcast(one), dimensions={}
+  b = f32[4,5] add(e, ones)
+  y = f32[4,5] divide(h, b)
+  g = f32[6,5] exponential(w)
+  many = f32[6,5] broadcast(one), dimensions={}
+  f = f32[6,5] divide(many, g)
+  two = f32[] constant(2)
+  twos = f32[4,6] broadcast(two), dimensions={}
+  q = f32[4,6] power(x, twos)
+  v = f32[4,6] sine(q)
+  k = f32[4,6] cosine(x)
+  ROOT r = (f32[4,5], f32[4,6], f32[6,5], f32[4,6]) tuple(y, k, f, v)
+}
+"""
+
+
+def test_a_tensor_that_one_text_keeps_beside_all_that_both_give_is_named():
+    found = explain_modules(read_module(TENSORS, "a"), read_module(MORE, "b"))
+    assert not found.same
+    assert found.evaluated == 6
+    what = str(found.verdict.what)
+    assert what.startswith("B keeps 1 tensor more (output 1 (f32[4,6])) and computes the same")
+    assert what.endswith("both agree in 3 outputs.")
+    assert found.unexplained_a == found.unexplained_b == ()
