@@ -12,7 +12,17 @@ from xlagraph.facts.layers.cross_entropy import SMOOTHED
 from xlagraph.facts.layers.means import FLOATS, MASKED
 from xlagraph.facts.layers.norms import RMS
 from xlagraph.facts.layers.rotary import HALVES
-from xlagraph.facts.layers.swapped import CROSS_ENTROPY, MEAN, NORM, POOLING, ROTARY, swapped
+from xlagraph.facts.layers.statistics import TOGETHER
+from xlagraph.facts.layers.swapped import (
+    CROSS_ENTROPY,
+    MEAN,
+    NORM,
+    POOLING,
+    ROTARY,
+    STATISTICS,
+    swapped,
+)
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.evaluated import OPENED
 from xlagraph.facts.values.scalars import SPREADS
 from xlagraph.facts.values.telling import computed_with
@@ -120,7 +130,7 @@ def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
     sides = _shares(diff.a, (cause.a, own[0]), [s.in_a for s in swaps])
     sides_b = _shares(diff.b, (cause.b, own[1]), [s.in_b for s in swaps])
     parts = [
-        _part(diff, cause, _words(swap), swap, (sides[k], sides_b[k]))
+        _part(diff, cause, _words(diff, swap), swap, (sides[k], sides_b[k]))
         for k, swap in enumerate(swaps)
     ]
     rest = sides[-1], sides_b[-1]
@@ -225,7 +235,7 @@ def _is_of_constants(module: Module, i: int) -> bool:
     return all(module.operands[k] or module.opcodes[k] == "constant" for k in _made_of(module, i))
 
 
-def _words(swap: Swap) -> Message:
+def _words(diff: Diff, swap: Swap) -> Message:
     became = (Code(swap.a), " became ", Code(swap.b))
     if swap.family == POOLING:
         return say("Pooling is another function: ", *became)
@@ -240,9 +250,18 @@ def _words(swap: Swap) -> Message:
         masked = _side(swap, MASKED)
         told = ("A mean is over all values in ", masked.other)
         return say(*told, ", and over those alone that a mask keeps in ", masked)
+    if swap.family == STATISTICS:
+        together = _side(swap, TOGETHER)
+        told = ("A norm takes its statistics over the devices together in ", together)
+        return say(*told, ", over each device's own batch in ", together.other, *_as_by(diff))
     if swap.family == NORM:
-        return say(f"A norm is another one: {swap.a} became {swap.b}", *_mean_words(swap))
+        return say(f"A norm is another one: {swap.a} became {swap.b}", *_mean_words(diff, swap))
     return say(REPLACED_SUBGRAPH.short, ": ", *became)
+
+
+def _as_by(diff: Diff) -> tuple[str | Code, ...]:
+    """What makes norms take their statistics over devices."""
+    return ", as by ", Code("axis_name" if is_jitted(diff.a) else "SyncBatchNorm")
 
 
 def _side(swap: Swap, name: str) -> Side:
