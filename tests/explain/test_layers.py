@@ -143,3 +143,40 @@ def test_statistics_that_stay_are_no_cause_beside_an_edit() -> None:
         (STATISTICS, TOGETHER, NORMALIZED, SECOND, MASKED),
     )
     assert not any("statistics" in cause for cause in causes), causes
+
+
+OPTION = "An option of the optimizer (nesterov)"
+
+
+@pytest.mark.parametrize("is_swapped", [True, False])
+def test_a_layer_by_name_is_named_beside_an_option_of_the_optimizer(*, is_swapped: bool) -> None:
+    a = explain_modules(read_module(trained("m")), read_module(trained("ahead", swap=is_swapped)))
+    assert OPTION in str(a.verdict.what)
+    notes = "\n".join(map(str, a.verdict.notes))
+    assert ("Beside it:" in notes and POOLING in notes) == is_swapped, notes
+
+
+def trained(step: str, *, swap: bool = False) -> str:
+    """A step of SGD with momentum, which looks ahead or not, behind a pooling layer."""
+    many = 12
+    lines = [*START, *(AVG if swap else MAX), *SECOND, *MEAN, "t = f32[] parameter(3)"]
+    lines += ["lr = f32[] parameter(4)", "ts = f32[4,4] broadcast(t), dimensions={}"]
+    lines += ["ss = f32[4,4] broadcast(lr), dimensions={}"]
+    for k in range(many):
+        p, b = 5 + 2 * k, 6 + 2 * k
+        lines += [
+            f"p{k} = f32[4,4] parameter({p})",
+            f"b{k} = f32[4,4] parameter({b})",
+            f"g{k} = f32[4,4] dot(h, p{k}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}",
+            f"old{k} = f32[4,4] multiply(b{k}, ts)",
+            f"m{k} = f32[4,4] add(old{k}, g{k})",
+            f"by{k} = f32[4,4] multiply(m{k}, ts)",
+            f"ahead{k} = f32[4,4] add(g{k}, by{k})",
+            f"d{k} = f32[4,4] multiply({step}{k}, ss)",
+            f"n{k} = f32[4,4] add(p{k}, d{k})",
+        ]
+    given = ", ".join(f"n{k}, m{k}" for k in range(many))
+    shapes = ", ".join(["f32[4,4]"] * (2 * many))
+    text = "\n".join(f"  {line}" for line in lines)
+    end = f"  ROOT r = (f32[], pred[4,4], {shapes}) tuple(loss, k, {given})"
+    return f"HloModule m\n\n{HEAD}ENTRY main {{\n{text}\n{end}\n}}\n"
