@@ -287,7 +287,7 @@ def _words(diff: Diff, swap: Swap) -> Message:
         told = ("A norm takes its statistics over the devices together in ", together)
         return say(*told, ", over each device's own batch in ", together.other, *_as_by(diff))
     if swap.family == NORM:
-        return say(f"A norm is another one: {swap.a} became {swap.b}", *_mean_words(diff, swap))
+        return say(f"A norm is another one: {swap.a} became {swap.b}", *_mean_words(swap))
     return say(REPLACED_SUBGRAPH.short, ": ", *became)
 
 
