@@ -10,6 +10,7 @@ from xlagraph.facts.layers.means import MASKED, MEAN, means
 from xlagraph.facts.layers.norms import LAYER, RMS, norms
 from xlagraph.facts.layers.pooling import AVG_POOL, MAX_POOL, pools
 from xlagraph.facts.layers.rotary import HALVES, NEIGHBOURS, rotations
+from xlagraph.facts.layers.statistics import OWN, TOGETHER, statistics
 from xlagraph.hlo import read_module
 
 HEAD = "".join(
@@ -223,3 +224,35 @@ def test_norms() -> None:
     assert norm(centred=True) == [LAYER]
     assert norm(centred=False) == [RMS]
     assert norm(centred=False, scaled=False) == []
+
+
+BATCH_NORM = (
+    "c = f32[] constant(4)",
+    "cs = f32[8] broadcast(c), dimensions={}",
+    "s = f32[8] reduce(x, zero), dimensions={0}, to_apply=add",
+    "q = f32[4,8] multiply(x, x)",
+    "t = f32[8] reduce(q, zero), dimensions={0}, to_apply=add",
+    "m0 = f32[8] divide(s, cs)",
+    "v0 = f32[8] divide(t, cs)",
+)
+MEANS = ("m = f32[8] copy(m0)", "v1 = f32[8] copy(v0)")
+OVER_DEVICES = tuple(
+    f"{name} = f32[8] all-reduce({of}), replica_groups={{}}, to_apply=add"
+    for name, of in (("m", "m0"), ("v1", "v0"))
+)
+VARIANCE = ("mm = f32[8] multiply(m, m)", "v = f32[8] subtract(v1, mm)", "r = f32[8] rsqrt(v)")
+NO_MEAN = ("v = f32[8] add(v1, cs)", "r = f32[8] rsqrt(v)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ((*BATCH_NORM, *MEANS, *VARIANCE), [OWN]),
+        ((*BATCH_NORM, *OVER_DEVICES, *VARIANCE), [TOGETHER]),
+        ((*BATCH_NORM, *OVER_DEVICES, *NO_MEAN), []),
+    ],
+)
+def test_statistics_of_norms_are_of_one_device_or_of_several(
+    lines: tuple[str, ...], name: list[str]
+) -> None:
+    assert names(statistics, *X, *lines) == name

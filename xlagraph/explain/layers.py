@@ -12,7 +12,17 @@ from xlagraph.facts.layers.cross_entropy import SMOOTHED
 from xlagraph.facts.layers.means import FLOATS, MASKED
 from xlagraph.facts.layers.norms import RMS
 from xlagraph.facts.layers.rotary import HALVES
-from xlagraph.facts.layers.swapped import CROSS_ENTROPY, MEAN, NORM, POOLING, ROTARY, swapped
+from xlagraph.facts.layers.statistics import TOGETHER
+from xlagraph.facts.layers.swapped import (
+    CROSS_ENTROPY,
+    MEAN,
+    NORM,
+    POOLING,
+    ROTARY,
+    STATISTICS,
+    swapped,
+)
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.evaluated import OPENED
 from xlagraph.facts.values.scalars import SPREADS
 from xlagraph.facts.values.telling import computed_with
@@ -66,14 +76,33 @@ def with_layers(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         home = _home(diff, told, swap)
         if home is not None:
             owned.setdefault(home, []).append(swap)
-    swaps = [swap for own in owned.values() for swap in own]
-    parts = {k: _apart(diff, told[k], own) for k, own in owned.items()}
-    return [
-        part
-        for k, cause in enumerate(told)
-        if k in parts or not any(_is_part(diff, cause, swap) for swap in swaps)
-        for part in parts.get(k, [cause])
-    ]
+    parts: dict[int, list[Cause]] = {}
+    gone: set[int] = set()
+    for k, own in owned.items():
+        behind = [
+            j
+            for j, cause in enumerate(told)
+            if j not in owned and j not in gone and any(_is_part(diff, cause, s) for s in own)
+        ]
+        gone.update(behind)
+        parts[k] = _apart(diff, _joined(told[k], [told[j] for j in behind]), own)
+    return [part for k, cause in enumerate(told) if k not in gone for part in parts.get(k, [cause])]
+
+
+def is_layer(cause: Cause) -> bool:
+    """Whether a cause is a layer in place of another one, by name."""
+    is_told = cause.kind is REPLACED_SUBGRAPH and bool(cause.short)
+    return is_told and cause.evidence[0].text == cause.short
+
+
+def _joined(cause: Cause, parts: Sequence[Cause]) -> Cause:
+    """A cause with all that others account for."""
+    return replace(
+        cause,
+        a=cause.a.union(*(part.a for part in parts)),
+        b=cause.b.union(*(part.b for part in parts)),
+        share=cause.share + sum(part.share for part in parts),
+    )
 
 
 def _home(diff: Diff, causes: Sequence[Cause], swap: Swap) -> int | None:
@@ -93,13 +122,25 @@ def _telling(module: Module, instructions: Iterable[int]) -> set[int]:
 
 def _is_part(diff: Diff, cause: Cause, swap: Swap) -> bool:
     """Whether all that a cause tells of is in the layer, or its derivative in other operations."""
-    if cause.kind is REPLACED_SUBGRAPH and not any(isinstance(p, Code) for p in cause.short.parts):
+    if cause.kind is REPLACED_SUBGRAPH:
+        has_formula = any(isinstance(p, Code) for p in cause.short.parts)
         touches = _telling(diff.a, cause.a & swap.in_a) or _telling(diff.b, cause.b & swap.in_b)
-        return bool(touches) and not _is_forward(diff, cause.a, cause.b)
+        is_known = not has_formula or _is_in_entry(diff, cause.a, cause.b)
+        return bool(touches) and is_known and not _is_forward(diff, cause.a, cause.b)
     if cause.kind not in BESIDE:
         return False
     in_a, in_b = cause.a <= swap.in_a, cause.b <= swap.in_b
     return bool(cause.a and in_a) or bool(cause.b and in_b)
+
+
+def _is_in_entry(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
+    """Whether all of this stands where it is known what the forward pass is."""
+    entries = diff.a.entry_computation, diff.b.entry_computation
+    return all(
+        entry.start <= i < entry.stop
+        for entry, own in zip(entries, (a, b), strict=True)
+        for i in own
+    )
 
 
 def _is_forward(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
@@ -120,7 +161,7 @@ def _apart(diff: Diff, cause: Cause, swaps: Sequence[Swap]) -> list[Cause]:
     sides = _shares(diff.a, (cause.a, own[0]), [s.in_a for s in swaps])
     sides_b = _shares(diff.b, (cause.b, own[1]), [s.in_b for s in swaps])
     parts = [
-        _part(diff, cause, _words(swap), swap, (sides[k], sides_b[k]))
+        _part(diff, cause, _words(diff, swap), swap, (sides[k], sides_b[k]))
         for k, swap in enumerate(swaps)
     ]
     rest = sides[-1], sides_b[-1]
@@ -183,7 +224,8 @@ def _part(
     cited = tuple(sorted(own[0] & swap.in_a)), tuple(sorted(own[1] & swap.in_b))
     lines = where(diff.b, _telling(diff.b, cited[1])) or where(diff.a, _telling(diff.a, cited[0]))
     line = next((line for line in lines if not line.is_library), None)
-    place = replace(cause.place, line=line, stack=(), source=()) if line else cause.place
+    found = replace(cause.place, line=line, stack=(), source=(), is_near=False)
+    place = found if line else cause.place
     return replace(
         cause,
         kind=REPLACED_SUBGRAPH,
@@ -225,7 +267,7 @@ def _is_of_constants(module: Module, i: int) -> bool:
     return all(module.operands[k] or module.opcodes[k] == "constant" for k in _made_of(module, i))
 
 
-def _words(swap: Swap) -> Message:
+def _words(diff: Diff, swap: Swap) -> Message:
     became = (Code(swap.a), " became ", Code(swap.b))
     if swap.family == POOLING:
         return say("Pooling is another function: ", *became)
@@ -240,9 +282,18 @@ def _words(swap: Swap) -> Message:
         masked = _side(swap, MASKED)
         told = ("A mean is over all values in ", masked.other)
         return say(*told, ", and over those alone that a mask keeps in ", masked)
+    if swap.family == STATISTICS:
+        together = _side(swap, TOGETHER)
+        told = ("A norm takes its statistics over the devices together in ", together)
+        return say(*told, ", over each device's own batch in ", together.other, *_as_by(diff))
     if swap.family == NORM:
         return say(f"A norm is another one: {swap.a} became {swap.b}", *_mean_words(swap))
     return say(REPLACED_SUBGRAPH.short, ": ", *became)
+
+
+def _as_by(diff: Diff) -> tuple[str | Code, ...]:
+    """What makes norms take their statistics over devices."""
+    return ", as by ", Code("axis_name" if is_jitted(diff.a) else "SyncBatchNorm")
 
 
 def _side(swap: Swap, name: str) -> Side:

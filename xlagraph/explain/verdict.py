@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.explain.layers import is_layer
 from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
@@ -140,14 +141,15 @@ def _is_average(cause: Cause) -> bool:
 def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     """Whether it is known what it is: it makes little of a difference, and yet is an edit.
 
-    A number that has a name or that no size accounts for, or what a kind says; beside another edit
-    a formula: what follows from a size may have one, and so may derivatives, which have no line.
+    A number that has a name or that no size accounts for, a layer, or what a kind says; beside
+    another edit a formula: what follows from a size may have one, and so may derivatives, which
+    have no line.
     """
     is_number = cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
     is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
     is_formula = is_formula and any(isinstance(part, Code) for part in cause.in_short.parts)
     is_number = is_number or _stands_alone(diff, first, cause)
-    return is_number or is_formula or cause.kind in NAMED
+    return is_number or is_formula or is_layer(cause) or cause.kind in NAMED
 
 
 def _stands_alone(diff: Diff, first: Cause, cause: Cause) -> bool:

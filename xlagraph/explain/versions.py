@@ -13,6 +13,7 @@ from xlagraph.explain.decay import with_decay
 from xlagraph.explain.layers import with_layers
 from xlagraph.explain.losses import with_loss
 from xlagraph.explain.orders import in_words_of_orders
+from xlagraph.explain.turns import with_turns
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
@@ -111,7 +112,7 @@ def of_a_pair(
     if orders is not None:
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
-    told = [_with_functions(diff, _without_steps(cause)) for cause in told]
+    told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     told = with_layers(diff, told)
     if not versions:

@@ -72,3 +72,33 @@ def test_a_detach_left_out_of_a_distance_is_told_with_its_value() -> None:
 )
 def test_other_terms_are_no_derivative_of_it(term: str) -> None:
     assert all("flow further" not in one for one in told(term))
+
+
+OF_HUBER = """  a{n} = f32[3,4] abs({d})
+  c{n} = pred[3,4] compare(a{n}, twos), direction=LT
+  g{n} = pred[3,4] compare({x}, {y}), direction=GT
+  o{n} = f32[3,4] negate(twos)
+  s{n} = f32[3,4] select(g{n}, twos, o{n})
+  {to} = f32[3,4] select(c{n}, {d}, s{n})"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "is_told"),
+    [
+        (("", ""), True),
+        (("compare(q, z), direction=GT", "compare(z, q), direction=GT"), False),
+        (("abs(m)", "abs(e)"), False),
+    ],
+)
+def test_a_distance_of_any_form_has_its_derivative_mirrored(
+    edit: tuple[str, str], *, is_told: bool
+) -> None:
+    own = OF_HUBER.format(n=1, d="d", x="z", y="q", to="d2")
+    other = OF_HUBER.format(n=2, d="m", x="q", y="z", to="m2").replace(*edit)
+    both = STEP.replace("  d2 = f32[3,4] multiply(twos, d)", own)
+    term = TERM.replace("  m2 = f32[3,4] multiply(twos, m)", other)
+    plain = both.replace("MORE\n", "").replace("TAKEN", "e")
+    longer = both.replace("MORE", term).replace("TAKEN", "s")
+    explanation = explain_modules(read_module(plain, "m"), read_module(longer, "m"))
+    told = [str(cause.in_short) for cause in explanation.causes]
+    assert any("flow further" in one and "at q f32[3,4]" in one for one in told) == is_told, told

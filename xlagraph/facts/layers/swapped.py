@@ -12,6 +12,7 @@ from xlagraph.facts.layers.means import means
 from xlagraph.facts.layers.norms import norms
 from xlagraph.facts.layers.pooling import pools
 from xlagraph.facts.layers.rotary import rotations
+from xlagraph.facts.layers.statistics import statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 POOLING, GELU, ROTARY = "pooling", "gelu", "rotary"
-NORM, MEAN, CROSS_ENTROPY = "norm", "mean", "cross entropy"
+NORM, MEAN, CROSS_ENTROPY, STATISTICS = "norm", "mean", "cross entropy", "statistics"
 FAMILIES: Mapping[str, Callable[[Module], list[Layer]]] = {
     POOLING: pools,
     GELU: gelus,
@@ -29,6 +30,7 @@ FAMILIES: Mapping[str, Callable[[Module], list[Layer]]] = {
     NORM: norms,
     CROSS_ENTROPY: cross_entropies,
     MEAN: means,
+    STATISTICS: statistics,
 }
 
 

@@ -22,7 +22,7 @@ from xlagraph.facts.training.cotangents import (
 )
 from xlagraph.facts.training.further_gradients import gives_as_much, is_derived
 from xlagraph.facts.training.gradients import PRODUCTS
-from xlagraph.facts.training.mirrored import mirrored
+from xlagraph.facts.training.mirrored import images, mirrored
 from xlagraph.facts.training.updates import formula, updates
 from xlagraph.facts.values.scalars import is_one
 from xlagraph.facts.values.vanishing import is_zero, vanishing
@@ -156,13 +156,30 @@ def _longer(found: Bypass) -> Longer | None:
     reach = reach_of(view, users, {edge.value(view): old for edge, old in uses.items()})
     if reach is None or _takes(found, further, reach.final.intersection(uses.values())):
         return None
-    gradients = gradients_taken(view, found.piece, reach)
+    turned = _images(view, found.piece, reach)
+    gradients = gradients_taken(view, found.piece, reach).union(turned)
     taken = further & gradients
     left = further - taken - vanishing(module, found.piece, gradients)
     mirrors = _mirrors(view, left, reach)
     if len(mirrors) < len(left):
         return None
-    return Longer(found, reach, frozenset(gradients), tuple(sorted({*mirrors.values()})))
+    return Longer(
+        found, reach, frozenset(gradients), tuple(sorted({*mirrors.values(), *turned.values()}))
+    )
+
+
+def _images(view: SideView, piece: Collection[int], reach: Reach) -> dict[int, int]:
+    """What is a gradient by one value of a difference, where both sides have that by the other.
+
+    Each with the value that it is by.
+    """
+    found = images(view.module, piece)
+    return {
+        i: found.value
+        for i, alike in found.alike.items()
+        if found.value is not None
+        and any(view.partners[k] >= 0 and is_gradient(view.module, k, reach) for k in alike)
+    }
 
 
 def _mirrors(view: SideView, terms: Collection[int], reach: Reach) -> dict[int, int]:
