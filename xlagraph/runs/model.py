@@ -209,7 +209,7 @@ def ranked(groups: Iterable[CauseGroup]) -> tuple[CauseGroup, ...]:
     """Problems before what is by design, that before warm-up, and each by what it costs.
 
     Of proved problems that cost nearly the same, the one with the most compiles comes first. What
-    no cause explains, whatever it costs, comes behind what goes on and has one, which can be mended.
+    no cause explains comes behind what goes on and has one, whatever it costs.
     """
     ordered = sorted(groups, key=_by_cost)
     told = [one for one in ordered if not one.expected]
