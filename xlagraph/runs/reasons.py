@@ -19,6 +19,7 @@ from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.beside import (
     family,
+    of_loops,
     of_most,
     of_other_dtypes,
     of_other_sizes,
@@ -133,6 +134,7 @@ def reasons_of(
     found |= _drawn(nodes, found, program)
     found |= _left_of_draws(nodes, found)
     found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
+    found |= of_loops(nodes, found)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= grown_lists(nodes, found)
     found |= read_of_lists(nodes, found)
