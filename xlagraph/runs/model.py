@@ -144,6 +144,8 @@ class CauseGroup:
     """Whether the same is done at such lines with numbers of their own."""
     follows: tuple[Message, ...] = ()
     """Of graphs that differ in something else, which follows from this: what, and why."""
+    read: SourceLine | None = None
+    """The line that reads the number of which a size is made, where that is another one."""
     mend: tuple[Message, ...] = ()
     """What to change, whole and in short, where there is no cause and its kind says too little."""
 
