@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from types import SimpleNamespace
 
 import pytest
 from written_runs import write
 
+from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine
 from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
-from xlagraph.runs.beside import of_most, of_other_dtypes, of_other_sizes, of_read_numbers
+from xlagraph.runs.beside import of_loops, of_most, of_other_dtypes, of_other_sizes, of_read_numbers
+from xlagraph.runs.causes.growth import AsLoop
 from xlagraph.runs.reasons import Reason
 
 
@@ -143,3 +148,34 @@ def test_what_a_read_cuts_comes_of_the_number_that_is_read(kind, line, joined):
         "3": Reason(EARLY_EXECUTION, SourceLine("train.py", line, "prune"))
     }
     assert of_read_numbers(nodes, known) == ({"3": often} if joined else {})
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_of_loop"),
+    [
+        ({}, True),
+        ({"proved": True}, False),
+        ({"step": 9}, False),
+        ({"call_site": SourceLine("t.py", 50, "test")}, False),
+        ({"warm_up": True}, False),
+    ],
+    ids=["unproved", "proved", "no new length", "another place", "warm-up"],
+)
+def test_what_is_kept_in_a_step_whose_loop_has_a_new_length_comes_with_that(changed, is_of_loop):
+    def graph(digest, step, call_site, *, proved=True, warm_up=False):
+        return SimpleNamespace(
+            digest=digest,
+            rank=0,
+            step=step,
+            call_site=call_site,
+            warm_up=warm_up,
+            explanation=SimpleNamespace(proved=proved),
+        )
+
+    read, ends = SourceLine("t.py", 7, "solve"), SourceLine("t.py", 20, "train")
+    looped = [graph(f"{k}{at.line}", k, at) for k in (2, 4, 6) for at in (read, ends)]
+    looped.append(graph("read", 8, read))
+    kept = graph("kept", **{"step": 8, "call_site": ends, "proved": False, **changed})
+    loop = Reason(EXTRA_SUBGRAPH, read, AsLoop(ProgramText(), ()))
+    known = {node.digest: loop for node in looped} | {"kept": Reason(LIVE_TENSOR, ends)}
+    assert of_loops([*looped, kept], known) == ({"kept": loop} if is_of_loop else {})

@@ -16,7 +16,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
-from xlagraph.runs.causes.drawn import drawn
+from xlagraph.runs.causes.drawn import drawn, left_in_turns
 from xlagraph.runs.causes.draws import draws_around
 from xlagraph.tensors import Role, Tensor
 
@@ -99,6 +99,30 @@ def test_pieces_that_other_steps_or_lines_before_the_loop_make_are_not_drawn():
     other.call_site = ENDS._replace(line=50)
     before = [*causes(1, EXTRA_SUBGRAPH)]
     assert len(drawn([*own, (other, cause), *before], program(TURNS))) == 3
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends", "is_of_draw"),
+    [
+        ((3, 5), ENDS, True),
+        ((3,), ENDS, False),
+        ((1, 5), ENDS, False),
+        ((), ENDS, False),
+        ((3, 5), ENDS._replace(line=50), False),
+    ],
+    ids=["turns", "not drawn", "before the loop", "unknown", "other steps"],
+)
+def test_what_no_cause_explains_is_of_the_draw_whose_turns_it_stands_in(lines, ends, is_of_draw):
+    own = [*causes(5, REPLACED_SUBGRAPH, PYTHON_INDEX, EXTRA_SUBGRAPH)]
+    known = drawn(own, program(TURNS))
+    places = [cause.place for line in lines for _, cause in causes(line, EXTRA_SUBGRAPH)]
+    backward = SourceLine(FILE, 3, "forward", backward_of="addmm")
+    places += [Place(backward)] if lines else []
+    left = SimpleNamespace(
+        digest="left", call_site=ends, explanation=SimpleNamespace(left_at=places)
+    )
+    found = left_in_turns([node for node, _ in own], known, [left])
+    assert set(found) == ({"left"} if is_of_draw else set())
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ pytestmark = [
 NORMAL = {
     "accumulation": "3 kinds of step by design (micro-batch, accumulate, update); stable",
     "accumulation_two_lines": "3 kinds of step by design (micro-batch, accumulate, update); stable",
+    "scalars_accumulated": "4 kinds of step by design (micro-batch, accumulate, step at ",
     "evaluation_by_helper": "2 kinds of step by design (training, evaluation); stable",
     "sanity_check_first": "2 kinds of step by design (evaluation, training); stable",
     "two_optimizers": "2 kinds of step by design (update of ",

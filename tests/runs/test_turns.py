@@ -205,6 +205,15 @@ def test_of_causes_that_cost_nearly_the_same_the_one_of_most_compiles_is_first()
     assert ranked([early, kept, place]) == (place, kept, early)
 
 
+def unknown(seconds, compiles):
+    return replace(costing(seconds, compiles), kind=UNEXPLAINED, cause=None, proved=False)
+
+
+def test_what_no_cause_explains_stays_behind_what_goes_on_and_has_one():
+    dear, named, once = unknown(18.3, 9), costing(1.2, 12), costing(0.3, 1)
+    assert ranked([dear, once, named]) == (named, dear, once)
+
+
 @pytest.mark.parametrize(
     "other", [costing(3.6, 7), costing(4.0, 7, proved=False), costing(9, 9, expected=True)]
 )

@@ -28,6 +28,7 @@ from xlagraph.runs.graphs.context import program_text
 from xlagraph.runs.groups import group_nodes, groups_by, introduced, with_source
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, failures, ranked
 from xlagraph.runs.nodes import node_of
+from xlagraph.runs.read_sizes import with_reads
 from xlagraph.runs.reasons import own_reasons
 from xlagraph.runs.slight import with_slight
 from xlagraph.runs.verdict import stable_after
@@ -196,5 +197,6 @@ def _grouped(
     groups = with_collecting(groups, nodes, graphs, run.processes)
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = with_source(with_statements(groups, run, graphs), run)
-    groups, nodes = with_slight(with_makers(groups, run.processes), nodes, history.steps)
+    groups = with_reads(with_makers(groups, run.processes), nodes, run.processes, program)
+    groups, nodes = with_slight(groups, nodes, history.steps)
     return Account(nodes, groups)

@@ -19,7 +19,8 @@ from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
-from xlagraph.runs.causes.growth import BAKED, main_line
+from xlagraph.runs.causes.growth import BAKED, AsLoop, main_line
+from xlagraph.runs.kinds import UNEXPLAINED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -190,4 +191,31 @@ def of_others(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[s
         keys = ((cause.kind, main_line(cause)) for cause in causes[1:])
         if other := next((often[key] for key in keys if key in often), None):
             found[node.digest] = other
+    return found
+
+
+def of_loops(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of unproved graphs of steps in which a loop has a length that is new.
+
+    What such a step also keeps, as for a log, is told of it where the loop's turns stay in pieces.
+    That other graphs at its place come of the loop says that its turns stand in it.
+    """
+    loops = {d: one for d, one in known.items() if isinstance(one.retell, AsLoop)}
+    looped = [node for node in nodes if node.digest in loops]
+    steps = {(loops[node.digest], node.rank, node.step) for node in looped}
+    sites = Counter((loops[node.digest], node.rank, node.call_site) for node in looped)
+    found = {}
+    for node in nodes:
+        reason, is_proved = known[node.digest], node.explanation and node.explanation.proved
+        if node.warm_up or is_proved or reason.retell or reason.how:
+            continue
+        here = (
+            one
+            for one, rank, site in sites
+            if sites[one, rank, site] >= OFTEN
+            and (rank, site) == (node.rank, node.call_site)
+            and (one, rank, node.step) in steps
+        )
+        if reason.kind in (LIVE_TENSOR, UNEXPLAINED) and (one := next(here, None)):
+            found[node.digest] = one
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import NOWHERE
 from xlagraph.message import EMPTY, join, say, words
 from xlagraph.run.records import EXCEPTION
-from xlagraph.runs.kinds import BY_DESIGN
+from xlagraph.runs.kinds import BY_DESIGN, UNEXPLAINED, UNLIKE_GRAPH
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ class CauseGroup:
     """Whether the same is done at such lines with numbers of their own."""
     follows: tuple[Message, ...] = ()
     """Of graphs that differ in something else, which follows from this: what, and why."""
+    read: SourceLine | None = None
+    """The line that reads the number of which a size is made, where that is another one."""
     mend: tuple[Message, ...] = ()
     """What to change, whole and in short, where there is no cause and its kind says too little."""
 
@@ -151,6 +153,11 @@ class CauseGroup:
     def is_by_design(self) -> bool:
         """Expected, and no warm-up: steps of several sorts, or a change made on purpose."""
         return self.expected and (self.kind is BY_DESIGN or self.meant is not Meant.NOT)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Nothing is known of why these graphs are others."""
+        return self.cause is None and self.kind in (UNEXPLAINED, UNLIKE_GRAPH)
 
     @property
     def in_short(self) -> Message:
@@ -209,17 +216,26 @@ NEARLY = 0.9
 def ranked(groups: Iterable[CauseGroup]) -> tuple[CauseGroup, ...]:
     """Problems before what is by design, that before warm-up, and each by what it costs.
 
-    Of proved problems that cost nearly the same, the one with the most compiles comes first.
+    Of proved problems that cost nearly the same, the one with the most compiles comes first. What
+    no cause explains comes behind what goes on and has one, whatever it costs.
     """
     ordered = sorted(groups, key=_by_cost)
-    rest = [one for one in ordered if not one.expected]
+    told = [one for one in ordered if not one.expected]
+    named = [one for one in told if not one.is_unknown and one.compiles >= OFTEN]
+    problems = _by_compiles(named) + _by_compiles([one for one in told if one not in named])
+    return (*problems, *(one for one in ordered if one.expected))
+
+
+def _by_compiles(ordered: Iterable[CauseGroup]) -> list[CauseGroup]:
+    """Problems by what they cost, and proved ones that cost nearly the same by their compiles."""
+    rest = list(ordered)
     problems: list[CauseGroup] = []
     while rest:
         least = _weighed(rest[0]) * NEARLY
         near = [one for one in rest[1:] if one.proved and _weighed(one) >= least]
         problems.append(max(rest[0], *near, key=lambda one: one.compiles) if near else rest[0])
         rest.remove(problems[-1])
-    return (*problems, *(one for one in ordered if one.expected))
+    return problems
 
 
 def _by_cost(group: CauseGroup) -> tuple[bool, bool, float, str]:

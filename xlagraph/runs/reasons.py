@@ -19,6 +19,7 @@ from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.beside import (
     family,
+    of_loops,
     of_most,
     of_other_dtypes,
     of_other_sizes,
@@ -30,7 +31,7 @@ from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_
 from xlagraph.runs.by_design.odd_batches import as_odd_batch
 from xlagraph.runs.causes.carried import as_carried, carried_alone
 from xlagraph.runs.causes.conditions import decided
-from xlagraph.runs.causes.drawn import drawn
+from xlagraph.runs.causes.drawn import AsDrawn, drawn, left_in_turns
 from xlagraph.runs.causes.growth import (
     AsLoop,
     as_growth,
@@ -131,7 +132,9 @@ def reasons_of(
     found |= _of_same_pick(nodes, found)
     found |= _picked(nodes, found, program)
     found |= _drawn(nodes, found, program)
+    found |= _left_of_draws(nodes, found)
     found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
+    found |= of_loops(nodes, found)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= grown_lists(nodes, found)
     found |= read_of_lists(nodes, found)
@@ -204,6 +207,20 @@ def _drawn(
         for d, one in decided(known_causes, program).items()
     }
     return asked | uneven | mixed | picks
+
+
+def _left_of_draws(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Digest to reason of graphs without a cause whose pieces stand in the turns of a draw."""
+    draws = {d: one.retell for d, one in known.items() if isinstance(one.retell, AsDrawn)}
+    asked = [
+        node
+        for node in nodes
+        if known[node.digest].kind is UNEXPLAINED and not (node.warm_up or known[node.digest].how)
+    ]
+    return {
+        digest: Reason(one.kind, one.draw, one)
+        for digest, one in left_in_turns(nodes, draws, asked).items()
+    }
 
 
 def _with_forward(node: GraphNode, main: Cause) -> tuple[Cause, ...]:

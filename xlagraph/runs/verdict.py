@@ -126,6 +126,10 @@ def _beside(problems: Sequence[CauseGroup], taken: Taken | None) -> Iterator[Mes
         yield first.effect
         own = _own_time(problems)
         yield say(f"{_lost(problems)}{f', {own} by this' if own else ''}.")
+    if first.read:
+        yield say(
+            "The size may come of the number that each of these steps reads at ", first.read, "."
+        )
     if first.cause and first.cause.seen:
         yield first.cause.seen.message
     elif taken:

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 from xlagraph.runs.graphs.nearest import opcodes_of
 from xlagraph.runs.graphs.traits import input_names, names_from, traits_of
-from xlagraph.runs.graphs.weights import own_weights, weights_of
+from xlagraph.runs.graphs.weights import (
+    gradients_of,
+    own_weights,
+    taken_gradients,
+    weights_of,
+)
 from xlagraph.runs.steps.order import followers
 
 if TYPE_CHECKING:
@@ -107,6 +112,8 @@ class Sorts:
             return Sort(Part.ACCUMULATE) if traits.sums_gradients else None
         if self._is_kept(number):
             return Sort(Part.MICRO_BATCH)
+        if gradients_of(graph):  # of one element, which the traits leave out
+            return self._of_small_gradients(number)
         if self._is_forward_only(number) and not self.is_cut(number):
             own = self.own & weights_of(graph).read
             return Sort(Part.EVALUATION, place=(graph.sync.entry, graph.sync.call_site), own=own)
@@ -117,6 +124,13 @@ class Sorts:
         gives = self.traits[number].gives
         taken = [self.traits[k].gradients for k in self._behind(number)]
         return any(shapes and shapes <= gives for shapes in taken)
+
+    def _of_small_gradients(self, number: int) -> Sort | None:
+        """The sort of a step that gives out gradients by name and updates nothing."""
+        if taken_gradients(self._graphs[number]):
+            return Sort(Part.ACCUMULATE)
+        is_kept = any(taken_gradients(self._graphs[k]) for k in self._behind(number))
+        return Sort(Part.MICRO_BATCH) if is_kept else None
 
     def _is_forward_only(self, number: int) -> bool:
         """Whether it reads what a training reads, gives no gradients, and is no part of a step."""

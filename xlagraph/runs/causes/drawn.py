@@ -22,7 +22,7 @@ from xlagraph.runs.causes.draws import draws_around
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
@@ -93,7 +93,7 @@ class AsDrawn:
             return any(one.line in self.turns for one in frames[:1])
         if self.loop is None:
             return _is_stored(cause) and any(one.line in self.lines for one in frames[:1])
-        return cause.kind in VALUES and any(one.line in self.lines for one in frames)
+        return cause.kind in VALUES and self.decides_about(cause.place)
 
     def may_make(self, cause: Cause) -> bool:
         """Whether a cause is a piece of the same loop, in its backward pass perhaps.
@@ -101,13 +101,22 @@ class AsDrawn:
         Where coins fell otherwise in several turns at once, pieces of these turns pair as they may,
         and gradients flow on through what was picked. What another draw decides is its own.
         """
-        line, loop = cause.place.line, self.loop
-        if loop is None or line is None or cause.kind not in PIECES_OF_TURNS:
+        return cause.kind in PIECES_OF_TURNS and self.is_in_turn(cause.place)
+
+    def is_in_turn(self, place: Place) -> bool:
+        """Whether what stands at a place runs in the turns of the loop, as no other draw says."""
+        line, loop = place.line, self.loop
+        if loop is None or line is None:
             return False
-        frames = own_frames(cause) or [line]
+        frames = frames_from(place) or [line]
         here = [f for f in frames if (f.file, f.function) == (loop.file, loop.function)]
         is_others = any(f.file == self.draw.file and f.line in self.others for f in frames)
         return not is_others and any(one.line > loop.line for one in here)
+
+    def decides_about(self, place: Place) -> bool:
+        """Whether the draw says if what stands at a place is used."""
+        frames = frames_from(place)
+        return any(one.file == self.draw.file and one.line in self.lines for one in frames)
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with what is drawn."""
@@ -164,6 +173,38 @@ def drawn(causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText) -> di
         if node.digest not in told and (one := next(here, None)):
             told[node.digest] = one
     return told
+
+
+def left_in_turns(
+    nodes: Sequence[GraphNode], told: Mapping[str, AsDrawn], asked: Iterable[GraphNode]
+) -> dict[str, AsDrawn]:
+    """Digest to draw of those of some graphs all of whose known pieces stand in its turns.
+
+    One at least has to stand at a line that the draw decides about. Where coins fall otherwise in
+    several turns at once, one for the value and one against it, the pieces of these turns stand
+    against each other, and undoing one of them leads nowhere.
+
+    Args:
+        nodes: all graphs.
+        told: by digest what is said of those whose causes show a draw.
+        asked: graphs without a cause.
+    """
+    ends: dict[tuple[SourceLine | None, AsDrawn], None] = dict.fromkeys(
+        (node.call_site, told[node.digest]) for node in nodes if node.digest in told
+    )
+    found: dict[str, AsDrawn] = {}
+    for node in asked:
+        places = node.explanation.left_at if node.explanation else ()
+        here = (
+            one
+            for site, one in ends
+            if site == node.call_site
+            and all(map(one.is_in_turn, places))
+            and any(map(one.decides_about, places))
+        )
+        if one := next(here, None):
+            found[node.digest] = one
+    return found
 
 
 def _store(cause: Cause, program: ProgramText) -> AsDrawn | None:

@@ -65,6 +65,11 @@ def gradients_of(graph: CapturedGraph) -> Names:
     return frozenset(t for t in graph.context().outputs.values() if t.role is Role.GRADIENT)
 
 
+def taken_gradients(graph: CapturedGraph) -> Names:
+    """The gradients that a graph takes in, by name."""
+    return frozenset(t for t in graph.context().parameters.values() if t.role is Role.GRADIENT)
+
+
 def own_weights(graphs: Iterable[CapturedGraph]) -> Names:
     """All that is trained, where several graphs train parameters of their own; else nothing.
 

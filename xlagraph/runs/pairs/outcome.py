@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import Level, instruction_text, without_layout
 from xlagraph.cause.model import Cause, Explanation, Scope
+from xlagraph.cause.sources import line_of, stack
 from xlagraph.cause.verdict import Place, Verdict
 from xlagraph.diff import diff_modules
 from xlagraph.facts.distributed.buckets import bucket_rows
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 4_000
 """Characters of a literal or of attributes that are kept."""
+MAX_PLACES = 64
+"""Places of what no cause accounts for that are kept; if there are more, none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Outcome:
     """Instructions that no cause accounts for."""
     left: Place
     """The line that all of them were called from, as far as one is known."""
+    left_at: tuple[Place, ...]
+    """Where they stand in the program, as far as it is known; each place once, empty for many."""
     unexplained_share: float
     """Part of the differing instructions that no cause accounts for, 0 to 1."""
     compared: Message
@@ -110,6 +115,7 @@ def outcome_of(explanation: Explanation, a: Context, b: Context) -> Outcome:
         unexplained_a=explanation.unexplained_a,
         unexplained_b=explanation.unexplained_b,
         left=explanation.left,
+        left_at=_left_at(explanation),
         unexplained_share=explanation.unexplained_share,
         compared=explanation.compared,
         scope=explanation.scope,
@@ -147,6 +153,18 @@ def explanation_of(
         buckets_a=bucket_rows(diff.a, context_a),
         buckets_b=bucket_rows(diff.b, context_b),
     )
+
+
+def _left_at(explanation: Explanation) -> tuple[Place, ...]:
+    diff = explanation.diff
+    sides = ((diff.a, explanation.unexplained_a), (diff.b, explanation.unexplained_b))
+    found = dict.fromkeys(
+        (line, stack(module, i))
+        for module, members in sides
+        for i in members
+        if (line := line_of(module, i))
+    )
+    return tuple(Place(*one) for one in found) if len(found) <= MAX_PLACES else ()
 
 
 def _partners(diff: Diff) -> tuple[int, ...]:
