@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 MAX_MORE = 4
 """Outputs that one module may have more than the other."""
+FEW = 0.1
+"""The part of the outputs that may be whole numbers or truth values made of floats, as a count of
+right answers is: they say little of what they are made of."""
 MOST = 0.9
 """The part of the outputs that has to change with the arguments."""
 
@@ -99,7 +102,7 @@ def _same_values(diff: Diff) -> SameValues | None:
         return None
     if not effects_agree(*programs):
         return None
-    if any(programs[0].discrete_outputs) or any(programs[1].discrete_outputs):
+    if any(sum(one.discrete_outputs) > FEW * len(one.discrete_outputs) for one in programs):
         return None
     asking = Budget(RESPONSES)
     for assumed in assumptions(diff):
@@ -222,7 +225,7 @@ class _Question:
     def _tells(self) -> bool:
         """Whether the outputs are numbers, and nearly all that depend on inputs change with them.
 
-        A gradient that cancels is always 0.
+        A gradient that cancels is always 0. All that are made discrete have to.
         """
         columns = [[values[k] for values in self.known] for k in range(len(self.shapes[0]))]
         module = self.programs[0].module
@@ -232,4 +235,8 @@ class _Question:
             for column, output in zip(columns, module.outputs, strict=True)
             if output in reached
         ]
-        return sum(changing) >= MOST * len(changing) and all(map(is_number, columns))
+        discrete = self.programs[0].discrete_outputs
+        do_vary = all(
+            varies(column) for column, is_one in zip(columns, discrete, strict=True) if is_one
+        )
+        return do_vary and sum(changing) >= MOST * len(changing) and all(map(is_number, columns))
