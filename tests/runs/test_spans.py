@@ -72,11 +72,10 @@ def test_the_length_decides_what_mends_it(tmp_path, steps, is_masked):
 def test_another_span_beside_it_needs_the_same_fix(tmp_path):
     steps = [((low, 3 + k % 4), (12 - k, 2 + k % 3)) for k, low in enumerate(PLACES)]
     run = run_of(tmp_path, *steps)
-    assert "(the same fix goes for it)" in str(run.verdict)
+    assert "The same changes at line 4: mend these likewise." in str(run.verdict)
 
 
-def test_what_else_stands_beside_a_span_does_not(tmp_path):
+def test_a_mask_mends_a_span_that_only_moves_as_well(tmp_path):
     steps = [((low, 3 + k % 4), (12 - k, 2)) for k, low in enumerate(PLACES)]
     run = run_of(tmp_path, *steps)
-    assert "train.py:4" in str(run.verdict)
-    assert "the same fix" not in str(run.verdict)
+    assert "The same changes at line 4: mend these likewise." in str(run.verdict)
