@@ -35,7 +35,7 @@ NORMAL = {
     "target_copied": "Stable: 3 compiles,",
     "frozen_copy": "Stable after warm-up: 2 compiles,",
     "lookahead_in_buckets": "Stable: 5 compiles,",
-    "average_of_copy": "3 kinds of step by design (training, step at ",
+    "average_of_copy": "2 kinds of step by design (training, step at ",
     "averaged_model": "Stable: 5 compiles,",
     "average_later": "2 kinds of step by design (update at ",
     "momentum_with_decay": "Stable after warm-up: 2 compiles,",

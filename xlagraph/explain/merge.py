@@ -20,7 +20,7 @@ from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH, PENALTY_FIX
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
@@ -368,14 +368,18 @@ def _around(module: Module, instructions: frozenset[int]) -> set[int]:
 
 
 def _one(group: list[Finding], diff: Diff) -> Finding:
-    """The findings as one, led by the first that is more than a piece of some sort."""
+    """The findings as one, led by the first that is more than a piece of some sort.
+
+    What is known to be a penalty brings derivatives that are pieces of their own.
+    """
     main = next((f for f in group if f.kind not in (*GENERAL, REORDERED_OPERANDS)), group[0])
+    main = next((f for f in group if f.fix is PENALTY_FIX), main)
     if len(group) == 1:
         return main
     a = frozenset[int]().union(*(f.a for f in group))
     b = frozenset[int]().union(*(f.b for f in group))
     kind, title, fix, short = main.kind, main.title, main.fix, main.short
-    if main.kind in GENERAL:
+    if main.kind in GENERAL and main.fix is not PENALTY_FIX:
         own_a, own_b = a.intersection(diff.removed), b.intersection(diff.added)
         kind, title = _branch(main, own_a, own_b, diff)
         index = index_alone(diff, own_a, own_b)

@@ -21,6 +21,7 @@ from xlagraph.facts.training.cotangents import (
     reach_of,
 )
 from xlagraph.facts.training.further_gradients import gives_as_much, is_derived
+from xlagraph.facts.training.gradient_losses import gradient_loss
 from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.mirrored import images, mirrored
 from xlagraph.facts.training.updates import formula, updates
@@ -99,9 +100,10 @@ def find(case: Case) -> list[Finding]:
 
     Where another piece changes the forward pass, or what its gradients begin with, that is the
     reason, and these terms follow from it, unless lines tell that the forward pass has something
-    else there on the other side. So it is where they take in other tensors.
+    else there on the other side. So it is where they take in other tensors, and where they are of a
+    loss of gradients that one side alone has.
     """
-    if any(_takes_in_more(view) for view in (case.a, case.b)):
+    if any(_takes_in_more(view) or _has_penalty(view) for view in (case.a, case.b)):
         return []
     found = [longer for one in bypasses(case) if (longer := _longer(one))]
     known = {edge for longer in found for edge in longer.found.uses}
@@ -131,6 +133,11 @@ def _takes_in_more(view: SideView) -> bool:
     module, lone = view.module, set(view.open_lone())
     inputs = lone.intersection(module.entry_computation.parameters)
     return any(not module.shapes[i].endswith("[]") for i in inputs)
+
+
+def _has_penalty(view: SideView) -> bool:
+    """Whether what a side alone computes is a loss of gradients, with its derivatives."""
+    return gradient_loss(view.module, view.open_lone()) is not None
 
 
 def _changes_more(longer: Longer, edges: Sequence[Edge]) -> bool:
