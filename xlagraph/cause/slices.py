@@ -49,6 +49,16 @@ def called_only_by(module: Module, callers: Collection[int]) -> set[int]:
     return found
 
 
+def made_of(module: Module, value: int) -> set[int]:
+    """A value and all that it is computed from, within its computation."""
+    found, stack = {value}, [value]
+    for i in stack:  # grows while it is read
+        fresh = {*module.operands[i]} - found
+        found |= fresh
+        stack += sorted(fresh)
+    return found
+
+
 def exclusive_slice(module: Module, dropped: Iterable[int], extra: Sequence[int] = ()) -> set[int]:
     """The instructions that only the outputs at these positions need, `extra` values kept."""
     gone = set(dropped)

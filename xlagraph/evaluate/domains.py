@@ -6,7 +6,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.evaluate.never import constant_of
+from xlagraph.evaluate.never import behind, constant_of
 from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
@@ -47,6 +47,8 @@ def positive_inputs(module: Module) -> frozenset[int]:
     return frozenset(k for k, p in enumerate(entry.parameters) if p in reach)
 
 
+_FORMS = frozenset({"broadcast", "copy", "reshape", "slice", "transpose"})
+"""What only spreads a value, or puts it into another form."""
 _HANDS_ON = frozenset(
     (
         *("add", "broadcast", "clamp", "concatenate", "convert", "copy", "reshape", "select"),
@@ -127,7 +129,7 @@ def _serves_as_mask(module: Module, parameter: int) -> bool:
     for i in front:  # grows while it is read
         for user in module.users[i]:
             opcode, operands = module.opcodes[user], module.operands[user]
-            if opcode in ("broadcast", "convert", "copy", "reshape", "slice", "transpose"):
+            if opcode == "convert" or opcode in _FORMS:
                 front.append(user)
             elif opcode == "call":
                 front += _given(module, i, user)
@@ -136,18 +138,11 @@ def _serves_as_mask(module: Module, parameter: int) -> bool:
                 if not is_asked:
                     return False
             elif opcode == "select":
-                if not {*module.operands[_plain(module, operands[0])]}.isdisjoint(front):
+                if not {*module.operands[behind(module, operands[0], _FORMS)]}.isdisjoint(front):
                     return False  # where it is picked by what it is itself, it is no mask
             elif opcode not in ("multiply", "reduce", "tuple"):
                 return False
     return is_asked
-
-
-def _plain(module: Module, i: int) -> int:
-    """What an instruction only spreads, or puts into another form."""
-    while module.opcodes[i] in ("broadcast", "copy", "reshape", "slice", "transpose"):
-        (i,) = module.operands[i]
-    return i
 
 
 def _fewest_rows(*modules: Module) -> int:
@@ -205,8 +200,7 @@ def _rows(module: Module, i: int, user: int) -> Iterator[int]:
 
 def _counted(module: Module, i: int) -> Iterator[int]:
     """How far a value counts from 0, in some form."""
-    while module.opcodes[i] in ("broadcast", "convert", "copy", "reshape"):
-        (i,) = module.operands[i]
+    i = behind(module, i, ("broadcast", "convert", "copy", "reshape"))
     if module.opcodes[i] == "iota":
         sizes = read_shape(module.shapes[i]).dimensions
         yield from (sizes[k] for k in _numbers(module, i, "iota_dimension"))

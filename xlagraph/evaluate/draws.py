@@ -84,7 +84,7 @@ def arguments_at(
 
 
 def limited(array: Any, numbers: Sequence[float]) -> Any:
-    """The array with one number at all places, or one of two: the second where it is above 0."""
+    """The array with one number at all places, or one of two: the second above its median."""
     if not isinstance(array, np.ndarray):
         return array
     return np.where(array > np.median(array), numbers[-1], numbers[0]).astype(array.dtype)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from xlagraph.graph import Module
 
 MAX_DEPTH = 24
@@ -99,10 +101,16 @@ def _is_largest(module: Module, i: int) -> bool:
     return bits.isdecimal() and constant_of(module, i) == str(2 ** (int(bits) - 1) - 1)
 
 
+def behind(module: Module, i: int, opcodes: Collection[str]) -> int:
+    """What an instruction puts into another form, by operations of these opcodes alone."""
+    while module.opcodes[i] in opcodes:
+        (i,) = module.operands[i]
+    return i
+
+
 def constant_of(module: Module, i: int) -> str:
     """The constant that an instruction spreads or puts into another form; empty of others."""
-    while module.opcodes[i] in _KEEPS:
-        (i,) = module.operands[i]
+    i = behind(module, i, _KEEPS)
     return module.payloads.get(i, "") if module.opcodes[i] == "constant" else ""
 
 

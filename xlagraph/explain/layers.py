@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import where
 from xlagraph.facts.layers.cross_entropy import SMOOTHED
 from xlagraph.facts.layers.means import FLOATS, MASKED
@@ -248,23 +249,14 @@ def _share(cause: Cause, a: Collection[int], b: Collection[int]) -> float:
 def _forward(module: Module) -> set[int]:
     """What a loss is made of: of the numbers that a module gives the one that takes the least."""
     numbers = [i for i in module.outputs if bare_shape(module, i) in FLOATS]
-    return min((_made_of(module, i) for i in numbers), key=len, default=set())
-
-
-def _made_of(module: Module, value: int) -> set[int]:
-    found, stack = {value}, [value]
-    for i in stack:  # grows while it is read
-        fresh = {*module.operands[i]} - found
-        found |= fresh
-        stack += sorted(fresh)
-    return found
+    return min((made_of(module, i) for i in numbers), key=len, default=set())
 
 
 def _is_of_constants(module: Module, i: int) -> bool:
     """Whether a number is made of constants alone, as one over a count."""
     if not bare_shape(module, i).endswith("[]"):
         return False
-    return all(module.operands[k] or module.opcodes[k] == "constant" for k in _made_of(module, i))
+    return all(module.operands[k] or module.opcodes[k] == "constant" for k in made_of(module, i))
 
 
 def _words(diff: Diff, swap: Swap) -> Message:

@@ -154,7 +154,7 @@ def _verdict(
     agree = "its one output" if outputs == 1 else f"all {count(outputs, 'output')}"
     what = say(
         "The same values, but for rounding",
-        _where(diff, found, contexts),
+        _where(Case.of(diff, *contexts), found),
         f": evaluated at {found.points} random inputs, ",
         *(A, " and ", B, f" agree in {agree}."),
     )
@@ -172,13 +172,12 @@ def _verdict(
     return Verdict(what, notes=(written,))
 
 
-def _where(diff: Diff, found: SameValues, contexts: tuple[Context, Context]) -> Message:
+def _where(case: Case, found: SameValues) -> Message:
     """Which numbers inputs have to be for the modules to agree; empty where they always do."""
-    view = Case.of(diff, *contexts).a
-    inputs = diff.a.entry_computation.parameters
+    inputs = case.diff.a.entry_computation.parameters
     told = [
         say(
-            parameter_name(view, inputs[k]),
+            parameter_name(case.a, inputs[k]),
             f" is {' or '.join(f'{number:g}' for number in numbers)}",
         )
         for k, numbers in found.assumed
@@ -199,8 +198,7 @@ def _of_more(
     explanation: Explanation, found: SameValues, contexts: tuple[Context, Context]
 ) -> Verdict:
     """What is said of two modules that agree, but that one gives something more."""
-    diff = explanation.diff
-    case = Case.of(diff, *contexts)
+    case = Case.of(explanation.diff, *contexts)
     view, places = (case.a, found.more_in_a) if found.more_in_a else (case.b, found.more_in_b)
     lines = (line_of(view.module, view.module.outputs[k]) for k in places)
     line = next(filter(None, lines), None)
@@ -209,7 +207,7 @@ def _of_more(
         *(view.side, f" keeps {count(len(places), 'tensor')} more ("),
         join((output_name(view, k) for k in places), 3),
         ") and computes the same values else, but for rounding",
-        _where(diff, found, contexts),
+        _where(case, found),
         f": evaluated at {found.points} random inputs, both agree in {agreeing} outputs.",
     )
     fix = say(LIVE_TENSOR.short_fix)

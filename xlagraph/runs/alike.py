@@ -73,7 +73,8 @@ def worded_alike(first: Cause, members: Sequence[GraphNode]) -> tuple[Cause, ...
     """
     outcomes = (node.explanation for node in members if node.explanation)
     causes = (cause for outcome in outcomes for cause in outcome.causes)
-    return tuple(one for one in causes if first.short and told_as(one) == told_as(first))
+    told = told_as(first)
+    return tuple(one for one in causes if first.short and told_as(one) == told)
 
 
 def follows_size(first: Key, other: Cause, members: Sequence[GraphNode]) -> bool:

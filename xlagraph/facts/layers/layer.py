@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.labels import bare_shape
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -29,3 +31,9 @@ def chain(module: Module, i: int, opcodes: Collection[str]) -> list[int]:
     while module.opcodes[found[-1]] in opcodes:
         found.append(module.operands[found[-1]][0])
     return found
+
+
+def sizes_of(module: Module, i: int) -> list[int]:
+    """The sizes of a value along its dimensions."""
+    sizes = bare_shape(module, i).partition("[")[2].rstrip("]")
+    return [int(size) for size in sizes.split(",") if size.isdigit()]

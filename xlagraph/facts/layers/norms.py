@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import bare_shape
-from xlagraph.facts.layers.layer import Layer, chain, reduces_by
+from xlagraph.facts.layers.layer import Layer, chain, reduces_by, sizes_of
 from xlagraph.facts.values.scalars import SPREADS, is_number, number_of, through
 
 if TYPE_CHECKING:
@@ -37,9 +36,9 @@ def norms(module: Module) -> list[Layer]:
 def _of_operation(module: Module, i: int) -> str:
     """The norm that XLA's own operation is used for: torch_xla puts rows in place of channels."""
     taken, scale = module.operands[i][:2]
-    sizes = _sizes(module, taken)
+    sizes = sizes_of(module, taken)
     before = module.operands[taken][0] if module.opcodes[taken] == "reshape" else taken
-    rows = _sizes(module, before)
+    rows = sizes_of(module, before)
     if before == taken or sizes[0] != 1 or module.attributes[i].get("feature_index") != "1":
         return BATCH
     if rows[0] == 1 and rows[1:2] == sizes[1:2]:
@@ -69,7 +68,7 @@ def _of_root(module: Module, root: int) -> tuple[str, set[int]]:
         return "", way
     squared = _squared(module, module.operands[total][0], way)
     axes = _axes(module, total)
-    if squared is None or axes != {len(_sizes(module, module.operands[total][0])) - 1}:
+    if squared is None or axes != {len(sizes_of(module, module.operands[total][0])) - 1}:
         return "", way
     is_layer = centre is not None or _is_centred(module, squared, axes)
     if centre is not None and _mean_of(module, centre[1], way) is None:
@@ -172,8 +171,3 @@ def _is_centred(module: Module, value: int, axes: set[int]) -> bool:
 def _axes(module: Module, reduction: int) -> set[int]:
     axes = (module.attributes[reduction].get("dimensions") or "").strip("{}")
     return {int(axis) for axis in axes.split(",") if axis.strip().isdigit()}
-
-
-def _sizes(module: Module, i: int) -> list[int]:
-    sizes = bare_shape(module, i).partition("[")[2].rstrip("]")
-    return [int(size) for size in sizes.split(",") if size.isdigit()]

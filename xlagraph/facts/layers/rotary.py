@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import bare_shape
-from xlagraph.facts.layers.layer import Layer
-from xlagraph.facts.values.scalars import without_one
+from xlagraph.facts.layers.layer import Layer, sizes_of
+from xlagraph.facts.values.scalars import SPREADS, without_one
 
 if TYPE_CHECKING:
     from xlagraph.graph import Module
 
 HALVES, NEIGHBOURS = "halves", "neighbours"
-FORMS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
 _SPAN = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 
 
@@ -70,7 +68,7 @@ def _factor(module: Module, term: int, members: set[int]) -> int | None:
 
 
 def _through(module: Module, value: int, members: set[int]) -> int:
-    while module.opcodes[value] in FORMS | {"negate"}:
+    while module.opcodes[value] in SPREADS | {"negate"}:
         members.add(value)
         (value,) = module.operands[value]
     return value
@@ -81,7 +79,7 @@ def _paired(module: Module, one: int, other: int) -> str:
     whole = module.operands[one][0]
     if module.operands[other][0] != whole:
         return ""
-    sizes = _sizes(module, whole)
+    sizes = sizes_of(module, whole)
     axes = [
         (size, x, y)
         for size, x, y in zip(sizes, _spans(module, one), _spans(module, other), strict=False)
@@ -97,11 +95,6 @@ def _paired(module: Module, one: int, other: int) -> str:
     is_pair = size == 2 and spans == [(0, 1, 1), (1, 2, 1)]
     steps = [(start, step) for start, _, step in spans]
     return NEIGHBOURS if is_pair or steps == [(0, 2), (1, 2)] else ""
-
-
-def _sizes(module: Module, i: int) -> list[int]:
-    sizes = bare_shape(module, i).partition("[")[2].rstrip("]")
-    return [int(size) for size in sizes.split(",") if size.isdigit()]
 
 
 def _spans(module: Module, i: int) -> list[tuple[int, int, int]]:

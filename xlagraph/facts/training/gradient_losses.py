@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
+from xlagraph.cause.slices import made_of
 from xlagraph.facts.training.gradients import FORMS, PRODUCTS
 from xlagraph.facts.values.scalars import SPREADS, is_number, is_scalar_input, through
 from xlagraph.facts.values.vanishing import is_zero, vanishing
@@ -100,7 +101,7 @@ def _made_of(module: Module, value: int) -> set[int]:
 
 def _multiplied(module: Module, gradient: int, weight: int) -> int | None:
     """What the forward pass multiplies with the weight, in the shape of this gradient."""
-    below = _needed(module, gradient)
+    below = made_of(module, gradient)
     stack = [weight]
     for i in stack:  # grows while it is read
         for user in module.users[i]:
@@ -111,15 +112,6 @@ def _multiplied(module: Module, gradient: int, weight: int) -> int | None:
                     if x != weight and _sizes(module, x) == _sizes(module, gradient):
                         return x
     return None
-
-
-def _needed(module: Module, value: int) -> set[int]:
-    found, stack = {value}, [value]
-    for i in stack:  # grows while it is read
-        fresh = set(module.operands[i]) - found
-        found |= fresh
-        stack += sorted(fresh)
-    return found
 
 
 def _sizes(module: Module, i: int) -> Counter[str]:
