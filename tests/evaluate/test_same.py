@@ -480,3 +480,65 @@ def test_rows_that_are_picked_are_rows_that_there_are():
     assert not same(wrapped, other)
     kept = read_module(TAKEN.replace("select(low, up, k)", "select(low, zs, k)"), "b")
     assert not same(kept, plain), "negative ones are asked for here, as labels to leave out are"
+
+
+LARGEST = """HloModule m
+largest {
+  p = f32[] parameter(0)
+  m = s32[] parameter(1)
+  q = f32[] parameter(2)
+  n = s32[] parameter(3)
+  is = pred[] compare(p, q), direction=GE
+  value = f32[] select(is, p, q)
+  tied = pred[] compare(p, q), direction=EQ
+  first = s32[] minimum(m, n)
+  one = s32[] select(is, m, n)
+  row = s32[] select(tied, first, one)
+  ROOT both = (f32[], s32[]) tuple(value, row)
+}
+ENTRY e {
+  x = f32[6,5] parameter(0)
+  y = f32[6,5] parameter(1)
+  k = s32[6,5] iota(), iota_dimension=1
+  low = f32[] constant(-inf)
+  none = s32[] constant(0)
+  z = f32[6,5] add(x, y)
+  found = (f32[6], s32[6]) reduce(z, k, low, none), dimensions={1}, to_apply=largest
+  rows = s32[6] get-tuple-element(found), index=1
+  plain = f32[6] convert(rows)
+  spread = f32[6,5] broadcast(plain), dimensions={0}
+  r = f32[6,5] multiply(spread, z)
+  ROOT t = (f32[6,5]) tuple(r)
+}
+"""
+
+
+def test_of_equal_fractions_any_may_be_the_largest():
+    """The largest of ``x + y`` stands where that of its sigmoid does, if not where it is least."""
+    a = read_module(LARGEST, "a")
+    of_sigmoid = "s = f32[6,5] logistic(z)\n  found = (f32[6], s32[6]) reduce(s,"
+    text = LARGEST.replace("found = (f32[6], s32[6]) reduce(z,", of_sigmoid)
+    assert same(a, read_module(text, "b"))
+    least = text.replace("direction=GE", "direction=LE").replace("-inf", "inf")
+    assert not same(a, read_module(least, "b"))
+
+
+CHECKED = """
+e = f32[4,4] exponential(y)
+n = pred[4,4] compare(e, e), direction=NE
+z = f32[] constant(0)
+b = f32[4,4] broadcast(z), dimensions={}
+k = pred[4,4] compare(x, b), direction=EQ
+l = f32[4,4] log(e)
+m = f32[4,4] multiply(x, l)
+s = f32[4,4] select(k, b, m)
+r = f32[4,4] select(n, e, s)"""
+
+
+def test_what_is_no_number_may_stay_none_without_being_asked():
+    plain = step(
+        "e = f32[4,4] exponential(y)", "l = f32[4,4] log(e)", "r = f32[4,4] multiply(x, l)"
+    )
+    assert same(step(*CHECKED.strip().splitlines()), plain)
+    replaced = CHECKED.replace("select(n, e, s)", "select(n, x, s)")
+    assert not same(step(*replaced.strip().splitlines()), plain), "another number is put there"

@@ -41,10 +41,13 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
     """Whether the answer is the same for all numbers: one is finite, not below zero, or counts on.
 
     `in_rows`: rows that are picked are rows that there are (`domains.Assumed`). A counter that
-    stops where its type ends (``optax.safe_increment``) is taken for one that does not.
+    stops where its type ends (``optax.safe_increment``) is taken for one that does not. Among
+    fractions that are combined, as the largest is sought, no two are equal.
     """
     opcode, operands = module.opcodes[i], module.operands[i]
     if opcode == "is-finite":
+        return True
+    if opcode == "compare" and (_hands_on_no_number(module, i) or _is_tie(module, i)):
         return True
     direction = module.attributes[i].get("direction") if opcode == "compare" else None
     if in_rows and direction and _is_row_check(module, i, direction):
@@ -54,6 +57,35 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
     if direction != "GE":
         return False
     return is_never_negative(module, operands[0]) and _is_zero(module, operands[1])
+
+
+def _hands_on_no_number(module: Module, i: int) -> bool:
+    """Whether what is no number is asked for and stays none, as ``xlogy`` does."""
+    if not _is_nan_check(module, i):
+        return False
+    asked = module.operands[i][0]
+    users = module.users[i]
+    picks = (module.opcodes[u] == "select" and module.operands[u][0] == i for u in users)
+    picked = [module.operands[u][1:2] for u in users]
+    return all(picks) and all(o == asked or constant_of(module, o) == "nan" for (o,) in picked)
+
+
+def _is_tie(module: Module, i: int) -> bool:
+    """Whether two fractions that a computation combines are asked if they are equal, or numbers."""
+    asked, own = {*module.operands[i]}, module.computation_of(i)
+    is_equality = module.attributes[i].get("direction") == "EQ" or _is_nan_check(module, i)
+    if not is_equality or not asked <= {*own.parameters} or own.index == module.entry:
+        return False
+    is_fraction = all("f" in module.shapes[p].partition("[")[0] for p in asked)
+    return is_fraction and any(
+        own.index in called and module.opcodes[user] == "reduce"
+        for user, called in module.callees.items()
+    )
+
+
+def _is_nan_check(module: Module, i: int) -> bool:
+    is_other = module.attributes[i].get("direction") == "NE"
+    return is_other and len({*module.operands[i]}) == 1
 
 
 def _is_row_check(module: Module, i: int, direction: str) -> bool:

@@ -205,7 +205,9 @@ class _Running:
             if line.step.opcode not in LIFTED or line.step.shape.dimensions:
                 raise line.step.not_evaluated("in what combines or compares elements")
             self.budget.charge(size)
-            return HANDLERS[line.step.opcode](line.step, operands, self.calls)
+            value = HANDLERS[line.step.opcode](line.step, operands, self.calls)
+            self.program.coverage.note(line.step, operands, value)
+            return value
 
         return self._evaluated(computation, arguments, made)
 
