@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from xlagraph.errors import InputError
-from xlagraph.evaluate import contraction, elementwise, indexing, library, reduction, structure
 from xlagraph.evaluate.budget import MAX_DEPTH, Budget, arrays_of, cost_of, elements_of, total_cost
 from xlagraph.evaluate.coverage import Coverage
 from xlagraph.evaluate.errors import NotEvaluatedError
 from xlagraph.evaluate.numbers import literal
+from xlagraph.evaluate.opcodes import (
+    contraction,
+    elementwise,
+    indexing,
+    library,
+    reduction,
+    structure,
+)
 from xlagraph.evaluate.step import Calls, Step, type_of
 from xlagraph.hlo.shapes import read_shape
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlagraph.evaluate.elementwise import in_total_order
 from xlagraph.evaluate.numbers import in_range
-from xlagraph.evaluate.reduction import as_tuple, combiner, ufunc
+from xlagraph.evaluate.opcodes.elementwise import in_total_order
+from xlagraph.evaluate.opcodes.reduction import as_tuple, combiner, ufunc
 from xlagraph.evaluate.step import is_float
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlagraph.evaluate.indexing import topk
-from xlagraph.evaluate.reduction import combiner
+from xlagraph.evaluate.opcodes.indexing import topk
+from xlagraph.evaluate.opcodes.reduction import combiner
 from xlagraph.patterns import re
 
 if TYPE_CHECKING:
