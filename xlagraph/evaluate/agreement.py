@@ -22,8 +22,11 @@ MIN_FINITE = 0.9
 """The part of an output that has to be a number at one point at least."""
 
 
-def are_close(x: Array, y: Array) -> bool:
-    """Whether two arrays of one shape and type are equal but for rounding; NaN equals NaN."""
+def are_close(x: Array, y: Array, noise: Array | None = None) -> bool:
+    """Whether two arrays of one shape and type are equal but for rounding; NaN equals NaN.
+
+    `noise`: how far another rounding of its inputs moves the first.
+    """
     if x.dtype.kind not in "fc":
         return bool(np.array_equal(x, y))
     with np.errstate(all="ignore"):
@@ -36,6 +39,8 @@ def are_close(x: Array, y: Array) -> bool:
         one, other = x[finite], y[finite]
         size = np.abs(one)
         allowed = RELATIVE * size + ABSOLUTE * size.max(initial=0.0) + NOTHING
+        if noise is not None:
+            allowed = allowed + noise[finite]
         return bool((np.abs(one - other) <= allowed).all())
 
 
@@ -44,11 +49,13 @@ def paired(
     values_b: Sequence[Sequence[Array]],
     shapes: tuple[Sequence[str], Sequence[str]],
     preferred: Sequence[int],
+    noise: Sequence[Sequence[Array | None]],
 ) -> tuple[int, ...] | None:
     """For each output of A one of B that is equal at every point, or None.
 
-    `values_a`: the outputs at each point; `preferred`: which output of B to ask first for each.
-    What A has more of a shape may have none: -1.
+    `values_a`: the outputs at each point; `preferred`: which output of B to ask first for each;
+    `noise`: at each point how far another rounding moves A's. What A has more of a shape may have
+    none: -1.
     """
     shapes_a, shapes_b = shapes
     free = set(range(len(shapes_b)))
@@ -56,7 +63,7 @@ def paired(
     found: list[int] = []
     for k, shape in enumerate(shapes_a):
         order = [n for n in (preferred[k], *sorted(free)) if n in free and shapes_b[n] == shape]
-        partner = next((n for n in order if _agree(values_a, values_b, k, n)), None)
+        partner = next((n for n in order if _agree(values_a, values_b, noise, k, n)), None)
         if partner is not None:
             free.remove(partner)
         elif spare[shape] > 0:
@@ -67,8 +74,14 @@ def paired(
     return tuple(found)
 
 
-def _agree(a: Sequence[Sequence[Array]], b: Sequence[Sequence[Array]], k: int, n: int) -> bool:
-    return all(are_close(x[k], y[n]) for x, y in zip(a, b, strict=True))
+def _agree(
+    a: Sequence[Sequence[Array]],
+    b: Sequence[Sequence[Array]],
+    noise: Sequence[Sequence[Array | None]],
+    k: int,
+    n: int,
+) -> bool:
+    return all(are_close(x[k], y[n], z[k]) for x, y, z in zip(a, b, noise, strict=True))
 
 
 def varies(values: Sequence[Array]) -> bool:

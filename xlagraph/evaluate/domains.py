@@ -75,12 +75,17 @@ def assumptions(diff: Diff) -> Iterator[Assumed]:
     often, the other may have it as what it is, as the 2 of a square's derivative, or as what a mean
     divides by.
     """
-    rows = _fewest_rows(diff.a, diff.b)
-    masks = {(side, k): (0.0, 1.0) for side, m in enumerate((diff.a, diff.b)) for k in _masks(m)}
+    rows = fewest_rows(diff.a, diff.b)
+    masks = masks_of(diff.a, diff.b)
     for limits in ({}, *([masks] if masks else []), *_numbers_handed_in(diff)):
         yield Assumed(0, limits)
         if rows:
             yield Assumed(rows, limits)
+
+
+def masks_of(*modules: Module) -> Limits:
+    """What serves as a mask of two modules, zeros and ones."""
+    return {(side, k): (0.0, 1.0) for side, m in enumerate(modules) for k in _masks(m)}
 
 
 def _numbers_handed_in(diff: Diff) -> Iterator[Limits]:
@@ -140,12 +145,12 @@ def _serves_as_mask(module: Module, parameter: int) -> bool:
             elif opcode == "select":
                 if not {*module.operands[behind(module, operands[0], _FORMS)]}.isdisjoint(front):
                     return False  # where it is picked by what it is itself, it is no mask
-            elif opcode not in ("multiply", "reduce", "tuple"):
+            elif opcode not in ("divide", "multiply", "reduce", "tuple"):
                 return False
     return is_asked
 
 
-def _fewest_rows(*modules: Module) -> int:
+def fewest_rows(*modules: Module) -> int:
     """The smallest number of rows, or classes, that whole numbers given to modules pick one of.
 
     Beyond it two forms of one computation part: a gather of JAX gives no number, and a class

@@ -10,6 +10,8 @@ as in the refinement of colours by which graphs are compared.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, islice, permutations, product
 from math import factorial, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +20,7 @@ import numpy as np
 
 from xlagraph.evaluate.budget import MAX_OPERATIONS
 from xlagraph.evaluate.draws import argument_like, limited
+from xlagraph.evaluate.handed_in import Numbers, Search
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ def assignments(
         if prod(factorial(n) for n in Counter(shapes_a).values()) <= MAX_ASSIGNMENTS:
             ways.append(_completed(shapes_a, shapes_b, {}))
         else:
-            ways.append(_by_response(programs, shapes_a, shapes_b, assumed, budget))
+            ways.append(by_response(Asked(programs, budget, assumed)))
     return _once(chain.from_iterable(ways))
 
 
@@ -106,41 +109,84 @@ class _Input(NamedTuple):
     number: int
 
 
-class _Asked(NamedTuple):
+@dataclass(frozen=True)
+class Asked:
     """The programs whose inputs are asked, and what that may cost."""
 
     programs: tuple[Program, Program]
     budget: Budget
-    uneven: frozenset[tuple[int, ...]]
-    """The sizes of outputs of which one side has more: these are not asked."""
     assumed: Assumed
     """What some inputs take alone."""
+    numbers: Numbers = field(default_factory=Numbers)
+    """What numbers are that do not pair by their shapes."""
+
+    @cached_property
+    def uneven(self) -> frozenset[tuple[int, ...]]:
+        """The sizes of outputs of which one side has more: these are not asked."""
+        sizes = (
+            Counter(
+                tuple(read_shape(program.module.shapes[i]).dimensions)
+                for i in program.module.outputs
+            )
+            for program in self.programs
+        )
+        one, other = sizes
+        return frozenset({*(one - other), *(other - one)})
+
+    def classes(self) -> dict[_Input, int]:
+        """The inputs that have a partner, those of one shape, and numbers that do alike, in one."""
+        found: dict[_Input, int] = {}
+        labels: dict[str | int, int] = {}
+        for side, program in enumerate(self.programs):
+            for number, shape in enumerate(input_shapes(program.module)):
+                label = self.numbers.label(side, number)
+                if label != 0:
+                    key = label or shape
+                    found[_Input(side, number)] = labels.setdefault(key, len(labels))
+        return found
 
 
-def _by_response(
-    programs: tuple[Program, Program],
-    shapes_a: Sequence[str],
-    shapes_b: Sequence[str],
-    assumed: Assumed,
-    budget: Budget,
-) -> Iterator[tuple[int, ...]]:
-    """The assignments of inputs to which the outputs respond alike; none where no such is seen."""
-    classes: dict[_Input, int] = {}
-    labels: dict[str, int] = {}
-    for side, shapes in enumerate((shapes_a, shapes_b)):
-        for number, shape in enumerate(shapes):
-            classes[_Input(side, number)] = labels.setdefault(shape, len(labels))
-    modules = [program.module for program in programs]
-    asked = _Asked(programs, budget, _uneven(*modules), assumed)
-    both = [_response(asked, classes, _Input(side, -1)) for side in range(len(programs))]
-    if not _are_alike(*both):
+def fitting_numbers(asked: Asked) -> Iterator[Numbers]:
+    """What the numbers of the second program may be, with which its outputs come to the first's.
+
+    Those of the first are drawn; all other inputs of a shape are equal.
+    """
+    search = Search(*(program.module for program in asked.programs))
+    if not search.is_asked:
+        return
+    target = _with_numbers(asked, 0, search.given())
+    for guess in search.guesses():
+        if are_alike(_with_numbers(asked, 1, search.values(guess)), target):
+            yield from search.told(guess)
+
+
+def _with_numbers(asked: Asked, side: int, numbers: Mapping[int, float]) -> Array:
+    told = Numbers(fixed=(numbers, numbers))
+    alike = replace(asked, numbers=told)
+    labels = {shape: k for k, shape in enumerate(sorted({*input_shapes(asked.programs[0].module)}))}
+    shapes = enumerate(input_shapes(asked.programs[side].module))
+    classes = {_Input(side, k): labels[shape] for k, shape in shapes if k not in numbers}
+    return response(alike, classes, side)
+
+
+def by_response(asked: Asked) -> Iterator[tuple[int, ...]]:
+    """The assignments of inputs to which the outputs respond alike; none where no such is seen.
+
+    Of an input of A that has no partner it is -1.
+    """
+    classes = asked.classes()
+    both = [response(asked, classes, side) for side in range(len(asked.programs))]
+    sides = Counter((label, one.side) for one, label in classes.items())
+    is_even = all(sides[label, 0] == sides[label, 1] for label, _ in sides)
+    if not is_even or not are_alike(*both):
         return  # whichever inputs belong together
     for found in _told_apart(asked, classes):
         theirs = {label: number for (side, number), label in found.items() if side}
-        yield tuple(theirs[found[_Input(0, k)]] for k in range(len(shapes_a)))
+        own = range(len(asked.programs[0].parameters))
+        yield tuple(theirs[found[_Input(0, k)]] if _Input(0, k) in found else -1 for k in own)
 
 
-def _told_apart(asked: _Asked, classes: Mapping[_Input, int]) -> Iterator[Mapping[_Input, int]]:
+def _told_apart(asked: Asked, classes: Mapping[_Input, int]) -> Iterator[Mapping[_Input, int]]:
     """The classes, split until each has one input of each side.
 
     Of inputs that respond alike one of A is set beside each of B's in turn, and the rest is split
@@ -166,7 +212,7 @@ def _told_apart(asked: _Asked, classes: Mapping[_Input, int]) -> Iterator[Mappin
             yield from _told_apart(asked, {**classes, chosen: fresh, one: fresh})
 
 
-def _refined(asked: _Asked, classes: Mapping[_Input, int]) -> dict[_Input, int] | None:
+def _refined(asked: Asked, classes: Mapping[_Input, int]) -> dict[_Input, int] | None:
     """The classes, split by how outputs respond; None where the two sides do not agree."""
     sizes = Counter(classes.values())
     found: dict[_Input, int] = {}
@@ -175,12 +221,12 @@ def _refined(asked: _Asked, classes: Mapping[_Input, int]) -> dict[_Input, int] 
         if sizes[label] <= len(asked.programs):  # one of each side
             found[one] = label
             continue
-        response = _response(asked, classes, one)
+        told = response(asked, classes, one.side, one.number)
         known = seen.setdefault(label, [])
-        number = next((n for n, other in known if _are_alike(response, other)), None)
+        number = next((n for n, other in known if are_alike(told, other)), None)
         if number is None:
             number = len(classes) * (label + 1) + len(known)
-            known.append((number, response))
+            known.append((number, told))
         found[one] = number
     both = Counter((label, one.side) for one, label in found.items())
     if any(both[label, 0] != both[label, 1] for label, _ in both):
@@ -189,23 +235,25 @@ def _refined(asked: _Asked, classes: Mapping[_Input, int]) -> dict[_Input, int] 
     return {one: names[label] for one, label in found.items()}
 
 
-def _uneven(a: Module, b: Module) -> frozenset[tuple[int, ...]]:
-    """The sizes of outputs of which one module has more than the other."""
-    counts = [Counter(tuple(read_shape(m.shapes[i]).dimensions) for i in m.outputs) for m in (a, b)]
-    return frozenset({*(counts[0] - counts[1]), *(counts[1] - counts[0])})
-
-
-def _response(asked: _Asked, classes: Mapping[_Input, int], changed: _Input) -> Array:
+def response(asked: Asked, classes: Mapping[_Input, int], side: int, changed: int = -1) -> Array:
     """What the outputs come to with an array of its own for one input, in no order of outputs."""
-    program = asked.programs[changed.side]
+    program, rows = asked.programs[side], asked.assumed.rows
     arguments: list[Any] = [
-        argument_like(shape, classes[here], is_other=here == changed, rows=asked.assumed.rows)
+        argument_like(shape, classes[here], is_other=k == changed, rows=rows)
+        if here in classes
+        else 0.0
         for k, shape in enumerate(program.parameters)
-        for here in [_Input(changed.side, k)]
+        for here in [_Input(side, k)]
     ]
-    for (side, k), numbers in asked.assumed.limits.items():
-        if side == changed.side:
+    asked.numbers.fill(side, arguments)
+    for (one, k), numbers in asked.assumed.limits.items():
+        if one == side:
             arguments[k] = limited(arguments[k], numbers)
+    return told_of(program, arguments, asked)
+
+
+def told_of(program: Program, arguments: list[Any], asked: Asked) -> Array:
+    """What a program's outputs come to, in no order: their sums, and those of their squares."""
     made = program.run(arguments, asked.budget)
     program.coverage.settle(keep=False)
     sums: dict[tuple[int, ...], list[tuple[float, float]]] = {}
@@ -223,5 +271,6 @@ def _response(asked: _Asked, classes: Mapping[_Input, int], changed: _Input) -> 
     return np.array(told)
 
 
-def _are_alike(one: Array, other: Array) -> bool:
+def are_alike(one: Array, other: Array) -> bool:
+    """Whether the outputs of both come to the same."""
     return one.shape == other.shape and bool(np.allclose(one, other, rtol=_CLOSE, atol=_NOTHING))

@@ -13,13 +13,15 @@ MAX_DEPTH = 24
 """Instructions on the way from a value to what says that it is not negative."""
 _NEVER = frozenset({"abs", "exponential", "logistic", "sqrt"})
 _KEEPS = frozenset({"broadcast", "convert", "copy", "reshape", "slice", "transpose"})
+_LEFT_OUT = "-100"
+"""torch's own `ignore_index`."""
 _NEUTRAL = {"maximum": "-inf", "minimum": "inf"}
 
 
 def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
     """Whether an instruction's values are at least 0 wherever they are numbers."""
     opcode, operands = module.opcodes[i], module.operands[i]
-    if opcode in _NEVER:
+    if opcode in _NEVER or module.shapes[i].startswith("pred["):
         return True
     if opcode == "constant":
         return _is_at_least_zero(module.payloads.get(i, ""))
@@ -28,6 +30,8 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
     if opcode == "multiply" and len({*operands}) == 1:
         return True
     below = (is_never_negative(module, o, depth - 1) for o in operands)
+    if opcode == "select":
+        return all([*below][1:])
     if opcode == "maximum":
         return any(below)
     if opcode == "reduce":
@@ -50,7 +54,11 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
     if opcode == "compare" and (_hands_on_no_number(module, i) or _is_tie(module, i)):
         return True
     direction = module.attributes[i].get("direction") if opcode == "compare" else None
-    if in_rows and direction and _is_row_check(module, i, direction):
+    if (
+        in_rows
+        and direction
+        and (_is_row_check(module, i, direction) or _is_count_check(module, i, direction))
+    ):
         return True
     if direction == "LT":
         return _is_largest(module, operands[1])
@@ -91,11 +99,14 @@ def _is_nan_check(module: Module, i: int) -> bool:
 def _is_row_check(module: Module, i: int, direction: str) -> bool:
     """Whether a whole number is asked if it is a row: it counts from the end, or is none there is.
 
-    As JAX asks of each index: ``where(i < 0, i + n, i)``, and ``i >= 0 and i <= n - 1``.
+    As JAX asks of each index: ``where(i < 0, i + n, i)``, and ``i >= 0 and i <= n - 1``. And as
+    torch's losses ask of each class if it is to be left out, which none is that there is.
     """
     row, bound = module.operands[i]
     if module.shapes[row][:1] not in ("s", "u") or not constant_of(module, bound):
         return False
+    if direction in ("EQ", "NE"):
+        return constant_of(module, bound) == _LEFT_OUT
     users = [(u, module.operands[u]) for u in module.users[i]]
     if direction == "LT" and _is_zero(module, bound):
         return all(
@@ -109,6 +120,16 @@ def _is_row_check(module: Module, i: int, direction: str) -> bool:
     return beside is not None and all(
         module.opcodes[u] == "and" and any(_asks(module, o, row, beside) for o in taken if o != i)
         for u, taken in users
+    )
+
+
+def _is_count_check(module: Module, i: int, direction: str) -> bool:
+    """Whether a count is asked if there are any, to be divided by it, as torch's losses do."""
+    count, bound = module.operands[i]
+    is_asked = direction == "NE" and _is_zero(module, bound) and is_never_negative(module, count)
+    return is_asked and all(
+        module.opcodes[u] == "select" and module.operands[u][:2] == (i, count)
+        for u in module.users[i]
     )
 
 

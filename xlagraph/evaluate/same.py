@@ -6,32 +6,59 @@ Rules that know how a computation may be written otherwise never end; this asks 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import is_finite, is_number, paired, varies
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.coverage import forms_of, varying
-from xlagraph.evaluate.domains import assumptions, positive_inputs
+from xlagraph.evaluate.domains import (
+    Assumed,
+    assumptions,
+    fewest_rows,
+    masks_of,
+    positive_inputs,
+)
 from xlagraph.evaluate.draws import POINTS, WITH_ZEROS, arguments_at, limited
-from xlagraph.evaluate.inputs import MAX_ASSIGNMENTS, RESPONSES, assignments, input_shapes
+from xlagraph.evaluate.handed_in import (
+    MAX_PARTNERS,
+    SAME,
+    Follows,
+    Numbers,
+    are_handed_in,
+    takes_more,
+)
+from xlagraph.evaluate.inputs import (
+    MAX_ASSIGNMENTS,
+    RESPONSES,
+    Asked,
+    assignments,
+    by_response,
+    fitting_numbers,
+    input_shapes,
+)
 from xlagraph.evaluate.program import Program
 from xlagraph.evaluate.stated import annotations_agree, effects_agree, headers_agree
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.diff import Diff
-    from xlagraph.evaluate.domains import Assumed
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
 
     Limits = tuple[tuple[int, tuple[float, ...]], ...]
     """Numbers of inputs, each with what it takes alone."""
 
+ROUNDING = 1e-13
+"""How far inputs are moved to see what another rounding does, relative to their size."""
+NOISY = 16.0
+"""How many times what that changes may be rounding."""
 MAX_MORE = 4
 """Outputs that one module may have more than the other."""
 FEW = 0.1
@@ -42,11 +69,23 @@ MOST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
+class HandedIn:
+    """An input that is a number, and what it follows from."""
+
+    side: int
+    """0 of an input of A, 1 of B's."""
+    number: int
+    follows: Follows
+    other: int | None
+    """The input of the other module; None of a number that is one alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class SameValues:
     """Two modules that give the same values for the same arguments."""
 
     parameters: tuple[int, ...]
-    """For each input of A the number of B's."""
+    """For each input of A the number of B's; -1 of a number that A alone takes."""
     outputs: tuple[int, ...]
     """For each output of A the position of B's; -1 of one that A alone has."""
     points: int
@@ -59,6 +98,8 @@ class SameValues:
     """Inputs of A, with the numbers that they were given alone: with others they do not agree."""
     more_in_b: tuple[int, ...] = ()
     """Outputs that B alone has."""
+    handed_in: tuple[HandedIn, ...] = ()
+    """Python numbers that are others than the other module's: with others they do not agree."""
 
     @property
     def more_in_a(self) -> tuple[int, ...]:
@@ -89,7 +130,7 @@ def same_values(diff: Diff) -> SameValues | None:
 
 def _same_values(diff: Diff) -> SameValues | None:
     a, b = diff.a, diff.b
-    if sorted(input_shapes(a)) != sorted(input_shapes(b)) or a.gives_tuple != b.gives_tuple:
+    if not _take_alike(a, b) or a.gives_tuple != b.gives_tuple:
         return None
     shapes = _output_shapes(a), _output_shapes(b)
     counts = Counter(shapes[0]), Counter(shapes[1])
@@ -105,12 +146,19 @@ def _same_values(diff: Diff) -> SameValues | None:
     if any(sum(one.discrete_outputs) > FEW * len(one.discrete_outputs) for one in programs):
         return None
     asking = Budget(RESPONSES)
-    for assumed in assumptions(diff):
-        asked = _Question(programs, shapes, _preferred(diff), budget, assumed)
-        ways = islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS)
-        if found := _answer(diff, asked, ways):
-            return found
-    return None
+    if sorted(input_shapes(a)) == sorted(input_shapes(b)):
+        for assumed in assumptions(diff):
+            asked = _Question(programs, shapes, _preferred(diff), budget, assumed)
+            ways = islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS)
+            if found := _answer(diff, asked, ways):
+                return found
+    return _with_numbers(diff, programs, shapes) if are_handed_in(a, b) else None
+
+
+def _take_alike(a: Module, b: Module) -> bool:
+    """Whether both take inputs of the same shapes, but for numbers."""
+    taken = [sorted(shape for shape in input_shapes(m) if not shape.endswith("[]")) for m in (a, b)]
+    return taken[0] == taken[1]
 
 
 def _answer(diff: Diff, asked: _Question, ways: Iterable[tuple[int, ...]]) -> SameValues | None:
@@ -120,24 +168,57 @@ def _answer(diff: Diff, asked: _Question, ways: Iterable[tuple[int, ...]]) -> Sa
         if outputs is None:
             continue
         both = {k: n for k, n in enumerate(outputs) if n >= 0}
-        if headers_agree(diff.a, diff.b, dict(enumerate(way)), both):
-            parts = asked.parts_at_zero
-            more_in_b = tuple(sorted({*range(len(asked.shapes[1]))} - {*both.values()}))
-            rows, limits = asked.assumed.rows, asked.limits(way)
-            found = SameValues(way, outputs, POINTS - parts, parts, rows > 0, limits, more_in_b)
-            return found if _is_seen(diff, *asked.programs, in_rows=rows > 0) else None
+        inputs = {k: n for k, n in enumerate(way) if n >= 0}
+        one, other = asked.programs
+        if headers_agree(one.module, other.module, inputs, both):
+            in_rows = asked.assumed.rows > 0
+            is_seen = _is_seen(diff, asked, in_rows=in_rows)
+            return asked.told(way, outputs) if is_seen else None
     return None
 
 
-def _is_seen(diff: Diff, a: Program, b: Program, *, in_rows: bool) -> bool:
+def _with_numbers(
+    diff: Diff, programs: tuple[Program, Program], shapes: tuple[list[str], list[str]]
+) -> SameValues | None:
+    """The answer where numbers that are handed in are others in one module than in the other.
+
+    Those of the module that takes more are sought.
+    """
+    is_turned = takes_more(diff.a, diff.b)
+    if is_turned:
+        programs, shapes = (programs[1], programs[0]), (shapes[1], shapes[0])
+    modules = (programs[0].module, programs[1].module)
+    rows, masks = fewest_rows(*modules), masks_of(*modules)
+    asked = Asked(programs, Budget(RESPONSES), Assumed(rows, masks))
+    every = [
+        Assumed(n, limits)
+        for limits in (({}, masks) if masks else ({},))
+        for n in ((0, rows) if rows else (0,))
+    ]
+    for numbers in fitting_numbers(asked):
+        ways = [*islice(by_response(replace(asked, numbers=numbers)), MAX_PARTNERS)]
+        for assumed in every:
+            own = _Question(
+                *(programs, shapes, range(len(shapes[0])), Budget(), assumed, numbers),
+                is_turned=is_turned,
+            )
+            if found := _answer(diff, own, ways):
+                return found
+    return None
+
+
+def _is_seen(diff: Diff, asked: _Question, *, in_rows: bool) -> bool:
     """Whether what differs in writing was seen to count at some of the arguments.
 
-    What was not has to stand in both: bounds that nothing exceeds, in the same numbers.
+    What was not has to stand in both: bounds that nothing exceeds, in the same numbers. Those that
+    are handed in are told.
     """
+    a, b = asked.in_order
     mine = {*diff.removed, *(change.a for change in diff.changes)}
     theirs = {*diff.added, *(change.b for change in diff.changes)}
-    left = a.coverage.unseen(diff.a, mine, in_rows=in_rows)
-    right = b.coverage.unseen(diff.b, theirs, in_rows=in_rows)
+    fixed = asked.fixed
+    left = a.coverage.unseen(diff.a, mine, in_rows=in_rows) - fixed[0]
+    right = b.coverage.unseen(diff.b, theirs, in_rows=in_rows) - fixed[1]
     return forms_of(diff.a, left) == forms_of(diff.b, right)
 
 
@@ -148,6 +229,15 @@ def _output_shapes(module: Module) -> list[str]:
 def _preferred(diff: Diff) -> list[int]:
     partners = {slot.a: slot.b for slot in diff.outputs if slot.b is not None}
     return [partners.get(k, k) for k in range(len(diff.a.outputs))]
+
+
+def _inverse(places: Sequence[int], size: int) -> tuple[int, ...]:
+    """For each of so many the place that has it, -1 where none has."""
+    found = [-1] * size
+    for k, n in enumerate(places):
+        if n >= 0:
+            found[n] = k
+    return tuple(found)
 
 
 # -- asking the values -----------------------------------------------------------------------
@@ -163,7 +253,12 @@ class _Question:
         preferred: Sequence[int],
         budget: Budget,
         assumed: Assumed,
+        numbers: Numbers | None = None,
+        *,
+        is_turned: bool = False,
     ):
+        self.numbers = numbers or Numbers()
+        self.is_turned = is_turned
         self.programs = programs
         self.shapes = shapes
         self.preferred = preferred
@@ -175,6 +270,8 @@ class _Question:
         self.drawn = [arguments_at(point, shapes_in, positive, rows) for point in range(POINTS)]
         self.known: list[list[Array]] = []
         """A's outputs at the points that were asked, with these limits."""
+        self.noise: dict[int, list[Array | None]] = {}
+        """How far another rounding of the inputs moves A's outputs, at points that were asked so."""
         self.limited: Limits = ()
         self.parts_at_zero = False
 
@@ -191,29 +288,98 @@ class _Question:
     def outputs(self, assignment: Sequence[int]) -> tuple[int, ...] | None:
         """For each output of A the position of B's that has its values, if all have one."""
         if self.limits(assignment) != self.limited:
-            self.known, self.limited = [], self.limits(assignment)
+            self.known, self.limited, self.noise = [], self.limits(assignment), {}
         theirs: list[list[Array]] = []
         found: tuple[int, ...] | None = None
         for point in range(POINTS):
             given = self._given(point)
             moved = dict(zip(assignment, given, strict=True))
-            arguments = [moved[n] for n in range(len(moved))]
+            arguments = [moved.get(n, 0.0) for n in range(len(self.programs[1].parameters))]
+            self.numbers.fill(1, arguments)
             mine = self._of_a(point, given)
             made = self.programs[1].run(arguments, self.budget, point + 1)
             self.programs[1].coverage.settle(keep=is_finite(made))
             theirs.append(made)
-            here = paired(self.known[: point + 1], theirs, self.shapes, self.preferred)
+            here = self._paired(theirs)
+            if here is None and self._add_noise(point, given):
+                here = self._paired(theirs)
             self.parts_at_zero = here is None and point == WITH_ZEROS
             found = found if self.parts_at_zero else here
             if found is None or len(mine) != len(self.shapes[0]):
                 return None
         return found if self._tells() else None
 
+    def _paired(self, theirs: list[list[Array]]) -> tuple[int, ...] | None:
+        """B's outputs for A's, at the points that were asked."""
+        points = range(len(theirs))
+        none: list[Array | None] = [None] * len(self.shapes[0])
+        noise = [self.noise.get(point, none) for point in points]
+        return paired(self.known[: len(theirs)], theirs, self.shapes, self.preferred, noise)
+
+    def _add_noise(self, point: int, given: list[Array]) -> bool:
+        """Asks how much of A's outputs is rounding, as where large terms cancel; once a point."""
+        if point in self.noise:
+            return False
+        moved = [x * (1 + ROUNDING) if np.asarray(x).dtype.kind == "f" else x for x in given]
+        made = self.programs[0].run(moved, self.budget, point + 1)
+        self.programs[0].coverage.settle(keep=False)
+        with np.errstate(all="ignore"):
+            self.noise[point] = [
+                np.nan_to_num(NOISY * np.abs(x - y)) if x.dtype.kind == "f" else None
+                for x, y in zip(made, self.known[point], strict=True)
+            ]
+        return True
+
     def _given(self, point: int) -> list[Array]:
         limits = dict(self.limited)
-        return [
+        given = [
             limited(x, limits[k]) if k in limits else x for k, x in enumerate(self.drawn[point])
         ]
+        self.numbers.draw(point, given)
+        return given
+
+    @property
+    def in_order(self) -> tuple[Program, Program]:
+        """The programs of A and of B."""
+        one, other = self.programs
+        return (other, one) if self.is_turned else (one, other)
+
+    @property
+    def fixed(self) -> tuple[set[int], set[int]]:
+        """The inputs of A, and of B, that are one number alone."""
+        found = []
+        for program, numbers in zip(self.programs, self.numbers.fixed, strict=True):
+            inputs = program.module.entry_computation.parameters
+            found.append({inputs[k] for k in numbers})
+        one, other = found
+        return (other, one) if self.is_turned else (one, other)
+
+    def told(self, way: tuple[int, ...], outputs: tuple[int, ...]) -> SameValues:
+        """The answer, of A and B."""
+        parts, rows, limits = self.parts_at_zero, self.assumed.rows, self.limits(way)
+        numbers = tuple(self._handed_in(way))
+        if self.is_turned:
+            limits = tuple((way[k], values) for k, values in limits)
+            way = _inverse(way, len(self.programs[1].parameters))
+            outputs = _inverse(outputs, len(self.shapes[1]))
+        gives = len(self.in_order[1].module.outputs)
+        more = tuple(sorted({*range(gives)} - {*outputs}))
+        return SameValues(
+            way, outputs, POINTS - parts, parts, rows > 0, limits, more, handed_in=numbers
+        )
+
+    def _handed_in(self, way: tuple[int, ...]) -> Iterator[HandedIn]:
+        """The numbers that are others than their partners, or have none."""
+        partners = {n: k for k, n in enumerate(way)}
+        sides = (1, 0) if self.is_turned else (0, 1)
+        for side, fixed in zip(sides, self.numbers.fixed, strict=True):
+            for k, value in fixed.items():
+                yield HandedIn(side, k, Follows(0, offset=value), None)
+        for n, guess in self.numbers.members.items():
+            if guess.follows != SAME:
+                yield HandedIn(sides[1], n, guess.follows, partners[n])
+        for n, (member, follows) in self.numbers.surplus.items():
+            yield HandedIn(sides[1], n, follows, partners[member])
 
     def _of_a(self, point: int, given: list[Array]) -> list[Array]:
         if point == len(self.known):

@@ -1,0 +1,328 @@
+"""Python numbers that torch_xla hands in, in two texts that write one formula otherwise.
+
+A number is an input of its own, whatever it is: ``p.add_(d, alpha=-lr)`` takes another one than
+``p - lr * d``, ``x / s`` another one than ``x * (1 / s)``, and ``clamp(min=0)`` takes a largest
+number too, which ``relu`` does not. So the numbers of one text are drawn, and those of the other
+are sought with which its outputs are the same, among what is likely: one that does alike, what
+follows from another one, a size. They are asked where all arrays of a shape are equal, so that
+nothing has to be known of which input is which.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import islice, product, zip_longest
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from xlagraph.canon.live import live_instructions
+from xlagraph.hlo.shapes import read_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from xlagraph.graph import Module
+
+    Uses = tuple[tuple[str, int, tuple[int, ...]], ...]
+
+MAX_NUMBERS = 24
+"""Numbers of one module that are sought."""
+MAX_SIGNS = 6
+"""Ways in which numbers that do alike may have other signs."""
+MAX_LIKELY = 16
+"""Values that are tried for one number."""
+MAX_RANKED = 20_000
+"""Combinations of these that are ranked."""
+MAX_STARTS = 48
+"""Combinations that are tried."""
+MAX_CONSTANTS = 4
+"""Numbers of the first module's text that are tried."""
+MAX_PARTNERS = 6
+"""Ways in which further numbers may follow from others."""
+_LARGEST = 3e38
+_ANY = 3
+"""What is handed in for a whole number that one module alone has, such as what wraps an index."""
+_FORMS = frozenset({"broadcast", "convert", "copy", "reshape"})
+_LINEAR = frozenset({*_FORMS, "divide", "multiply", "transpose"})
+"""What hands the sign of a number on, to where it is added."""
+_FRACTIONS = ("f64[]", "f32[]", "f16[]", "bf16[]")
+_WHOLE = ("s64[]", "s32[]")
+_COMMUTES = frozenset({"add", "maximum", "minimum", "multiply"})
+
+
+def are_handed_in(*modules: Module) -> bool:
+    """Whether numbers may be inputs in these modules, as torch_xla makes them."""
+    return all(module.name.startswith(("IrToHlo", "SyncTensorsGraph")) for module in modules)
+
+
+def takes_more(a: Module, b: Module) -> bool:
+    """Whether the first module takes more numbers than the second."""
+    return len(roles(a, _FRACTIONS)) > len(roles(b, _FRACTIONS))
+
+
+class Role(NamedTuple):
+    """What a number does in its module."""
+
+    uses: tuple[tuple[str, int, tuple[int, ...]], ...]
+    """Of each use the opcode, the place among its operands, and the sizes of what it computes."""
+    is_taken_off: bool
+    """Whether what it makes is subtracted."""
+
+    @property
+    def bound(self) -> float:
+        """The number that bounds nothing, of one that bounds a value alone; else 0."""
+        places = {(opcode, place) for opcode, place, _ in self.uses}
+        bounds = {("clamp", 0): -_LARGEST, ("clamp", 2): _LARGEST}
+        return next((x for place, x in bounds.items() if places == {place}), 0.0)
+
+    @property
+    def scales(self) -> bool:
+        """Whether values are multiplied or divided by it."""
+        return bool(self.uses) and self.uses[0][0] in ("divide", "multiply")
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many elements there are, and along each axis, in what it is used for."""
+        found = {prod(sizes) for _, _, sizes in self.uses}
+        return sorted(found | {n for _, _, sizes in self.uses for n in sizes})
+
+
+def roles(module: Module, types: Collection[str]) -> dict[int, Role]:
+    """What each number of these types that is handed in does, by its place among the inputs."""
+    inputs, live = module.entry_computation.parameters, live_instructions(module)
+    return {k: _role(module, p, live) for k, p in enumerate(inputs) if module.shapes[p] in types}
+
+
+def _role(module: Module, parameter: int, live: bytearray) -> Role:
+    uses: list[tuple[str, int, tuple[int, ...]]] = []
+    is_taken_off = False
+    front = [parameter]
+    for i in front:  # grows while it is read
+        for user in filter(live.__getitem__, module.users[i]):
+            if module.opcodes[user] in _FORMS:
+                front.append(user)
+                continue
+            opcode, sizes = module.opcodes[user], read_shape(module.shapes[user]).dimensions
+            place = 0 if opcode in _COMMUTES else module.operands[user].index(i)
+            uses.append((opcode, place, sizes))
+            is_taken_off = is_taken_off or _is_taken_off(module, i, user, live)
+    return Role(tuple(sorted(uses)), is_taken_off)
+
+
+def _is_taken_off(module: Module, made_of: int, i: int, live: bytearray) -> bool:
+    """Whether a product ends as what is subtracted, handed on by one user after the other."""
+    while module.opcodes[i] in _LINEAR:
+        users = [user for user in module.users[i] if live[user]]
+        if len(users) != 1:
+            return False
+        made_of, (i,) = i, users
+    return module.opcodes[i] == "subtract" and module.operands[i][1] == made_of
+
+
+# -- what a number is --------------------------------------------------------------------------
+
+
+class Follows(NamedTuple):
+    """How a number follows from another one: ``factor * x ** power + offset``."""
+
+    power: int
+    """0 of one that is `offset`, whatever the other is."""
+    factor: float = 1.0
+    offset: float = 0.0
+
+    def of(self, x: Any) -> Any:
+        """The number that follows from one."""
+        return self.factor * x**self.power + self.offset if self.power else self.offset
+
+
+SAME = Follows(1)
+MINUS = Follows(1, -1.0)
+ONE_MINUS = Follows(1, -1.0, 1.0)
+_FORMULAS = (SAME, Follows(-1), MINUS, ONE_MINUS, Follows(-1, -1.0))
+"""The number itself, ``1 / x``, ``-x``, ``1 - x`` and ``-1 / x``, in the order in which they are
+tried."""
+
+
+class Guess(NamedTuple):
+    """What a number may be."""
+
+    label: int
+    """The class of numbers from which it follows; 0 of one that is fixed."""
+    follows: Follows
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What numbers of two modules are, where those of the second follow from the first's."""
+
+    labels: Mapping[int, int] = field(default_factory=dict)
+    """A number of the first to its class; numbers of one class do alike."""
+    members: Mapping[int, Guess] = field(default_factory=dict)
+    """A number of the second that has a partner in a class of the first."""
+    surplus: Mapping[int, tuple[int, Follows]] = field(default_factory=dict)
+    """Further ones of the second, each to a member, and how it follows from that one's partner."""
+    fixed: tuple[Mapping[int, float], Mapping[int, float]] = field(default_factory=lambda: ({}, {}))
+    """Of both modules the inputs that are one number alone."""
+
+    def label(self, side: int, number: int) -> int | None:
+        """The class of a number that has a partner; 0 of one that follows, None of other inputs."""
+        if number in self.fixed[side] or (side and number in self.surplus):
+            return 0
+        if side:
+            return self.members[number].label if number in self.members else None
+        return self.labels.get(number)
+
+    def draw(self, point: int, arguments: list[Any]) -> None:
+        """Puts numbers between 0 and 1 into the first module's arguments, others at each point."""
+        for number in self.labels:
+            arguments[number] = 0.05 + 0.9 * (0.618034 * (number + 1) * (point + 2) % 1.0)
+        self.fill(0, arguments)
+
+    def fill(self, side: int, arguments: list[Any]) -> None:
+        """Puts the numbers in, where those that have partners are as these have them."""
+        for number, value in self.fixed[side].items():
+            arguments[number] = value
+        if side:
+            for number, (member, follows) in self.surplus.items():
+                arguments[number] = follows.of(arguments[member])
+            for number, guess in self.members.items():
+                arguments[number] = guess.follows.of(arguments[number])
+
+
+class Search:
+    """The numbers of two modules: drawn ones of the first, sought ones of the second."""
+
+    def __init__(self, known: Module, sought: Module) -> None:
+        self.modules = (known, sought)
+        self.own, self.other = roles(known, _FRACTIONS), roles(sought, _FRACTIONS)
+        uses = [role.uses for side in (self.own, self.other) for role in side.values()]
+        names = {one: label for label, one in enumerate(dict.fromkeys(uses), 1)}
+        self.names: Mapping[Uses, int] = names
+        self.shared = {r.uses for r in self.own.values()} & {r.uses for r in self.other.values()}
+        fixed = [self._bounds(side) for side in (self.own, self.other)]
+        for side, whole in enumerate(_whole_alone(known, sought)):
+            fixed[side] |= dict.fromkeys(whole, _ANY)
+        self.fixed = (fixed[0], fixed[1])
+        self.classes = {k: names[r.uses] for k, r in self.own.items() if k not in self.fixed[0]}
+
+    def _bounds(self, side: Mapping[int, Role]) -> dict[int, float]:
+        told = {k: role.bound for k, role in side.items() if role.uses not in self.shared}
+        return {k: bound for k, bound in told.items() if bound}
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there are numbers to be sought, and not too many."""
+        return 0 < len(self.other) <= MAX_NUMBERS and len(self.own) <= len(self.other)
+
+    def given(self) -> dict[int, float]:
+        """The first module's numbers, one for each class."""
+        return {**self.fixed[0], **{k: drawn(label) for k, label in self.classes.items()}}
+
+    def guesses(self) -> Iterator[dict[int, Guess]]:
+        """What the second module's numbers may be, the likelier the sooner."""
+        alike = {k: self.names[r.uses] for k, r in self.other.items() if r.uses in self.shared}
+        further = [k for k in self.other if k not in alike and k not in self.fixed[1]]
+        uses = dict.fromkeys(self.other[k].uses for k in alike)
+        ways = islice(product(*map(self._signs, uses)), MAX_SIGNS)
+        signs = [{k for some in way for k in some} for way in ways]
+        likely = [self._likely(self.other[k]) for k in further]
+        ranked = islice(product(*(range(len(some)) for some in likely)), MAX_RANKED)
+        for way in sorted(ranked, key=sum)[: MAX_STARTS // len(signs)]:
+            chosen = {k: some[n] for k, some, n in zip(further, likely, way, strict=True)}
+            for turned in signs:
+                same = {k: Guess(x, MINUS if k in turned else SAME) for k, x in alike.items()}
+                yield same | chosen
+
+    def _signs(self, uses: Uses) -> list[tuple[int, ...]]:
+        """Which of the numbers that do alike may have the other sign."""
+        mine = sum(role.is_taken_off for role in self.own.values() if role.uses == uses)
+        theirs = {k: role.is_taken_off for k, role in self.other.items() if role.uses == uses}
+        taken = tuple(k for k, is_taken in theirs.items() if is_taken)
+        if mine == len(taken):
+            return [()]
+        return [taken] if len(taken) > mine else [(k,) for k in theirs if k not in taken]
+
+    def _likely(self, role: Role) -> list[Guess]:
+        """What a number may be that no number of the first module does alike."""
+        free = [
+            label
+            for k, label in self.classes.items()
+            if self.own[k].uses not in self.shared and self.own[k].scales == role.scales
+        ]
+        every = sorted({*self.classes.values()})
+        follow = [Guess(label, one) for one in _FORMULAS for label in free]
+        follow += [Guess(label, one) for label in every for one in (SAME, ONE_MINUS)]
+        opcode, _, sizes = role.uses[0] if role.uses else ("", 0, ())
+        counts = [float(n) for n in reversed(role.sizes) if n > 1]
+        own = [*counts, 2.0] if opcode == "divide" else [2.0, *(1 / n for n in counts), 0.5]
+        fixed = [Guess(0, Follows(0, offset=x)) for x in (*own, *self._constants)]
+        first, then = (fixed, follow) if sizes and role.scales else (follow, fixed)
+        found = [one for both in zip_longest(first, then) for one in both if one]
+        return [*dict.fromkeys(found)][:MAX_LIKELY]
+
+    @property
+    def _constants(self) -> list[float]:
+        """Numbers that the first module has in its text, and the second has not."""
+        own, other = ({*_constants(module)} for module in self.modules)
+        return sorted(own - other)[:MAX_CONSTANTS]
+
+    def values(self, guessed: Mapping[int, Guess]) -> dict[int, float]:
+        """The second module's numbers, as they are guessed."""
+        told = {k: float(one.follows.of(drawn(one.label))) for k, one in guessed.items()}
+        return {**self.fixed[1], **told}
+
+    def told(self, guessed: Mapping[int, Guess]) -> Iterator[Numbers]:
+        """A guess, for each way in which further numbers may follow from others of a class."""
+        room = Counter(self.classes.values())
+        members: dict[int, Guess] = {}
+        surplus: dict[int, Guess] = {}
+        fixed = dict(self.fixed[1])
+        for k, one in sorted(guessed.items(), key=_likelihood):
+            if not one.label:
+                fixed[k] = one.follows.offset
+            elif room[one.label]:
+                room[one.label] -= 1
+                members[k] = one
+            else:
+                surplus[k] = one
+        if any(room.values()):
+            return  # a number of the first module would have no partner
+        followed = [
+            [n for n, own in members.items() if own.label == one.label] for one in surplus.values()
+        ]
+        for way in islice(product(*followed), MAX_PARTNERS):
+            told = {k: (n, one.follows) for (k, one), n in zip(surplus.items(), way, strict=True)}
+            yield Numbers(self.classes, members, told, (self.fixed[0], fixed))
+
+
+def drawn(label: int) -> float:
+    """What all numbers of a class are."""
+    return 0.1 + 0.8 * (0.618034 * label % 1.0)
+
+
+def _likelihood(item: tuple[int, Guess]) -> int:
+    follows = item[1].follows
+    return _FORMULAS.index(follows) if follows in _FORMULAS else len(_FORMULAS)
+
+
+def _constants(module: Module) -> Iterator[float]:
+    for i, text in module.payloads.items():
+        if module.opcodes[i] == "constant" and module.shapes[i].startswith("f32[]"):
+            value = float(text)
+            if value not in (0.0, 1.0) and abs(value) < _LARGEST:
+                yield value
+
+
+def _whole_alone(a: Module, b: Module) -> tuple[list[int], list[int]]:
+    """Whole numbers that one module takes more of, where the other has none that does alike."""
+    sides = roles(a, _WHOLE), roles(b, _WHOLE)
+    uses = [Counter(role.uses for role in side.values()) for side in sides]
+    more = (uses[0] - uses[1], uses[1] - uses[0])
+    if len(sides[0]) == len(sides[1]):
+        return [], []
+    found = [
+        [k for k, r in side.items() if r.uses in extra]
+        for side, extra in zip(sides, more, strict=True)
+    ]
+    return found[0], found[1]
