@@ -19,6 +19,7 @@ from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.beside import of_loops, of_most, of_other_dtypes, of_other_sizes, of_read_numbers
 from xlagraph.runs.causes.growth import AsLoop
+from xlagraph.runs.kinds import UNEXPLAINED
 from xlagraph.runs.reasons import Reason
 
 
@@ -116,7 +117,7 @@ def test_an_input_that_has_another_size_at_another_line_is_one_cause(shape, join
     assert found == ({"9": known["0"]} if joined else {})
 
 
-Of = namedtuple("Of", "digest warm_up")
+Of = namedtuple("Of", "digest warm_up nearest instructions explanation", defaults=("", 9, None))
 """What is asked of a node here."""
 
 
@@ -135,6 +136,29 @@ def test_columns_that_take_each_others_dtypes_come_of_those_that_change(line, ti
         str(times): Reason(REORDERED_OPERANDS, line)
     }
     assert of_other_dtypes(nodes, known) == ({str(times): dtype} if joined else {})
+
+
+@pytest.mark.parametrize(
+    ("functions", "instructions", "joined"),
+    [
+        (("forward", "forward"), 9, True),
+        (("forward", "loss"), 9, False),
+        (("loss",), 9, False),
+        ((), 9, False),
+        (("forward",), 12, False),  # more is computed
+    ],
+)
+def test_what_no_cause_fits_comes_of_them_where_as_much_is_computed(
+    functions, instructions, joined
+):
+    places = [SimpleNamespace(line=SourceLine("train.py", 6, one)) for one in functions]
+    left = Of("x", False, "0", instructions, SimpleNamespace(left_at=places))
+    nodes = [*(Of(str(k), warm_up=False) for k in range(3)), left]
+    dtype = Reason(DTYPE, SourceLine("train.py", 5, "forward"))
+    known = dict.fromkeys("012", dtype) | {
+        "x": Reason(UNEXPLAINED, SourceLine("train.py", 20, "f"))
+    }
+    assert of_other_dtypes(nodes, known) == ({"x": dtype} if joined else {})
 
 
 @pytest.mark.parametrize(

@@ -225,3 +225,32 @@ def test_the_first_choice_comes_again_with_what_it_made(monkeypatch, read, kind,
     skipped = Skipped(frozenset({"other"}), SKIPPED_BLOCK, ("a",))
     again = drawn_again([skipped], (), nodes, 1)
     assert again == (frozenset({"again"}) if found else frozenset())
+
+
+def part(digest, step, kind=ADDED_INPUT, **options):
+    explained = SimpleNamespace(causes=[SimpleNamespace(kind=kind)] if kind else [])
+    known = {"call_site": SourceLine("t.py", 9, "log"), "sync_kind": "value", "warm_up": False}
+    node = {"digest": digest, "step": step, "rank": 0, "explanation": explained, **known}
+    return SimpleNamespace(**node | options)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_part"),
+    [
+        ({}, True),
+        ({"kind": EXTRA_SUBGRAPH}, True),
+        ({"step": 9}, False),  # in a step that leaves nothing else out
+        ({"kind": INPUT_SHAPE}, False),
+        ({"kind": None}, False),
+        ({"sync_kind": "step"}, False),
+        ({"warm_up": True}, False),
+    ],
+)
+def test_parts_that_a_read_ends_in_steps_without_a_block_are_of_it(changed, is_part):
+    ends = [part(str(step), step, sync_kind="step") for step in (3, 5, 8, 9)]
+    skipped = Skipped(frozenset("358"), SKIPPED_BLOCK, ("a",))
+    parts = [part("a", 3), part("b", 5), part(**{"digest": "c", "step": 8} | changed)]
+    found = blocks._parts(skipped, [*ends, *parts], parts)
+    assert found == (frozenset("abc") if is_part else frozenset())
+    beside = part("d", 9, call_site=SourceLine("t.py", 20, "report"))
+    assert blocks._parts(skipped, [*ends, *parts, beside], [*parts, beside]) == found

@@ -125,6 +125,45 @@ def test_what_no_cause_explains_is_of_the_draw_whose_turns_it_stands_in(lines, e
     assert set(found) == ({"left"} if is_of_draw else set())
 
 
+def unexplained(name: str, *lines: int) -> SimpleNamespace:
+    places = [cause.place for line in lines for _, cause in causes(line, EXTRA_SUBGRAPH)]
+    left = SimpleNamespace(left_at=places)
+    return SimpleNamespace(digest=name, call_site=ENDS, explanation=left)
+
+
+BRANCHES = """def forward(self, target):
+    for t in range(8):
+        q = self.step(value)
+        if random.random() < self.ratio:
+            value = target[:, t]
+        else:
+            value = q.detach()
+        if self.scale:
+            q = q * self.scale
+"""
+
+
+def test_coins_of_several_turns_are_told_where_no_graph_shows_a_single_one():
+    left = [unexplained("a", 5, 7), unexplained("b", 7), unexplained("c", 5)]
+    found = drawn([], program(BRANCHES), left)
+    assert set(found) == {"a", "b", "c"}
+    (one,) = set(found.values())
+    assert (one.draw.line, one.loop.line) == (4, 2)
+    cause = one.alone(left)
+    assert (cause.kind, cause.proved, cause.place.line) == (OTHER_OPERAND, False, one.draw)
+    assert not drawn([], program(BRANCHES), left[:2])  # too few
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [(5, 3), (5, 9), (9,), ()],
+    ids=["turn", "another condition", "no draw", "unknown"],
+)
+def test_what_is_left_elsewhere_tells_of_no_coin(lines):
+    left = [unexplained(name, *lines) for name in "abcd"]
+    assert not drawn([], program(BRANCHES), left)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -44,7 +44,7 @@ def main():
 def told(text: str, kind=OTHER_OPERAND, number: int = 3, line: int = 6):
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
     at = SourceLine(FILE, line, "project")
-    cause = SimpleNamespace(kind=kind, place=Place(at, (at,)))
+    cause = SimpleNamespace(kind=kind, place=Place(at, (at,)), evidence=())
     causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(number)]
     found = shuffled(causes, program)
     return found["0"].shuffle.line if found else None
@@ -89,9 +89,44 @@ def told_of_sum(text: str, kind, loops=()):
     """Of a function that a comprehension calls."""
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, frozenset(loops))
     at = SourceLine(FILE, 2, "scale")
-    cause = SimpleNamespace(kind=kind, place=Place(at, (at, SourceLine(FILE, 6, "main"))))
+    place = Place(at, (at, SourceLine(FILE, 6, "main")))
+    cause = SimpleNamespace(kind=kind, place=place, evidence=())
     found = shuffled([(SimpleNamespace(digest=str(k)), cause) for k in range(3)], program)
     return (found["0"].shuffle.line, found["0"].is_picked) if found else None
+
+
+CALLED = """def project(self, parts):
+    random.shuffle(parts)
+    for part in parts:
+        total = dot(total, part)
+    return total
+def backward(self, parts):
+    parts = grads(parts)
+    return self.project(parts)
+"""
+
+
+def exchanged(name: str, *lines: int, place: int = 8):
+    """A graph that takes other values on these lines, told where the function is called."""
+    here = [
+        SimpleNamespace(sources=(SourceLine(FILE, line, "project" if line < 6 else "backward"),))
+        for line in lines
+    ]
+    at = SourceLine(FILE, place, "project" if place < 6 else "backward")
+    node = SimpleNamespace(digest=name)
+    return node, SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)), evidence=here)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_of_order"),
+    [((8, 4, 4), True), ((4, 4), True), ((8, 7, 4), False), ((7,), False), ((), False)],
+)
+def test_what_is_told_where_the_function_is_called_goes_back_to_its_loop(lines, is_of_order):
+    program = ProgramText({FILE: dict(enumerate(CALLED.splitlines(), 1))})
+    direct = [exchanged(name, 4, place=4) for name in "abc"]
+    found = shuffled([*direct, exchanged("d", *lines)], program)
+    assert set(found) == {*"abc", *"d" * is_of_order}
+    assert not shuffled([exchanged(name, *lines) for name in "abc"], program)
 
 
 @pytest.mark.parametrize("kind", [REORDERED_SUM, EXTRA_SUBGRAPH, ACCUMULATION_COUNT])
@@ -128,7 +163,7 @@ def test_the_order_of_the_data_is_no_order_within_a_step():
 """
     lines = {FILE: dict(enumerate(text.splitlines(), 1))}
     at = SourceLine(FILE, 4, "main")
-    cause = SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)))
+    cause = SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)), evidence=())
     causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(3)]
     assert shuffled(causes, ProgramText(lines))
     assert not shuffled(causes, ProgramText(lines, frozenset({(FILE, 3)})))
@@ -146,7 +181,8 @@ def test_an_order_that_is_drawn_is_never_meant(shuffle, through, is_drawn):
     text = TEXT.format(shuffle=shuffle, through=through)
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
     at = SourceLine(FILE, 6, "project")
-    outcome = SimpleNamespace(causes=[SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)))])
+    cause = SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)), evidence=())
+    outcome = SimpleNamespace(causes=[cause])
     nodes = [
         SimpleNamespace(digest=str(k), warm_up=k == 0, explanation=outcome if k else None)
         for k in range(4)
@@ -179,7 +215,10 @@ def test_items_of_other_shapes_look_like_other_causes(shuffle, kind, proved, num
     at = SourceLine(FILE, 6, "project")
     kinds = [(OTHER_OPERAND, True)] * number + [(kind, proved)]
     causes = [
-        (SimpleNamespace(digest=str(k)), SimpleNamespace(kind=one, proved=sure, place=Place(at)))
+        (
+            SimpleNamespace(digest=str(k)),
+            SimpleNamespace(kind=one, proved=sure, place=Place(at), evidence=()),
+        )
         for k, (one, sure) in enumerate(kinds)
     ]
     assert (str(number) in shuffled(causes, program)) is is_told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +51,62 @@ def place(text, *calls, short_fix=FROM_VALUES.short_fix, expected=False):
     settings = [SettingRecord("t.py", line, f, "untyped", name) for line, f, name in calls]
     (found,) = with_makers([group], [SimpleNamespace(settings=settings)])
     return found.place.line.line
+
+
+def beside(title, *calls, short_fix=FROM_VALUES.short_fix):
+    """The group of types that differ in a model, where an input comes in another dtype as well."""
+    at = SourceLine("model.py", 83, "forward")
+    own = Cause(
+        kind=DTYPE,
+        title=say(title),
+        evidence=(),
+        fix=say("fix"),
+        proof=say(),
+        expected=False,
+        proved=True,
+        share=1.0,
+        a=frozenset(),
+        b=frozenset(),
+        place=Place(at),
+    )
+    other = replace(own, title=say("input"), short_fix=short_fix, place=Place(SENT))
+    group = CauseGroup(
+        kind=DTYPE,
+        title=own.title,
+        cause=own,
+        further=(other,),
+        frequent=(other,),
+        graphs=("a", "b"),
+        compiles=2,
+        spent=Spent(()),
+        expected=False,
+        proved=True,
+        place=own.place,
+    )
+    settings = [SettingRecord("t.py", line, f, "untyped", "") for line, f in calls]
+    return group, with_makers([group], [SimpleNamespace(settings=settings)])[0]
+
+
+def test_types_further_on_follow_from_an_input_that_takes_its_own_from_values():
+    _, found = beside("f64 -> f32", (7, "load"), (8, "load"))
+    assert found.place.line.line == 7
+    assert str(found.cause.short_fix) == str(FROM_VALUES.short_fix)
+    assert (found.further, found.frequent) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("title", "calls", "given"),
+    [
+        ("f32 -> bf16", ((7, "load"),), {}),
+        ("f64 -> f32", (), {}),
+        ("f64 -> f32", ((7, "load"), (30, "grid")), {}),
+        ("f64 -> f32", ((7, "load"),), {"short_fix": say("Another one.")}),
+    ],
+    ids=["autocast", "none", "two functions", "no input"],
+)
+def test_other_types_are_told_where_they_begin(title, calls, given):
+    group, found = beside(title, *calls, **given)
+    assert found == group
 
 
 def test_one_function_takes_dtypes_from_values():

@@ -93,7 +93,7 @@ def _over_the_run(compared: Compared) -> Account:
     program = program_text(compared.run.processes)
     parts = periodic_parts(compared.graphs, compared.comparisons, compared.design)
     nodes = _with_meant(compared, growth, _first_look(compared, growth, parts), parts, program)
-    return _grouped(compared, growth, without_notes(nodes), program)
+    return _grouped(compared, growth, without_notes(nodes, compared.design), program)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -133,7 +133,8 @@ def of_other_dtypes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> 
     """Digest to reason of graphs in which inputs of two dtypes change places, where others change.
 
     Of columns that come in one dtype or another, two steps may have as many of each: then it looks
-    as if their values were taken in another order.
+    as if their values were taken in another order; or no cause fits, as much is computed, and all
+    that differs stands in the function where dtypes change.
     """
     found = _open(nodes, known)
     often = {
@@ -141,12 +142,20 @@ def of_other_dtypes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> 
         for one, times in Counter(found.values()).items()
         if times >= OFTEN and one.kind is DTYPE and one.line
     }
-    return {
-        digest: often[place]
+    asked = {
+        digest: (reason.line.file, reason.line.function)
         for digest, reason in found.items()
         if reason.kind is REORDERED_OPERANDS and not reason.retell and reason.line
-        if (place := (reason.line.file, reason.line.function)) in often
     }
+    sizes = {node.digest: node.instructions for node in nodes}
+    for node in nodes:
+        is_open = node.digest in found and found[node.digest].kind is UNEXPLAINED
+        if is_open and node.instructions == sizes.get(node.nearest):
+            places = node.explanation.left_at if node.explanation else ()
+            at = {(one.line.file, one.line.function) if one.line else None for one in places}
+            if len(at) == 1 and (place := at.pop()):
+                asked[node.digest] = place
+    return {digest: often[place] for digest, place in asked.items() if place in often}
 
 
 def of_read_numbers(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

@@ -158,6 +158,8 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
         cause = None
     elif cause and retell:
         cause = retell(cause, members)
+    elif isinstance(retell, AsDrawn):
+        cause = retell.alone(members)
     if cause and cause.seen:
         cause = replace(cause, seen=_seen(cause, cause.seen, members))
     # of sizes that are meant what else differs comes of the step that each is compared with

@@ -200,7 +200,8 @@ def _drawn(
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
     }
     causes = [(node, one) for node, cause in causes for one in _with_forward(node, cause)]
-    picks = {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program).items()}
+    left = _without_cause(nodes, known)
+    picks = {d: Reason(one.kind, one.draw, one) for d, one in drawn(causes, program, left).items()}
     known_causes = [(node, cause) for node, cause in causes if node.digest not in mixed]
     asked = {
         d: Reason(REPLACED_SUBGRAPH, one.branch, one)
@@ -212,15 +213,19 @@ def _drawn(
 def _left_of_draws(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
     """Digest to reason of graphs without a cause whose pieces stand in the turns of a draw."""
     draws = {d: one.retell for d, one in known.items() if isinstance(one.retell, AsDrawn)}
-    asked = [
-        node
-        for node in nodes
-        if known[node.digest].kind is UNEXPLAINED and not (node.warm_up or known[node.digest].how)
-    ]
+    asked = _without_cause(nodes, known)
     return {
         digest: Reason(one.kind, one.draw, one)
         for digest, one in left_in_turns(nodes, draws, asked).items()
     }
+
+
+def _without_cause(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> list[GraphNode]:
+    return [
+        node
+        for node in nodes
+        if known[node.digest].kind is UNEXPLAINED and not (node.warm_up or known[node.digest].how)
+    ]
 
 
 def _with_forward(node: GraphNode, main: Cause) -> tuple[Cause, ...]:

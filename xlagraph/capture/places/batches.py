@@ -51,6 +51,11 @@ def pads(node: ast.Call, *, collates: bool) -> bool:
     return bool(PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
 
 
+def makes(node: ast.Call) -> bool:
+    """Whether a call makes an object of a class, which pads each batch that it is given."""
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))[:1].isupper()
+
+
 def _asks_lengths(node: ast.Call) -> bool:
     """Whether the largest is taken of how long things are: by ``len`` or by their shapes."""
     parts = list(ast.walk(node))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
+from xlagraph.capture.places.again import Text, runs_again
 from xlagraph.capture.places.attached import ATTACHES, attached
 from xlagraph.capture.places.batches import (
     COLLATES,
@@ -23,6 +25,7 @@ from xlagraph.capture.places.batches import (
     given_collates,
     joined,
     joined_lists,
+    makes,
     pads,
     senders,
 )
@@ -56,27 +59,62 @@ _ESCAPE = re.compile(r"\\N\{[^}\n]*\}|\\.")
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
-def settings_in(lines: Sequence[str]) -> list[Setting]:
+def settings_in(lines: Sequence[str], others: Iterable[Sequence[str]] = ()) -> list[Setting]:
     """The statements of a file that set an option of something that was made before, by line.
 
-    Left out is what an object sets of its own, and what belongs to an object just made.
-    Empty where the text is no Python.
+    Left out is what an object sets of its own, what belongs to an object just made, and how a batch
+    is put together where that runs once. Empty where the text is no Python.
+
+    Args:
+        lines: of the file.
+        others: those of the program's other files, which may call its functions.
     """
     text = "\n".join(lines)
-    if len(text) > _MAX_TEXT or not _SETS.search(text):
+    if not _SETS.search(text):
         return []
+    own = _parsed(text)
     try:
-        tree = ast.parse(_ESCAPE.sub(_blank, text))  # without escapes, of which it would warn
-        return sorted(_settings(tree))
-    except _UNREADABLE:
+        return sorted(_settings(own, _Ways(own, others))) if own else []
+    except RecursionError:
         return []
+
+
+def _parsed(text: str) -> Text | None:
+    """A file's text; None where it is too long, or no Python."""
+    if len(text) > _MAX_TEXT:
+        return None
+    try:
+        return Text(ast.parse(_ESCAPE.sub(_blank, text)))  # without escapes, of which it would warn
+    except _UNREADABLE:
+        return None
 
 
 def _blank(found: re.Match[str]) -> str:
     return "_" * len(found[0])
 
 
-def _settings(tree: ast.Module) -> Iterator[Setting]:
+class _Ways:
+    """Which parts of a file run again; the other files are read where that is asked."""
+
+    def __init__(self, own: Text, others: Iterable[Sequence[str]]) -> None:
+        self._own = own
+        self._others = others
+
+    @cached_property
+    def _program(self) -> list[Text]:
+        read = [_parsed("\n".join(lines)) for lines in self._others]
+        return [self._own, *(one for one in read if one)]
+
+    def lead_to(self, node: ast.AST) -> bool:
+        return runs_again(node, self._own, self._program)
+
+    def lead_to_line(self, setting: Setting) -> bool:
+        found = self._own.at(setting.line)
+        return found is None or self.lead_to(found)
+
+
+def _settings(text: Text, ways: _Ways) -> Iterator[Setting]:
+    tree = text.tree
     yield from untyped(tree)
     collates = given_collates(tree) | senders(tree)
     waiting: list[tuple[ast.AST, str]] = [(tree, "<module>")]
@@ -87,19 +125,25 @@ def _settings(tree: ast.Module) -> Iterator[Setting]:
             yield from _given(node, function)
             yield from attached(node, function, tree)
             is_collated = bool(COLLATES.search(function)) or function in collates
-            if pads(node, collates=is_collated):
-                yield Setting(node.lineno, function, PADDING, "")
-            if is_collated:
-                yield from joined(node, function)
-                yield from distinct(node, function)
+            found = list(_put_together(node, function, is_collated=is_collated))
+            yield from found if found and (makes(node) or ways.lead_to(node)) else ()
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             yield from _assigned(node, function)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             function = node.name
-            yield from cut(node)
-            if COLLATES.search(function) or function in collates:
-                yield from joined_lists(node)
+            is_collated = bool(COLLATES.search(function)) or function in collates
+            lists = joined_lists(node) if is_collated else ()
+            yield from filter(ways.lead_to_line, (*cut(node), *lists))
         waiting += [(inner, function) for inner in ast.iter_child_nodes(node)]
+
+
+def _put_together(node: ast.Call, function: str, *, is_collated: bool) -> Iterator[Setting]:
+    """What a call says of how long a batch is."""
+    if pads(node, collates=is_collated):
+        yield Setting(node.lineno, function, PADDING, "")
+    if is_collated:
+        yield from joined(node, function)
+        yield from distinct(node, function)
 
 
 def _assigned(node: ast.Assign | ast.AugAssign | ast.AnnAssign, function: str) -> Iterator[Setting]:

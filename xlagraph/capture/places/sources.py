@@ -93,15 +93,18 @@ class SourceReader:
         if len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
             named |= dict.fromkeys(_imported())
+        program = dict[str, list[str]]()
         for file in [one for one in named if one not in self._scanned]:
             self._scanned.add(file)
             if _is_installed(file) or is_inner(file) or self._characters > _MAX_SCANNED:
                 continue
-            lines = self._files[file] if file in self._files else self._read(file)
-            self._characters += sum(map(len, lines))
-            for one in settings_in(lines)[: _MAX_SETTINGS - self._settings]:
+            program[file] = self._files[file] if file in self._files else self._read(file)
+            self._characters += sum(map(len, program[file]))
+        for file, lines in program.items():
+            others = [text for one, text in program.items() if one != file]
+            for setting in settings_in(lines, others)[: _MAX_SETTINGS - self._settings]:
                 self._settings += 1
-                yield SettingRecord(file, *one)
+                yield SettingRecord(file, *setting)
 
     def _around(self, file: str, line: int) -> range:
         near = self._near(file, line)

@@ -6,35 +6,46 @@ that the first step had as constants: no change that somebody made.
 
 A place of the program with one graph that only came again is a kind of step. That nobody can prove
 what makes it differ from the steps of another place is no news.
+
+Nor is it a change of a training how its first update comes about. Where micro-batches run before
+it, those whose gradients are added, and the first update itself, are kinds of step from then on.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
+from xlagraph.runs.by_design.sorts import Part
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.message import SourceLine
+    from xlagraph.runs.by_design.design import Design
     from xlagraph.runs.model import GraphNode
 
 ASKED = frozenset({Meant.PHASE, Meant.RHYTHM})
 """How a change comes that may be the second step of a part."""
+OF_FIRST = ASKED | {Meant.EARLY}
+"""The same of one that may belong to the first update."""
+GATHERS = (Part.MICRO_BATCH, Part.ACCUMULATE)
 
 
-def without_notes(nodes: Sequence[GraphNode]) -> list[GraphNode]:
+def without_notes(nodes: Sequence[GraphNode], design: Design) -> list[GraphNode]:
     """The graphs, with those of which nothing is to be said as warm-up or as a kind of step."""
     number = Counter((node.rank, node.call_site) for node in nodes)
     last: dict[tuple[int, SourceLine | None], GraphNode] = {}
+    first = _until_first_update(nodes, design)
     found = []
-    for node in nodes:
+    for k, node in enumerate(nodes):
         place = node.rank, node.call_site
-        if node.meant in ASKED and _is_second(node, last.get(place)):
+        if k in first:
+            found.append(replace(node, meant=Meant.NOT, by_design=True))
+        elif node.meant in ASKED and _is_second(node, last.get(place)):
             found.append(replace(node, meant=Meant.NOT))
         elif node.meant is Meant.SETTLED and number[place] == 1 and _is_kind_of_step(node):
             here = say("step at ", node.call_site) if node.call_site else say()
@@ -43,6 +54,31 @@ def without_notes(nodes: Sequence[GraphNode]) -> list[GraphNode]:
             found.append(node)
         last[place] = node
     return found
+
+
+def _until_first_update(nodes: Sequence[GraphNode], design: Design) -> frozenset[int]:
+    """Numbers of graphs that are meant and belong to the first update of their place.
+
+    A micro-batch has run there before. Of each sort nothing ran earlier, and it goes on.
+    """
+    places: defaultdict[object, list[int]] = defaultdict(list)
+    for k, node in enumerate(nodes):
+        if node.sync_kind == "step" and design.sort(k):
+            places[node.rank, node.call_site].append(k)
+    found = set[int]()
+    for here in places.values():
+        parts = [sort.part for k in here if (sort := design.sort(k))]
+        if Part.UPDATE not in parts or parts[0] is not Part.MICRO_BATCH:
+            continue
+        update = parts.index(Part.UPDATE)
+        if any(part not in GATHERS for part in parts[:update]):
+            continue
+        for place, k in enumerate(here[: update + 1]):
+            is_first = parts.index(parts[place]) == place
+            goes_on = nodes[k].hits or parts.count(parts[place]) > 1
+            if nodes[k].meant in OF_FIRST and is_first and goes_on:
+                found.add(k)
+    return frozenset(found)
 
 
 def _is_second(node: GraphNode, before: GraphNode | None) -> bool:

@@ -93,7 +93,8 @@ def skipped_blocks(
         if weights[node.digest].trained and not node.by_design:
             places[node.call_site, node.sync_kind, node.rank].append(node)
     found = (_at_one_place(members, weights, followed) for members in places.values())
-    return [one for one in found if one]
+    parts = [node for node in nodes if not (weights[node.digest].trained or node.by_design)]
+    return [one._replace(digests=one.digests | _parts(one, nodes, parts)) for one in found if one]
 
 
 def _at_one_place(
@@ -120,6 +121,33 @@ def _at_one_place(
     left_out = _left_out(nodes, CHANGING_UPDATES, lambda one: weights[one].trained)
     paths = tuple(sorted(tensor.path for tensor in updates))
     return Skipped(left_out, CHANGING_UPDATES, paths) if left_out else None
+
+
+def _parts(
+    skipped: Skipped, nodes: Sequence[GraphNode], asked: Iterable[GraphNode]
+) -> frozenset[str]:
+    """Graphs of a place that are parts of such steps, ended by a read, as of a loss that is logged.
+
+    Each takes in or computes what others there do not, and compiled in a step in which a graph
+    came that leaves out other blocks. A part that ran elsewhere too has a reason of its own.
+    """
+    steps = {(node.rank, node.step) for node in nodes if node.digest in skipped.digests}
+    places: defaultdict[tuple[object, ...], list[GraphNode]] = defaultdict(list)
+    for node in asked:
+        if node.sync_kind == "value" and not node.warm_up:
+            places[node.call_site, node.rank].append(node)
+    found = [
+        members
+        for members in places.values()
+        if len(members) >= MANY
+        and all((node.rank, node.step) in steps and _begins_with_piece(node) for node in members)
+    ]
+    return frozenset(node.digest for members in found for node in members)
+
+
+def _begins_with_piece(node: GraphNode) -> bool:
+    causes = node.explanation.causes if node.explanation else ()
+    return bool(causes) and (causes[0].kind is ADDED_INPUT or causes[0].kind.is_piece)
 
 
 def drawn_again(

@@ -6,9 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.model import Cause
 from xlagraph.cause.sources import at
 from xlagraph.facts.program.enclosing import enclosing
-from xlagraph.message import Code, count, say
+from xlagraph.message import EMPTY, Code, count, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
-    from xlagraph.cause.model import Cause
     from xlagraph.cause.verdict import Place
     from xlagraph.facts.program.enclosing import ProgramText
     from xlagraph.message import Message, SourceLine
@@ -133,6 +133,22 @@ class AsDrawn:
             place=cause.place if self.shows_in(cause) else there,
         )
 
+    def alone(self, members: Sequence[GraphNode]) -> Cause:
+        """The same for graphs of none of which a single cause is known."""
+        bare = Cause(
+            kind=self.kind,
+            title=EMPTY,
+            evidence=(),
+            fix=EMPTY,
+            share=0.0,
+            proved=False,
+            proof=EMPTY,
+            expected=False,
+            a=frozenset(),
+            b=frozenset(),
+        )
+        return self(bare, members)
+
     def _words(self) -> tuple[Message, Message, Message, Message]:
         if self.loop:
             return (
@@ -149,12 +165,19 @@ class AsDrawn:
         )
 
 
-def drawn(causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText) -> dict[str, AsDrawn]:
+def drawn(
+    causes: Iterable[tuple[GraphNode, Cause]],
+    program: ProgramText,
+    unexplained: Iterable[GraphNode] = (),
+) -> dict[str, AsDrawn]:
     """Digest to what is said of graphs that differ in what Python has drawn.
 
     Args:
         causes: graphs with their main cause, or with several that are asked in turn.
         program: what is known of its text.
+        unexplained: graphs without a cause. They tell of a coin if all that is left in them stands
+            at lines that it decides about: where coins fall otherwise in several turns at once,
+            no single piece leads to a cause.
     """
     known = list(causes)
     stores = dict.fromkeys(one for _, cause in known if (one := _store(cause, program)))
@@ -163,6 +186,9 @@ def drawn(causes: Iterable[tuple[GraphNode, Cause]], program: ProgramText) -> di
         of_store = (one for one in stores if one.accounts_for(cause))
         one = next(of_store, None) or _coin(cause, node.call_site, program)
         if one:
+            found[one][node.digest] = None
+    for node in unexplained:
+        if one := _left_coin(node, program):
             found[one][node.digest] = None
     told = {d: one for one, digests in found.items() if len(digests) >= MANY for d in digests}
     at = dict.fromkeys(
@@ -225,15 +251,29 @@ def _is_stored(cause: Cause) -> bool:
     return cause.kind in WIRED and all(one.role is Role.TENSOR for one in cause.place.tensors)
 
 
+def _left_coin(node: GraphNode, program: ProgramText) -> AsDrawn | None:
+    """The one coin that decides about all lines at which something is left unexplained."""
+    places = node.explanation.left_at if node.explanation else ()
+    coins = {_coin_at(frames_from(place), node.call_site, program) for place in places}
+    one = coins.pop() if len(coins) == 1 else None
+    return one if one and all(map(one.decides_about, places)) else None
+
+
 def _coin(cause: Cause, ends: SourceLine | None, program: ProgramText) -> AsDrawn | None:
+    one = _coin_at(own_frames(cause), ends, program)
+    return one if one and one.shows_in(cause) else None
+
+
+def _coin_at(
+    frames: Sequence[SourceLine], ends: SourceLine | None, program: ProgramText
+) -> AsDrawn | None:
     """The draw that decides about a line in each turn of a loop within the step.
 
     Args:
-        cause: of one graph.
+        frames: the line, and what called it.
         ends: where its step ends; what is around that function is no loop of the step.
         program: what is known of its text.
     """
-    frames = own_frames(cause)
     for k, frame in enumerate(frames):
         draws = _draws(frame, program)
         draw = draws.decides(frame.line) if draws else None
@@ -243,8 +283,7 @@ def _coin(cause: Cause, ends: SourceLine | None, program: ProgramText) -> AsDraw
                 return None
             lines, others = _decided(draws, draw)
             at_draw, turns = frame._replace(line=draw.line), lines & draws.turns()
-            one = AsDrawn(at_draw, loop, lines, turns, others)
-            return one if one.shows_in(cause) else None
+            return AsDrawn(at_draw, loop, lines, turns, others)
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -118,7 +118,9 @@ def shuffled(
 ) -> dict[str, AsShuffled]:
     """Digest to what is said of graphs that differ in an order that Python has changed.
 
-    What others differ in at such a place goes back to it as well, if nothing else is proved.
+    What others differ in at such a place goes back to it as well, if nothing else is proved; and
+    so does what takes other values where the function with the loop is called, if most of it
+    stands in the loop.
 
     Args:
         causes: graphs with their main cause.
@@ -132,6 +134,8 @@ def shuffled(
             found[one].append(node.digest)
         elif one and one.may_look_like(cause):
             left[one].append(node.digest)
+        elif within := _around(cause, program):
+            left[within].append(node.digest)
     return {
         digest: one
         for one, digests in found.items()
@@ -154,14 +158,28 @@ def in_drawn_order(nodes: Iterable[GraphNode], program: ProgramText) -> frozense
     return frozenset(digest for digest, one in found if not one.is_sorted)
 
 
+def _around(cause: Cause, program: ProgramText) -> AsShuffled | None:
+    """The loop in an order made anew in which most lines stand that an exchange names."""
+    named = [one.sources[0] for one in cause.evidence if one.sources]
+    loops = Counter(_in_order([line], program) for line in named)
+    one, times = loops.most_common(1)[0] if loops else (None, 0)
+    return one if one and cause.kind in one.kinds and 2 * times > len(named) else None
+
+
 def _shuffled(cause: Cause, program: ProgramText) -> AsShuffled | None:
     """The innermost loop of a step around a cause, if its order is made anew and tells of it."""
-    named = [one for one in own_frames(cause) if not one.function.startswith("<genexpr")]
-    for frame in named:
+    return _in_order(own_frames(cause), program) if cause.kind in PICKED | LEFT else None
+
+
+def _in_order(frames: Sequence[SourceLine], program: ProgramText) -> AsShuffled | None:
+    """The same for a line, and what called it."""
+    for frame in frames:
+        if frame.function.startswith("<genexpr"):
+            continue
         lines = program.lines.get(frame.file, {})
         around = enclosing(program.lines, [frame])
         ends_steps = around is not None and around.loop[:2] in program.step_loops
-        if cause.kind not in PICKED | LEFT or frame.line not in lines or ends_steps:
+        if frame.line not in lines or ends_steps:
             return None
         draws = draws_around(lines, frame.line)
         line = draws.shuffled(frame.line)

@@ -16,12 +16,14 @@ from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from xlagraph.cause.model import Cause
     from xlagraph.run.reader import Process
     from xlagraph.run.records import SettingRecord
     from xlagraph.runs.model import CauseGroup
 
 UNTYPED = "untyped"
 """What the capture names calls that take a dtype from the values they are given."""
+_NARROW = re.compile(r"\b(?:bf16|f16|f8\w*)\b")
 _NAME = re.compile(r"\w+")
 
 
@@ -35,24 +37,46 @@ def with_makers(
         processes: whose programs say where they make tensors.
     """
     calls = [one for p in processes for one in p.settings if one.option == UNTYPED]
-    return tuple(_made(group, calls) if _is_of_values(group) else group for group in groups)
+    return tuple(
+        (_made(group, values, calls) or group) if (values := _of_values(group)) else group
+        for group in groups
+    )
 
 
-def _is_of_values(group: CauseGroup) -> bool:
-    """Whether it may come of values that an input has another dtype."""
-    is_input = group.cause is not None and group.cause.short_fix == FROM_VALUES.short_fix
-    return group.kind is DTYPE and is_input and not group.expected
+def _of_values(group: CauseGroup) -> Cause | None:
+    """The cause that says: an input comes in a dtype that may be taken from values.
+
+    The group's own, or one that most of its graphs have beside other types further on; these follow
+    from what comes in, but for the narrow ones, which autocast makes.
+    """
+    if group.kind is not DTYPE or group.expected or not group.cause:
+        return None
+    own = group.cause
+    beside = () if _NARROW.search(str(own.title)) else group.frequent
+    found = (one for one in (own, *beside) if one.kind is DTYPE)
+    return next((one for one in found if one.short_fix == FROM_VALUES.short_fix), None)
 
 
-def _made(group: CauseGroup, calls: Sequence[SettingRecord]) -> CauseGroup:
-    sent = group.place.line
-    text = dict(group.place.source).get(sent.line, "") if sent else ""
+def _made(group: CauseGroup, values: Cause, calls: Sequence[SettingRecord]) -> CauseGroup | None:
+    """The group as what comes of the one function that makes such inputs; None if it is not known.
+
+    What else differs in types there follows from them.
+    """
+    sent = values.place.line
+    text = dict(group.place.source).get(sent.line, "") if sent and values is group.cause else ""
     named = [one for one in calls if one.value in _NAME.findall(text)]
     found = named if len(named) == 1 else calls
     lines = sorted({SourceLine(one.file, one.line, one.function) for one in found})
     if len({(line.file, line.function) for line in lines}) != 1 or sent in lines:
-        return group
-    title = say(group.title, "; a dtype is taken from the values at ", join(lines, 3))
-    place = Place(lines[0], tensors=group.place.tensors)
-    cause = group.cause and replace(group.cause, title=title, place=place)
-    return replace(group, title=title, cause=cause, place=place)
+        return None
+    own = group.title if values is group.cause else values.title
+    title = say(own, "; a dtype is taken from the values at ", join(lines, 3))
+    place = Place(lines[0], tensors=values.place.tensors)
+    return replace(
+        group,
+        title=title,
+        cause=replace(values, title=title, place=place),
+        place=place,
+        further=tuple(one for one in group.further if one is not values),
+        frequent=tuple(one for one in group.frequent if one is not values),
+    )
