@@ -115,7 +115,7 @@ def of_a_pair(
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
-    told = [with_estimator(diff, cause) for cause in with_layers(diff, told)]
+    told = with_estimator(diff, with_layers(diff, told))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]

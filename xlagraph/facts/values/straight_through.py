@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from xlagraph.message import Side
 
 ROUNDING = frozenset({
-    "ceil", "clamp", "compare", "floor", "gather", "round-nearest-afz", "round-nearest-even", "sign",
+    "ceil", "clamp", "compare", "floor", "gather", "round-nearest-afz", "round-nearest-even",
+    "sign",
 })  # fmt: skip
 """What has no derivative, or none that reaches what it is made of."""
 MAX_BACK = 60
@@ -61,7 +62,7 @@ def _sums(module: Module, own: Collection[int]) -> Iterator[tuple[int, int, int]
 
 
 def _plain(module: Module, i: int) -> int:
-    """A value without the products with 1, and the forms, that torch_xla and jax write around it."""
+    """A value without the products with 1, and the forms, that frameworks write."""
     inner = through(module, without_one(module, i), SPREADS)
     return inner if inner == i else _plain(module, inner)
 
@@ -117,7 +118,9 @@ def _is_rounded(module: Module, y: int, x: int) -> bool:
     """Whether a value is made of another one by an operation without a derivative."""
     front, seen = [y], {y}
     for i in front:  # grows while it is read
-        if module.opcodes[i] in ROUNDING:
+        called = (module.computations[c] for c in module.callees.get(i, ()))
+        inside = (k for one in called for k in range(one.start, one.stop))
+        if any(module.opcodes[k] in ROUNDING for k in (i, *inside)):
             return True
         for o in module.operands[i]:
             if o not in seen and o != x and len(seen) < MAX_BACK:
