@@ -119,7 +119,7 @@ def said(context: Context | None = None, **changed: str) -> str:
 
 
 def test_an_option_and_a_number_are_told_with_both_values():
-    assert said(direction="LT") == "Compare's direction: LE became LT."
+    assert said(direction="LT") == "A comparison is another one: x <= y became x < y."
     assert said(number="0") == "A number baked into the graph: -1e30 became 0."
 
 

@@ -227,12 +227,17 @@ def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
 
 
 def _calls_of(module: Module, instructions: Iterable[int]) -> list[int]:
-    """These instructions, with what hangs together with them at the same lines of a library."""
+    """These instructions, with what hangs together with them at the same lines of a library.
+
+    An optimizer is given the gradients of all layers: its lines are no call by themselves.
+    """
     found = sorted(instructions)
     seen = set(found)
     for i in found:  # grows while it is read
         line = line_of(module, i)
         if line is None or not line.is_library or line.backward_of:
+            continue
+        if "torch/optim/" in line.file:
             continue
         for k in (*module.operands[i], *module.users[i]):
             if k not in seen and len(seen) < MAX_NEAR and line_of(module, k) == line:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.layers import forward_pass
+from xlagraph.facts.pieces.straight_through import estimator
 from xlagraph.facts.program.arguments import is_jitted
-from xlagraph.facts.values.straight_through import estimator
 from xlagraph.message import Code, say
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH

@@ -22,6 +22,7 @@ from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import formulas, is_of_derivative
 from xlagraph.facts.values.functions import in_functions
+from xlagraph.facts.values.notation import SIGNS
 from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
@@ -82,6 +83,8 @@ OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
 BACKWARD_MORE = "The backward pass computes more in "
+COMPARED = "a comparison is another one: "
+"""Nothing but an edit makes one of the other: sizes and types leave it."""
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
@@ -379,6 +382,9 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     if option is None:
         return cause
     opcode, key = option
+    if (opcode, key) == ("compare", "direction"):
+        signs = (Code(f"x {SIGNS.get(one, one)} y") for one in change[:2])
+        return replace(cause, short=say(COMPARED, *join(signs, between=" became ").parts))
     return replace(cause, short=say(f"{opcode}'s {key}: ", change))
 
 
