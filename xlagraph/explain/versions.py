@@ -13,6 +13,7 @@ from xlagraph.explain.decay import with_decay
 from xlagraph.explain.estimators import with_estimator
 from xlagraph.explain.layers import with_layers
 from xlagraph.explain.losses import with_loss
+from xlagraph.explain.means import with_mean
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.explain.schedules import with_schedule
 from xlagraph.explain.turns import with_turns
@@ -119,7 +120,8 @@ def of_a_pair(
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
-    told = with_schedule(diff, with_estimator(diff, with_layers(diff, told)))
+    told = with_estimator(diff, with_layers(diff, told))
+    told = with_mean(diff, with_schedule(diff, told))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
