@@ -11,6 +11,7 @@ from xlagraph.facts.training.weight_decay import Enters, decays
 from xlagraph.facts.values.scalars import is_number
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, count, join, say
+from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
-OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
+OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION)
 WORDS = {
     Enters.GRADIENT: "into the gradient",
     Enters.WEIGHT: "into the weight alone",

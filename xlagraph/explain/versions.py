@@ -25,12 +25,14 @@ from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import formulas, is_of_derivative
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.facts.values.notation import SIGNS
+from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
+from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -261,13 +263,17 @@ def _with_functions(diff: Diff, cause: Cause) -> Cause:
 
 
 def _with_side(diff: Diff, cause: Cause) -> Cause:
-    """The cause with the side that clips, draws for dropout, or uses tensors after their update.
+    """The cause with the side that clips, calls for more, or uses tensors after their update.
 
     Or on which gradients flow further.
     """
     if cause.kind is LONGER_BACKWARD and not cause.short:
         return replace(cause, short=_cut(diff, cause))
     side = next(iter(cause.title.parts))
+    if cause.kind is CALL_OPTION and isinstance(side, Code) and not cause.short:
+        more = next(part for part in cause.title.parts if isinstance(part, Side))
+        told = ("A call of ", side, " computes more in ", more, " than in ", more.other)
+        return replace(cause, short=say(*told))
     if not isinstance(side, Side):
         return cause
     if cause.kind is CLIPPING:
@@ -388,6 +394,9 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     if (opcode, key) == ("compare", "direction"):
         signs = (Code(f"x {SIGNS.get(one, one)} y") for one in change[:2])
         return replace(cause, short=say(COMPARED, *join(signs, between=" became ").parts))
+    if (opcode, key) == ("reduce", "dimensions"):
+        names = {reduction_name(diff.a, x) for x in cause.a if diff.a.opcodes[x] == opcode} - {""}
+        opcode = names.pop() if len(names) == 1 else opcode
     return replace(cause, short=say(f"{opcode}'s {key}: ", change))
 
 
