@@ -93,3 +93,31 @@ def test_a_place_in_what_is_sorted_is_told_as_that(made, is_ranked):
     cause = explain_modules(a, b).causes[0]
     assert str(cause.kind) == "python-index"
     assert ("sorted" in str(cause.in_short)) == is_ranked
+
+
+CALLED = """
+ENTRY main {{
+  x = f32[8] parameter(0)
+  t = f32[8] tanh(x), metadata={{stack_frame_id=2}}
+{more}
+  ROOT r = f32[8] cosine({last}), metadata={{stack_frame_id=2}}
+}}
+"""
+MORE = """\
+  p = f32[8] sine(t), metadata={{stack_frame_id={frame}}}
+  q = f32[8] multiply(p, t), metadata={{stack_frame_id={frame}}}
+  s = f32[8] add(q, x), metadata={{stack_frame_id=2}}"""
+
+
+@pytest.mark.parametrize(("frame", "kind"), [(2, "call-option"), (1, "extra-subgraph")])
+def test_a_piece_that_the_program_itself_computes_is_no_more_of_a_librarys_call(frame, kind):
+    """One operation of a library, a sum of its result with a new term, makes no call of it."""
+    texts = (CALLED.format(more=more, last=last) for more, last in (
+        ("", "t"), (MORE.format(frame=frame), "s"),
+    ))  # fmt: skip
+    found = explain_modules(
+        *(read_module(TABLES.format(library="optax") + text, "m") for text in texts)
+    )
+    assert [str(cause.kind) for cause in found.causes] == [kind]
+    is_call = str(found.verdict.what) == "A call of _mix_batch computes more in B than in A."
+    assert is_call == (kind == "call-option")

@@ -196,3 +196,34 @@ def test_a_product_with_weights_that_run_elsewhere_is_no_part_of_its_own():
     block = BLOCK.replace("sine(t)", "add(t, u)")
     found = cause(used.replace("\n  y = f32[4,4] add(x, u)", block), used)
     assert not str(found.in_short).startswith("Some steps leave blocks")
+
+
+def test_a_number_of_a_library_call_stands_where_the_call_is_given_its_values():
+    made_by = made("aten__threshold", FUNCTIONAL, 1667)
+    text = f"""HloModule step
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY main {{
+  x = f32[8] parameter(0)
+  h = f32[8] tanh(x){made("aten__tanh", "train.py", 7)}
+  bound = f32[] constant(0.5){made_by}
+  bounds = f32[8] broadcast(bound), dimensions={{}}{made_by}
+  low = f32[] constant(0){made_by}
+  lows = f32[8] broadcast(low), dimensions={{}}{made_by}
+  is_over = pred[8] compare(h, bounds), direction=GT{made_by}
+  y = f32[8] select(is_over, h, lows){made_by}
+  ROOT z = f32[] reduce(y, low), dimensions={{0}}, to_apply=add{made("aten__sum", "train.py", 92)}
+}}
+"""
+    found = cause(text, text.replace("constant(0.5)", "constant(0.05)"))
+    assert str(found.place.in_short).startswith("near train.py:7")
+    alone = text.replace(
+        f"h = f32[8] tanh(x){made('aten__tanh', 'train.py', 7)}", "h = f32[8] tanh(x)"
+    )
+    found = cause(alone, alone.replace("constant(0.5)", "constant(0.05)"))
+    assert str(found.place.in_short).startswith("near train.py:92")

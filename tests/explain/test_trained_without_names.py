@@ -73,5 +73,9 @@ def with_momentum(text: str, *layers: int) -> str:
 def test_momentum_that_comes_with_the_training_does_not_hide_it():
     second = with_momentum(trained(3, 2, 1), 3, 2, 1)
     found = kinds(with_momentum(trained(3), 3), second)
-    assert "newly-updated" in found
-    assert "live-tensor" not in found
+    assert found == ["newly-updated"]
+
+
+def test_momentum_that_begins_for_all_is_more_than_another_layers_training():
+    assert kinds(trained(3), with_momentum(trained(3, 2), 2)) == ["newly-updated"]
+    assert len(kinds(trained(3), with_momentum(trained(3, 2), 3, 2))) > 1

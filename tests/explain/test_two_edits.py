@@ -80,14 +80,17 @@ DECAY = """\
 """
 
 
-def step(loss=SQUARED, of="", activation=TANH, momentum="momentum", *, decays=False):
-    """A step of SGD with momentum; `of`: to what it adds it once more, as nesterov to ``g``."""
+def step(loss=SQUARED, of="", activation=TANH, momentum="momentum", *, decays=""):
+    """A step of SGD with momentum; `of`: to what it adds it once more, as nesterov to ``g``.
+
+    decays: the names of the weights that decay.
+    """
     updates = ""
     for name, shape in (("w", "f32[4,5]"), ("v", "f32[5,3]")):
         look = LOOK.format(n=name, t=shape, of=of) if of else ""
         taken = f"lk{name}" if of else f"b{name}"
         update = UPDATE.format(n=name, t=shape, look=look, taken=taken, momentum=momentum)
-        if decays:
+        if name in decays:
             update = update.replace(f", g{name})", f", dg{name})")
             updates += DECAY.format(n=name, t=shape)
         updates += update
@@ -115,11 +118,39 @@ def test_another_loss_and_another_option_of_the_optimizer_are_both_told(is_turne
 
 
 def test_weight_decay_beside_another_loss_is_an_option():
-    told, kinds = said(step(), step(ABSOLUTE, decays=True))
+    told, kinds = said(step(), step(ABSOLUTE, decays="wv"))
     assert {"optimizer-option", "replaced-subgraph"} <= set(kinds)
     assert "he loss is another function: mse_loss(x, y) became l1_loss(x, y)" in told
     assert "m * s + g became m * s + (g + p * t)" in told
-    assert "loss" not in said(step(), step(decays=True))[0]
+    assert "loss" not in said(step(), step(decays="wv"))[0]
+
+
+def test_decay_of_some_weights_beside_that_of_others_is_no_decay_on_one_side_only():
+    told, _ = said(step(decays="wv"), step(decays="v"))
+    assert "Weight decay is on for 1 tensor of 2 in A only" in told
+    assert "one dimension" not in told
+    told, _ = said(step(), step(decays="wv"))
+    assert "Weight decay is on in B only" in told
+
+
+def test_another_comparison_beside_another_option_is_told():
+    mask = """\
+  ms = s32[16,5] iota(), iota_dimension=1
+  ks = s32[16,5] iota(), iota_dimension=0
+  kept = pred[16,5] compare(ks, ms), direction={}
+  low = f32[16,5] sine(h)
+  hh = f32[16,5] select(kept, h, low)
+  u = f32[16,5] tanh(hh)
+"""
+    mask += "\n".join(TANH.splitlines()[1:])
+    pair = (
+        step(activation=mask.replace("direction={}", f"direction={d}"), decays=w)
+        for d, w in (("LT", "wv"), ("LE", ""))
+    )
+    told, kinds = said(*pair)
+    assert sorted(kinds) == ["attribute", "optimizer-option"]
+    assert "Weight decay is on in A only" in told
+    assert "Beside it: a comparison is another one: x < y became x <= y" in told
 
 
 def test_each_edit_alone_is_told_alone():

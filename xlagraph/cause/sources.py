@@ -218,11 +218,32 @@ def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
 
     The text of torch_xla has only the innermost frame of each instruction, which is often inside
     a library; the values that go in or come out know more. What merely shares an input with them
-    says nothing.
+    says nothing. A call of a library counts as one: what it is given is as near to its numbers as
+    what it gives back.
     """
-    starts = sorted(instructions)
+    starts = _calls_of(module, instructions)
     found = [_along(module, starts, edges) for edges in (module.operands, module.users)]
     return min((one for one in found if one), default=(0, None), key=lambda one: one[0])[1]
+
+
+def _calls_of(module: Module, instructions: Iterable[int]) -> list[int]:
+    """These instructions, with what hangs together with them at the same lines of a library.
+
+    An optimizer is given the gradients of all layers: its lines are no call by themselves.
+    """
+    found = sorted(instructions)
+    seen = set(found)
+    for i in found:  # grows while it is read
+        line = line_of(module, i)
+        if line is None or not line.is_library or line.backward_of:
+            continue
+        if "torch/optim/" in line.file:
+            continue
+        for k in (*module.operands[i], *module.users[i]):
+            if k not in seen and len(seen) < MAX_NEAR and line_of(module, k) == line:
+                seen.add(k)
+                found.append(k)
+    return found
 
 
 def line_around(module: Module, instructions: Iterable[int]) -> SourceLine | None:

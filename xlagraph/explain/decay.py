@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import clean
 from xlagraph.cause.slices import IDLE
 from xlagraph.facts.training.weight_decay import Enters, decays
 from xlagraph.facts.values.scalars import is_number
-from xlagraph.message import A, B, join, say
+from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import A, B, count, join, say
+from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
-OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
+OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION)
 WORDS = {
     Enters.GRADIENT: "into the gradient",
     Enters.WEIGHT: "into the weight alone",
@@ -37,6 +40,14 @@ ON_FIX = say(
     "out of the graph, any other number is a parameter of it."
 )
 ON_SHORT_FIX = say("Keep weight_decay on, or off, from the first step on.")
+
+GROUPS = (
+    say(
+        "One version gives some weights another group of parameters than the other: give each the "
+        "same weight_decay in both."
+    ),
+    say("Give each weight the same weight_decay in both."),
+)
 
 
 def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
@@ -90,15 +101,33 @@ def _told(
 ) -> tuple[Message, Message, Message] | None:
     """In words how the weights decay, and what to do; None if they do so alike, or in many ways."""
     to_b, to_a = diff.match.to_b, diff.match.to_a
-    ways = {
-        (a[x].enters if x in a else None, b[to_b[x]].enters if to_b[x] in b else None)
+    entered = {
+        x: (a[x].enters if x in a else None, b[to_b[x]].enters if to_b[x] in b else None)
         for x in {*a, *(to_a[y] for y in b)}
+        if x >= 0
     }
-    ways = {way for way in ways if way[0] is not way[1]}
+    ways = {way for way in entered.values() if way[0] is not way[1]}
     (one, other) = ways.pop() if len(ways) == 1 else (None, None)
     if one and other:
         moved = say(f"weight decay goes {WORDS[one]} in ", A, f" and {WORDS[other]} in ", B)
         return say(moved, " (Adam, AdamW)"), FIX, SHORT_FIX
-    if one or other:
-        return say("weight decay is on in ", A if one else B, " only"), ON_FIX, ON_SHORT_FIX
-    return None
+    if not (one or other):
+        return None
+    on = A if one else B
+    alike = [x for x, way in entered.items() if way[0] is way[1]]
+    if not alike:
+        return say("weight decay is on in ", on, " only"), ON_FIX, ON_SHORT_FIX
+    more = [x for x, way in entered.items() if way[0] is not way[1]]
+    return say("weight decay is on for ", _which(diff, more, alike), " in ", on, " only"), *GROUPS
+
+
+def _which(diff: Diff, more: Sequence[int], alike: Sequence[int]) -> str:
+    """The weights that decay on one side alone, where others do on both."""
+    vectors = [x for x in more if _is_vector(diff, x)]
+    is_kind = len(vectors) == len(more) and not any(_is_vector(diff, x) for x in alike)
+    weights = f"{count(len(more), 'tensor')} of {len(more) + len(alike)}"
+    return f"{weights}, all of one dimension (biases, weights of norms)," if is_kind else weights
+
+
+def _is_vector(diff: Diff, x: int) -> bool:
+    return len(read_shape(clean(diff.a.shapes[x])).dimensions) == 1

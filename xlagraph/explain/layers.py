@@ -149,7 +149,7 @@ def _is_forward(diff: Diff, a: Collection[int], b: Collection[int]) -> bool:
     own = _own(diff)
     sides = (diff.a, own[0].intersection(a)), (diff.b, own[1].intersection(b))
     for module, differing in sides:
-        forward = _forward(module)
+        forward = forward_pass(module)
         telling = {i for i in _telling(module, differing) if not _is_of_constants(module, i)}
         if telling and (not forward or forward & telling):
             return True
@@ -246,7 +246,7 @@ def _share(cause: Cause, a: Collection[int], b: Collection[int]) -> float:
     return cause.share * (len(a) + len(b)) / max(len(cause.a) + len(cause.b), 1)
 
 
-def _forward(module: Module) -> set[int]:
+def forward_pass(module: Module) -> set[int]:
     """What a loss is made of: of the numbers that a module gives the one that takes the least."""
     numbers = [i for i in module.outputs if bare_shape(module, i) in FLOATS]
     return min((made_of(module, i) for i in numbers), key=len, default=set())

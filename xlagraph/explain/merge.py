@@ -12,11 +12,12 @@ from xlagraph.cause.sources import at
 from xlagraph.explain.left_out import comes_of_block
 from xlagraph.facts.distributed.device_index import index_alone
 from xlagraph.facts.shapes.products import is_product, is_typed, ratios, values
-from xlagraph.facts.training.updates import in_updates
+from xlagraph.facts.training.updates import formula, in_updates, updates
 from xlagraph.facts.values.telling import MOVING, computed_with, in_some_steps, opcodes_in_words
 from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.effects.extra_effect import EXTRA_EFFECT
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -26,7 +27,7 @@ from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.newly_updated import TRAINED_BY
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
-from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, SKIPPED_BLOCK
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, OPTIMIZER_STATE, SKIPPED_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -185,13 +186,15 @@ def _with_pieces(
 def _with_state(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:
     """Groups with what optimizers keep of parameters joined to that of the parameters.
 
-    A layer that is trained on one side alone has its momentum there alone.
+    A layer that is trained on one side alone has its momentum there alone. Which of its tensors are
+    weights, texts without names do not tell: the other side's weights may have been paired with
+    what is kept of them.
     """
     trained = [group for group in groups if any(f.option == TRAINED_BY for f in group)]
     kept = []
     for group in groups:
-        is_state = group[0].kind is NEWLY_UPDATED and group not in trained
-        home = next((one for one in trained if is_state and _keeps_of(group, one, diff)), None)
+        follows = None if group in trained else _OF_TRAINED.get(group[0].kind)
+        home = next((one for one in trained if follows and follows(group, one, diff)), None)
         if home is None:
             kept.append(group)
         else:
@@ -205,14 +208,55 @@ def _keeps_of(group: Sequence[Finding], trained: Sequence[Finding], diff: Diff) 
     b = frozenset[int]().union(*(f.b for f in group)).intersection(diff.added)
     cited_a = {i for f in trained for e in f.evidence for i in e.a}
     cited_b = {i for f in trained for e in f.evidence for i in e.b}
-    inputs = _input_shapes(diff.a, a), _input_shapes(diff.b, b)
-    weights = _input_shapes(diff.a, cited_a), _input_shapes(diff.b, cited_b)
+    inputs = {*_inputs(diff.a, a)}, {*_inputs(diff.b, b)}
+    weights = {*_inputs(diff.a, cited_a)}, {*_inputs(diff.b, cited_b)}
     return any(inputs) and inputs[0] <= weights[0] and inputs[1] <= weights[1]
 
 
-def _input_shapes(module: Module, instructions: Collection[int]) -> set[str]:
+def _begins_of(group: Sequence[Finding], trained: Sequence[Finding], diff: Diff) -> bool:
+    """Whether all state that begins goes into the new values of just these parameters."""
+    cited = [e for f in trained for e in f.evidence]
+    sides = (
+        (diff.a, {x for f in group for x in f.a}, {x for e in cited for x in e.a}),
+        (diff.b, {y for f in group for y in f.b}, {y for e in cited for y in e.b}),
+    )
+    state = [(m, {i for i in own if m.opcodes[i] == "parameter"}, of) for m, own, of in sides]
+    return any(own for _, own, _ in state) and all(
+        own <= _made_with(module, of) for module, own, of in state if own
+    )
+
+
+def _made_with(module: Module, weights: Collection[int]) -> set[int]:
+    """What the new values of these weights are made of, element by element."""
+    new = updates(module)
+    places = [module.outputs[k] for weight in weights for k in new.get(weight, ())]
+    return set[int]().union(*(formula(module, i) for i in places))
+
+
+def _is_taken_for_state(group: Sequence[Finding], trained: Sequence[Finding], diff: Diff) -> bool:
+    """Whether all that one side takes in more was paired with what the other keeps of these."""
+    in_a = {x for f in group for x in f.a if diff.a.opcodes[x] == "parameter"}
+    in_b = {y for f in group for y in f.b if diff.b.opcodes[y] == "parameter"}
+    cited = [e for f in trained for e in f.evidence]
+    kept_a = {x for f in trained for x in f.a}.union(*(e.a for e in cited))
+    kept_b = {y for f in trained for y in f.b}.union(*(e.b for e in cited))
+    to_b, to_a = diff.match.to_b, diff.match.to_a
+    lacks = all(to_b[x] in kept_b for x in in_a) and all(to_a[y] in kept_a for y in in_b)
+    return bool(in_a) != bool(in_b) and lacks
+
+
+_OF_TRAINED = {
+    ADDED_INPUT: _is_taken_for_state,
+    NEWLY_UPDATED: _keeps_of,
+    OPTIMIZER_STATE: _begins_of,
+}
+"""What may follow from parameters that one side alone trains, and when it does."""
+
+
+def _inputs(module: Module, instructions: Collection[int]) -> list[str]:
+    """The shapes of inputs among these."""
     inputs = (i for i in instructions if module.opcodes[i] == "parameter")
-    return {module.shapes[i].partition("{")[0] for i in inputs}
+    return [module.shapes[i].partition("{")[0] for i in inputs]
 
 
 def _with_products(groups: list[list[Finding]], diff: Diff) -> list[list[Finding]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.layers import is_layer
 from xlagraph.explain.orders import as_compared
-from xlagraph.explain.versions import BRANCHES, TOLD_BY, follows
+from xlagraph.explain.versions import BRANCHES, COMPARED, TOLD_BY, follows
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
@@ -16,7 +16,9 @@ from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
 from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
@@ -45,6 +47,8 @@ OWN_EDITS = (
     CLIPPING,
     CONSTANT_VALUE,
     CONVOLUTION_OPTION,
+    DONORS,
+    DTYPE,
     LONGER_BACKWARD,
     NEWLY_UPDATED,
     OTHER_OPERAND,
@@ -52,7 +56,7 @@ OWN_EDITS = (
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
-NAMED = (ADDED_INPUT, AVERAGED_SUM, LONGER_BACKWARD, OPTIMIZER_OPTION)
+NAMED = (ADDED_INPUT, AVERAGED_SUM, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OPTION)
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
@@ -149,6 +153,7 @@ def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
     is_formula = is_formula and any(isinstance(part, Code) for part in cause.in_short.parts)
     is_number = is_number or _stands_alone(diff, first, cause)
+    is_number = is_number or str(cause.in_short).startswith(COMPARED)
     return is_number or is_formula or is_layer(cause) or cause.kind in NAMED
 
 

@@ -10,9 +10,12 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.decay import with_decay
+from xlagraph.explain.estimators import with_estimator
 from xlagraph.explain.layers import with_layers
 from xlagraph.explain.losses import with_loss
+from xlagraph.explain.means import with_mean
 from xlagraph.explain.orders import in_words_of_orders
+from xlagraph.explain.schedules import with_schedule
 from xlagraph.explain.turns import with_turns
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
@@ -21,12 +24,15 @@ from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import formulas, is_of_derivative
 from xlagraph.facts.values.functions import in_functions
+from xlagraph.facts.values.notation import SIGNS
+from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
+from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -81,6 +87,8 @@ OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
 BACKWARD_MORE = "The backward pass computes more in "
+COMPARED = "a comparison is another one: "
+"""Nothing but an edit makes one of the other: sizes and types leave it."""
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
@@ -114,7 +122,8 @@ def of_a_pair(
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
-    told = with_layers(diff, told)
+    told = with_estimator(diff, with_layers(diff, told))
+    told = with_mean(diff, with_schedule(diff, told))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
@@ -254,13 +263,17 @@ def _with_functions(diff: Diff, cause: Cause) -> Cause:
 
 
 def _with_side(diff: Diff, cause: Cause) -> Cause:
-    """The cause with the side that clips, draws for dropout, or uses tensors after their update.
+    """The cause with the side that clips, calls for more, or uses tensors after their update.
 
     Or on which gradients flow further.
     """
     if cause.kind is LONGER_BACKWARD and not cause.short:
         return replace(cause, short=_cut(diff, cause))
     side = next(iter(cause.title.parts))
+    if cause.kind is CALL_OPTION and isinstance(side, Code) and not cause.short:
+        more = next(part for part in cause.title.parts if isinstance(part, Side))
+        told = ("A call of ", side, " computes more in ", more, " than in ", more.other)
+        return replace(cause, short=say(*told))
     if not isinstance(side, Side):
         return cause
     if cause.kind is CLIPPING:
@@ -378,6 +391,12 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     if option is None:
         return cause
     opcode, key = option
+    if (opcode, key) == ("compare", "direction"):
+        signs = (Code(f"x {SIGNS.get(one, one)} y") for one in change[:2])
+        return replace(cause, short=say(COMPARED, *join(signs, between=" became ").parts))
+    if (opcode, key) == ("reduce", "dimensions"):
+        names = {reduction_name(diff.a, x) for x in cause.a if diff.a.opcodes[x] == opcode} - {""}
+        opcode = names.pop() if len(names) == 1 else opcode
     return replace(cause, short=say(f"{opcode}'s {key}: ", change))
 
 

@@ -87,3 +87,20 @@ def test_a_number_that_the_same_steps_take_is_part_of_them(file: str, causes: in
     assert found.proved
     assert "RAdam begins to rectify" in str(found.verdict)
     assert len(found.causes) == causes
+
+
+@pytest.mark.parametrize(("number", "causes"), [("-1", 1), ("1", 2)])
+def test_without_lines_the_steps_that_are_subtracted_are_part_of_them(number: str, causes: int):
+    """A learning rate of 1 that becomes another one is a change of its own."""
+    turned = "  t = f32[4,5] multiply(s, turns)\n"
+    spread = "  turns = f32[4,5] broadcast(turn), dimensions={{}}\n"
+    first = f"  turn = f32[] constant({number})\n{spread}" + PLAIN + turned
+    then = f"  turn = f32[] parameter(6)\n{spread}" + RECTIFIED + turned
+    end = END.replace("subtract(w, s)", "add(w, t)")
+    texts = [
+        (HEAD + step + end).format(number=k, squared="g") for k, step in enumerate((first, then))
+    ]
+    found = explain_modules(*map(read_module, texts))
+    assert found.proved
+    assert "as by RAdam" in str(found.verdict)
+    assert len(found.causes) == causes

@@ -42,7 +42,7 @@ _INFIX = {
     "and": ("&", COMPARISON),
     "or": ("|", COMPARISON),
 }
-_ORDER = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+SIGNS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 _CALLED = {
     "exponential": "exp",
     "exponential-minus-one": "expm1",
@@ -84,7 +84,7 @@ def written(module: Module, i: int, terms: Sequence[Term]) -> Term:
     if opcode == "negate":
         return Term(f"-{terms[0].within(POWER)}", SIGN)
     if opcode == "compare" and len(terms) == 2:
-        sign = _ORDER.get(module.attributes[i].get("direction") or "", "?")
+        sign = SIGNS.get(module.attributes[i].get("direction") or "", "?")
         return _infix(sign, COMPARISON, terms)
     if opcode == "dot":
         return Term(f"{terms[0].within(SIGN)} @ {terms[1].within(SIGN)}", PRODUCT)

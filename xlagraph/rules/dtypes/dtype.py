@@ -17,6 +17,7 @@ from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.pieces.regrouped import are_cut_by_casts
+from xlagraph.facts.pieces.round_trips import of_one_kind, told
 from xlagraph.facts.program.donated import lost_by_type
 from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_scalar_input, unspread
@@ -130,7 +131,9 @@ def find(case: Case) -> list[Finding]:
     pairs, copies = _pairs_without_types(case, pairs, casts_a, casts_b)
     return [
         _finding(case, found, {x: m for x, m in copies.items() if m in found.pairs})
-        for found in _of_like_inputs(case, propagations(case, pairs, casts_a, casts_b))
+        for found in of_one_kind(
+            case, _of_like_inputs(case, propagations(case, pairs, casts_a, casts_b))
+        )
         if found.pairs or _is_between(case, found)
     ]
 
@@ -219,7 +222,8 @@ def _without_types(module: Module, types: set[str], casts: Iterable[int]) -> Mod
 def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Finding:
     a = case.diff.a
     starts = _main_origins(case, found)
-    words = _words(case, starts)
+    types = " and ".join(_types(case, found))
+    title, words = told(case, found) or (_title(case, starts, types), _words(case, starts))
     lines = _lines(case, found, starts)
     casts = len(found.lone_a) + len(found.lone_b)
     more = len(found.pairs) - sum(1 for x, y in starts if x >= 0 and y >= 0)
@@ -238,7 +242,7 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
 
     return Finding(
         kind=DTYPE,
-        title=say(_title(case, starts, " and ".join(_types(case, found))), at(lines)),
+        title=say(title, at(lines)),
         evidence=(
             Evidence(
                 say("origin: ", join(origin(case, x, y) for x, y in starts)),

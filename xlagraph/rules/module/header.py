@@ -19,7 +19,7 @@ from xlagraph.facts.distributed.shardings import mesh_of, without_shardy
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.donated import lost_by_type
 from xlagraph.facts.values.copies import lone_copies
-from xlagraph.message import A, B, Quoted, count, join, say
+from xlagraph.message import EMPTY, A, B, Quoted, count, join, say
 from xlagraph.rules.distributed.sharding import SHARDING
 
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ def _buffer_findings(case: Case, change: HeaderChange) -> list[Finding]:
                 *_copies_evidence(copies),
             ),
             fix=JAX_FIX if is_jitted(a) else say(),
+            short=_donated(kind, len(only_a), len(only_b)) if is_jitted(a) else say(),
             short_fix=JAX_SHORT if is_jitted(a) else say(),
             proof=say(
                 "the comparison leaves the header out",
@@ -234,6 +235,15 @@ def _buffer_findings(case: Case, change: HeaderChange) -> list[Finding]:
             undo=copies.skip,
         )
     ]
+
+
+def _donated(kind: Kind, in_a: int, in_b: int) -> Message:
+    """How many arguments of a jitted function one side alone donates."""
+    if kind is ALIAS or bool(in_a) == bool(in_b):
+        return EMPTY
+    number = in_a or in_b
+    are = "argument is" if number == 1 else "arguments are"
+    return say(f"{number} {are} donated in ", A if in_a else B, " only")
 
 
 def _both(change: HeaderChange) -> Message:

@@ -21,6 +21,8 @@ from xlagraph.facts.values.scalars import is_number, is_scalar_input, without_on
 from xlagraph.message import count, join, say
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.finding import Finding
     from xlagraph.diff import Diff
@@ -105,12 +107,25 @@ def find(case: Case) -> list[Finding]:
     return [replace(one, brings=partial(_brings, one)) for one in map(_finding, options)]
 
 
-def _brings(option: Finding, other: Finding, _: Diff) -> bool:
-    """Whether another cause comes of it: of numbers those that the same file of a library takes."""
+def _brings(option: Finding, other: Finding, diff: Diff) -> bool:
+    """Whether another cause comes of it: of numbers those that the same file of a library takes.
+
+    Without lines those of RAdam do, which adds its steps times -1 whatever the learning rate is.
+    """
+    if other.kind.id != "special-scalar":
+        return True
+    if str(option.short).startswith(ROOT_SHORT) and not (option.lines or other.lines):
+        sides = (diff.a, other.a), (diff.b, other.b)
+        return all(map(_is_subtracted, *zip(*sides, strict=True)))
     files = {line.file for line in option.lines if line.is_library}
-    return other.kind.id != "special-scalar" or (
-        bool(other.lines) and all(line.file in files for line in other.lines)
-    )
+    return bool(other.lines) and all(line.file in files for line in other.lines)
+
+
+def _is_subtracted(module: Module, piece: Collection[int]) -> bool:
+    """Whether all constants of a piece are -1, and all of it stands in updates of parameters."""
+    alone = {i for i in piece if module.opcodes[i] not in ("constant", "parameter", "tuple")}
+    numbers = {module.payloads[i] for i in piece if module.opcodes[i] == "constant"}
+    return numbers <= {"-1"} and alone <= in_updates(module)
 
 
 def option_of(found: Bypass) -> Bypass | None:

@@ -1,0 +1,81 @@
+"""A mean that is a sum in the other version, with the numbers that follow in its derivative."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isclose
+from typing import TYPE_CHECKING
+
+from xlagraph.facts.shapes.products import values
+from xlagraph.facts.values.scalars import number_of
+from xlagraph.message import Change, Code, join
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
+EXACT = 1e-5
+"""How far the quotient of two numbers may be from the number of elements, as texts round them."""
+
+
+def with_mean(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, that of a mean on one side and a sum on the other with the numbers behind it.
+
+    The derivative of a mean is divided by as many elements: that is no number that was edited.
+    """
+    main = next((cause for cause in causes if _is_mean_and_sum(cause)), None)
+    if main is None:
+        return list(causes)
+    sizes = [
+        *_numbers(diff.a, main.a.intersection(diff.removed)),
+        *_numbers(diff.b, main.b.intersection(diff.added)),
+    ]
+    behind = [cause for cause in causes if _is_by(cause, sizes)]
+    parts = (main, *behind)
+    whole = replace(
+        main,
+        evidence=tuple(one for cause in parts for one in cause.evidence),
+        proof=join(dict.fromkeys(cause.proof for cause in parts), len(parts), "; "),
+        share=min(1.0, sum(cause.share for cause in parts)),
+        a=frozenset[int]().union(*(cause.a for cause in parts)),
+        b=frozenset[int]().union(*(cause.b for cause in parts)),
+    )
+    return [whole if cause is main else cause for cause in causes if cause not in behind]
+
+
+def _is_mean_and_sum(cause: Cause) -> bool:
+    """Whether the formulas of both sides differ in a mean that is a sum alone."""
+    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    if not cause.proved or cause.kind not in BRANCHES or len(told) != 2:
+        return False
+    as_sums = {text.replace("mean(", "sum(") for text in told}
+    return len(as_sums) == 1 and told[0] != told[1]
+
+
+def _numbers(module: Module, own: Collection[int]) -> Iterator[float]:
+    """The constants that these instructions take in."""
+    for i in own:
+        for o in module.operands[i]:
+            number = number_of(module, o)
+            if number is not None and module.opcodes[number] == "constant":
+                try:
+                    yield abs(float(module.payloads[number]))
+                except ValueError:
+                    continue
+
+
+def _is_by(cause: Cause, sizes: Sequence[float]) -> bool:
+    """Whether a cause is of one number, which one of these leads to as a factor or divisor."""
+    changes = [part for part in cause.title.parts if isinstance(part, Change)]
+    if cause.kind is not CONSTANT_VALUE or len(changes) != 1 or not all(values(changes[0])):
+        return False
+    old, new = values(changes[0])
+    ratios = (new / old, old / new)
+    return any(isclose(r, n, rel_tol=EXACT) for r in ratios for n in sizes if n not in (0, 1))

@@ -1,0 +1,86 @@
+"""Causes that tell of what is computed of the number of steps alone, as a learning rate."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.slices import made_of
+from xlagraph.message import join, say
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.pieces.call_option import CALL_OPTION
+from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+PIECES = (CALL_OPTION, EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
+OWN = (*PIECES, CONSTANT_VALUE)
+SCHEDULE = say("A schedule, as of a learning rate, computes another number of the count of steps")
+FIX = say("Keep one schedule in both; a step that is to follow either can be given the number.")
+_COUNT = re.compile(r"[su](?:32|64)\[\]")
+_SCHEDULES = "optax/schedules/"
+
+
+def with_schedule(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as one, by its name, those of what a schedule computes of the count of steps.
+
+    A line has to say that it is one: optimizers correct their averages by that count, too.
+    """
+    own = [cause for cause in causes if cause.proved and cause.kind in OWN and _is_of(diff, cause)]
+    pieces = [cause for cause in own if cause.kind in PIECES]
+    if not any(_runs_schedule(cause) for cause in pieces):
+        return list(causes)
+    main = replace(
+        pieces[0],
+        title=say(SCHEDULE.clause, *_place(pieces[0])),
+        short=SCHEDULE,
+        fix=FIX,
+        short_fix=say("Keep one schedule in both."),
+        evidence=tuple(one for cause in own for one in cause.evidence),
+        proof=join(dict.fromkeys(cause.proof for cause in own), len(own), "; "),
+        share=min(1.0, sum(cause.share for cause in own)),
+        a=frozenset[int]().union(*(cause.a for cause in own)),
+        b=frozenset[int]().union(*(cause.b for cause in own)),
+    )
+    kept = [cause for cause in causes if cause not in own]
+    return sorted([*kept, main], key=lambda cause: -cause.share)
+
+
+def _place(cause: Cause) -> tuple[Message, ...]:
+    return (say(" at ", cause.place.line),) if cause.place.line else ()
+
+
+def _is_of(diff: Diff, cause: Cause) -> bool:
+    """Whether all that one side computes by itself are numbers made of a count alone."""
+    changed = [c for c in diff.changes if c.a in cause.a or c.b in cause.b]
+    numbers = {c.a for c in changed if {*c.fields} - {"operands"}}
+    in_b = {c.b for c in changed if {*c.fields} - {"operands"}}
+    alone_a, alone_b = cause.a.intersection(diff.removed), cause.b.intersection(diff.added)
+    is_of = _are_of_count(diff.a, alone_a | numbers) and _are_of_count(diff.b, alone_b | in_b)
+    return is_of and bool(alone_a or alone_b or numbers)
+
+
+def _are_of_count(module: Module, own: Collection[int]) -> bool:
+    entry = module.entry_computation
+    for i in own:
+        if not entry.start <= i < entry.stop:
+            continue
+        inputs = {k for k in made_of(module, i) if module.opcodes[k] == "parameter"}
+        is_number = module.shapes[i].partition("{")[0].endswith("[]")
+        if not is_number or not all(_COUNT.match(module.shapes[k]) for k in inputs):
+            return False
+    return True
+
+
+def _runs_schedule(cause: Cause) -> bool:
+    """Whether a library of schedules runs what a cause cites."""
+    lines = (line for evidence in cause.evidence for line in evidence.sources)
+    return any(_SCHEDULES in f"{one.file}" for line in lines for one in (line.called, line) if one)
