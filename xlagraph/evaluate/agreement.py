@@ -18,14 +18,16 @@ ABSOLUTE = 3e-8
 """Relative to the largest value of an array: what is left where large terms cancel."""
 NOTHING = 1e-14
 """What is left of a gradient that cancels as a whole, such as a bias's before a normalization."""
+NOISY = 16.0
+"""How many times what another rounding changes is taken to be rounding."""
 MIN_FINITE = 0.9
 """The part of an output that has to be a number at one point at least."""
 
 
-def are_close(x: Array, y: Array, noise: Array | None = None) -> bool:
+def are_close(x: Array, y: Array, noise: float = 0.0) -> bool:
     """Whether two arrays of one shape and type are equal but for rounding; NaN equals NaN.
 
-    `noise`: how far another rounding of its inputs moves the first.
+    `noise`: how far another rounding of its inputs moves the first at most.
     """
     if x.dtype.kind not in "fc":
         return bool(np.array_equal(x, y))
@@ -38,10 +40,15 @@ def are_close(x: Array, y: Array, noise: Array | None = None) -> bool:
             return False
         one, other = x[finite], y[finite]
         size = np.abs(one)
-        allowed = RELATIVE * size + ABSOLUTE * size.max(initial=0.0) + NOTHING
-        if noise is not None:
-            allowed = allowed + noise[finite]
+        allowed = RELATIVE * size + ABSOLUTE * size.max(initial=0.0) + NOTHING + noise
         return bool((np.abs(one - other) <= allowed).all())
+
+
+def moved_by(x: Array, y: Array, before: float) -> float:
+    """How far two roundings of one output are apart, with room, and at least as far as before."""
+    with np.errstate(all="ignore"):
+        apart = np.nan_to_num(np.abs(np.subtract(x, y, dtype=np.complex128)))
+    return max(before, NOISY * float(apart.max(initial=0.0)))
 
 
 def paired(
@@ -49,7 +56,7 @@ def paired(
     values_b: Sequence[Sequence[Array]],
     shapes: tuple[Sequence[str], Sequence[str]],
     preferred: Sequence[int],
-    noise: Sequence[Sequence[Array | None]],
+    noise: Sequence[Sequence[float]],
 ) -> tuple[int, ...] | None:
     """For each output of A one of B that is equal at every point, or None.
 
@@ -77,7 +84,7 @@ def paired(
 def _agree(
     a: Sequence[Sequence[Array]],
     b: Sequence[Sequence[Array]],
-    noise: Sequence[Sequence[Array | None]],
+    noise: Sequence[Sequence[float]],
     k: int,
     n: int,
 ) -> bool:

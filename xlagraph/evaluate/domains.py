@@ -11,7 +11,7 @@ from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
@@ -159,19 +159,38 @@ def fewest_rows(*modules: Module) -> int:
     return min((rows for module in modules for rows in _picked_of(module) if rows > 1), default=0)
 
 
+def counters(module: Module) -> frozenset[int]:
+    """The entry's parameters, by number, that are one whole number and pick no row."""
+    inputs = module.entry_computation.parameters
+    asked = {k: p for k, p in enumerate(inputs) if _is_whole(module, p)}
+    single = {k for k, p in asked.items() if module.shapes[p].endswith("[]")}
+    return frozenset(k for k in single if not _picks(module, asked[k]))
+
+
+def _picks(module: Module, number: int) -> bool:
+    """Whether a whole number picks a row, or the place of a slice."""
+    uses = [*_uses(module, [number])]
+    is_place = any(module.opcodes[user].startswith("dynamic-") for _, user in uses)
+    return is_place or any(rows for i, user in uses for rows in _rows(module, i, user))
+
+
 def _picked_of(module: Module) -> set[int]:
-    entry = module.entry_computation
-    known = {p for p in entry.parameters if _is_whole(module, p)}
-    found: set[int] = set()
+    """How many rows there are of which whole numbers pick one."""
+    whole = [p for p in module.entry_computation.parameters if _is_whole(module, p)]
+    return {rows for i, user in _uses(module, whole) for rows in _rows(module, i, user)}
+
+
+def _uses(module: Module, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Whole numbers, and what is made of them by handing them on, each with a user."""
+    known = {*numbers}
     front = [*known]
     for i in front:  # grows while it is read
         for user in module.users[i]:
-            found.update(_rows(module, i, user))
+            yield i, user
             for value in _taken_on(module, i, user):
                 if value not in known and _is_whole(module, value):
                     known.add(value)
                     front.append(value)
-    return found
 
 
 def _taken_on(module: Module, i: int, user: int) -> Iterator[int]:

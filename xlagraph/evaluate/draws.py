@@ -60,6 +60,12 @@ _FLOATS: tuple[Callable[[Chance, Sequence[int]], Array], ...] = (
 )
 _INTEGERS = (4, 4, 4, 4, 4, 8)
 """Integers are below: they have to be valid numbers of rows, classes and positions."""
+_FAR, _MANY = 3, 100_000
+"""Where counters are large, beyond the steps of any schedule, and what is added to them there."""
+_WIDE = 4
+"""Bytes of a number that can be as large."""
+_ROUNDING = 1e-13
+"""How far numbers are moved that are rounded otherwise, relative to their size."""
 POINTS = len(_FLOATS)
 """How many arguments there are for each module."""
 WITH_ZEROS = POINTS - 1
@@ -67,16 +73,26 @@ WITH_ZEROS = POINTS - 1
 
 
 def arguments_at(
-    point: int, shapes: Sequence[Shape], positive: Collection[int] = (), rows: int = 0
+    point: int,
+    shapes: Sequence[Shape],
+    positive: Collection[int] = (),
+    rows: int = 0,
+    counters: Collection[int] = (),
 ) -> list[Any]:
     """Arguments of these shapes, those of some numbers positive; `point` is below `POINTS`.
 
-    `rows`: what whole numbers stay below, if it is less than they do anyway; 0 for no such.
+    `counters`: single whole numbers that count on, and are large at one point; `rows`: what whole
+    numbers stay below, if it is less than they do anyway; 0 for no such.
     """
     drawn = [
         _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape, rows)
         for k, shape in enumerate(shapes)
     ]
+    if point == _FAR:
+        drawn = [
+            x + _MANY if k in counters and x.dtype.itemsize >= _WIDE else x
+            for k, x in enumerate(drawn)
+        ]
     return [
         np.abs(x) if k in positive and isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
         for k, x in enumerate(drawn)
@@ -88,6 +104,14 @@ def limited(array: Any, numbers: Sequence[float]) -> Any:
     if not isinstance(array, np.ndarray):
         return array
     return np.where(array > np.median(array), numbers[-1], numbers[0]).astype(array.dtype)
+
+
+def rounded_otherwise(array: Any, seed: Sequence[int]) -> Any:
+    """The array as if its numbers were made with other roundings; whole numbers as they are."""
+    if not (isinstance(array, np.ndarray | float) and np.asarray(array).dtype.kind == "f"):
+        return array
+    chance = np.random.default_rng((_SEED, *seed))
+    return array * (1.0 + _ROUNDING * chance.uniform(-1.0, 1.0, np.shape(array)))
 
 
 def argument_like(shape: Shape, label: int, *, is_other: bool, rows: int = 0) -> Any:

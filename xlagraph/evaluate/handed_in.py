@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 MAX_NUMBERS = 24
 """Numbers of one module that are sought."""
-MAX_SIGNS = 6
-"""Ways in which numbers that do alike may have other signs."""
+MAX_TURNS = 6
+"""Ways in which numbers that do alike may follow from the others otherwise."""
 MAX_LIKELY = 16
 """Values that are tried for one number."""
 MAX_RANKED = 20_000
@@ -40,7 +40,8 @@ MAX_CONSTANTS = 4
 """Numbers of the first module's text that are tried."""
 MAX_PARTNERS = 6
 """Ways in which further numbers may follow from others."""
-_LARGEST = 3e38
+LARGEST = 3e38
+"""What bounds nothing."""
 _ANY = 3
 """What is handed in for a whole number that one module alone has, such as what wraps an index."""
 _FORMS = frozenset({"broadcast", "convert", "copy", "reshape"})
@@ -73,7 +74,7 @@ class Role(NamedTuple):
     def bound(self) -> float:
         """The number that bounds nothing, of one that bounds a value alone; else 0."""
         places = {(opcode, place) for opcode, place, _ in self.uses}
-        bounds = {("clamp", 0): -_LARGEST, ("clamp", 2): _LARGEST}
+        bounds = {("clamp", 0): -LARGEST, ("clamp", 2): LARGEST}
         return next((x for place, x in bounds.items() if places == {place}), 0.0)
 
     @property
@@ -224,24 +225,31 @@ class Search:
         alike = {k: self.names[r.uses] for k, r in self.other.items() if r.uses in self.shared}
         further = [k for k in self.other if k not in alike and k not in self.fixed[1]]
         uses = dict.fromkeys(self.other[k].uses for k in alike)
-        ways = islice(product(*map(self._signs, uses)), MAX_SIGNS)
-        signs = [{k for some in way for k in some} for way in ways]
+        ways = islice(product(*map(self._otherwise, uses)), MAX_TURNS)
+        turned = [{k: how for some in way for k, how in some.items()} for way in ways]
         likely = [self._likely(self.other[k]) for k in further]
         ranked = islice(product(*(range(len(some)) for some in likely)), MAX_RANKED)
-        for way in sorted(ranked, key=sum)[: MAX_STARTS // len(signs)]:
+        for way in sorted(ranked, key=sum)[: MAX_STARTS // len(turned)]:
             chosen = {k: some[n] for k, some, n in zip(further, likely, way, strict=True)}
-            for turned in signs:
-                same = {k: Guess(x, MINUS if k in turned else SAME) for k, x in alike.items()}
+            for turn in turned:
+                same = {k: Guess(label, turn.get(k, SAME)) for k, label in alike.items()}
                 yield same | chosen
 
-    def _signs(self, uses: Uses) -> list[tuple[int, ...]]:
-        """Which of the numbers that do alike may have the other sign."""
-        mine = sum(role.is_taken_off for role in self.own.values() if role.uses == uses)
+    def _otherwise(self, uses: Uses) -> list[dict[int, Follows]]:
+        """How numbers that do alike may follow from the others, where they are not the same.
+
+        What is subtracted has the other sign, and a further one may be what is left to 1.
+        """
+        mine = [role.is_taken_off for role in self.own.values() if role.uses == uses]
         theirs = {k: role.is_taken_off for k, role in self.other.items() if role.uses == uses}
-        taken = tuple(k for k, is_taken in theirs.items() if is_taken)
-        if mine == len(taken):
-            return [()]
-        return [taken] if len(taken) > mine else [(k,) for k in theirs if k not in taken]
+        if len(theirs) > len(mine):
+            return [{k: ONE_MINUS} for k in theirs]
+        taken = [k for k, is_taken in theirs.items() if is_taken]
+        if sum(mine) == len(taken):
+            return [{}]
+        if len(taken) > sum(mine):
+            return [dict.fromkeys(taken, MINUS)]
+        return [{k: MINUS} for k in theirs if k not in taken]
 
     def _likely(self, role: Role) -> list[Guess]:
         """What a number may be that no number of the first module does alike."""
@@ -310,7 +318,7 @@ def _constants(module: Module) -> Iterator[float]:
     for i, text in module.payloads.items():
         if module.opcodes[i] == "constant" and module.shapes[i].startswith("f32[]"):
             value = float(text)
-            if value not in (0.0, 1.0) and abs(value) < _LARGEST:
+            if value not in (0.0, 1.0) and abs(value) < LARGEST:
                 yield value
 
 

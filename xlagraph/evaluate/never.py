@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from xlagraph.graph import Module
 
@@ -42,7 +42,7 @@ def is_never_negative(module: Module, i: int, depth: int = MAX_DEPTH) -> bool:
 
 
 def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
-    """Whether the answer is the same for all numbers: one is finite, not below zero, or counts on.
+    """Whether the answer is the same for all numbers: they are finite, not below zero, or count on.
 
     `in_rows`: rows that are picked are rows that there are (`domains.Assumed`). A counter that
     stops where its type ends (``optax.safe_increment``) is taken for one that does not. Among
@@ -59,6 +59,8 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
         and direction
         and (_is_row_check(module, i, direction) or _is_count_check(module, i, direction))
     ):
+        return True
+    if direction in ("EQ", "NE") and constant_of(module, operands[1]) in ("inf", "-inf"):
         return True
     if direction == "LT":
         return _is_largest(module, operands[1])
@@ -139,19 +141,24 @@ def _asks(module: Module, i: int, row: int, direction: str) -> bool:
 
 
 def is_neutral(module: Module, i: int, operand: int) -> bool:
-    """Whether an operand of a maximum or minimum is the infinity that nothing is beyond."""
-    bound = _NEUTRAL.get(module.opcodes[i])
-    return bound is not None and constant_of(module, operand) == bound
+    """Whether an operand of a maximum or minimum is what nothing is beyond: an infinity.
+
+    So is where a counter's type ends, and what it may be to be counted on.
+    """
+    opcode, bound = module.opcodes[i], constant_of(module, operand)
+    if opcode == "minimum" and bound.isdecimal():
+        return _is_largest(module, operand) or _is_largest(module, operand, but=1)
+    return opcode in _NEUTRAL and bound == _NEUTRAL[opcode]
 
 
 def _is_zero(module: Module, i: int) -> bool:
     return constant_of(module, i) in ("0", "0.0")
 
 
-def _is_largest(module: Module, i: int) -> bool:
-    """Whether it is the largest number of its type, which is signed."""
+def _is_largest(module: Module, i: int, but: int = 0) -> bool:
+    """Whether it is the largest number of its type, which is signed, or so much less."""
     bits = module.shapes[i].partition("[")[0].removeprefix("s")
-    return bits.isdecimal() and constant_of(module, i) == str(2 ** (int(bits) - 1) - 1)
+    return bits.isdecimal() and constant_of(module, i) == str(2 ** (int(bits) - 1) - 1 - but)
 
 
 def behind(module: Module, i: int, opcodes: Collection[str]) -> int:
@@ -159,6 +166,14 @@ def behind(module: Module, i: int, opcodes: Collection[str]) -> int:
     while module.opcodes[i] in opcodes:
         (i,) = module.operands[i]
     return i
+
+
+def spread(module: Module, values: Iterable[int]) -> list[int]:
+    """Values and all forms that they are put into."""
+    front = [*values]
+    for i in front:  # grows while it is read
+        front += (user for user in module.users[i] if module.opcodes[user] in _KEEPS)
+    return front
 
 
 def constant_of(module: Module, i: int) -> str:

@@ -10,21 +10,27 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from xlagraph.errors import XlagraphError
-from xlagraph.evaluate.agreement import is_finite, is_number, paired, varies
+from xlagraph.evaluate.agreement import is_finite, is_number, moved_by, paired, varies
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.coverage import forms_of, varying
 from xlagraph.evaluate.domains import (
     Assumed,
     assumptions,
+    counters,
     fewest_rows,
     masks_of,
     positive_inputs,
 )
-from xlagraph.evaluate.draws import POINTS, WITH_ZEROS, arguments_at, limited
+from xlagraph.evaluate.draws import (
+    POINTS,
+    WITH_ZEROS,
+    arguments_at,
+    limited,
+    rounded_otherwise,
+)
 from xlagraph.evaluate.handed_in import (
+    LARGEST,
     MAX_PARTNERS,
     SAME,
     Follows,
@@ -41,6 +47,7 @@ from xlagraph.evaluate.inputs import (
     fitting_numbers,
     input_shapes,
 )
+from xlagraph.evaluate.never import spread
 from xlagraph.evaluate.program import Program
 from xlagraph.evaluate.stated import annotations_agree, effects_agree, headers_agree
 from xlagraph.hlo.shapes import read_shape
@@ -55,10 +62,8 @@ if TYPE_CHECKING:
     Limits = tuple[tuple[int, tuple[float, ...]], ...]
     """Numbers of inputs, each with what it takes alone."""
 
-ROUNDING = 1e-13
-"""How far inputs are moved to see what another rounding does, relative to their size."""
-NOISY = 16.0
-"""How many times what that changes may be rounding."""
+ROUNDINGS = 2
+"""How often inputs are rounded otherwise to see what rounding does to the outputs."""
 MAX_MORE = 4
 """Outputs that one module may have more than the other."""
 FEW = 0.1
@@ -78,6 +83,11 @@ class HandedIn:
     follows: Follows
     other: int | None
     """The input of the other module; None of a number that is one alone."""
+
+    @property
+    def bounds_nothing(self) -> bool:
+        """Whether it is the largest number of all, or the least."""
+        return self.other is None and abs(self.follows.offset) >= LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +220,23 @@ def _with_numbers(
 def _is_seen(diff: Diff, asked: _Question, *, in_rows: bool) -> bool:
     """Whether what differs in writing was seen to count at some of the arguments.
 
-    What was not has to stand in both: bounds that nothing exceeds, in the same numbers. Those that
-    are handed in are told.
+    What was not has to stand in both: bounds that nothing exceeds, of numbers that both have. Those
+    that are handed in are told.
     """
     a, b = asked.in_order
-    mine = {*diff.removed, *(change.a for change in diff.changes)}
-    theirs = {*diff.added, *(change.b for change in diff.changes)}
-    fixed = asked.fixed
-    left = a.coverage.unseen(diff.a, mine, in_rows=in_rows) - fixed[0]
-    right = b.coverage.unseen(diff.b, theirs, in_rows=in_rows) - fixed[1]
-    return forms_of(diff.a, left) == forms_of(diff.b, right)
+    sides = (
+        (a, b, {*diff.removed, *(change.a for change in diff.changes)}),
+        (b, a, {*diff.added, *(change.b for change in diff.changes)}),
+    )
+    for (own, other, changed), fixed in zip(sides, asked.fixed, strict=True):
+        left = own.coverage.unseen(own.module, changed, in_rows=in_rows) - fixed
+        if left:
+            module = other.module
+            every = other.coverage.unseen(module, range(len(module)), in_rows=in_rows)
+            numbers = (i for i, opcode in enumerate(module.opcodes) if opcode == "constant")
+            if not forms_of(own.module, left) <= forms_of(module, {*every, *numbers}):
+                return False
+    return True
 
 
 def _output_shapes(module: Module) -> list[str]:
@@ -267,11 +284,14 @@ class _Question:
         positive = positive_inputs(programs[0].module)
         shapes_in = programs[0].parameters
         rows = assumed.rows
-        self.drawn = [arguments_at(point, shapes_in, positive, rows) for point in range(POINTS)]
+        counts = counters(programs[0].module)
+        self.drawn = [
+            arguments_at(point, shapes_in, positive, rows, counts) for point in range(POINTS)
+        ]
         self.known: list[list[Array]] = []
         """A's outputs at the points that were asked, with these limits."""
-        self.noise: dict[int, list[Array | None]] = {}
-        """How far another rounding of the inputs moves A's outputs, at points that were asked so."""
+        self.noise: dict[int, list[float]] = {}
+        """How far another rounding of the inputs moves A's outputs, at points asked so."""
         self.limited: Limits = ()
         self.parts_at_zero = False
 
@@ -312,7 +332,7 @@ class _Question:
     def _paired(self, theirs: list[list[Array]]) -> tuple[int, ...] | None:
         """B's outputs for A's, at the points that were asked."""
         points = range(len(theirs))
-        none: list[Array | None] = [None] * len(self.shapes[0])
+        none = [0.0] * len(self.shapes[0])
         noise = [self.noise.get(point, none) for point in points]
         return paired(self.known[: len(theirs)], theirs, self.shapes, self.preferred, noise)
 
@@ -320,14 +340,16 @@ class _Question:
         """Asks how much of A's outputs is rounding, as where large terms cancel; once a point."""
         if point in self.noise:
             return False
-        moved = [x * (1 + ROUNDING) if np.asarray(x).dtype.kind == "f" else x for x in given]
-        made = self.programs[0].run(moved, self.budget, point + 1)
-        self.programs[0].coverage.settle(keep=False)
-        with np.errstate(all="ignore"):
-            self.noise[point] = [
-                np.nan_to_num(NOISY * np.abs(x - y)) if x.dtype.kind == "f" else None
-                for x, y in zip(made, self.known[point], strict=True)
+        found = [0.0] * len(self.known[point])
+        for way in range(ROUNDINGS):
+            moved = [rounded_otherwise(x, (point, way, k)) for k, x in enumerate(given)]
+            made = self.programs[0].run(moved, self.budget, point + 1)
+            self.programs[0].coverage.settle(keep=False)
+            found = [
+                moved_by(x, y, before)
+                for x, y, before in zip(made, self.known[point], found, strict=True)
             ]
+        self.noise[point] = found
         return True
 
     def _given(self, point: int) -> list[Array]:
@@ -346,11 +368,11 @@ class _Question:
 
     @property
     def fixed(self) -> tuple[set[int], set[int]]:
-        """The inputs of A, and of B, that are one number alone."""
+        """The inputs of A, and of B, that are one number alone, in all their forms."""
         found = []
         for program, numbers in zip(self.programs, self.numbers.fixed, strict=True):
             inputs = program.module.entry_computation.parameters
-            found.append({inputs[k] for k in numbers})
+            found.append(set(spread(program.module, [inputs[k] for k in numbers])))
         one, other = found
         return (other, one) if self.is_turned else (one, other)
 
@@ -374,7 +396,8 @@ class _Question:
         sides = (1, 0) if self.is_turned else (0, 1)
         for side, fixed in zip(sides, self.numbers.fixed, strict=True):
             for k, value in fixed.items():
-                yield HandedIn(side, k, Follows(0, offset=value), None)
+                if isinstance(value, float):  # a whole number that one module alone takes is any
+                    yield HandedIn(side, k, Follows(0, offset=value), None)
         for n, guess in self.numbers.members.items():
             if guess.follows != SAME:
                 yield HandedIn(sides[1], n, guess.follows, partners[n])

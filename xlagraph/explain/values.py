@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.diff import Change, Diff
     from xlagraph.evaluate import SameValues
+    from xlagraph.evaluate.same import HandedIn
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
@@ -90,8 +91,11 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
 
 def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
     """Whether values agree on conditions, or but for one, and few edits tell where they do not."""
-    on_conditions = found.in_rows or found.assumed or found.more_in_a or found.more_in_b
-    is_told = bool(on_conditions) and len(explanation.causes) < REWRITTEN
+    on_conditions = (
+        *(found.in_rows, found.assumed, found.handed_in),
+        *(found.more_in_a, found.more_in_b),
+    )
+    is_told = any(on_conditions) and len(explanation.causes) < REWRITTEN
     return found.parts_at_zero or is_told
 
 
@@ -183,7 +187,24 @@ def _where(case: Case, found: SameValues) -> Message:
         for k, numbers in found.assumed
     ]
     told += [say("indices are in range")] if found.in_rows else []
-    return say(", where ", join(told, 3, " and ")) if told else EMPTY
+    told += [_handed_in(case, one) for one in found.handed_in]
+    return say(", where ", join(told, 4)) if told else EMPTY
+
+
+def _handed_in(case: Case, one: HandedIn) -> Message:
+    """What a Python number is that one module takes in, and the other another way or not at all."""
+    views = (case.a, case.b) if one.side == 0 else (case.b, case.a)
+    inputs = [view.module.entry_computation.parameters for view in views]
+    own = say(parameter_name(views[0], inputs[0][one.number]), " of ", views[0].side)
+    if one.bounds_nothing:
+        return say(own, " bounds nothing")
+    power, factor, offset = one.follows
+    if one.other is None:
+        return say(own, f" is {offset:g}")
+    other = say(parameter_name(views[1], inputs[1][one.other]), " of ", views[1].side)
+    signed = say("minus " if factor < 0 else "", "1 / " if power < 0 else "", other)
+    scaled = say(signed, f" times {abs(factor):g}") if abs(factor) != 1.0 else signed
+    return say(own, " is ", say("1 ", scaled) if offset else scaled)
 
 
 def _is_of_more(diff: Diff, cause: Cause, found: SameValues) -> bool:
