@@ -149,7 +149,7 @@ def test_imports_within_a_part_point_left(part: str, folder: str) -> None:
         assert needed <= set(allowed), path.name
 
 
-@pytest.mark.parametrize("part", ["evaluate", "rules", *INSIDE])
+@pytest.mark.parametrize("part", ["evaluate", "explain", "rules", *INSIDE])
 def test_a_folder_can_be_taken_in(part: str) -> None:
     for folder in (PACKAGE / part, *(PACKAGE / part).iterdir()):
         assert len(list(folder.glob("*.py"))) <= 20, folder.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.layers import is_layer
+from xlagraph.explain.names.layers import is_layer
 from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import BRANCHES, COMPARED, TOLD_BY, follows
 from xlagraph.facts.pieces.moved_softmax import moved_softmax

@@ -9,14 +9,14 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
-from xlagraph.explain.decay import with_decay
-from xlagraph.explain.estimators import with_estimator
-from xlagraph.explain.layers import with_layers
-from xlagraph.explain.losses import with_loss
-from xlagraph.explain.means import with_mean
+from xlagraph.explain.names.decay import with_decay
+from xlagraph.explain.names.estimators import with_estimator
+from xlagraph.explain.names.layers import with_layers
+from xlagraph.explain.names.losses import with_loss
+from xlagraph.explain.names.means import with_mean
+from xlagraph.explain.names.schedules import with_schedule
+from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
-from xlagraph.explain.schedules import with_schedule
-from xlagraph.explain.turns import with_turns
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.layers import forward_pass
+from xlagraph.explain.names.layers import forward_pass
 from xlagraph.facts.pieces.straight_through import estimator
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.message import Code, say
