@@ -55,8 +55,9 @@ def test_a_typed_number_is_told_beside_a_size_with_what_follows_from_both():
         ((16, 0.123456, 0.03), (10, 0.765432, 0.03)),  # computed, of who knows what
     ],
 )
-def test_what_may_follow_from_a_size_is_no_edit_beside_it(a, b):
-    assert "became" not in str(explained(a, b).verdict.notes)
+def test_what_may_follow_from_a_size_is_told_as_a_further_cause(a, b):
+    (note,) = explained(a, b).verdict.notes
+    assert str(note).startswith("1 further cause: ")
 
 
 def test_a_number_in_no_such_ratio_is_one_of_its_own():

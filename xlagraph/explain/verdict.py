@@ -90,8 +90,7 @@ def pair_verdict(
         if moved and not is_moved
         else EMPTY,
         causes[0].seen.message if causes and causes[0].seen else EMPTY,
-        _beside(diff, causes),
-        EMPTY if is_moved else _further(causes),
+        *([] if is_moved else _others(diff, causes)),
         say(stay) if left and causes else EMPTY,
         _one_hash(context_a, context_b),
         *not_compared(diff),
@@ -121,20 +120,27 @@ def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
     return say("Not explained for sure. Suspected: ", causes[0].in_short.clause, ".")
 
 
-def _beside(diff: Diff, causes: Sequence[Cause]) -> Message:
-    """The other edits, where a proof takes more than one, and the first is not most of it all.
+def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
+    """The other causes: edits that stand beside the first one, and what else there is."""
+    told = [cause for cause in causes[1:] if _is_beside(diff, causes[0], cause)]
+    beside = say("Beside it: ", join(map(_in_words, told), MAX_BESIDE, "; "), ".")
+    return [beside if told else EMPTY, _further([c for c in causes[1:] if c not in told])]
+
+
+def _in_words(cause: Cause) -> Message:
+    line = (", ", cause.place.in_short) if cause.place.line else ()
+    return say(cause.in_short.clause, *line)
+
+
+def _is_beside(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """Whether a cause is another edit, where a proof takes more than one.
 
     An average of weights is one even where the rest is not explained for sure.
     """
-    told = [
-        say(cause.in_short.clause, ", ", cause.place.in_short)
-        for cause in causes[1:]
-        if _is_average(cause)
-        or (cause.proved and (cause.share >= MIN_BESIDE or _is_named(diff, causes[0], cause)))
-        if not follows(diff, cause)
-        if cause.kind in OWN_EDITS and _is_apart(causes[0], cause)
-    ]
-    return say("Beside it: ", join(told, MAX_BESIDE, "; "), ".") if told else EMPTY
+    counts = cause.share >= MIN_BESIDE or _is_named(diff, first, cause)
+    is_told = _is_average(cause) or (cause.proved and counts)
+    is_own = cause.kind in OWN_EDITS and _is_apart(first, cause)
+    return is_told and is_own and not follows(diff, cause)
 
 
 def _is_average(cause: Cause) -> bool:
@@ -176,10 +182,13 @@ def _is_apart(first: Cause, other: Cause) -> bool:
 
 
 def _further(causes: Sequence[Cause]) -> Message:
-    if len(causes) < 2:
+    """What else there is, in words; what is said of several once."""
+    if not causes:
         return EMPTY
-    kinds = join((say(str(cause.kind)) for cause in causes[1:]), 3)
-    return say(f"{count(len(causes) - 1, 'further cause')}: ", kinds, ".")
+    told = {cause.in_short: cause for cause in reversed(causes)}
+    own = [cause for cause in causes if told[cause.in_short] is cause]
+    words = join(map(_in_words, own), MAX_BESIDE, "; ")
+    return say(f"{count(len(causes), 'further cause')}: ", words, ".")
 
 
 def _one_hash(context_a: Context, context_b: Context) -> Message:

@@ -152,8 +152,9 @@ def _failed(groups: Sequence[CauseGroup], error: str, steps: int) -> Message:
 def _by_design(
     groups: Sequence[CauseGroup], parts: Sequence[Message], stable: int, steps: int
 ) -> Message:
+    graphs = {digest for group in groups for digest in group.graphs}
     return say(
-        f"{count(len(parts), 'kind')} of step by design (",
+        f"{count(len(graphs), 'graph')} by design ({'among them: ' if len(parts) == 1 else ''}",
         join(parts, 6),
         f"); stable since step {stable + 1}: {_spent(groups)}, none in the "
         f"{count(steps - 1 - stable, 'step')} since.",
