@@ -7,10 +7,12 @@ on the CPU with the same random arguments, matched as the comparison says, with 
 the same instructions with effects kept. A trial counts if XLA's parser reads the changed text.
 
     python benchmarks/same.py [--trials 10000] [--seed 1] [--seconds S] [--show] [--explain]
+        [--values]
 
 The exit code is 1 if XLA disagrees with one *same*, or if anything crashed. ``--explain`` also
-explains each pair in both directions, for crashes only; ``--seconds`` ends it early. Needs jaxlib
-(``pip install xlagraph[test]``).
+explains each pair in both directions, for crashes only; ``--values`` evaluates those that differ,
+and has XLA run those that are said to give the same values; ``--seconds`` ends it early. Needs
+jaxlib (``pip install xlagraph[test]``).
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from random_edits import changed  # noqa: E402
 from real_modules import real_texts  # noqa: E402
 from xla_oracle import NoAnswerError, Oracle  # noqa: E402
 
-from xlagraph.diff import diff_modules  # noqa: E402
+from xlagraph.diff import Diff, diff_modules  # noqa: E402
 from xlagraph.errors import InputError  # noqa: E402
+from xlagraph.evaluate import same_values  # noqa: E402
 from xlagraph.explain import explain_modules  # noqa: E402
 from xlagraph.graph import Module  # noqa: E402
 from xlagraph.hlo import read_module  # noqa: E402
@@ -63,8 +66,8 @@ def usable(texts: dict[str, str], oracle: Oracle) -> dict[str, str]:
 class Trials:
     """Counts over all trials, and what went wrong."""
 
-    def __init__(self, oracle: Oracle, *, explain: bool):
-        self.oracle, self.explain = oracle, explain
+    def __init__(self, oracle: Oracle, *, explain: bool, values: bool):
+        self.oracle, self.explain, self.values = oracle, explain, values
         self.counts: Counter[str] = Counter()
         self.by_edit: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
@@ -104,7 +107,7 @@ class Trials:
         if diff.same != back.same:
             self._wrong("one direction only", label, done, text, other, "")
         if not diff.same:
-            self._count("different", done)
+            self._values(label, done, text, other, diff)
             return
         if self.oracle.printed(text) == self.oracle.printed(other):
             self._count(PRINTED, done)
@@ -119,6 +122,23 @@ class Trials:
             self._wrong("same, XLA disagrees", label, done, text, other, said)
         else:
             self._count(AGREES, done)
+
+    def _values(self, label: str, done: str, text: str, other: str, diff: Diff) -> None:
+        """Asks whether XLA finds the same values where they are said to be."""
+        found = same_values(diff) if self.values else None
+        if found is None or found.handed_in or found.assumed or found.in_rows:
+            self._count("different", done)
+            return
+        try:
+            said = self.oracle.other_values(found, text, other)
+        except NoAnswerError as error:
+            self._count("same values, XLA cannot run it", done)
+            self.reasons[f"not run: {str(error)[:100]}"] += 1
+            return
+        if said:
+            self._wrong("same values, XLA disagrees", label, done, text, other, said)
+        else:
+            self._count("same values, XLA's results agree", done)
 
     def _count(self, what: str, done: str) -> None:
         self.counts[what] += 1
@@ -143,11 +163,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after these")
     parser.add_argument("--show", action="store_true", help="print why what was not run was not")
     parser.add_argument("--explain", action="store_true", help="explain each pair, too")
+    parser.add_argument("--values", action="store_true", help="evaluate those that differ, too")
     arguments = parser.parse_args()
     with Oracle(seconds=15) as oracle:
         texts = usable(real_texts(), oracle)
         print(f"{len(texts)} real modules that XLA's CPU runs", flush=True)
-        trials = Trials(oracle, explain=arguments.explain)
+        trials = Trials(oracle, explain=arguments.explain, values=arguments.values)
         last = time.monotonic() + arguments.seconds
         done = _run(trials, texts, arguments.trials, arguments.seed, last)
     print(f"{done} changed modules, seed {arguments.seed}\n")

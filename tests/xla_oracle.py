@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from xlagraph.diff import Diff
+    from xlagraph.evaluate import SameValues
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 """XLA's own passes stay; LLVM's would take most of the time."""
@@ -77,6 +78,19 @@ class Oracle:
         parameters = _pairs((slot.a, slot.b) for slot in diff.parameters)
         one_value = diff.a.opcodes[diff.a.entry_computation.root] != "tuple"  # of any shape
         outputs = None if one_value else _pairs((slot.a, slot.b) for slot in diff.outputs)
+        return str(self._ask("agree", a, b, parameters, outputs, seed))
+
+    def other_values(self, found: SameValues, a: str, b: str, seed: int = 0) -> str:
+        """What differs when both texts are run on the same random arguments, ``""`` for nothing.
+
+        The positions that belong together are those of `found`, and its tensors more of one text
+        are left out.
+
+        Raises:
+            NoAnswerError: one of them cannot be run here.
+        """
+        parameters = [[k, n] for k, n in enumerate(found.parameters)]
+        outputs = [[k, n] for k, n in enumerate(found.outputs) if n >= 0]
         return str(self._ask("agree", a, b, parameters, outputs, seed))
 
     def values(self, text: str, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:

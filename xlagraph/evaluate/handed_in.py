@@ -42,6 +42,8 @@ MAX_PARTNERS = 6
 """Ways in which further numbers may follow from others."""
 LARGEST = 3e38
 """What bounds nothing."""
+_MANY = 10**9
+"""A whole number that bounds nothing."""
 _ANY = 3
 """What is handed in for a whole number that one module alone has, such as what wraps an index."""
 _FORMS = frozenset({"broadcast", "convert", "copy", "reshape"})
@@ -203,7 +205,7 @@ class Search:
         self.shared = {r.uses for r in self.own.values()} & {r.uses for r in self.other.values()}
         fixed = [self._bounds(side) for side in (self.own, self.other)]
         for side, whole in enumerate(_whole_alone(known, sought)):
-            fixed[side] |= dict.fromkeys(whole, _ANY)
+            fixed[side] |= whole
         self.fixed = (fixed[0], fixed[1])
         self.classes = {k: names[r.uses] for k, r in self.own.items() if k not in self.fixed[0]}
 
@@ -322,15 +324,20 @@ def _constants(module: Module) -> Iterator[float]:
                 yield value
 
 
-def _whole_alone(a: Module, b: Module) -> tuple[list[int], list[int]]:
+def _whole_alone(a: Module, b: Module) -> tuple[dict[int, int], dict[int, int]]:
     """Whole numbers that one module takes more of, where the other has none that does alike."""
     sides = roles(a, _WHOLE), roles(b, _WHOLE)
+    if len(sides[0]) == len(sides[1]):
+        return {}, {}
     uses = [Counter(role.uses for role in side.values()) for side in sides]
     more = (uses[0] - uses[1], uses[1] - uses[0])
-    if len(sides[0]) == len(sides[1]):
-        return [], []
     found = [
-        [k for k, r in side.items() if r.uses in extra]
+        {k: _bound(role) for k, role in side.items() if role.uses in extra}
         for side, extra in zip(sides, more, strict=True)
     ]
     return found[0], found[1]
+
+
+def _bound(role: Role) -> int:
+    """A whole number that bounds nothing, or is any."""
+    return _MANY if role.bound > 0 else -_MANY if role.bound else _ANY
