@@ -87,3 +87,23 @@ def test_a_size_that_python_makes_is_no_division():
     text += "  r = f32[{0}] broadcast(y), dimensions={{}}\n  ROOT s = f32[{0}] tanh(r)\n}}\n"
     explanation = explain_modules(read_module(text.format(4)), read_module(text.format(6)))
     assert "made in the step changed size" in str(explanation.verdict.what)
+
+
+PICKED = """HloModule picked
+
+ENTRY main {{
+  x = f32[8,4] parameter(0)
+  k = s64[{sizes}] parameter(1)
+  row = f32[{rows}4] gather(x, k), offset_dims={{{offset}}}, collapsed_slice_dims={{0}},
+    start_index_map={{0}}, index_vector_dim={vector}, slice_sizes={{1,4}}
+  ROOT y = f32[{rows}4] exponential(row)
+}}
+"""
+
+
+def test_one_number_that_picks_a_row_is_no_list():
+    one = PICKED.format(sizes="", rows="", offset="0", vector="0")
+    some = PICKED.format(sizes="3", rows="3,", offset="1", vector="1")
+    found = explain_modules(read_module(one), read_module(some))
+    assert not found.same
+    assert found.causes

@@ -305,7 +305,8 @@ def _index(module: Module, parameter: int) -> SizeMaker | None:
         return None
     dimensions = read_shape(module.shapes[parameter]).dimensions
     indexed = list(_indexed(module, parameter))
-    if not indexed or len(dimensions) > 2 or any(_is_embedding(module, i) for i in indexed):
+    is_list = len(dimensions) in (1, 2)
+    if not indexed or not is_list or any(_is_embedding(module, i) for i in indexed):
         return None
     if len(dimensions) == 1:
         return INDICES
