@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from written_runs import write
 
-READ, END = 12, 20
+READ, END, BEHIND = 12, 20, 24
 STEP = """HloModule step
 
 ENTRY %main (p: f32[8]) -> f32[8] {
@@ -85,3 +85,35 @@ def test_what_takes_in_nothing_of_the_list_is_another_cause(tmp_path):
     kinds = {group.kind.id: group.compiles for group in run.problems}
     assert kinds.pop("growing-graph") == 14
     assert sum(kinds.values()) == 7
+
+
+def wide(number):
+    """A step that has all that a long list takes in."""
+    values = [f"%a{k} = f32[4]{{0}} tanh(f32[4]{{0}} %p{k})" for k in range(number)]
+    lines = [*(f"%p{k} = f32[4]{{0}} parameter({k})" for k in range(number)), *values]
+    outputs = ", ".join(f"f32[4]{{0}} %a{k}" for k in range(number))
+    types = ", ".join(["f32[4]{0}"] * number)
+    lines.append(f"ROOT %t = ({types}) tuple({outputs})")
+    given = ", ".join(f"p{k}: f32[4]" for k in range(number))
+    head = f"HloModule wide\n\nENTRY %main ({given}) -> ({types}) {{"
+    return "\n  ".join([head, *lines]) + "\n}\n"
+
+
+def test_a_report_behind_a_step_is_no_part_of_it(tmp_path):
+    """Whatever a long list takes in, the step in which it was filled has as well."""
+    syncs = []
+    for number in (10, 20, 30, 40):
+        syncs += [(END, wide(50))] * 3
+        syncs += [(BEHIND, joined(number, [one]), "value") for one in ("sine", "cosine")]
+    run = write(tmp_path, syncs)
+    (step,) = (node for node in run.graphs if node.sync_kind == "step")
+    assert all(node.nearest != step.digest for node in run.graphs)
+    assert {group.kind.id for group in run.groups} == {"first-graph", "growing-graph"}
+
+
+def test_a_read_within_a_step_is_a_part_of_it(tmp_path):
+    """A value that cuts steps is compared with the step that holds it."""
+    cut = [(READ, joined(10, ["tanh"]), "value"), (READ, joined(30, ["sine"]), "value")]
+    run = write(tmp_path, [*[(END, wide(50))] * 3, (READ, wide(2), "value"), *cut, (END, wide(50))])
+    (step,) = (node for node in run.graphs if node.sync_kind == "step")
+    assert run.graphs[-1].nearest == step.digest

@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xlagraph.message import words
+from xlagraph.message import say, words
 from xlagraph.runs.account import Compared, account_of
 from xlagraph.runs.by_design.design import Design
 from xlagraph.runs.compare import compare, compare_by_sort, compare_further
 from xlagraph.runs.graphs.weights import weights_of
-from xlagraph.runs.model import GraphNode, RunExplanation
+from xlagraph.runs.model import OFTEN, GraphNode, RunExplanation
 from xlagraph.runs.pairs.explained import Pairs
 from xlagraph.runs.pairs.pairing import Pairing
 from xlagraph.runs.pairs.tasks import modules
@@ -110,17 +110,40 @@ def _training_from(graphs: Sequence[CapturedGraph], history: History) -> int:
 def _parts(nodes: Sequence[GraphNode], design: Design, first_step: int) -> tuple[Message, ...]:
     """What the sorts of step are called, in order of appearance; empty if there is but one.
 
-    What set the program up, and ran no more, is none.
+    What set the program up, and ran no more, is none. What ran often and has no name of its own is
+    called by its place, where no other graph of that has one.
     """
     if not any(node.by_design for node in nodes):
         return ()
-    named = (
-        node.part
+    kinds = {
+        k: node.part
         for k, node in enumerate(nodes)
-        if node.by_design or design.is_first(k)
+        if (node.by_design or design.is_first(k)) and not _is_replaced(node, nodes)
         if node.step >= first_step or node.hits + node.unnamed_hits > 0
-    )
-    return tuple({words(part): part for part in named}.values())
+    }
+    places = {nodes[k].call_site for k in kinds}
+    for k, node in enumerate(nodes):
+        if node.call_site and node.call_site not in places and _runs_often(node):
+            kinds[k] = say("step at ", node.call_site)
+    return tuple({words(kinds[k]): kinds[k] for k in sorted(kinds)}.values())
+
+
+def _runs_often(node: GraphNode) -> bool:
+    """Whether a graph without a name is known to end many steps at a line of the program."""
+    is_own = node.call_site is not None and not node.call_site.is_library
+    is_plain = node.sync_kind == "step" and not node.part and not node.is_small
+    return is_own and is_plain and node.hits >= OFTEN
+
+
+def _is_replaced(node: GraphNode, nodes: Sequence[GraphNode]) -> bool:
+    """Whether a graph ran only as the program began, in place of others that come again there.
+
+    Of gradients that begin as zeros the first micro-batch has a graph that no other has.
+    """
+    here = [one for one in nodes if (one.rank, one.call_site) == (node.rank, node.call_site)]
+    is_alone = sum(words(one.part) == words(node.part) for one in here) == 1
+    comes_again = any(one.hits for one in here)
+    return not node.by_design and is_alone and not node.hits and comes_again
 
 
 def _letter(number: int) -> str:

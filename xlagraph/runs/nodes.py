@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from xlagraph.runs.graphs.places import (
     is_first,
     is_second,
 )
+from xlagraph.runs.handed_on import with_handed_on
 from xlagraph.runs.model import OFTEN, GraphNode, Meant
 from xlagraph.runs.steps.order import Phase
 from xlagraph.runs.steps.spent import Spent
@@ -56,6 +58,9 @@ def node_of(
     has_line = has_line and comparison.number is None
     phase = _phase(number, comparison, design)
     outcome = comparison.outcome
+    if outcome is not None and comparison.number is not None:
+        outcome = with_handed_on(outcome, graphs[comparison.number], graph)
+        comparison = replace(comparison, outcome=outcome)
     adds = (
         cost.hits >= OFTEN and outcome is not None and design.adds_kept_gradients(number, outcome)
     )

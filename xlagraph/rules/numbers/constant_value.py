@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from math import isclose
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
@@ -19,7 +21,7 @@ from xlagraph.message import A, Change, Code, Listing, Quoted, count, say
 from xlagraph.rules.numbers.scalar_argument import SPECIAL, SPECIAL_SCALAR, special_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -119,6 +121,16 @@ _EXPONENT_SHORT = say("an exponent baked into the graph", CHANGED)
 _EXPONENTS = ({"exponent"}, {"exponent", "multiply"})
 """Uses of an exponent: the derivative of ``x ** p`` multiplies by it. Other factors that Python
 computes are parameters of the graph."""
+_REAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+_ROUNDING = {"bf16": 2.0**-7, "f16": 2.0**-10, "f32": 2.0**-23, "f64": 2.0**-50}
+"""How far apart two numbers of a type may be that are one but for rounding, as a part of it."""
+_DERIVED: tuple[Callable[[float], float], ...] = (
+    lambda e: e - 1,
+    lambda e: e,
+    lambda e: e * (e - 1),
+    lambda e: e - 2,
+)
+"""What a derivative of ``x ** e`` has as a factor or an exponent, and that one's derivative."""
 
 
 def find(case: Case) -> list[Finding]:
@@ -138,17 +150,71 @@ def find(case: Case) -> list[Finding]:
 def _join_derivatives(
     case: Case, groups: dict[tuple[str, str, tuple[SourceLine, ...]], list[tuple[int, int]]]
 ) -> None:
-    """Puts exponents that are less by one to those that they are the derivatives' of."""
-    exponents = {
-        key: (float(key[0]), float(key[1]))
-        for key, pairs in groups.items()
-        if not key[1].startswith("{")
-        and {use for _, y in pairs for use in _uses(case.diff.b, y)} in _EXPONENTS
+    """Puts numbers of a derivative to the exponent of the forward pass that they follow from.
+
+    What the program computes at another line of its own is mended there as well, and stays.
+    """
+    b = case.diff.b
+    numbers = [
+        _Number(
+            (old, new, lines),
+            frozenset(use for _, y in pairs for use in _uses(b, y)),
+            _ROUNDING.get(b.shapes[pairs[0][1]].partition("[")[0], 0.0),
+        )
+        for (old, new, lines), pairs in groups.items()
+        if _REAL.fullmatch(old) and _REAL.fullmatch(new)
+    ]
+    homes = {
+        one.key: home
+        for one in numbers
+        if (home := min(filter(one.follows, numbers), key=one.distance, default=None))
     }
-    for key, (old, new) in exponents.items():
-        homes = [k for k, values in exponents.items() if values == (old + 1, new + 1)]
-        if len(homes) == 1 and homes[0] in groups:
-            groups[homes[0]] += groups.pop(key)
+    for key, home in homes.items():
+        while home.key in homes:
+            home = homes[home.key]
+        groups[home.key] += groups.pop(key)
+
+
+class _Number(NamedTuple):
+    """Places in which one constant has another value."""
+
+    key: tuple[str, str, tuple[SourceLine, ...]]
+    uses: frozenset[str]
+    rounding: float
+
+    @property
+    def forward(self) -> SourceLine | None:
+        """The first line that has it and is no derivative's."""
+        line = self.key[2][0] if self.key[2] else None
+        return None if line is None or line.backward_of else line
+
+    def follows(self, other: _Number) -> bool:
+        """Whether it comes of the derivative of a value that is raised to the other number."""
+        if other is self or "exponent" not in other.uses:
+            return False
+        if other.forward and not self.forward:  # what the backward pass runs has no line
+            return self.uses <= {"exponent", "multiply"} and any(
+                self._is_made(other, derived) for derived in _DERIVED
+            )
+        is_below = all(
+            float(x) < float(e) for x, e in zip(self.key[:2], other.key[:2], strict=True)
+        )
+        is_there = is_below and self.forward == other.forward
+        return is_there and self.uses in _EXPONENTS and self._is_made(other, _DERIVED[0])
+
+    def _is_made(self, other: _Number, derived: Callable[[float], float]) -> bool:
+        rounding = max(self.rounding, other.rounding)
+        return all(
+            isclose(derived(float(e)), float(x), rel_tol=rounding, abs_tol=rounding * abs(float(e)))
+            for x, e in zip(self.key[:2], other.key[:2], strict=True)
+        )
+
+    def distance(self, other: _Number) -> tuple[bool, int]:
+        """Whether another number stands in another file, and how many lines away."""
+        if not self.key[2] or not other.key[2]:
+            return True, 0
+        own, line = self.key[2][0], other.key[2][0]
+        return own.file != line.file, abs(own.line - line.line)
 
 
 def _finding(
@@ -260,7 +326,7 @@ def _powered(case: Case, lines: tuple[SourceLine, ...]) -> Words:
         return (_TRACED if is_traced else Words())._replace(short=_EXPONENT_SHORT)
     where_ = lines_in_words(typed.first, typed.last)
     short = say(f"Replace {where_}, with the exponent as data:", Listing(typed.code))
-    return Words(short, short_fix=short)
+    return Words(short, _EXPONENT_SHORT, short)
 
 
 def _operation(case: Case, y: int) -> str:

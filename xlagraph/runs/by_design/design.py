@@ -261,11 +261,19 @@ class Design:
     def brings_state(self, other: int, number: int) -> bool:
         """Whether a graph takes in what `other` does and optimizer state that this has made.
 
-        Numbers aside: state comes with some of its own, and one that is 1 is no input.
+        Numbers aside: state comes with some of its own, and one that is 1 is no input. What
+        `other` alone takes in to give copies of it, as of weights, is made but once.
         """
         before, now = self._traits[other], self._traits[number]
         rest, rest_before = (_turned(one.reads - one.states) for one in (now, before))
-        return bool(now.states) and rest == rest_before
+        if not now.states or rest == rest_before:
+            return bool(now.states)
+        is_one_training = bool(now.trained) and now.trained == before.trained
+        copied = _turned(self._given(other) - self._given(number))
+        return is_one_training and rest <= rest_before and rest_before - rest <= copied
+
+    def _given(self, number: int) -> Counter[str]:
+        return Counter(shape for shape, _ in self._graphs[number].sketch.interface.outputs)
 
     def follows_first(self, other: int, number: int) -> bool:
         """Whether `other` was the first of its sort and ran but once, and `number` came next.

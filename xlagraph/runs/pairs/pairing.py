@@ -100,7 +100,8 @@ class Pairing:
             return None, ""
         if self._reads_again(graph, last, histogram):
             return last, SAME_PLACE
-        if self._was_read_in_turn(graph) and not self._continues(last, histogram):
+        is_part = self._was_read_in_turn(graph) and _place(graph) not in self._beside
+        if is_part and not self._continues(last, histogram):
             within = self._steps.container(histogram)
             if within is not None:
                 return self._step_numbers[within], "it contains what was read"
