@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
+from xlagraph.message import words
 
 STEP = """\
 HloModule IrToHlo.9
@@ -75,3 +76,40 @@ def test_values_that_are_scaled_by_a_fixed_number_are_not_clipped():
     halved = CLIP.replace("divide(limit, root)", "add(limit, limit)")
     other = step(clips=True, scales=True, clip=halved)
     assert "clipping" not in kinds(step(clips=False), other)
+
+
+CUT = """\
+  low = f32[] negate(limit)
+  lw = f32[4,5] broadcast(low), dimensions={}
+  hw = f32[4,5] broadcast(limit), dimensions={}
+  cw = f32[4,5] clamp(lw, gw, hw)
+  lv = f32[5,3] broadcast(low), dimensions={}
+  hv = f32[5,3] broadcast(limit), dimensions={}
+  mv = f32[5,3] maximum(lv, gv)
+  cv = f32[5,3] minimum(hv, mv)
+"""
+
+
+def shorts(a, b) -> list[str]:
+    found = explain_modules(a, b)
+    assert found.proved
+    return [words(cause.short or cause.title) for cause in found.causes]
+
+
+def test_clipping_by_norm_and_by_value_is_one_cause_beside_another():
+    by_norm, by_value = step(clips=True), step(clips=True, clip=CUT)
+    assert shorts(by_norm, by_value) == ["gradients are clipped by their norm in A, by value in B"]
+    assert shorts(by_value, by_norm) == ["gradients are clipped by their norm in B, by value in A"]
+    scaled = step(clips=True, scales=True, clip=CUT)
+    assert kinds(by_norm, scaled) == {"clipping", "extra-subgraph"}
+
+
+def test_what_is_scaled_by_a_fixed_number_is_not_clipped_by_its_norm():
+    halved = CLIP.replace("divide(limit, root)", "add(limit, limit)")
+    found = explain_modules(step(clips=True, clip=halved), step(clips=True, clip=CUT))
+    assert not any("norm" in words(cause.short) for cause in found.causes)
+
+
+def test_values_that_both_cut_off_are_no_clipping_by_value_of_one():
+    found = explain_modules(step(clips=True, clip=CUT), step(clips=True, scales=True, clip=CUT))
+    assert [str(cause.kind) for cause in found.causes] == ["extra-subgraph"]

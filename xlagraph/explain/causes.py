@@ -19,6 +19,7 @@ from xlagraph.facts.calls.callers import placed
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import EMPTY, A, B, count, say, words
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
@@ -172,7 +173,7 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
     lines = [line for evidence in finding.evidence for line in evidence.sources]
     if not all(line.is_library for line in lines):
         return ()
-    if finding.kind is OPTIMIZER_OPTION and lines:
+    if lines and (finding.kind is OPTIMIZER_OPTION or _clips_otherwise(diff, finding)):
         return ()  # the line that sets it, or calls step(), is none of the model's
     own_a, own_b = finding.a, finding.b
     cited = frozenset(finding.evidence[0].b)
@@ -184,6 +185,12 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
         return ()
     text = say("the program's own line nearest to it in the graph")
     return (Evidence(text, sources=(near,)),)
+
+
+def _clips_otherwise(diff: Diff, finding: Finding) -> bool:
+    """Whether both sides clip, each in its own way."""
+    in_both = finding.a.intersection(diff.removed) and finding.b.intersection(diff.added)
+    return finding.kind is CLIPPING and bool(in_both)
 
 
 def _backward(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
