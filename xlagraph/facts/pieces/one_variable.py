@@ -76,12 +76,12 @@ def with_numbers(module: Module, piece: Collection[int]) -> frozenset[int]:
 
 
 def _are_unlike(case: Case, inner: tuple[set[int], set[int]]) -> bool:
-    """Whether both compute functions, and not the same ones."""
+    """Whether each computes a function that the other does not: not one more, but another."""
     one, other = (
         {view.module.opcodes[i] for i in piece} & TELLING
         for view, piece in zip((case.a, case.b), inner, strict=True)
     )
-    return bool(one and other) and one != other
+    return bool(one - other and other - one)
 
 
 def _variables(module: Module) -> Sequence[int]:
