@@ -6,6 +6,7 @@ import pytest
 
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
+from xlagraph.message import words
 
 STACKS = """
 FileNames
@@ -282,3 +283,25 @@ def test_nesterov_is_told_beside_another_edit():
 
 def test_momentum_with_something_else_does_not_look_ahead():
     assert not any("looks ahead" in one for one in _against_plain("o"))
+
+
+def test_decay_that_goes_elsewhere_is_told_beside_another_edit():
+    other = DECAY.replace(
+        "  wide = f32[4,4] dot(p, g)",
+        '  l = f32[4] exponential(g), metadata={{source_file="b.py" source_line=2}}\n'
+        "  wide = f32[4,4] dot(p, l)",
+    )
+    a = read_module(DECAY.format(file="a.py", piece=COUPLED))
+    explanation = explain_modules(a, read_module(other.format(file="b.py", piece=DECOUPLED)))
+    option, edit = explanation.causes
+    assert words(option.short).startswith("weight decay goes into the gradient in A")
+    assert str(edit.kind) == "extra-subgraph"
+
+
+def test_decay_is_not_on_in_one_alone_where_an_option_beside_is_not_known():
+    other = DECAY.replace("dot(p, g)", "dot(v, g)").replace(
+        "  s = f32[4]", "  l = f32[4] exponential(g)\n  v = f32[4] multiply(l, g)\n  s = f32[4]"
+    )  # p is no weight any more
+    a = read_module(DECAY.format(file="a.py", piece=COUPLED))
+    explanation = explain_modules(a, read_module(other.format(file="b.py", piece=DECOUPLED)))
+    assert not any("weight decay" in words(cause.short) for cause in explanation.causes)

@@ -55,9 +55,9 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
     Where it moves from the gradient to the weight, two pieces are one cause of that.
     """
-    own = [cause for cause in causes if cause.proved and cause.kind in OF_UPDATES]
     a, b = decays(diff.a), decays(diff.b)
-    if not own or not (a or b):
+    own = [c for c in causes if c.proved and c.kind in OF_UPDATES and _has_any(c, a, b)]
+    if not own:
         return list(causes)
     claimed_a = frozenset[int]().union(*(cause.a for cause in own))
     claimed_b = frozenset[int]().union(*(cause.b for cause in own))
@@ -82,6 +82,15 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         b=claimed_b,
     )
     return [main if cause is own[0] else cause for cause in causes if cause not in own[1:]]
+
+
+def _has_any(cause: Cause, a: dict[int, Decay], b: dict[int, Decay]) -> bool:
+    """Whether a cause has any part of the decay, or may have: else it is an edit of its own."""
+    return cause.kind is OPTIMIZER_OPTION or any(
+        decay.product in claimed or decay.sum in claimed
+        for claimed, found in ((cause.a, a), (cause.b, b))
+        for decay in found.values()
+    )
 
 
 def _is_all(module: Module, found: dict[int, Decay], alone: frozenset[int]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import SPREADS, is_number
 
 if TYPE_CHECKING:
@@ -13,14 +14,12 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.graph import Module
 
-TELLING = frozenset(
-    {
-        *("erf", "tanh", "logistic", "exponential", "exponential-minus-one", "log", "log-plus-one"),
-        *("power", "sqrt", "rsqrt", "cbrt", "sine", "cosine", "maximum", "minimum", "clamp"),
-    }
-)
-"""What makes one function another than the next; factors and terms are numbers of it."""
-KEEPS_FORM = TELLING | {"add", "subtract", "multiply", "divide", "negate", "abs"}
+TELLING = frozenset({"erf", "tanh", "logistic", "exponential", "exponential-minus-one"})
+"""What makes one activation another than the next.
+
+Roots and powers are those of optimizers too, and bounds can be written in many orders.
+"""
+KEEPS_FORM = TELLING | ELEMENTWISE
 
 
 @dataclass(slots=True, eq=False)
@@ -77,12 +76,12 @@ def with_numbers(module: Module, piece: Collection[int]) -> frozenset[int]:
 
 
 def _are_unlike(case: Case, inner: tuple[set[int], set[int]]) -> bool:
-    """Whether both compute functions, and not the same ones."""
+    """Whether each computes a function that the other does not: not one more, but another."""
     one, other = (
         {view.module.opcodes[i] for i in piece} & TELLING
         for view, piece in zip((case.a, case.b), inner, strict=True)
     )
-    return bool(one and other) and one != other
+    return bool(one - other and other - one)
 
 
 def _variables(module: Module) -> Sequence[int]:

@@ -15,7 +15,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import at, where
-from xlagraph.facts.training.clips import behind, by_norm, by_value, forms, sizes
+from xlagraph.facts.pieces.clips import behind, by_norm, by_value, forms, sizes
 from xlagraph.message import count, say
 from xlagraph.rules.training.clipping import CLIPPING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors, ModuleEditor
-    from xlagraph.facts.training.clips import Clipped
+    from xlagraph.facts.pieces.clips import Clipped
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
