@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice, permutations, product
 from math import factorial, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,9 +35,15 @@ if TYPE_CHECKING:
 
 MAX_ASSIGNMENTS = 24
 """Ways to pair the inputs that are tried."""
+MAX_FIRST = 6
+"""How many of these complete the comparison's pairs."""
 RESPONSES = 4 * MAX_OPERATIONS
 """What asking the inputs one by one may cost."""
 _CLOSE = 1e-6
+_MOVED = 1e-5
+"""How far the outputs' moves may be apart, relative to them: numbers may be rounded otherwise."""
+_ROUNDING = 1e-12
+"""What rounding may move, relative to what the outputs come to."""
 _NOTHING = 1e-9
 """What is left of sums that cancel."""
 
@@ -64,7 +70,9 @@ def assignments(
         for slot in diff.parameters
         if slot.a is not None and slot.b is not None and shapes_a[slot.a] == shapes_b[slot.b]
     }
-    ways = [_completed(shapes_a, shapes_b, matched)]
+    ways: list[Iterator[tuple[int, ...]]] = [
+        islice(_completed(shapes_a, shapes_b, matched), MAX_FIRST)
+    ]
     if not any(known.inputs for known in diff.match.known):
         in_place = {k: k for k, shape in enumerate(shapes_a) if shapes_b[k] == shape}
         ways.append(islice(_completed(shapes_a, shapes_b, in_place), 1))
@@ -198,6 +206,8 @@ def _told_apart(asked: Asked, classes: Mapping[_Input, int]) -> Iterator[Mapping
         finer = _refined(asked, classes)
         if finer is None:
             return
+        if len({*finer.values()}) == before:  # what moves little may yet move differently
+            finer = _refined(asked, classes, by_moves=True) or finer
         classes = finer
     sizes = Counter(classes.values())
     chosen = next(
@@ -212,18 +222,27 @@ def _told_apart(asked: Asked, classes: Mapping[_Input, int]) -> Iterator[Mapping
             yield from _told_apart(asked, {**classes, chosen: fresh, one: fresh})
 
 
-def _refined(asked: Asked, classes: Mapping[_Input, int]) -> dict[_Input, int] | None:
-    """The classes, split by how outputs respond; None where the two sides do not agree."""
+def _refined(
+    asked: Asked, classes: Mapping[_Input, int], *, by_moves: bool = False
+) -> dict[_Input, int] | None:
+    """The classes, split by how outputs respond; None where the two sides do not agree.
+
+    `by_moves`: by how far they move alone, which rounding may hide.
+    """
     sizes = Counter(classes.values())
     found: dict[_Input, int] = {}
     seen: dict[int, list[tuple[int, Array]]] = {}
+    before = [response(asked, classes, side) if by_moves else np.zeros(()) for side in (0, 1)]
+    is_alike = (
+        partial(_move_alike, rounding=_ROUNDING * np.abs(before[0])) if by_moves else are_alike
+    )
     for one, label in classes.items():
         if sizes[label] <= len(asked.programs):  # one of each side
             found[one] = label
             continue
-        told = response(asked, classes, one.side, one.number)
+        told = response(asked, classes, one.side, one.number) - before[one.side]
         known = seen.setdefault(label, [])
-        number = next((n for n, other in known if are_alike(told, other)), None)
+        number = next((n for n, other in known if is_alike(told, other)), None)
         if number is None:
             number = len(classes) * (label + 1) + len(known)
             known.append((number, told))
@@ -269,6 +288,11 @@ def told_of(program: Program, arguments: list[Any], asked: Asked) -> Array:
         for part in sorted(column)
     ]
     return np.array(told)
+
+
+def _move_alike(one: Array, other: Array, rounding: Array) -> bool:
+    """Whether what the outputs come to moves by as much, where they are large beside that too."""
+    return bool((np.abs(one - other) <= _MOVED * np.abs(other) + rounding).all())
 
 
 def are_alike(one: Array, other: Array) -> bool:

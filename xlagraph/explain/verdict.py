@@ -18,6 +18,7 @@ from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
     from xlagraph.message import Message, Side
 
 OWN_EDITS = (
@@ -121,10 +123,44 @@ def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
 
 
 def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
-    """The other causes: edits that stand beside the first one, and what else there is."""
-    told = [cause for cause in causes[1:] if _is_beside(diff, causes[0], cause)]
+    """The other causes: edits that stand beside the first one, and what else there is.
+
+    What is given back more because more is computed stands in the list of causes alone.
+    """
+    own = [cause for cause in causes[1:] if not _comes_along(diff, cause, causes)]
+    told = [cause for cause in own if _is_beside(diff, causes[0], cause)]
     beside = say("Beside it: ", join(map(_in_words, told), MAX_BESIDE, "; "), ".")
-    return [beside if told else EMPTY, _further([c for c in causes[1:] if c not in told])]
+    return [beside if told else EMPTY, _further([cause for cause in own if cause not in told])]
+
+
+def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
+    """Whether tensors that one side gives back more are made of what another cause computes."""
+    if cause.kind is not LIVE_TENSOR or not cause.proved:
+        return False
+    others = [other for other in causes if other.kind is not LIVE_TENSOR and other.proved]
+    cited = (
+        {i for one in cause.evidence for i in one.a},
+        {i for one in cause.evidence for i in one.b},
+    )
+    sides = (
+        (diff.a, cited[0], {i for other in others for i in other.a}, {*diff.removed}),
+        (diff.b, cited[1], {i for other in others for i in other.b}, {*diff.added}),
+    )
+    given = [(m, i, claimed, lone) for m, own, claimed, lone in sides for i in own & {*m.outputs}]
+    return bool(given) and all(_is_made_of(*one) for one in given)
+
+
+def _is_made_of(module: Module, i: int, claimed: set[int], lone: set[int]) -> bool:
+    """Whether a value is one of these, or made of one by instructions of its side alone."""
+    known, pending = {i}, [i]
+    while pending:
+        value = pending.pop()
+        if value in claimed:
+            return True
+        below = [o for o in module.operands[value] if o in lone and o not in known]
+        known.update(below)
+        pending += below
+    return False
 
 
 def _in_words(cause: Cause) -> Message:
