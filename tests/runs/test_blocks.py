@@ -230,7 +230,8 @@ def test_the_first_choice_comes_again_with_what_it_made(monkeypatch, read, kind,
 def part(digest, step, kind=ADDED_INPUT, **options):
     explained = SimpleNamespace(causes=[SimpleNamespace(kind=kind)] if kind else [])
     known = {"call_site": SourceLine("t.py", 9, "log"), "sync_kind": "value", "warm_up": False}
-    node = {"digest": digest, "step": step, "rank": 0, "explanation": explained, **known}
+    known |= {"digest": digest, "step": step, "rank": 0, "explanation": explained}
+    node = {"nearest": "", **known}
     return SimpleNamespace(**node | options)
 
 
@@ -242,6 +243,8 @@ def part(digest, step, kind=ADDED_INPUT, **options):
         ({"step": 9}, False),  # in a step that leaves nothing else out
         ({"kind": INPUT_SHAPE}, False),
         ({"kind": None}, False),
+        ({"kind": None, "step": 5, "nearest": "b"}, True),  # the next part of that step
+        ({"kind": None, "step": 8, "nearest": "b"}, False),
         ({"sync_kind": "step"}, False),
         ({"warm_up": True}, False),
     ],

@@ -129,7 +129,8 @@ def _parts(
     """Graphs of a place that are parts of such steps, ended by a read, as of a loss that is logged.
 
     Each takes in or computes what others there do not, and compiled in a step in which a graph
-    came that leaves out other blocks. A part that ran elsewhere too has a reason of its own.
+    came that leaves out other blocks; or is the next part of the same step, compared with the one
+    before. A part that ran elsewhere too has a reason of its own.
     """
     steps = {(node.rank, node.step) for node in nodes if node.digest in skipped.digests}
     places: defaultdict[tuple[object, ...], list[GraphNode]] = defaultdict(list)
@@ -140,9 +141,16 @@ def _parts(
         members
         for members in places.values()
         if len(members) >= MANY
-        and all((node.rank, node.step) in steps and _begins_with_piece(node) for node in members)
+        and all((node.rank, node.step) in steps for node in members)
+        and _are_pieces(members)
     ]
     return frozenset(node.digest for members in found for node in members)
+
+
+def _are_pieces(nodes: Sequence[GraphNode]) -> bool:
+    known = {(node.rank, node.step, node.digest) for node in nodes}
+    firsts = [node for node in nodes if (node.rank, node.step, node.nearest) not in known]
+    return all(map(_begins_with_piece, firsts))
 
 
 def _begins_with_piece(node: GraphNode) -> bool:
