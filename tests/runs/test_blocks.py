@@ -163,6 +163,36 @@ def test_blocks_of_which_no_line_is_known_are_told_where_the_step_ends():
     assert group.place.line == node.call_site
 
 
+LIBRARY = "/env/site-packages/transformers/models/bart/modeling_bart.py"
+LAYERS = """\
+for layer in self.layers:
+    if not to_drop:
+        x = layer(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "file", "is_told"),
+    [
+        (LAYERS, "model.encoder.layers.1", LIBRARY, True),
+        (LAYERS.replace("if not to_drop:", "    continue\n"), "encoder.layers.1", LIBRARY, True),
+        (LAYERS.replace("if not to_drop:", "else:"), "encoder.layers.1", LIBRARY, False),
+        (LAYERS, "model.layers.1.mlp.experts.3", LIBRARY, False),
+        (LAYERS, "model.encoder.layers.1", "/env/site-packages/other/models/bart.py", False),
+    ],
+)
+def test_layers_that_a_model_of_transformers_leaves_out_are_mended_in_its_configuration(
+    text, path, file, is_told
+):
+    lines = dict(enumerate(text.splitlines(), 1))
+    called = SourceLine(file, len(lines), "forward")
+    own = SourceLine("t.py", 7, "train")
+    place = Place(own, (called, own))
+    program = ProgramText({file: lines, "t.py": dict(enumerate(DRAWN.splitlines(), 1))})
+    skipped = Skipped(frozenset(), SKIPPED_BLOCK, (path,))
+    assert blocks._is_layerdrop(skipped, place, program) is is_told
+
+
 def choices(*kept):
     """Graphs of these choices of blocks, each compared with the first; how each is meant."""
     causes = (SimpleNamespace(kind=ADDED_INPUT),)
@@ -230,7 +260,8 @@ def test_the_first_choice_comes_again_with_what_it_made(monkeypatch, read, kind,
 def part(digest, step, kind=ADDED_INPUT, **options):
     explained = SimpleNamespace(causes=[SimpleNamespace(kind=kind)] if kind else [])
     known = {"call_site": SourceLine("t.py", 9, "log"), "sync_kind": "value", "warm_up": False}
-    node = {"digest": digest, "step": step, "rank": 0, "explanation": explained, **known}
+    known |= {"digest": digest, "step": step, "rank": 0, "explanation": explained}
+    node = {"nearest": "", **known}
     return SimpleNamespace(**node | options)
 
 
@@ -242,6 +273,8 @@ def part(digest, step, kind=ADDED_INPUT, **options):
         ({"step": 9}, False),  # in a step that leaves nothing else out
         ({"kind": INPUT_SHAPE}, False),
         ({"kind": None}, False),
+        ({"kind": None, "step": 5, "nearest": "b"}, True),  # the next part of that step
+        ({"kind": None, "step": 8, "nearest": "b"}, False),
         ({"sync_kind": "step"}, False),
         ({"warm_up": True}, False),
     ],

@@ -171,7 +171,7 @@ def _grouped(
 ) -> Account:
     """The graphs by their reasons; what several of them show is asked first."""
     run, graphs, history = compared.run, compared.graphs, compared.history
-    open_nodes = [node for k, node in enumerate(nodes) if not compared.design.is_in_cycle(k)]
+    open_nodes = [node for k, node in enumerate(nodes) if not compared.design.keeps_cycle(k)]
     skipped = skipped_blocks(graphs, open_nodes, history.turns.followed)
     blocks = block_groups(skipped, nodes, program)
     told = {digest for group in blocks for digest in group.graphs}

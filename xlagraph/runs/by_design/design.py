@@ -139,6 +139,12 @@ class Design:
         cycle = self._cycles[graph.process.file]
         return cycle.period > 1 and cycle.has(graph.record.digest)
 
+    def keeps_cycle(self, number: int) -> bool:
+        """Whether a graph is in such a cycle, and what comes behind it does not mix its order."""
+        return (
+            self.is_in_cycle(number) and self._cycles[self._graphs[number].process.file].is_kept()
+        )
+
     def turns_of_sort(self, number: int) -> PlaceTurns:
         """What ran at the place of a graph; steps of other parts of the training are left out.
 

@@ -7,6 +7,7 @@ comes of it.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -62,6 +63,17 @@ NOT_KNOWN = (Meant.EARLY, Meant.SETTLED)
 they are of it."""
 MANY = 3
 """Choices of what is updated from which on they come of the data: two take turns by design."""
+
+LAYERDROP_FIX = say(
+    "The model's own code in transformers draws on the host which layers run (LayerDrop), which "
+    "some configurations ask for by default: give the model's configuration a layerdrop of 0 "
+    "(layerdrop=0.0, or encoder_layerdrop=0.0 and decoder_layerdrop=0.0), and use dropout instead, "
+    "which the device draws."
+)
+LAYERDROP_SHORT_FIX = say("Set the configuration's layerdrop to 0; some have 0.1 by default.")
+_TRANSFORMERS = "/transformers/models/"
+_LEAVES_OUT = re.compile(r"\s*(?:continue|if not \w*(?:drop|skip)\w*\b.*:)\s*(?:#.*)?")
+_LAYER = re.compile(r"(?:.*\.)?(?:layers?|blocks?|h)\.\d+")
 
 
 class Skipped(NamedTuple):
@@ -129,7 +141,8 @@ def _parts(
     """Graphs of a place that are parts of such steps, ended by a read, as of a loss that is logged.
 
     Each takes in or computes what others there do not, and compiled in a step in which a graph
-    came that leaves out other blocks. A part that ran elsewhere too has a reason of its own.
+    came that leaves out other blocks; or is the next part of the same step, compared with the one
+    before. A part that ran elsewhere too has a reason of its own.
     """
     steps = {(node.rank, node.step) for node in nodes if node.digest in skipped.digests}
     places: defaultdict[tuple[object, ...], list[GraphNode]] = defaultdict(list)
@@ -140,9 +153,16 @@ def _parts(
         members
         for members in places.values()
         if len(members) >= MANY
-        and all((node.rank, node.step) in steps and _begins_with_piece(node) for node in members)
+        and all((node.rank, node.step) in steps for node in members)
+        and _are_pieces(members)
     ]
     return frozenset(node.digest for members in found for node in members)
+
+
+def _are_pieces(nodes: Sequence[GraphNode]) -> bool:
+    known = {(node.rank, node.step, node.digest) for node in nodes}
+    firsts = [node for node in nodes if (node.rank, node.step, node.nearest) not in known]
+    return all(map(_begins_with_piece, firsts))
 
 
 def _begins_with_piece(node: GraphNode) -> bool:
@@ -283,6 +303,7 @@ def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText)
     caller = _caller(place) if is_called else None
     draw = _draw(place, program) if is_called else None
     decided = draw or (_turn(members, place, program) if is_called else None)
+    is_drop = is_called and not decided and _is_layerdrop(skipped, place, program)
     return CauseGroup(
         kind=skipped.kind,
         title=say(
@@ -300,7 +321,24 @@ def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText)
         expected=False,
         proved=False,
         place=_moved(place, decided) if decided else place,
+        mend=(LAYERDROP_FIX, LAYERDROP_SHORT_FIX) if is_drop else (),
     )
+
+
+def _is_layerdrop(skipped: Skipped, place: Place, program: ProgramText) -> bool:
+    """Whether a model of transformers, which the program calls, leaves out layers in its loop."""
+    called = list(takewhile(lambda frame: frame.is_library, place.stack))
+    return any(_LAYER.fullmatch(path) for path in skipped.paths) and any(
+        _TRANSFORMERS in frame.file and _is_left_out(program.lines.get(frame.file, {}), frame.line)
+        for frame in called
+    )
+
+
+def _is_left_out(lines: Mapping[int, str], number: int) -> bool:
+    """Whether a line of a library stands behind what leaves out a turn of its loop."""
+    above = [lines.get(k, "") for k in (number - 1, number - 2)]
+    text = next((one for one in above if one.strip()), "")
+    return bool(_LEAVES_OUT.fullmatch(text))
 
 
 def _what(skipped: Skipped) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,6 +53,24 @@ class Cycle:
     def has(self, graph: str) -> bool:
         """Whether every turn from the second on runs a graph."""
         return graph in self.again and self.firsts[graph] < 2 * self.period
+
+    def is_kept(self) -> bool:
+        """Whether its graphs come in its order wherever they follow each other behind its end.
+
+        What ends a cycle, such as an evaluation, may begin it anew. Graphs that a coin picks go
+        round for a while by chance.
+        """
+        again = self.again
+        first = range(self.period, 2 * self.period)
+        steps = (self.turns[k : self.end : self.period] for k in first)
+        order = [frozenset[str]().union(*(turn.graphs for turn in one)) for one in steps]
+        behind = (one.graph if one.graph in again else None for one in self.turns[self.end :])
+        rows = (tuple(row) for is_own, row in groupby(behind, bool) if is_own)
+        return all(any(_fits(row, order, k) for k in range(self.period)) for row in set(rows))
+
+
+def _fits(row: Sequence[str | None], order: Sequence[frozenset[str]], begin: int) -> bool:
+    return all(graph in order[(begin + k) % len(order)] for k, graph in enumerate(row))
 
 
 def cycle_of(turns: Sequence[Turn]) -> Cycle:
