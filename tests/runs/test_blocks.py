@@ -116,6 +116,33 @@ def test_a_call_in_a_loop_is_told_with_its_condition():
     assert line_said(ONE_LINE, 4, ((2, "head_loss"), (7, "train"))) == (6, "train")
 
 
+GUARDED = """\
+def train():
+    for batch in stream:
+        for name in names:
+            if name not in batch["present"]:
+                continue
+            # its own head
+            y = heads[name](h)
+        xm.mark_step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (GUARDED, 4),
+        (GUARDED.replace(":\n                continue", ": continue\n"), 4),
+        (GUARDED.replace("# its own head", "if skip: continue"), 7),  # any of two
+        (GUARDED.replace("continue", "count += 1"), 7),
+        (GUARDED.replace("# its own head", "for part in name:\n                pass"), 4),
+    ],
+)
+def test_a_condition_that_goes_on_with_the_next_block_is_told(text, line):
+    at = next(k for k, one in enumerate(text.splitlines(), 1) if "heads[" in one)
+    assert line_said(text, 2, ((at, "train"),)) == (line if line == 4 else at, "train")
+
+
 @pytest.mark.parametrize(
     ("text", "stacks"),
     [

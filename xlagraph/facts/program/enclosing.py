@@ -37,6 +37,7 @@ _LOOP = re.compile(r"(?:async\s+for|for|while)\b")
 _BRANCH = re.compile(r"(?:if|elif|else)\b")
 _HEAD = re.compile(r"(?:async\s+def|def|class|@)\b")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
+_GOES_ON = re.compile(r":\s*continue$")
 _IF = re.compile(r"\bif\b")
 
 
@@ -108,6 +109,30 @@ def has_condition(program: Program, frame: SourceLine) -> bool:
         if _HEAD.match(text) and indentation(lines[number]) < column:
             return False
     return True
+
+
+def guard(program: Program, frame: SourceLine) -> SourceLine | None:
+    """The condition that goes on with a loop's next turn before a line that is reached in it.
+
+    None if there is none or there are several in the loop's own body above the line, of which any
+    may decide, or if a line between is not stored.
+    """
+    lines, number = program.get(frame.file, {}), frame.line
+    if number not in lines:
+        return None
+    column, below, found = indentation(lines[number]), "", list[int]()
+    while (number := number - 1) in lines:
+        text = lines[number].strip()
+        if not text or text.startswith("#"):
+            continue
+        if indentation(lines[number]) < column:
+            is_one = bool(_LOOP.match(text)) and len(found) == 1
+            return frame._replace(line=found[0], called=None) if is_one else None
+        is_condition = indentation(lines[number]) == column and text.startswith("if ")
+        if is_condition and (below == "continue" or _GOES_ON.search(text)):
+            found.append(number)
+        below = text
+    return None
 
 
 def _in_function(lines: Mapping[int, str], frame: SourceLine) -> Enclosing | None:

@@ -128,8 +128,9 @@ for step, (x, y) in enumerate(loader):
     evidence="The parameters that each graph takes in and updates, by name; of two modules without "
     "names the weights, and what hangs together with them.",
     fix="Run every block in every step, and multiply its branch by 0 or 1, drawn on the device "
-    "(torch.rand on the device, then a comparison) or taken in as a tensor. In transformers set "
-    "layerdrop to 0 and use dropout instead; in timm leave drop_path on the device as it is.",
+    "(torch.rand on the device, then a comparison) or taken in as a tensor. A mean over what there "
+    "is needs clamp(min=1) where it divides by a count, for 0 times NaN is NaN. In transformers "
+    "set layerdrop to 0 and use dropout instead; in timm leave drop_path on the device as it is.",
     proof="Of two modules the block is bypassed, without its updates. Over a run nothing is "
     "undone: this is read off its records.",
     examples=("layer_drop",),

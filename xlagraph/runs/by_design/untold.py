@@ -2,7 +2,11 @@
 
 The second step of a part of the program takes in the state that the first one made. What else it
 differs in comes of that first step too, as of a copy of the weights that shared them, or of tensors
-that the first step had as constants: no change that somebody made.
+that the first step had as constants: no change that somebody made. Where the first step made its
+state itself, a later one that differs from it in that alone is no change either.
+
+What an evaluation has otherwise than the training that it is most like, as where its own first
+batch was of another size, is no change of the evaluation.
 
 A place of the program with one graph that only came again is a kind of step. That nobody can prove
 what makes it differ from the steps of another place is no news.
@@ -18,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
+from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 from xlagraph.runs.by_design.sorts import Part
 from xlagraph.runs.model import Meant
 
@@ -28,9 +33,11 @@ if TYPE_CHECKING:
     from xlagraph.runs.by_design.design import Design
     from xlagraph.runs.model import GraphNode
 
-ASKED = frozenset({Meant.PHASE, Meant.RHYTHM})
-"""How a change comes that may be the second step of a part."""
-OF_FIRST = ASKED | {Meant.EARLY}
+SWITCHED = frozenset({Meant.PHASE, Meant.RHYTHM})
+"""How a change comes that somebody may have made."""
+ASKED = SWITCHED | {Meant.SETTLED}
+"""The same of one that may be the second step of a part."""
+OF_FIRST = SWITCHED | {Meant.EARLY}
 """The same of one that may belong to the first update."""
 GATHERS = (Part.MICRO_BATCH, Part.ACCUMULATE)
 
@@ -40,12 +47,14 @@ def without_notes(nodes: Sequence[GraphNode], design: Design) -> list[GraphNode]
     number = Counter((node.rank, node.call_site) for node in nodes)
     last: dict[tuple[int, SourceLine | None], GraphNode] = {}
     first = _until_first_update(nodes, design)
+    known = {(node.rank, node.digest): j for j, node in enumerate(nodes)}
     found = []
     for k, node in enumerate(nodes):
         place = node.rank, node.call_site
-        if k in first:
+        like = known.get((node.rank, node.nearest))
+        if k in first or _is_of_evaluation(k, like, nodes, design):
             found.append(replace(node, meant=Meant.NOT, by_design=True))
-        elif node.meant in ASKED and _is_second(node, last.get(place)):
+        elif _is_second(node, last.get(place)) or _is_without_state(node, like, nodes):
             found.append(replace(node, meant=Meant.NOT))
         elif node.meant is Meant.SETTLED and number[place] == 1 and _is_kind_of_step(node):
             here = say("step at ", node.call_site) if node.call_site else say()
@@ -88,12 +97,50 @@ def _is_second(node: GraphNode, before: GraphNode | None) -> bool:
     """
     causes = node.explanation.causes if node.explanation else ()
     return (
-        before is not None
+        node.meant in ASKED
+        and (node.meant is not Meant.SETTLED or node.hits > 0)
+        and before is not None
         and before.digest == node.nearest
         and before.warm_up
         and (before.by_design or before.explanation is None)
         and not before.hits
         and any(cause.expected for cause in causes)
+    )
+
+
+def _is_without_state(node: GraphNode, like: int | None, nodes: Sequence[GraphNode]) -> bool:
+    """Whether a graph is as the first one of its place, but for the state that this alone made."""
+    if like is None or node.meant not in OF_FIRST or not node.hits or node.explanation is None:
+        return False
+    first, causes = nodes[like], node.explanation.causes
+    is_first = first.warm_up and first.explanation is None and not first.hits
+    return (
+        is_first
+        and (first.rank, first.call_site) == (node.rank, node.call_site)
+        and node.explanation.proved
+        and all(cause.kind is OPTIMIZER_STATE for cause in causes)
+    )
+
+
+def _is_of_evaluation(
+    number: int, like: int | None, nodes: Sequence[GraphNode], design: Design
+) -> bool:
+    """Whether a graph of an evaluation was compared with a step of another part, at another place.
+
+    The evaluation has a graph of its own there before it, and this one ran again.
+    """
+    node, sort = nodes[number], design.sort(number)
+    if like is None or node.meant not in SWITCHED or not node.hits:
+        return False
+    if sort is None or sort.part is not Part.EVALUATION or nodes[like].call_site == node.call_site:
+        return False
+    other = design.sort(like)
+    earlier = nodes[:number]
+    return (
+        node.sync_kind == "step"
+        and other is not None
+        and other.part is not Part.EVALUATION
+        and any((one.rank, one.call_site) == (node.rank, node.call_site) for one in earlier)
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.program.enclosing import enclosing, has_condition
+from xlagraph.facts.program.enclosing import enclosing, guard, has_condition
 from xlagraph.message import count, join, say
 from xlagraph.rules.distributed.buckets import BUCKET_CARRY
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
@@ -385,15 +385,18 @@ def _drawn_piece(members: Sequence[GraphNode], program: ProgramText) -> Place | 
 def _turn(members: Sequence[GraphNode], place: Place, program: ProgramText) -> SourceLine | None:
     """The condition, or the call, in a loop within the step of which each turn runs a block.
 
-    Which line of a function returns for a block is no matter of whether the block runs. None
-    where another condition nearer to the block may decide, or where no such loop is in sight.
+    A condition that goes on with the next turn before the call is one too. Which line of a function
+    returns for a block is no matter of whether the block runs. None where another condition nearer
+    to the block may decide, or where no such loop is in sight.
     """
     within = frames_in_step(_shared(members, place, program), members[0].call_site)
     for frame in within:
         around = enclosing(program.lines, [frame])
         if around:
             is_step = around.loop[:2] in program.step_loops
-            return None if is_step else around.branch or _named(frame, within)
+            if is_step:
+                return None
+            return around.branch or guard(program.lines, frame) or _named(frame, within)
         if has_condition(program.lines, frame):
             return None
     return None
