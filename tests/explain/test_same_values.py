@@ -161,3 +161,22 @@ def test_a_tensor_that_one_text_keeps_beside_all_that_both_give_is_named():
     assert what.startswith("B keeps 1 tensor more (output 1 (f32[4,6])) and computes the same")
     assert what.endswith("both agree in 3 outputs.")
     assert found.unexplained_a == found.unexplained_b == ()
+
+
+def scaled(text: str, kind: str) -> str:
+    """The module as torch_xla writes it, its value times a Python number in one of its types."""
+    number = f"  k = {kind}[] parameter(2)\n  c = f32[] convert(k)\n"
+    number += "  cs = f32[4,5] broadcast(c), dimensions={}\n  z = f32[4,5] multiply(y, cs)\n"
+    text = text.replace("jit_step", "IrToHlo.1").replace("tuple(y)", "tuple(z)")
+    number = number if kind == "f64" else number.replace("convert", "copy")
+    return text.replace("  ROOT", f"{number}  ROOT")
+
+
+def test_a_number_may_be_handed_in_in_another_type():
+    found = explained(scaled(MATMUL, "f64"), scaled(EINSUM, "f32"))
+    assert (found.same, found.diff.same) == (True, False)
+    assert "The same values" in str(found.verdict.what)
+    jitted = [
+        scaled(t, k).replace("IrToHlo.1", "jit_f") for t, k in ((MATMUL, "f64"), (EINSUM, "f32"))
+    ]
+    assert not explained(*jitted).same, "an argument's type is told"

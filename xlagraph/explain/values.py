@@ -13,11 +13,12 @@ from xlagraph.cause.names import differing_keys, output_name, parameter_name
 from xlagraph.cause.sources import line_of
 from xlagraph.cause.verdict import Verdict
 from xlagraph.diff import diff_modules
-from xlagraph.facts.program.arguments import same_arguments
+from xlagraph.facts.program.arguments import is_jitted, same_arguments
 from xlagraph.facts.program.versions import are_versions, nothing_tells
 from xlagraph.message import EMPTY, A, B, count, join, say, without_stop
 from xlagraph.rules.calls.inlined_calls import INLINED_CALLS
 from xlagraph.rules.calls.loop_carry import LOOP_CARRY
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -111,11 +112,22 @@ def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:
 
 def _is_form(diff: Diff, cause: Cause) -> bool:
     """Whether a cause says how something is written, as along which axes, and not how to run it."""
+    if cause.kind is DTYPE:
+        return _is_of_a_number(diff.a, cause.a) and _is_of_a_number(diff.b, cause.b)
     if cause.kind is not ATTRIBUTE:
         return cause.kind in FORMS
     own = (c for c in diff.changes if c.a in cause.a and "attributes" in c.fields)
     keys = (differing_keys(diff.a.attributes[c.a], diff.b.attributes[c.b]) for c in own)
     return _HINTS.isdisjoint(chain.from_iterable(keys))
+
+
+def _is_of_a_number(module: Module, claimed: frozenset[int]) -> bool:
+    """Whether these are Python numbers that torch_xla hands in, in any of its types, spread."""
+    return not is_jitted(module) and all(
+        module.opcodes[i] in ("broadcast", "convert", "reshape")
+        or (module.opcodes[i] == "parameter" and module.shapes[i].endswith("[]"))
+        for i in claimed
+    )
 
 
 def _rounded(module: Module) -> Counter[tuple[str, str]]:
