@@ -108,7 +108,6 @@ PROBLEMS = {
 """How many compiles beyond warm-up there are."""
 MEANT = {
     "averaged_model": "Changed in step 9 and stayed so: ",
-    "truncated_window": "Settled since step 1: 1 compile, ",
     "penalty_every_third": "In a fixed order since step 1: ",
     "target_every_fourth": "In a fixed order since step 3: a target network or average moves ",
     "target_copied": "In a fixed order since step 2: one input here is two inputs there at ",
