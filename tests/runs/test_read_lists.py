@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from written_runs import write
 
-READ, END, BEHIND = 12, 20, 24
+READ, END = 12, 20
 STEP = """HloModule step
 
 ENTRY %main (p: f32[8]) -> f32[8] {
@@ -97,18 +97,6 @@ def wide(number):
     given = ", ".join(f"p{k}: f32[4]" for k in range(number))
     head = f"HloModule wide\n\nENTRY %main ({given}) -> ({types}) {{"
     return "\n  ".join([head, *lines]) + "\n}\n"
-
-
-def test_a_report_behind_a_step_is_no_part_of_it(tmp_path):
-    """Whatever a long list takes in, the step in which it was filled has as well."""
-    syncs = []
-    for number in (10, 20, 30, 40):
-        syncs += [(END, wide(50))] * 3
-        syncs += [(BEHIND, joined(number, [one]), "value") for one in ("sine", "cosine")]
-    run = write(tmp_path, syncs)
-    (step,) = (node for node in run.graphs if node.sync_kind == "step")
-    assert all(node.nearest != step.digest for node in run.graphs)
-    assert {group.kind.id for group in run.groups} == {"first-graph", "growing-graph"}
 
 
 def test_a_read_within_a_step_is_a_part_of_it(tmp_path):

@@ -41,8 +41,6 @@ class Pairing:
     def __init__(self, history: History) -> None:
         self._history = history
         self._ran = _by_step(history.ranks)
-        ended = sorted(self._ran, reverse=True)
-        self._ended_first = {digest: step for step in ended for digest, _ in self._ran[step]}
         self._graphs: list[CapturedGraph] = []
         self._number: dict[str, int] = {}
         self._last_at: dict[tuple[str, tuple[Frame, ...]], int] = {}
@@ -102,8 +100,7 @@ class Pairing:
             return None, ""
         if self._reads_again(graph, last, histogram):
             return last, SAME_PLACE
-        is_part = self._was_read_in_turn(graph) and not self._is_behind(graph)
-        if is_part and not self._continues(last, histogram):
+        if self._was_read_in_turn(graph) and not self._continues(last, histogram):
             within = self._steps.container(histogram)
             if within is not None:
                 return self._step_numbers[within], "it contains what was read"
@@ -153,17 +150,6 @@ class Pairing:
         if last is None or not is_read or place not in self._beside:
             return False
         return opcodes_of(self._graphs[last].sketch.histogram()) == opcodes_of(histogram)
-
-    def _is_behind(self, graph: CapturedGraph) -> bool:
-        """Whether a value is read beside the steps: its own ends as one before it did, whole.
-
-        So is what is read behind the last one.
-        """
-        if graph.sync is None or _place(graph) not in self._beside:
-            return False
-        step = graph.sync.step
-        ended = self._ran.get(step)
-        return not ended or any(self._ended_first[digest] < step for digest, _ in ended)
 
     def _was_read_in_turn(self, graph: CapturedGraph) -> bool:
         """Whether values were read one after the other: parts of a step, no variants."""
