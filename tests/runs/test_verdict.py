@@ -8,10 +8,14 @@ from types import SimpleNamespace
 import pytest
 from real_modules import FIXTURES, explained_run
 
+from xlagraph.cause.model import Evidence
 from xlagraph.cause.verdict import Place
-from xlagraph.message import SourceLine
+from xlagraph.message import SourceLine, say
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
+from xlagraph.runs.kinds import FIRST_GRAPH
 from xlagraph.runs.model import Meant
 from xlagraph.runs.verdict import run_verdict, stable_after
+from xlagraph.tensors import Role, Tensor
 
 
 @pytest.mark.parametrize(
@@ -87,3 +91,36 @@ def test_a_compile_is_set_aside_only_where_its_graphs_are_known(graphs, last):
     compiles = [(0, ("A",)), (2, ("C",)), (8, graphs)]
     syncs = [SimpleNamespace(step=k, outcome="compile", graphs=g) for k, g in compiles]
     assert stable_after(syncs, 20, frozenset("A")) == last
+
+
+def notes_of(run, **changed):
+    """What is said of a run whose only reason is a phase that is as the first one, but for this."""
+    group = replace(run.problems[0], expected=True, meant=Meant.PHASE, steps=(6,), **changed)
+    verdict = run_verdict(run.run, (group,), run.graphs, 3, 20, 0, began_late=False)
+    return [str(note) for note in verdict.notes if "If not on purpose" in str(note)]
+
+
+def test_the_first_graphs_of_a_part_are_no_note() -> None:
+    run = explained_run(FIXTURES / "pairs" / "label_dtype")
+    assert len(notes_of(run)) == 1
+    assert not notes_of(run, kind=FIRST_GRAPH, cause=None)
+
+
+@pytest.mark.parametrize(("role", "notes"), [(Role.PARAMETER, 0), (Role.TENSOR, 1)])
+def test_weights_of_another_size_are_those_of_another_part(role: Role, notes: int) -> None:
+    run = explained_run(FIXTURES / "pairs" / "pad_to_multiple")
+    place = replace(run.problems[0].place, tensors=(Tensor("shape", "weight", role),))
+    assert len(notes_of(run, place=place)) == notes
+
+
+@pytest.mark.parametrize(
+    ("other", "notes"), [(("module.blocks.0", "module.head"), 0), (("blocks.1", "module.head"), 1)]
+)
+def test_blocks_of_a_copy_are_no_other_blocks(other: tuple[str, ...], notes: int) -> None:
+    run = explained_run(FIXTURES / "pairs" / "label_dtype")
+    told = [
+        Evidence(say(*(Tensor(owner, "weight", Role.PARAMETER) for owner in owners)))
+        for owners in (("blocks.0", "head"), other)
+    ]
+    cause = replace(run.problems[0].cause, evidence=tuple(told))
+    assert len(notes_of(run, kind=SKIPPED_BLOCK, cause=cause)) == notes

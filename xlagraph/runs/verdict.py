@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
@@ -12,9 +13,12 @@ from xlagraph.message import Quoted, count, duration, join, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.runs.causes.taken import values_taken
+from xlagraph.runs.kinds import FIRST_GRAPH
 from xlagraph.runs.model import Meant, failures
 from xlagraph.runs.steps.spent import together
+from xlagraph.tensors import Role, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -178,7 +182,7 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
     """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest."""
     told = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
-    found = _at_once([one for one in told if not _settles(one)])
+    found = _at_once([one for one in told if not (_settles(one) or _is_of_a_kind(one))])
     named = found if len(found) <= most else found[: most - 1]
     yield from map(_note, named)
     rest = found[len(named) :]
@@ -208,6 +212,29 @@ def _at_once(groups: Sequence[CauseGroup]) -> list[CauseGroup]:
 def _settles(group: CauseGroup) -> bool:
     """Whether it came early and is what comes once: there is nothing to say of it."""
     return group.meant is Meant.EARLY and group.cause is not None and group.cause.expected
+
+
+def _is_of_a_kind(group: CauseGroup) -> bool:
+    """Whether a change is no more than that steps of another kind ran: there is nothing to do.
+
+    Their first graphs, weights of their own in place of others, as two heads have them in turn, or
+    copies of the same blocks, as an average of weights runs.
+    """
+    if group.kind is FIRST_GRAPH:
+        return True
+    if group.kind is INPUT_SHAPE:
+        return any(tensor.role is Role.PARAMETER for tensor in group.place.tensors)
+    return group.kind is SKIPPED_BLOCK and group.cause is not None and _is_copy(group.cause)
+
+
+def _is_copy(cause: Cause) -> bool:
+    """Whether the blocks that run are those that do not, within one module more."""
+    named = [
+        {part.path for part in one.text.parts if isinstance(part, Tensor)} for one in cause.evidence
+    ]
+    one, other = next(((x, y) for x, y in pairwise(named) if x and y), (set(), {""}))
+    short, long = sorted((one, other), key=lambda paths: sum(map(len, paths)))
+    return {path.partition(".")[2] for path in long} == short
 
 
 def _note(group: CauseGroup) -> Message:
