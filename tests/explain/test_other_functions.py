@@ -55,3 +55,23 @@ def test_another_number_in_the_same_function_is_that_number():
     b = read_module(other.format(body=BY_TANH))
     found = explain_modules(step(BY_TANH), b)
     assert [str(cause.kind) for cause in found.causes] == ["constant-value"]
+
+
+def test_functions_that_change_places_are_no_other_ones():
+    text = """HloModule step
+
+ENTRY main {{
+  x = f32[4] parameter(0)
+  a = f32[4] sine(x)
+  b = f32[4] tanh(x)
+  c = f32[4] exponential(x)
+  m = f32[4] minimum({first}, a)
+  n = f32[4] minimum({second}, m)
+  ROOT r = f32[4] cosine(n)
+}}
+"""
+    found = explain_modules(
+        read_module(text.format(first="b", second="c")),
+        read_module(text.format(first="c", second="b")),
+    )
+    assert {cause.kind.id for cause in found.causes} == {"reordered-sum"}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.names.layers import is_layer
+from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import BRANCHES, COMPARED, TOLD_BY, follows
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
@@ -195,7 +196,7 @@ def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
     is_formula = is_formula and any(isinstance(part, Code) for part in cause.in_short.parts)
     is_number = is_number or _stands_alone(diff, first, cause)
-    is_number = is_number or str(cause.in_short).startswith(COMPARED)
+    is_number = is_number or str(cause.in_short).startswith((COMPARED, MIXED))
     return is_number or is_formula or is_layer(cause) or cause.kind in NAMED
 
 

@@ -14,6 +14,7 @@ from xlagraph.explain.names.estimators import with_estimator
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.losses import with_loss
 from xlagraph.explain.names.means import with_mean
+from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import with_mode
 from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.turns import with_turns
@@ -124,7 +125,7 @@ def of_a_pair(
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     told = with_estimator(diff, with_layers(diff, told))
-    told = with_mode(diff, with_mean(diff, with_schedule(diff, told)))
+    told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]

@@ -54,7 +54,8 @@ def swapped_functions(case: Case) -> list[Swapped]:
                 swap.ends.add((p, q))
                 swap.a |= inner[0]
                 swap.b |= inner[1]
-    return [one for one in found.values() if _is_one_to_one(one)]
+    every = (one for one in found.values() if _is_one_to_one(one))
+    return [one for one in every if _are_unlike(case, (one.a, one.b))]  # not in other places alone
 
 
 def _is_own(view: SideView, i: int, differing: set[int]) -> bool:

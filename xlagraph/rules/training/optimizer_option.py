@@ -71,6 +71,9 @@ MAX_FACTORS = 16
 """Terms and factors of an average that are looked at for a square."""
 COMBINES = frozenset({"add", "subtract", "multiply", "divide", "maximum", "power"})
 """What joins a term or a factor to a formula."""
+PERMUTES = frozenset({"gather", "reverse", "scatter", "sort"})
+"""What no optimizer does with a weight: a batch that is mixed with itself looks like one that is
+updated, where it is kept."""
 _RADAM = re.compile(r"(^|/)optim/radam\.py$")
 RADAM_SHORT = say("RAdam begins to rectify its steps")
 RADAM_SHORT_FIX = say("Set capturable=True; or accept one compile.")
@@ -238,6 +241,7 @@ def _updates(found: Bypass) -> list[int]:
     if found.lines:
         return touched if _is_of_optimizer(found) else []
     is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
+    is_part = is_part and not any(module.opcodes[i] in PERMUTES for i in found.piece)
     taken = {o for i in found.piece for o in module.operands[i]}
     is_of_most = len(values) > 1 and 2 * len(touched) >= len(formulas)
     is_term = is_of_most or any(module.opcodes[i] in COMBINES for i in found.piece)
