@@ -49,11 +49,16 @@ def called_only_by(module: Module, callers: Collection[int]) -> set[int]:
     return found
 
 
-def made_of(module: Module, value: int) -> set[int]:
-    """A value and all that it is computed from, within its computation."""
+def made_of(module: Module, value: int, within: Collection[int] | None = None) -> set[int]:
+    """A value and all that it is computed from, within its computation.
+
+    `within`: the instructions that are followed, if not all.
+    """
     found, stack = {value}, [value]
     for i in stack:  # grows while it is read
         fresh = {*module.operands[i]} - found
+        if within is not None:
+            fresh = fresh.intersection(within)
         found |= fresh
         stack += sorted(fresh)
     return found

@@ -75,17 +75,24 @@ def assumptions(diff: Diff) -> Iterator[Assumed]:
     often, the other may have it as what it is, as the 2 of a square's derivative, or as what a mean
     divides by.
     """
-    rows = fewest_rows(diff.a, diff.b)
-    masks = masks_of(diff.a, diff.b)
-    for limits in ({}, *([masks] if masks else []), *_numbers_handed_in(diff)):
-        yield Assumed(0, limits)
-        if rows:
-            yield Assumed(rows, limits)
+    rows = _fewest_rows(diff.a, diff.b)
+    yield from of_rows_and_masks(diff.a, diff.b)
+    for limits in _numbers_handed_in(diff):
+        yield from _in_rows(rows, limits)
 
 
-def masks_of(*modules: Module) -> Limits:
-    """What serves as a mask of two modules, zeros and ones."""
-    return {(side, k): (0.0, 1.0) for side, m in enumerate(modules) for k in _masks(m)}
+def of_rows_and_masks(*modules: Module) -> Iterator[Assumed]:
+    """What inputs of two modules may be meant to be, but for numbers; what says most comes last."""
+    rows = _fewest_rows(*modules)
+    masks = {(side, k): (0.0, 1.0) for side, m in enumerate(modules) for k in _masks(m)}
+    for limits in ({}, masks) if masks else ({},):
+        yield from _in_rows(rows, limits)
+
+
+def _in_rows(rows: int, limits: Limits) -> Iterator[Assumed]:
+    yield Assumed(0, limits)
+    if rows:
+        yield Assumed(rows, limits)
 
 
 def _numbers_handed_in(diff: Diff) -> Iterator[Limits]:
@@ -95,7 +102,7 @@ def _numbers_handed_in(diff: Diff) -> Iterator[Limits]:
             continue
         pairs = ((diff.a, slot.a), (diff.b, slot.b))
         numbers = [(m, m.entry_computation.parameters[k]) for m, k in pairs]
-        uses = {len(list(_applied(module, i))) for module, i in numbers}
+        uses = {len(list(applied(module, i))) for module, i in numbers}
         if len(uses) > 1 and all(module.shapes[i].startswith("f32[]") for module, i in numbers):
             means = {size for module, i in numbers for size in _divided(module, i)}
             for value in sorted({2, *means})[:MAX_VALUES]:
@@ -105,17 +112,17 @@ def _numbers_handed_in(diff: Diff) -> Iterator[Limits]:
 
 def _divided(module: Module, number: int) -> Iterator[int]:
     """How many elements values have that a number divides."""
-    for user, form in _applied(module, number):
+    for user, form in applied(module, number):
         if module.opcodes[user] == "divide" and module.operands[user][1] == form:
             yield prod(read_shape(module.shapes[user]).dimensions)
 
 
-def _applied(module: Module, number: int) -> Iterator[tuple[int, int]]:
+def applied(module: Module, number: int) -> Iterator[tuple[int, int]]:
     """What computes with a number, each with the form that it takes in."""
     front = [number]
     for i in front:  # grows while it is read
         for user in module.users[i]:
-            if module.opcodes[user] in ("broadcast", "convert", "reshape"):
+            if module.opcodes[user] in ("broadcast", "convert", "copy", "reshape"):
                 front.append(user)
             else:
                 yield user, i
@@ -150,7 +157,7 @@ def _serves_as_mask(module: Module, parameter: int) -> bool:
     return is_asked
 
 
-def fewest_rows(*modules: Module) -> int:
+def _fewest_rows(*modules: Module) -> int:
     """The smallest number of rows, or classes, that whole numbers given to modules pick one of.
 
     Beyond it two forms of one computation part: a gather of JAX gives no number, and a class

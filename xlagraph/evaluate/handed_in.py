@@ -17,6 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlagraph.canon.live import live_instructions
+from xlagraph.evaluate.domains import applied
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ _MANY = 10**9
 """A whole number that bounds nothing."""
 _ANY = 3
 """What is handed in for a whole number that one module alone has, such as what wraps an index."""
-_FORMS = frozenset({"broadcast", "convert", "copy", "reshape"})
-_LINEAR = frozenset({*_FORMS, "divide", "multiply", "transpose"})
+_LINEAR = frozenset(("broadcast", "convert", "copy", "divide", "multiply", "reshape", "transpose"))
 """What hands the sign of a number on, to where it is added."""
 _FRACTIONS = ("f64[]", "f32[]", "f16[]", "bf16[]")
 _WHOLE = ("s64[]", "s32[]")
@@ -100,16 +100,12 @@ def roles(module: Module, types: Collection[str]) -> dict[int, Role]:
 def _role(module: Module, parameter: int, live: bytearray) -> Role:
     uses: list[tuple[str, int, tuple[int, ...]]] = []
     is_taken_off = False
-    front = [parameter]
-    for i in front:  # grows while it is read
-        for user in filter(live.__getitem__, module.users[i]):
-            if module.opcodes[user] in _FORMS:
-                front.append(user)
-                continue
+    for user, form in applied(module, parameter):
+        if live[user]:
             opcode, sizes = module.opcodes[user], read_shape(module.shapes[user]).dimensions
-            place = 0 if opcode in _COMMUTES else module.operands[user].index(i)
+            place = 0 if opcode in _COMMUTES else module.operands[user].index(form)
             uses.append((opcode, place, sizes))
-            is_taken_off = is_taken_off or _is_taken_off(module, i, user, live)
+            is_taken_off = is_taken_off or _is_taken_off(module, form, user, live)
     return Role(tuple(sorted(uses)), is_taken_off)
 
 
@@ -217,6 +213,11 @@ class Search:
     def is_asked(self) -> bool:
         """Whether there are numbers to be sought, and not too many."""
         return 0 < len(self.other) <= MAX_NUMBERS and len(self.own) <= len(self.other)
+
+    @property
+    def sought(self) -> set[int]:
+        """The second module's inputs that are numbers, sought or fixed."""
+        return {*self.other, *self.fixed[1]}
 
     def given(self) -> dict[int, float]:
         """The first module's numbers, one for each class."""

@@ -10,7 +10,7 @@ as in the refinement of colours by which graphs are compared.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, islice, permutations, product
 from math import factorial, prod
@@ -24,7 +24,7 @@ from xlagraph.evaluate.handed_in import Numbers, Search
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from xlagraph.diff import Diff
     from xlagraph.evaluate.budget import Budget
@@ -131,14 +131,10 @@ class Asked:
     @cached_property
     def uneven(self) -> frozenset[tuple[int, ...]]:
         """The sizes of outputs of which one side has more: these are not asked."""
-        sizes = (
-            Counter(
-                tuple(read_shape(program.module.shapes[i]).dimensions)
-                for i in program.module.outputs
-            )
-            for program in self.programs
+        modules = [program.module for program in self.programs]
+        one, other = (
+            Counter(tuple(read_shape(m.shapes[i]).dimensions) for i in m.outputs) for m in modules
         )
-        one, other = sizes
         return frozenset({*(one - other), *(other - one)})
 
     def classes(self) -> dict[_Input, int]:
@@ -162,19 +158,27 @@ def fitting_numbers(asked: Asked) -> Iterator[Numbers]:
     search = Search(*(program.module for program in asked.programs))
     if not search.is_asked:
         return
-    target = _with_numbers(asked, 0, search.given())
+    fixed = search.given()
+    target = _answers(asked, 0, fixed)(fixed)
+    made = _answers(asked, 1, search.sought)
     for guess in search.guesses():
-        if are_alike(_with_numbers(asked, 1, search.values(guess)), target):
+        if are_alike(made(search.values(guess)), target):
             yield from search.told(guess)
 
 
-def _with_numbers(asked: Asked, side: int, numbers: Mapping[int, float]) -> Array:
-    told = Numbers(fixed=(numbers, numbers))
-    alike = replace(asked, numbers=told)
-    labels = {shape: k for k, shape in enumerate(sorted({*input_shapes(asked.programs[0].module)}))}
-    shapes = enumerate(input_shapes(asked.programs[side].module))
-    classes = {_Input(side, k): labels[shape] for k, shape in shapes if k not in numbers}
-    return response(alike, classes, side)
+def _answers(
+    asked: Asked, side: int, numbers: Collection[int]
+) -> Callable[[Mapping[int, float]], Array]:
+    """What a program's outputs come to for these numbers, with one array for all of a shape."""
+    shapes = [input_shapes(program.module) for program in asked.programs]
+    labels = {shape: k for k, shape in enumerate(sorted({*shapes[0]}))}
+    others = ((k, shape) for k, shape in enumerate(shapes[side]) if k not in numbers)
+    drawn = _arguments(asked, {_Input(side, k): labels[shape] for k, shape in others}, side)
+
+    def made(given: Mapping[int, float]) -> Array:
+        return _told_of(asked, side, [given.get(k, x) for k, x in enumerate(drawn)])
+
+    return made
 
 
 def by_response(asked: Asked) -> Iterator[tuple[int, ...]]:
@@ -256,23 +260,31 @@ def _refined(
 
 def response(asked: Asked, classes: Mapping[_Input, int], side: int, changed: int = -1) -> Array:
     """What the outputs come to with an array of its own for one input, in no order of outputs."""
-    program, rows = asked.programs[side], asked.assumed.rows
+    return _told_of(asked, side, _arguments(asked, classes, side, changed))
+
+
+def _arguments(
+    asked: Asked, classes: Mapping[_Input, int], side: int, changed: int = -1
+) -> list[Any]:
+    """One array for all inputs of a class, but for the one that is changed; and the numbers."""
+    rows = asked.assumed.rows
     arguments: list[Any] = [
         argument_like(shape, classes[here], is_other=k == changed, rows=rows)
         if here in classes
         else 0.0
-        for k, shape in enumerate(program.parameters)
+        for k, shape in enumerate(asked.programs[side].parameters)
         for here in [_Input(side, k)]
     ]
     asked.numbers.fill(side, arguments)
     for (one, k), numbers in asked.assumed.limits.items():
         if one == side:
             arguments[k] = limited(arguments[k], numbers)
-    return told_of(program, arguments, asked)
+    return arguments
 
 
-def told_of(program: Program, arguments: list[Any], asked: Asked) -> Array:
+def _told_of(asked: Asked, side: int, arguments: list[Any]) -> Array:
     """What a program's outputs come to, in no order: their sums, and those of their squares."""
+    program = asked.programs[side]
     made = program.run(arguments, asked.budget)
     program.coverage.settle(keep=False)
     sums: dict[tuple[int, ...], list[tuple[float, float]]] = {}

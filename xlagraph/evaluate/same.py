@@ -18,8 +18,7 @@ from xlagraph.evaluate.domains import (
     Assumed,
     assumptions,
     counters,
-    fewest_rows,
-    masks_of,
+    of_rows_and_masks,
     positive_inputs,
 )
 from xlagraph.evaluate.draws import (
@@ -181,9 +180,7 @@ def _answer(diff: Diff, asked: _Question, ways: Iterable[tuple[int, ...]]) -> Sa
         inputs = {k: n for k, n in enumerate(way) if n >= 0}
         one, other = asked.programs
         if headers_agree(one.module, other.module, inputs, both):
-            in_rows = asked.assumed.rows > 0
-            is_seen = _is_seen(diff, asked, in_rows=in_rows)
-            return asked.told(way, outputs) if is_seen else None
+            return asked.told(way, outputs) if _is_seen(diff, asked) else None
     return None
 
 
@@ -197,14 +194,8 @@ def _with_numbers(
     is_turned = takes_more(diff.a, diff.b)
     if is_turned:
         programs, shapes = (programs[1], programs[0]), (shapes[1], shapes[0])
-    modules = (programs[0].module, programs[1].module)
-    rows, masks = fewest_rows(*modules), masks_of(*modules)
-    asked = Asked(programs, Budget(RESPONSES), Assumed(rows, masks))
-    every = [
-        Assumed(n, limits)
-        for limits in (({}, masks) if masks else ({},))
-        for n in ((0, rows) if rows else (0,))
-    ]
+    every = [*of_rows_and_masks(*(program.module for program in programs))]
+    asked = Asked(programs, Budget(RESPONSES), every[-1])
     for numbers in fitting_numbers(asked):
         ways = [*islice(by_response(replace(asked, numbers=numbers)), MAX_PARTNERS)]
         for assumed in every:
@@ -217,13 +208,14 @@ def _with_numbers(
     return None
 
 
-def _is_seen(diff: Diff, asked: _Question, *, in_rows: bool) -> bool:
+def _is_seen(diff: Diff, asked: _Question) -> bool:
     """Whether what differs in writing was seen to count at some of the arguments.
 
     What was not has to stand in both: bounds that nothing exceeds, of numbers that both have. Those
     that are handed in are told.
     """
     a, b = asked.in_order
+    in_rows = asked.assumed.rows > 0
     sides = (
         (a, b, {*diff.removed, *(change.a for change in diff.changes)}),
         (b, a, {*diff.added, *(change.b for change in diff.changes)}),

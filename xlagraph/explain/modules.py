@@ -11,13 +11,14 @@ from xlagraph.cause.model import Context, Explanation
 from xlagraph.diff import diff_modules
 from xlagraph.explain.causes import causes_of, unexplained
 from xlagraph.explain.engine import Search, search
+from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.orders import differs_in_order_alone, left_in_order
 from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
 from xlagraph.explain.values import by_values
 from xlagraph.explain.verdict import pair_verdict, same_verdict
-from xlagraph.explain.versions import BRANCHES, of_a_pair
+from xlagraph.explain.versions import of_a_pair
 from xlagraph.facts.distributed.buckets import bucket_rows
 from xlagraph.facts.program.arguments import same_arguments
 from xlagraph.facts.program.versions import is_captured

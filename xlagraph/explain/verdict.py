@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.explain.kept import kept_alone
 from xlagraph.explain.names.layers import is_layer
+from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.orders import as_compared
-from xlagraph.explain.versions import BRANCHES, COMPARED, TOLD_BY, follows
+from xlagraph.explain.versions import COMPARED, TOLD_BY, follows
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
-    from xlagraph.graph import Module
     from xlagraph.message import Message, Side
 
 OWN_EDITS = (
@@ -136,32 +137,13 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
 
 def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     """Whether tensors that one side gives back more are made of what another cause computes."""
-    if cause.kind is not LIVE_TENSOR or not cause.proved:
-        return False
     others = [other for other in causes if other.kind is not LIVE_TENSOR and other.proved]
-    cited = (
-        {i for one in cause.evidence for i in one.a},
-        {i for one in cause.evidence for i in one.b},
-    )
-    sides = (
-        (diff.a, cited[0], {i for other in others for i in other.a}, {*diff.removed}),
-        (diff.b, cited[1], {i for other in others for i in other.b}, {*diff.added}),
-    )
-    given = [(m, i, claimed, lone) for m, own, claimed, lone in sides for i in own & {*m.outputs}]
-    return bool(given) and all(_is_made_of(*one) for one in given)
-
-
-def _is_made_of(module: Module, i: int, claimed: set[int], lone: set[int]) -> bool:
-    """Whether a value is one of these, or made of one by instructions of its side alone."""
-    known, pending = {i}, [i]
-    while pending:
-        value = pending.pop()
-        if value in claimed:
-            return True
-        below = [o for o in module.operands[value] if o in lone and o not in known]
-        known.update(below)
-        pending += below
-    return False
+    claimed = {
+        A: {i for other in others for i in other.a},
+        B: {i for other in others for i in other.b},
+    }
+    given = kept_alone(diff, cause)
+    return bool(given) and all(one.made_alone & claimed[one.side] for one in given)
 
 
 def _in_words(cause: Cause) -> Message:
@@ -222,9 +204,10 @@ def _further(causes: Sequence[Cause]) -> Message:
     """What else there is, in words; what is said of several once."""
     if not causes:
         return EMPTY
-    told = {cause.in_short: cause for cause in reversed(causes)}
-    own = [cause for cause in causes if told[cause.in_short] is cause]
-    words = join(map(_in_words, own), MAX_BESIDE, "; ")
+    first: dict[Message, Cause] = {}
+    for cause in causes:
+        first.setdefault(cause.in_short, cause)
+    words = join(map(_in_words, first.values()), MAX_BESIDE, "; ")
     return say(f"{count(len(causes), 'further cause')}: ", words, ".")
 
 

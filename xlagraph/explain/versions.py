@@ -14,8 +14,9 @@ from xlagraph.explain.names.estimators import with_estimator
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.losses import with_loss
 from xlagraph.explain.names.means import with_mean
+from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
-from xlagraph.explain.names.modes import with_mode
+from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
 
-BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
-"""What control flow in Python makes, or somebody who edits the program."""
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
 EDITED = (
@@ -289,9 +288,7 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(BACKWARD_MORE, side))
     if cause.short != DROPOUT_SHORT:
         return cause
-    short = say(
-        "Dropout is on in ", side, " only: p is 0 in ", side.other, ", or eval() was called"
-    )
+    short = say(DROPOUT, side, " only: p is 0 in ", side.other, ", or eval() was called")
     return replace(cause, short=short, short_fix=DROPOUT_FIX)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
@@ -232,9 +231,9 @@ def _is_copy(cause: Cause) -> bool:
     named = [
         {part.path for part in one.text.parts if isinstance(part, Tensor)} for one in cause.evidence
     ]
-    one, other = next(((x, y) for x, y in pairwise(named) if x and y), (set(), {""}))
-    short, long = sorted((one, other), key=lambda paths: sum(map(len, paths)))
-    return {path.partition(".")[2] for path in long} == short
+    blocks = [paths for paths in named if paths][:2]
+    short, *longer = sorted(blocks, key=lambda paths: sum(map(len, paths))) or [set()]
+    return [{path.partition(".")[2] for path in paths} for paths in longer] == [short]
 
 
 def _note(group: CauseGroup) -> Message:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean
 from xlagraph.cause.slices import IDLE
+from xlagraph.explain.names.merged import merged
 from xlagraph.facts.training.weight_decay import Enters, decays
 from xlagraph.facts.values.scalars import is_number
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import A, B, count, join, say
+from xlagraph.message import A, B, count, say
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
@@ -68,20 +68,8 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     if told is None:
         return list(causes)
     short, fix, short_fix = told
-    main = replace(
-        own[0],
-        kind=OPTIMIZER_OPTION,
-        title=short,
-        short=short,
-        fix=fix,
-        short_fix=short_fix,
-        evidence=tuple(one for cause in own for one in cause.evidence),
-        proof=join(dict.fromkeys(cause.proof for cause in own), len(own), "; "),
-        share=min(1.0, sum(cause.share for cause in own)),
-        a=claimed_a,
-        b=claimed_b,
-    )
-    return [main if cause is own[0] else cause for cause in causes if cause not in own[1:]]
+    words = {"title": short, "short": short, "fix": fix, "short_fix": short_fix}
+    return merged(causes, own[0], own, kind=OPTIMIZER_OPTION, **words)
 
 
 def _has_any(cause: Cause, a: dict[int, Decay], b: dict[int, Decay]) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.layers import forward_pass
+from xlagraph.explain.names.merged import merged
 from xlagraph.facts.pieces.straight_through import estimator
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.message import Code, say
@@ -36,14 +36,7 @@ def with_estimator(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return list(causes)
     forward = forward_pass(diff.a), forward_pass(diff.b)
     behind = [cause for cause in causes if cause is not main and _is_rewired(diff, cause, *forward)]
-    first = replace(
-        main,
-        short=told,
-        a=main.a.union(*(cause.a for cause in behind)),
-        b=main.b.union(*(cause.b for cause in behind)),
-        share=min(1.0, main.share + sum(cause.share for cause in behind)),
-    )
-    kept = [first if cause is main else cause for cause in causes if cause not in behind]
+    kept = merged(causes, main, [main, *behind], short=told)
     return sorted(kept, key=lambda cause: -cause.share) if behind else kept
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.training.loss_functions import loss_by_name, of_loss
 from xlagraph.facts.training.losses import is_of_loss
 from xlagraph.facts.values.formulas import formulas
-from xlagraph.message import Code, join, say
+from xlagraph.message import Code, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
-from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
-BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 OF_ONE = (*BRANCHES, CONSTANT_VALUE)
 """What another loss is told as where nothing says that it is one."""
 OTHER_LOSS = "The loss is another function: "
@@ -46,19 +45,7 @@ def with_loss(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     own = [c for c in causes if c.proved and c.kind in OF_ONE and _is_within(diff, c, *within)]
     own = own if of[0] in own else [of[0]]
     told = say(OTHER_LOSS, Code(a.name), " became ", Code(b.name))
-    main = replace(
-        of[0],
-        kind=REPLACED_SUBGRAPH,
-        title=told,
-        short=told,
-        evidence=tuple(one for cause in own for one in cause.evidence),
-        proof=join(dict.fromkeys(cause.proof for cause in own), len(own), "; "),
-        share=min(1.0, sum(cause.share for cause in own)),
-        a=frozenset[int]().union(*(cause.a for cause in own)),
-        b=frozenset[int]().union(*(cause.b for cause in own)),
-    )
-    others = own[: own.index(of[0])] + own[own.index(of[0]) + 1 :]
-    return [main if cause is of[0] else cause for cause in causes if cause not in others]
+    return merged(causes, of[0], own, kind=REPLACED_SUBGRAPH, title=told, short=told)
 
 
 def _is_within(diff: Diff, cause: Cause, a: Set[int], b: Set[int]) -> bool:

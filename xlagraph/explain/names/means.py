@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import isclose
 from typing import TYPE_CHECKING
 
+from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.shapes.products import values
 from xlagraph.facts.values.scalars import number_of
-from xlagraph.message import Change, Code, join
+from xlagraph.message import Change, Code
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
-from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
-BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 EXACT = 1e-5
 """How far the quotient of two numbers may be from the number of elements, as texts round them."""
 
@@ -38,16 +35,7 @@ def with_mean(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         *_numbers(diff.b, main.b.intersection(diff.added)),
     ]
     behind = [cause for cause in causes if _is_by(cause, sizes)]
-    parts = (main, *behind)
-    whole = replace(
-        main,
-        evidence=tuple(one for cause in parts for one in cause.evidence),
-        proof=join(dict.fromkeys(cause.proof for cause in parts), len(parts), "; "),
-        share=min(1.0, sum(cause.share for cause in parts)),
-        a=frozenset[int]().union(*(cause.a for cause in parts)),
-        b=frozenset[int]().union(*(cause.b for cause in parts)),
-    )
-    return [whole if cause is main else cause for cause in causes if cause not in behind]
+    return merged(causes, main, [main, *behind])
 
 
 def _is_mean_and_sum(cause: Cause) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.values.reductions import THROUGH
+from xlagraph.facts.values.scalars import through
 from xlagraph.message import A, B, say
-from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
-from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Side
 
-BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 MIXED = "A batch is mixed with itself"
 """How the words begin of mixup."""
 MAX_FACTORS = 12
@@ -32,17 +30,10 @@ def with_mixed(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     mixing = [(cause, side) for cause, side in found if side]
     if not mixing:
         return list(causes)
-    (main, side), *behind = mixing
-    others = [cause for cause, one in behind if one is side]
-    first = replace(
-        main,
-        short=say(MIXED, " in another order, as by mixup, in ", side, " only"),
-        a=main.a.union(*(cause.a for cause in others)),
-        b=main.b.union(*(cause.b for cause in others)),
-        share=min(1.0, main.share + sum(cause.share for cause in others)),
-        evidence=(*main.evidence, *(one for cause in others for one in cause.evidence)),
-    )
-    return [first if cause is main else cause for cause in causes if cause not in others]
+    main, side = mixing[0]
+    own = [cause for cause, one in mixing if one is side]
+    short = say(MIXED, " in another order, as by mixup, in ", side, " only")
+    return merged(causes, main, own, short=short)
 
 
 def _side(diff: Diff, cause: Cause) -> Side | None:
@@ -68,10 +59,10 @@ def _mixes(module: Module, piece: Collection[int]) -> bool:
 def _scaled(module: Module, i: int) -> list[int]:
     """What numbers multiply, without its forms; nothing where no product is added."""
     found: list[int] = []
-    pending = [_behind(module, i)]
+    pending = [through(module, i, THROUGH)]
     for value in pending:  # grows while it is read
         if module.opcodes[value] == "multiply" and len(pending) < MAX_FACTORS:
-            pending += (_behind(module, o) for o in module.operands[value])
+            pending += (through(module, o, THROUGH) for o in module.operands[value])
         elif value != pending[0]:
             found.append(value)
     return found
@@ -83,12 +74,6 @@ def _is_reordered(module: Module, x: int, y: int) -> bool:
         module.opcodes[whole] == "parameter"
         and module.shapes[whole].partition("]")[0].count(",") > 0
         and module.opcodes[rows] in _REORDERS
-        and _behind(module, module.operands[rows][0]) == whole
+        and through(module, module.operands[rows][0], THROUGH) == whole
         for whole, rows in ((x, y), (y, x))
     )
-
-
-def _behind(module: Module, i: int) -> int:
-    while module.opcodes[i] in THROUGH:
-        (i,) = module.operands[i]
-    return i

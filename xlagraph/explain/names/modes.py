@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.explain.kept import kept_alone
+from xlagraph.explain.names.merged import merged
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import A, B, Side, say
-from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.message import A, Side, say
 from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
+    from xlagraph.explain.kept import Kept
     from xlagraph.graph import Module
 
 DROPOUT = "Dropout is on in "
@@ -37,16 +38,8 @@ def with_mode(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return list(causes)
     behind = [*moving, *(c for c in causes if c.kind is EARLY_EXECUTION and c.proved)]
     norms = "norms take the batch's statistics and keep them"
-    words = (f"Dropout is on, and {norms}, in ", side, " only: eval() was called in ")
-    first = replace(
-        main,
-        short=say(*words, side.other),
-        evidence=(*main.evidence, *(one for cause in behind for one in cause.evidence)),
-        a=main.a.union(*(cause.a for cause in behind)),
-        b=main.b.union(*(cause.b for cause in behind)),
-        share=min(1.0, main.share + sum(cause.share for cause in behind)),
-    )
-    return [first if cause is main else cause for cause in causes if cause not in behind]
+    words = (f"Dropout is on, and {norms}, in ", side, " only: eval() was called in ", side.other)
+    return merged(causes, main, [main, *behind], short=say(*words))
 
 
 def _is_dropout(cause: Cause) -> bool:
@@ -56,27 +49,15 @@ def _is_dropout(cause: Cause) -> bool:
 
 def _moves_statistics(diff: Diff, side: Side, cause: Cause) -> bool:
     """Whether a cause is of tensors that one side gives back more, all running statistics."""
-    if cause.kind is not LIVE_TENSOR or not cause.proved:
-        return False
-    module, lone = {A: (diff.a, {*diff.removed}), B: (diff.b, {*diff.added})}[side]
-    cited = {i for one in cause.evidence for i in (one.a if side is A else one.b)}
-    given = cited & {*module.outputs}
-    return bool(given) and all(_is_statistic(module, i, lone) for i in given)
+    module = diff.a if side is A else diff.b
+    given = [one for one in kept_alone(diff, cause) if one.side is side]
+    return bool(given) and all(_is_statistic(module, one) for one in given)
 
 
-def _is_statistic(module: Module, i: int, lone: Collection[int]) -> bool:
+def _is_statistic(module: Module, kept: Kept) -> bool:
     """Whether a value is made, on one side alone, of an input of its sizes and of sums."""
-    sizes = read_shape(module.shapes[i]).dimensions
-    known, pending = {i}, [i]
-    is_kept = has_sums = False
-    while pending:
-        for operand in module.operands[pending.pop()]:
-            opcode = module.opcodes[operand]
-            is_kept = is_kept or (
-                opcode == "parameter" and read_shape(module.shapes[operand]).dimensions == sizes
-            )
-            has_sums = has_sums or opcode in _STATISTICS
-            if operand in lone and operand not in known:
-                known.add(operand)
-                pending.append(operand)
-    return is_kept and has_sums
+    sizes = read_shape(module.shapes[kept.value]).dimensions
+    taken = {o for i in kept.made_alone for o in module.operands[i]}
+    inputs = (o for o in taken if module.opcodes[o] == "parameter")
+    is_renewed = any(read_shape(module.shapes[o]).dimensions == sizes for o in inputs)
+    return is_renewed and any(module.opcodes[o] in _STATISTICS for o in taken)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.slices import made_of
-from xlagraph.message import join, say
+from xlagraph.explain.names.merged import merged
+from xlagraph.message import say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
@@ -38,20 +38,16 @@ def with_schedule(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     pieces = [cause for cause in own if cause.kind in PIECES]
     if not any(_runs_schedule(cause) for cause in pieces):
         return list(causes)
-    main = replace(
+    told = merged(
+        causes,
         pieces[0],
+        own,
         title=say(SCHEDULE.clause, *_place(pieces[0])),
         short=SCHEDULE,
         fix=FIX,
         short_fix=say("Keep one schedule in both."),
-        evidence=tuple(one for cause in own for one in cause.evidence),
-        proof=join(dict.fromkeys(cause.proof for cause in own), len(own), "; "),
-        share=min(1.0, sum(cause.share for cause in own)),
-        a=frozenset[int]().union(*(cause.a for cause in own)),
-        b=frozenset[int]().union(*(cause.b for cause in own)),
     )
-    kept = [cause for cause in causes if cause not in own]
-    return sorted([*kept, main], key=lambda cause: -cause.share)
+    return sorted(told, key=lambda cause: -cause.share)
 
 
 def _place(cause: Cause) -> tuple[Message, ...]:
