@@ -1,5 +1,7 @@
 """Tensors and modules among the collector's objects."""
 
+import gc
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -67,3 +69,40 @@ def test_tensors_that_stand_for_others_are_left_alone(torch):
     ]
     found = {id(one) for one in heap.find(torch.Tensor)[0]}
     assert [id(one) in found for one in made] == [True, True, True, False]
+
+
+def test_nothing_is_collected_while_the_heap_is_listed():
+    """What a collection calls would let other threads free what is in the list."""
+
+    class Kind:
+        pass
+
+    witness = Kind()
+    held = []
+
+    def seen(_phase, _details):
+        if sys._getframe(1).f_code.co_name == "_select":
+            held.append(sys.getrefcount(witness))
+
+    usual = sys.getrefcount(witness)
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(seen)
+    gc.set_threshold(1, 1, 1)
+    try:
+        found = heap.find(Kind)[0]
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(seen)
+    assert found == [witness]
+    assert set(held) <= {usual}, "the list of all objects, or what is found, holds it once more"
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_left_as_it_was(on):
+    was = gc.isenabled()
+    (gc.enable if on else gc.disable)()
+    try:
+        heap.find(LookupError)
+        assert gc.isenabled() == on
+    finally:
+        (gc.enable if was else gc.disable)()

@@ -7,7 +7,8 @@ then belongs to the C++ side: to hold that object does not keep the tensor alive
 threads may free it at any time (``torch/csrc/autograd/python_variable.cpp``). So no such object
 may be seen by Python code before it has been made Python's again, by ``_fix_weakref``, which
 must not be done to a tensor that is being freed. Here both are asked for by iterators that are
-written in C: the interpreter's lock changes hands in none of them.
+written in C: the interpreter's lock changes hands in none of them. Nor does a collection run in
+between, which could call Python code (until Python 3.11 it starts wherever something is made).
 """
 
 # ruff: noqa: SLF001 - what capture reads of torch and torch_xla has private names
@@ -18,7 +19,7 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, compress, filterfalse, starmap, tee
+from itertools import chain, compress, filterfalse, repeat, starmap, tee
 from typing import Any
 
 
@@ -68,7 +69,18 @@ def _select(types: frozenset[type]) -> list[Any]:
     fixed = filterfalse(getattr(base, "_fix_weakref", None), living)  # it returns None
     others = chain.from_iterable(_of_types(types - tensors, *few[2:]))
     nothing: Iterator[Any] = filter(None, map(list.clear, at_last))
-    return list(chain(fixed, others, nothing))
+    collects: list[bool] = []
+    try:
+        return list(chain(_halted(collects), fixed, others, nothing))
+    finally:
+        if any(collects):
+            gc.enable()
+
+
+def _halted(collects: list[bool]) -> Iterator[Any]:
+    """Nothing; when it is asked for that, it turns the collector off and adds whether it was on."""
+    noted = map(collects.append, starmap(gc.isenabled, repeat((), 1)))
+    return filter(None, chain(noted, starmap(gc.disable, repeat((), 1))))
 
 
 def _of_types(
