@@ -203,6 +203,12 @@ for layer in self.layers:
     [
         (LAYERS, "model.encoder.layers.1", LIBRARY, True),
         (LAYERS.replace("if not to_drop:", "    continue\n"), "encoder.layers.1", LIBRARY, True),
+        (
+            LAYERS.replace("        x", "        # all of them\n        x"),
+            "layers.1",
+            LIBRARY,
+            True,
+        ),
         (LAYERS.replace("if not to_drop:", "else:"), "encoder.layers.1", LIBRARY, False),
         (LAYERS, "model.layers.1.mlp.experts.3", LIBRARY, False),
         (LAYERS, "model.encoder.layers.1", "/env/site-packages/other/models/bart.py", False),

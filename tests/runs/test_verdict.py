@@ -83,6 +83,31 @@ def test_what_settled_twice_in_the_same_words_is_one_note(meant: Meant, notes: i
 
 
 @pytest.mark.parametrize(
+    ("steps", "notes"),
+    [
+        ((6,), ["Changed in step 6"]),
+        ((6, 20), ["Changed in step 6", "Changed in step 20"]),
+        ((6, 7), ["Changed in step 6"]),
+        ((6, 20, 21, 40), ["Stages: from step 6 on"]),
+    ],
+    ids=["one", "two", "goes on beginning", "stages"],
+)
+def test_changes_that_came_once_are_notes_but_for_the_stages_of_a_program(
+    steps: tuple[int, ...], notes: list[str]
+) -> None:
+    run = explained_run(FIXTURES / "pairs" / "label_dtype")
+    groups = [
+        replace(run.problems[0], expected=True, meant=Meant.PHASE, steps=(step,)) for step in steps
+    ]
+    verdict = run_verdict(run.run, groups, run.graphs, 3, 60, 0, began_late=False)
+    told = [str(note) for note in verdict.notes]
+    assert [one[: len(note)] for one, note in zip(told, notes, strict=True)] == notes
+    stages = [one for one in told if one.startswith("Stages")]
+    assert all("; from step 20 on" in one and "; from step 40 on" in one for one in stages)
+    assert not any("21" in one for one in told)
+
+
+@pytest.mark.parametrize(
     ("graphs", "last"),
     [((), 8), (("A",), 2), (("A", "B"), 8), (("B",), 8)],
     ids=["not stored", "set aside", "one of two", "another"],

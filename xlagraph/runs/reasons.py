@@ -37,6 +37,7 @@ from xlagraph.runs.causes.growth import (
     as_growth,
     growing,
     growing_inputs,
+    loops_that_read,
     main_line,
     uneven_loops,
 )
@@ -107,8 +108,10 @@ def reasons_of(
         over_run[digest] = Reason(EXTRA_SUBGRAPH, program.loop_in_step(line) or line, as_loop)
     for digest, line in growing_inputs(nodes, turns).items():
         over_run[digest] = Reason(GROWING_INPUT, line)
+    reading = loops_that_read(nodes, program)
     for line, grown in growing(nodes, turns).items():
-        over_run |= _grown(line, grown, program)
+        if program.loop_in_step(line) not in reading:  # else it ends by what it reads
+            over_run |= _grown(line, grown, program)
     over_run |= _entailed(nodes)
     over_run |= _of_sizes(nodes)
     over_run |= _rests(nodes)

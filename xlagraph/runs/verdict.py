@@ -20,7 +20,7 @@ from xlagraph.runs.steps.spent import together
 from xlagraph.tensors import Role, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.message import Message
@@ -33,6 +33,8 @@ NOTES, NOTES_BESIDE = 4, 2
 """So many lines at most tell of what is meant: where nothing is a problem, and beside one."""
 OF_VALUES = (INPUT_SHAPE, GROWING_INPUT, PYTHON_INDEX, PYTHON_SIZE, CONSTANT_VALUE)
 """Kinds of which it helps to know which values were taken."""
+STAGES = 3
+"""A program in which so many phases began is one of stages."""
 MAX_BESIDE = 2
 """Further causes of the same graphs that are named."""
 MANY_SIZES = say("Pad to one size that all fit in, or a few.")
@@ -181,12 +183,46 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
 def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
     """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest."""
     told = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
-    found = _at_once([one for one in told if not (_settles(one) or _is_of_a_kind(one))])
+    begun = _begun(told)
+    found = _at_once(
+        [
+            one
+            for one in told
+            if not (_settles(one) or _is_of_a_kind(one) or _goes_on_beginning(one, begun))
+        ]
+    )
+    if len(begun) >= STAGES:
+        stages = [one for one in found if one.meant is Meant.PHASE]
+        found = [one for one in found if one.meant is not Meant.PHASE]
+        yield from _as_stages(stages)
     named = found if len(found) <= most else found[: most - 1]
     yield from map(_note, named)
     rest = found[len(named) :]
     if rest:
         yield say(f"{len(rest)} more such changes stand in the list of causes: {_spent(rest)}.")
+
+
+def _begun(groups: Iterable[CauseGroup]) -> frozenset[int]:
+    """The steps in which a phase began, none of which goes on with one that began just before."""
+    steps = {step for one in groups if one.meant is Meant.PHASE for step in one.steps}
+    return frozenset(step for step in steps if step - 1 not in steps)
+
+
+def _goes_on_beginning(group: CauseGroup, begun: Collection[int]) -> bool:
+    """Whether what changed came but a step after a phase began, as where its state comes in."""
+    return group.meant is Meant.PHASE and all(
+        step not in begun and step - 1 in begun for step in group.steps
+    )
+
+
+def _as_stages(groups: Sequence[CauseGroup]) -> Iterator[Message]:
+    """Changes that each came once in a program of several stages."""
+    if groups:
+        shown = (
+            say("from step ", str(one.steps[0]), " on ", one.in_short.clause, one.place.within)
+            for one in sorted(groups, key=lambda one: one.steps)
+        )
+        yield say("Stages: ", join(shown, 4, "; "), f" ({_spent(groups)}).")
 
 
 def _at_once(groups: Sequence[CauseGroup]) -> list[CauseGroup]:

@@ -92,21 +92,26 @@ INDICES = SizeMaker(
 )
 MASKED = SizeMaker(
     "number of elements that a mask keeps",
-    "x[mask] and nonzero() have as many elements as the mask has true values, which is a shape of "
-    "the graph (and is read from the device; each new number compiles): keep all elements, and let "
-    "the mask count where their values are used (multiply losses, messages or weights by it, not "
-    "indices; or choose with torch.where, where what is left out can be infinite or NaN). Where an "
-    "average was taken, divide by mask.sum(); a sum stays a sum.",
+    "x[mask], nonzero() and torch.where(mask) have as many elements as the mask has true values, "
+    "which is a shape of the graph (and is read from the device; each new number compiles): keep "
+    "all elements, and let the mask count where their values are used (multiply losses, messages "
+    "or weights by it, not indices; or choose with torch.where, where what is left out can be "
+    "infinite or NaN). Where an average was taken, divide by mask.sum(); a sum stays a sum.",
     say("Keep all elements: ", Code("torch.where(mask, x, 0)"), " in place of ", Code("x[mask]")),
 )
+ROWS = replace(
+    MASKED, short_fix=say("Compute with all rows, weighted by the mask, in place of picking some.")
+)
+"""Of the numbers of rows, by which others are picked."""
 MASKED_NUMBERS = replace(
     MASKED,
-    fix="x[mask] and nonzero() have as many elements as the mask has true values, which is a shape "
-    "of the graph (and is read from the device; each new number compiles). What is picked here are "
-    "whole numbers (indices, labels): keep all of them as they are, since a 0 in the place of one "
-    "is an index or a label too, and multiply what is computed of them (messages, losses, ones "
-    "that are counted) by the mask. Where an average was taken, divide by mask.sum(); a sum stays "
-    "a sum.",
+    fix="x[mask], nonzero() and torch.where(mask) have as many elements as the mask has true "
+    "values, which is a shape of the graph (and is read from the device; each new number "
+    "compiles). What "
+    "is picked here are whole numbers (indices, labels): keep all of them as they are, since a 0 "
+    "in the place of one is an index or a label too, and multiply what is computed of them "
+    "(messages, losses, ones that are counted) by the mask. Where an average was taken, divide by "
+    "mask.sum(); a sum stays a sum.",
     short_fix=say(
         "Keep all, and multiply what is computed of them (messages, losses) by the mask."
     ),
@@ -159,10 +164,13 @@ _BY_OPERATION = (
 BY_CALL = (
     (re.compile(r"\bbincount\((?!.*minlength)"), BINCOUNT),
     (re.compile(r"\bunique(?:_consecutive)?\("), UNIQUE),
-    (re.compile(r"\b(?:nonzero|masked_select|argwhere)\("), MASKED),
+    (re.compile(r"\b(?:nonzero|argwhere)\("), ROWS),
+    (re.compile(r"\bwhere\((?:[^()\[\],]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])+\)"), ROWS),
+    (re.compile(r"\bmasked_select\("), MASKED),
     (re.compile(r"[\w)\]]\[(?![^\[\]]*\bif\b)[^\[\]]*(?:[=!]=|(?<![-<>])[<>](?![<>]))"), MASKED),
 )
-"""What the program's line says that an input comes from; of the last a comparison as an index."""
+"""What the program's line says that an input comes from; ``where`` counts with one argument, and of
+the last a comparison as an index."""
 _SENT = re.compile(r"\.(?:to|cuda)\(|\bsend_cpu_data_to_device\(")
 _PICKED = re.compile(r"[\w)\]]\[(?!\s*(?:[\"']|-?\d+\s*\]))")
 """A subscript that may be a mask: neither a key nor a place."""
@@ -210,7 +218,7 @@ def _input_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
         maker = found.pop() if len(found) == 1 else None
         is_sent = maker is MASKED and all(_is_sent(case.b, y) for y in starts.values())
         maker = INDICES if is_sent else maker
-    is_of_numbers = maker is MASKED and any(_picks_numbers(a, x) for x in starts)
+    is_of_numbers = maker in (MASKED, ROWS) and any(_picks_numbers(a, x) for x in starts)
     return MASKED_NUMBERS if is_of_numbers else maker
 
 

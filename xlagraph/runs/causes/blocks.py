@@ -336,8 +336,8 @@ def _is_layerdrop(skipped: Skipped, place: Place, program: ProgramText) -> bool:
 
 def _is_left_out(lines: Mapping[int, str], number: int) -> bool:
     """Whether a line of a library stands behind what leaves out a turn of its loop."""
-    above = [lines.get(k, "") for k in (number - 1, number - 2)]
-    text = next((one for one in above if one.strip()), "")
+    above = [lines.get(k, "").strip() for k in range(number - 1, number - 4, -1)]
+    text = next((one for one in above if one and not one.startswith("#")), "")
     return bool(_LEAVES_OUT.fullmatch(text))
 
 

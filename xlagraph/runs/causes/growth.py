@@ -174,7 +174,7 @@ def uneven_loops(nodes: Sequence[GraphNode], program: ProgramText) -> dict[str, 
 
     A piece in place of another is a branch, but where the loop reads a value: it ends by that.
     """
-    reading = {program.loop_in_step(n.call_site) for n in nodes if n.sync_kind == "value"} - {None}
+    reading = loops_that_read(nodes, program)
 
     def is_looped(cause: Cause) -> bool:
         is_read = program.loop_in_step(main_line(cause)) in reading
@@ -191,6 +191,12 @@ def uneven_loops(nodes: Sequence[GraphNode], program: ProgramText) -> dict[str, 
         if len(members) >= MANY and _are_turns(members, sizes)
         for node in members
     }
+
+
+def loops_that_read(nodes: Sequence[GraphNode], program: ProgramText) -> frozenset[SourceLine]:
+    """Where loops within a step begin in whose turns a value is read."""
+    found = (program.loop_in_step(n.call_site) for n in nodes if n.sync_kind == "value")
+    return frozenset(filter(None, found))
 
 
 def _are_turns(members: Sequence[GraphNode], sizes: Mapping[str, int]) -> bool:
