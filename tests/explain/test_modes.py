@@ -59,3 +59,17 @@ def test_a_sum_that_is_logged_is_no_statistic():
     assert str(told.in_short).startswith("Dropout is on in A only: p is 0 in B")
     (note,) = (str(note) for note in found.verdict.notes if "further" in str(note))
     assert note == "1 further cause: a tensor is kept in some steps only."
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_norms_that_keep_statistics_on_one_side_alone_are_its_mode(is_turned):
+    texts = [load(str(PAIR / f"norms_left_in_train.{side}.hlo.gz")) for side in "ab"]
+    found = explain_modules(*(texts[::-1] if is_turned else texts))
+    (cause,) = found.causes
+    assert cause.proved
+    frozen, moving = "BA" if is_turned else "AB"
+    assert str(found.verdict.what) == (
+        f"2 batch norms take running statistics (eval) in {frozen}, the batch's (train) in "
+        f"{moving} only, which keeps them: eval() was called in {frozen}."
+    )
+    assert "after each train()" in str(found.verdict.fix)

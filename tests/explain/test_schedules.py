@@ -58,3 +58,20 @@ def test_another_gradient_beside_it_is_a_cause_of_its_own():
     other = step(COSINE, file, taken="k").replace("  g =", "  k = f32[8] cosine(w)\n  g =")
     told, kinds = said(step(LINEAR, file), other)
     assert len(kinds) > 1 or "chedule" not in told
+
+
+BOUNDED = "  part = f32[] minimum(steps, top)\n  rate = f32[] divide(part, top){at}"
+POWER = "  rate = f32[] power(top, steps){at}"
+
+
+def test_the_number_of_steps_of_a_schedule_is_told_as_that():
+    told, _ = said(step(BOUNDED, "x", "12000"), step(BOUNDED, "x", "11500"))
+    assert "A schedule, as of a learning rate, has another number of steps" in told
+    assert "12000 became 11500" in told
+
+
+def test_other_numbers_beside_a_count_are_no_length_of_a_schedule():
+    assert "chedule" not in said(step(POWER, "x", "0.9"), step(POWER, "x", "0.8"))[0]
+    assert "chedule" not in said(step(LINEAR, "x", "90"), step(LINEAR, "x", "80"))[0]
+    at_weights = step(BOUNDED, "x", "90").replace("convert(count)", "constant(7)")
+    assert "chedule" not in said(at_weights, at_weights.replace("90", "80"))[0]

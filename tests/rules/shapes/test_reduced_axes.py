@@ -6,6 +6,7 @@ import pytest
 
 from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
+from xlagraph.rules.shapes import reduced_axes
 
 CALLED = """HloModule step
 
@@ -99,3 +100,14 @@ def test_another_axis_that_makes_another_size_is_left_to_sizes():
     found = explain_modules(*(read_module(text, "m") for text in texts))
     assert found.proved
     assert len(found.causes) == 1
+
+
+def test_axes_that_a_value_does_not_have_are_left_to_other_rules():
+    """As where another rule has undone a size but not yet what runs over it."""
+    text = CALLED + (
+        "ENTRY e {\n  x = f32[3,8] parameter(0)\n  zero = f32[] constant(0)\n"
+        "  ROOT s = f32[3] reduce(x, zero), dimensions={AXES}, to_apply=total\n}\n"
+    )
+    a, b = (read_module(text.replace("AXES", axes), "m") for axes in ("2,3", "1"))
+    (x,), (y,) = ([i for i, o in enumerate(m.opcodes) if o == "reduce"] for m in (a, b))
+    assert reduced_axes._turn(a, x, b, y) is None

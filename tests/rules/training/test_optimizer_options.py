@@ -305,3 +305,37 @@ def test_decay_is_not_on_in_one_alone_where_an_option_beside_is_not_known():
     a = read_module(DECAY.format(file="a.py", piece=COUPLED))
     explanation = explain_modules(a, read_module(other.format(file="b.py", piece=DECOUPLED)))
     assert not any("weight decay" in words(cause.short) for cause in explanation.causes)
+
+
+SAMPLED = """HloModule sample
+
+ENTRY main {{
+  x = f32[2,8] parameter(0)
+  w = f32[8,8] parameter(1)
+  v = f32[8,8] parameter(2)
+  u = f32[8,8] parameter(3)
+  t = f32[8,8] parameter(4)
+{weights}
+  d = f32[2,8] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  e = f32[2,8] dot(d, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  f = f32[2,8] dot(e, u), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  g = f32[2,8] dot(f, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  c = f32[2,8] tanh(g)
+{more}
+  n = f32[2,8] subtract(x, {step})
+  ROOT r = ({shapes}) tuple(n{trained})
+}}
+"""
+MORE = "  m = f32[2,8] multiply(x, x)\n  k = f32[2,8] subtract(c, m)"
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_what_is_sampled_has_no_optimizer(is_trained):
+    moved = "  new = f32[8,8] subtract(w, v)" if is_trained else ""
+    shapes = "f32[2,8], f32[8,8]" if is_trained else "f32[2,8]"
+    told = {"weights": moved, "shapes": shapes, "trained": ", new" if is_trained else ""}
+    a = SAMPLED.format(more="", step="c", **told)
+    b = SAMPLED.format(more=MORE, step="k", **told)
+    (found,) = explain_modules(read_module(a, "a"), read_module(b, "b")).causes
+    assert found.proved
+    assert (found.kind.id == "optimizer-option") is is_trained

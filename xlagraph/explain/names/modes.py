@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.kept import kept_alone
-from xlagraph.explain.names.merged import merged
+from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.facts.values.frozen_norms import frozen_norms
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, Side, say
 from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
@@ -18,20 +19,28 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.explain.kept import Kept
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 DROPOUT = "Dropout is on in "
 """How the words begin of masks that one side alone draws."""
+FIX = say(
+    "Norms in training mode take the statistics of each batch and move their running ones; in eval "
+    "mode they take the running ones and leave them. A train() on a module puts all modules in it "
+    "into training mode again, also those that were frozen by eval(): set their mode after each "
+    "train(), or in a train() of the model's own."
+)
+SHORT_FIX = say("Call eval() on the frozen part again after each train().")
 _STATISTICS = frozenset({"batch-norm-training", "reduce"})
 
 
 def with_mode(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
-    """The causes, dropout of one side alone as its mode where running statistics move there alone.
+    """The causes, dropout or norms of one side alone as its mode where statistics move there alone.
 
     What the other side takes in ready-made, as a norm's statistics, is part of it.
     """
     main = next((cause for cause in causes if _is_dropout(cause)), None)
     if main is None:
-        return list(causes)
+        return _with_norms(diff, causes)
     side = next(part for part in main.short.parts if isinstance(part, Side))
     moving = [cause for cause in causes if _moves_statistics(diff, side, cause)]
     if not moving:
@@ -42,16 +51,47 @@ def with_mode(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return merged(causes, main, [main, *behind], short=say(*words))
 
 
+def _with_norms(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, norms that take the batch's statistics together with those that they keep."""
+    told = frozen_norms(diff)
+    norms = (c for c in causes if c.kind in BRANCHES and c.proved and _says(c, told))
+    main = next(norms, None) if told else None
+    if main is None:
+        return list(causes)
+    *_, side = (part for part in told.parts if isinstance(part, Side))
+    moving = [cause for cause in causes if _moves_statistics(diff, side, cause)]
+    if not moving:
+        return list(causes)
+    words = (told, " only, which keeps them: eval() was called in ", side.other)
+    return merged(causes, main, [main, *moving], short=say(*words), fix=FIX, short_fix=SHORT_FIX)
+
+
+def _says(cause: Cause, words: Message) -> bool:
+    return str(words).lower() in str(cause.in_short).lower()
+
+
 def _is_dropout(cause: Cause) -> bool:
     is_named = str(next(iter(cause.short.parts), "")).startswith(DROPOUT)
     return cause.kind is RANDOM_NUMBERS and cause.proved and is_named
 
 
 def _moves_statistics(diff: Diff, side: Side, cause: Cause) -> bool:
-    """Whether a cause is of tensors that one side gives back more, all running statistics."""
+    """Whether a cause is of tensors that one side gives back more, all running statistics.
+
+    And the numbers of batches that they were taken of.
+    """
     module = diff.a if side is A else diff.b
     given = [one for one in kept_alone(diff, cause) if one.side is side]
-    return bool(given) and all(_is_statistic(module, one) for one in given)
+    others = [one for one in given if not _is_statistic(module, one)]
+    return len(others) < len(given) and all(_is_counter(module, one) for one in others)
+
+
+def _is_counter(module: Module, kept: Kept) -> bool:
+    """Whether a value is a whole number that comes in, and more by another."""
+    i = kept.value
+    opcodes = {module.opcodes[o] for o in module.operands[i]}
+    is_whole = module.shapes[i].startswith("s64[]")
+    return is_whole and module.opcodes[i] == "add" and "parameter" in opcodes
 
 
 def _is_statistic(module: Module, kept: Kept) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.slices import made_of
 from xlagraph.explain.names.merged import merged
-from xlagraph.message import say
+from xlagraph.message import Change, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 PIECES = (CALL_OPTION, EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 OWN = (*PIECES, CONSTANT_VALUE)
+LENGTHS = frozenset({"clamp", "compare", "divide", "maximum", "minimum", "multiply"})
+"""What is done to a count of steps with a schedule's number of them."""
+BOUNDS = frozenset({"clamp", "compare", "maximum", "minimum"})
+LENGTH = "A schedule, as of a learning rate, has another number of steps: "
 SCHEDULE = say("A schedule, as of a learning rate, computes another number of the count of steps")
 FIX = say("Keep one schedule in both; a step that is to follow either can be given the number.")
 _COUNT = re.compile(r"[su](?:32|64)\[\]")
@@ -37,7 +42,7 @@ def with_schedule(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     own = [cause for cause in causes if cause.proved and cause.kind in OWN and _is_of(diff, cause)]
     pieces = [cause for cause in own if cause.kind in PIECES]
     if not any(_runs_schedule(cause) for cause in pieces):
-        return list(causes)
+        return [_with_length(diff, cause) for cause in causes]
     told = merged(
         causes,
         pieces[0],
@@ -48,6 +53,35 @@ def with_schedule(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         short_fix=say("Keep one schedule in both."),
     )
     return sorted(told, key=lambda cause: -cause.share)
+
+
+def _with_length(diff: Diff, cause: Cause) -> Cause:
+    """The cause, a number that a count of steps is bounded or divided by as one of a schedule."""
+    if cause.kind is not CONSTANT_VALUE or not cause.proved:
+        return cause
+    numbers = [c for c in diff.changes if c.a in cause.a and diff.a.opcodes[c.a] == "constant"]
+    users = [u for c in numbers for u in _users(diff.a, c.a)]
+    is_length = all(diff.a.opcodes[u] in LENGTHS and _of_count(diff.a, u) for u in users)
+    if not numbers or not is_length or not any(diff.a.opcodes[u] in BOUNDS for u in users):
+        return cause
+    old, new = diff.a.payloads[numbers[0].a], diff.b.payloads[numbers[0].b]
+    short = say(LENGTH, Change(old, new, "became"))
+    return replace(cause, short=short, fix=FIX, short_fix=say("Keep one schedule in both."))
+
+
+def _users(module: Module, i: int) -> list[int]:
+    """The instructions that take a number, spread or not."""
+    found = []
+    for user in module.users[i]:
+        is_spread = module.opcodes[user] in ("broadcast", "convert")
+        found += _users(module, user) if is_spread else [user]
+    return found
+
+
+def _of_count(module: Module, i: int) -> bool:
+    """Whether a number of the entry computation is made of whole numbers that come in."""
+    inputs = {k for k in made_of(module, i) if module.opcodes[k] == "parameter"}
+    return bool(inputs) and _are_of_count(module, {i})
 
 
 def _place(cause: Cause) -> tuple[Message, ...]:

@@ -109,10 +109,11 @@ _DIAGONAL = Words(
 )
 _TRACED = Words(
     say(
-        "What a jitted function takes from Python is a constant of its graph: pass the value as an "
-        "argument of the function, and not one of its static_argnums."
+        "What a jitted function takes from Python is a constant of its graph. Of two versions keep "
+        "one number; where it changes as the program runs, pass the value as an argument of the "
+        "function, and not one of its static_argnums."
     ),
-    short_fix=say("Pass it as an argument of the jitted function."),
+    short_fix=say("Keep one number; if it is to change, as an argument of the jitted function."),
 )
 CHANGED = " changed"
 """How the words end of a number that is known better than as one."""

@@ -101,6 +101,7 @@ def _turn(a: Module, x: int, b: Module, y: int) -> _Turn | None:
         return None
     (one, sizes), (other, same) = _axes(a, x), _axes(b, y)
     is_turn = one and other and sizes == same and one != other
+    is_turn = is_turn and max(*one, *other) < len(sizes)  # another rule may have undone a size
     return _Turn(one, other, len(sizes)) if is_turn else None
 
 

@@ -71,6 +71,8 @@ MAX_FACTORS = 16
 """Terms and factors of an average that are looked at for a square."""
 COMBINES = frozenset({"add", "subtract", "multiply", "divide", "maximum", "power"})
 """What joins a term or a factor to a formula."""
+READ_ONLY = 3
+"""More tensors than these beside a single one with a new value are weights that are only read."""
 PERMUTES = frozenset({"gather", "reverse", "scatter", "sort"})
 """What no optimizer does with a weight: a batch that is mixed with itself looks like one that is
 updated, where it is kept."""
@@ -240,6 +242,8 @@ def _updates(found: Bypass) -> list[int]:
         return []
     if found.lines:
         return touched if _is_of_optimizer(found) else []
+    if _is_sampled(module, new):
+        return []
     is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
     is_part = is_part and not any(module.opcodes[i] in PERMUTES for i in found.piece)
     taken = {o for i in found.piece for o in module.operands[i]}
@@ -247,6 +251,12 @@ def _updates(found: Bypass) -> list[int]:
     is_term = is_of_most or any(module.opcodes[i] in COMBINES for i in found.piece)
     state = {*new, *(module.outputs[k] for k in formulas)}
     return touched if is_part and is_term and not taken.isdisjoint(state) else []
+
+
+def _is_sampled(module: Module, new: Collection[int]) -> bool:
+    """Whether one tensor alone has a new value beside a model's weights, as what is denoised."""
+    inputs = [i for i in module.entry_computation.parameters if not module.shapes[i].endswith("[]")]
+    return len(new) == 1 and len(inputs) > len(new) + READ_ONLY
 
 
 def _is_of_optimizer(found: Bypass) -> bool:
