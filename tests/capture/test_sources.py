@@ -1,8 +1,10 @@
 """The lines of the program that a run refers to, stored with it."""
 
+import gc
 import os
 import shutil
 import time
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -115,3 +117,24 @@ def test_places_in_texts_and_damaged_protos():
     assert places_in(text, None) == {('/a "b"/c.py', 12)}
     for damaged in (b"", b"\x0a", b"\x8a\x01\x04\x0a\x01f\x1a", b"\x8a\x01\x04\x1a\x02\x08\x05"):
         assert places_in(text, damaged) == set()
+
+
+def test_modules_that_are_imported_by_what_a_collection_calls_cut_nothing(monkeypatch):
+    """A collection runs finalizers, which may import, in the middle of a list of what there is."""
+    modules = {f"known_{k}": ModuleType(f"known_{k}") for k in range(2000)}
+    modules["own"] = ModuleType("own")
+    modules["own"].__file__ = "own.py"
+    monkeypatch.setattr(sources, "sys", SimpleNamespace(modules=modules))
+
+    def import_one(_phase, _details):
+        modules[f"more_{len(modules)}"] = ModuleType("more")
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(import_one)
+    gc.set_threshold(1, 1, 1)
+    try:
+        found = sources._imported()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(import_one)
+    assert found == {"own.py"}

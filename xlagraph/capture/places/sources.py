@@ -136,7 +136,8 @@ class SourceReader:
 
 def _imported() -> set[str]:
     """The files of modules, but for the program's first one: call sites say how that is called."""
-    known = [module for name, module in list(sys.modules.items()) if name != "__main__"]
+    modules = sys.modules.copy()  # whole at once: a list of its items may be cut by a collection
+    known = [module for name, module in modules.items() if name != "__main__"]
     files = {vars(one).get("__file__") for one in known if type(one) is ModuleType}
     return {file for file in files if type(file) is str and file.endswith(".py")}
 

@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 MAX_LISTED = 64
@@ -57,14 +58,14 @@ def _variables(models: Iterable[Any]) -> dict[int, str]:
     """By Python ``id``: the first variable of the main module that holds each model."""
     wanted = {id(one) for one in models}
     found: dict[int, str] = {}
-    for name, value in list(vars(sys.modules["__main__"]).items()):
+    for name, value in vars(sys.modules["__main__"]).copy().items():
         if name.startswith("_"):
             continue
         members: Iterable[tuple[str, Any]] = [(name, value)]
         if type(value) in (list, tuple):
             members = [(f"{name}[{k}]", one) for k, one in enumerate(value[:MAX_LISTED])]
         elif type(value) is dict:
-            listed = list(value.items())[:MAX_LISTED]
+            listed = islice(value.copy().items(), MAX_LISTED)
             members = [(f"{name}[{key!r}]", one) for key, one in listed if type(key) is str]
         for called, one in members:
             if id(one) in wanted:
