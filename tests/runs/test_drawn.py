@@ -242,6 +242,13 @@ def test_what_a_store_gives_out_is_one_reason_with_the_order_that_it_is_joined_i
     assert (one.draw.line, one.loop) == (7, None)
 
 
+def test_a_store_is_told_where_all_that_is_drawn_shows_where_the_list_is_joined():
+    (one,) = {told(STORE, 10, kind=ADDED_INPUT, function="query")}
+    assert (one.draw.line, one.loop) == (7, None)
+    other = STORE.replace("torch.cat(out, 0)", "torch.cat(others, 0)")
+    assert told(other, 10, kind=ADDED_INPUT, function="query") is None
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -27,6 +27,7 @@ _SHUFFLED = re.compile(
     r"|\b(\w+)\.sort\(\s*key="
 )
 """What is put into another order, in place or as a new list; by a key, for that may change."""
+_JOINED = re.compile(r"\b(?:cat|concat|concatenate|stack)\(\s*\[?\*?(\w+)\]?\s*[,)]")
 _IN_LINE = re.compile(r"\bfor\s+(.+?)\s+in\s+(.+)")
 _OF_TENSOR = re.compile(r"\btorch\.rand\w*\(")
 _OF_LIST = re.compile(r"\b(?:choices?|sample)\(")
@@ -85,8 +86,15 @@ class Draws:
         return None
 
     def takes(self, number: int) -> Draw | None:
-        """What says which of several this line takes out of a list: ``images[drawn]``."""
+        """What says which of several this line takes out of a list: ``images[drawn]``.
+
+        A line that joins a list takes what others before it append to that.
+        """
         text = _code(self.lines[number])
+        if joined := _JOINED.search(text):
+            added = re.compile(rf"\b{joined[1]}\.append\(")
+            before = (one for one in self.lines if one < number and added.search(self.lines[one]))
+            return next(filter(None, map(self.takes, before)), None)
         if _OF_LIST.search(text) and _DRAW.search(text):
             return Draw(number, number, number)
         places = re.findall(r"\[(.+?)\]|\.pop\((.+?)\)", text)
