@@ -150,11 +150,32 @@ def growing_inputs(nodes: Sequence[GraphNode], turns: Turns) -> dict[str, Source
         before = [d for d, known in lines.items() if line in used and known == used[line]]
         if any((d, node.digest) in turns.in_a_row for d in before):
             lines[node.digest] = used[line]
+    lines |= _used_elsewhere(nodes, grown)
     for node in nodes:
         if node.digest in first and node.digest not in lines and _begins_growth(node):
             after = next(n for n in nodes if n.nearest == node.digest and n.digest in lines)
             lines[node.digest] = lines[after.digest]
     return lines
+
+
+def _used_elsewhere(
+    nodes: Sequence[GraphNode], grown: Iterable[tuple[GraphNode, SourceLine | None]]
+) -> dict[str, SourceLine | None]:
+    """Digest to line of graphs of other places that take in what grew, as long as it is by then."""
+    lengths = {one: line for node, line in grown if (one := _lengths(node))}
+    found: defaultdict[tuple[SourceLine | None, SourceLine | None], list[str]] = defaultdict(list)
+    for node, _ in _with_line(nodes, lambda cause: cause.kind is INPUT_SHAPE):
+        if (one := _lengths(node)) in lengths and one:
+            found[lengths[one], node.call_site].append(node.digest)
+    return {d: line for (line, _), those in found.items() if len(those) >= MANY for d in those}
+
+
+def _lengths(node: GraphNode) -> tuple[str, str] | None:
+    """The shapes of what its explanation cites first, before and after."""
+    outcome = node.explanation
+    if outcome is None or outcome.first_a is None or outcome.first_b is None:
+        return None
+    return outcome.first_a.shape, outcome.first_b.shape
 
 
 def _lines(node: GraphNode) -> tuple[SourceLine, ...]:
