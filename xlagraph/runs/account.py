@@ -16,6 +16,7 @@ from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
 from xlagraph.runs.by_design.untold import without_notes
 from xlagraph.runs.causes.blocks import block_groups, drawn_again, skipped_blocks
+from xlagraph.runs.causes.counted import with_counts
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.causes.lists import longer_lists
 from xlagraph.runs.causes.pending import pending_work
@@ -198,5 +199,6 @@ def _grouped(
     groups = with_rekeyed(groups, run, nodes, history.first_step)
     groups = with_source(with_statements(groups, run, graphs), run)
     groups = with_reads(with_makers(groups, run.processes), nodes, run.processes, program)
+    groups = with_counts(groups, program)
     groups, nodes = with_slight(groups, nodes, history.steps)
     return Account(nodes, groups)
