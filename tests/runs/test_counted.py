@@ -11,7 +11,7 @@ from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
-from xlagraph.runs.causes.counted import with_counts
+from xlagraph.runs.read_sizes import with_counts
 
 READ = say(EARLY_EXECUTION.fix)
 

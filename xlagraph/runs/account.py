@@ -16,7 +16,6 @@ from xlagraph.runs.by_design.small import small_graphs
 from xlagraph.runs.by_design.stages import with_stages
 from xlagraph.runs.by_design.untold import without_notes
 from xlagraph.runs.causes.blocks import block_groups, drawn_again, skipped_blocks
-from xlagraph.runs.causes.counted import with_counts
 from xlagraph.runs.causes.hooks import attached_again, hook_groups, with_collecting
 from xlagraph.runs.causes.lists import longer_lists
 from xlagraph.runs.causes.pending import pending_work
@@ -29,7 +28,7 @@ from xlagraph.runs.graphs.context import program_text
 from xlagraph.runs.groups import group_nodes, groups_by, introduced, with_source
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, failures, ranked
 from xlagraph.runs.nodes import node_of
-from xlagraph.runs.read_sizes import with_reads
+from xlagraph.runs.read_sizes import with_counts, with_reads
 from xlagraph.runs.reasons import own_reasons
 from xlagraph.runs.slight import with_slight
 from xlagraph.runs.verdict import stable_after

@@ -2,7 +2,7 @@
 
 A cause of sizes names the line that makes a tensor of them, perhaps several calls behind the read.
 The records tell where values were read in the steps whose sizes were new, and the program's text
-what was done with them there.
+what was done with them there. Other reads are none in the text: of how many elements a mask keeps.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.message import SourceLine
+from xlagraph.facts.shapes.size_makers import BY_CALL
+from xlagraph.message import SourceLine, say
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.facts.program.enclosing import ProgramText
+    from xlagraph.facts.shapes.size_makers import SizeMaker
     from xlagraph.run.reader import Process
     from xlagraph.run.records import Frame
     from xlagraph.runs.model import CauseGroup, GraphNode
@@ -92,3 +95,32 @@ def _makes(name: str, text: str) -> bool:
     """Whether a line makes a size of the number of this name."""
     forms = (_SIZED.format(re.escape(name)), _SLICED.format(re.escape(name)))
     return any(re.search(form, text) for form in forms)
+
+
+def with_counts(groups: Iterable[CauseGroup], program: ProgramText) -> tuple[CauseGroup, ...]:
+    """The groups, steps that are cut where a size is counted with what mends that.
+
+    There is no value to be read later: the size has to go.
+    """
+    return tuple(_counted(group, program) for group in groups)
+
+
+def _counted(group: CauseGroup, program: ProgramText) -> CauseGroup:
+    maker = _maker(group, program)
+    if maker is None or group.expected:
+        return group
+    title = say(group.title, f"; the {maker.what} is counted there, on the device")
+    told = replace(group, title=title)
+    if group.cause is None:
+        return replace(told, mend=(say(maker.fix), maker.short_fix))
+    cause = replace(group.cause, title=title, fix=say(maker.fix), short_fix=maker.short_fix)
+    return replace(told, cause=cause)
+
+
+def _maker(group: CauseGroup, program: ProgramText) -> SizeMaker | None:
+    """What makes a size in the line at which a step is cut; None if it is cut by nothing else."""
+    line = group.place.line
+    if group.kind is not EARLY_EXECUTION or line is None:
+        return None
+    text = program.lines.get(line.file, {}).get(line.line, "")
+    return next((maker for pattern, maker in BY_CALL if pattern.search(text)), None)
