@@ -15,6 +15,7 @@ from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.gradients import adds_gradients, gradients_of
+from xlagraph.facts.training.updates import updates
 from xlagraph.message import Message, count, join, say
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
@@ -89,6 +90,19 @@ ADDED = say(
 )
 
 
+COPIED = Words(
+    say(
+        "The step keeps the new weights a second time (load_state_dict, copy_, deepcopy), as a "
+        "target network does every so many steps: one graph more, which compiles once. If it is "
+        "kept by mistake, drop the reference before torch_xla.sync(). To have one graph, copy "
+        "between two steps, behind torch_xla.sync(), or in every step by torch.where(flag, new, "
+        "old), flag being a tensor."
+    ),
+    say("Weights are copied in some steps only, as into a target network"),
+    say("Accept one graph more, or copy behind torch_xla.sync()."),
+)
+
+
 def find(case: Case) -> list[Finding]:
     """Outputs that one side has and the other has not: a logged, leaked or missing tensor.
 
@@ -132,6 +146,7 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     dropped_a, dropped_b = more.ab(frozenset(places), frozenset[int]())
     gradients = {} if more.context.outputs else gradients_of(module, values)
     words = _gradient_words(module, gradients, claimed) if gradients else Words()
+    words = COPIED if _are_copied_weights(module, places) else words
     alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
     return Finding(
         kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
@@ -220,11 +235,23 @@ def _held(view: SideView, places: Sequence[int]) -> Message:
 
 def _copied(view: SideView, places: Sequence[int]) -> Message:
     """Says which other outputs have the same value: the tensors are copies of these."""
-    values, tensors = view.module.outputs, view.context.outputs
-    first = {value: k for k, value in reversed(list(enumerate(values))) if k not in places}
-    sources = [first[values[k]] for k in places if values[k] in first]
-    named = join(tensors.get(k) or f"output {k}" for k in sources)
+    tensors = view.context.outputs
+    named = join(tensors.get(k) or f"output {k}" for k in _sources(view.module, places))
     return say("; same value as ", named, ": a copy") if named else say()
+
+
+def _sources(module: Module, places: Sequence[int]) -> list[int]:
+    """The other outputs with the value of one of these."""
+    values = module.outputs
+    first = {value: k for k, value in reversed(list(enumerate(values))) if k not in places}
+    return [first[values[k]] for k in places if values[k] in first]
+
+
+def _are_copied_weights(module: Module, places: Sequence[int]) -> bool:
+    """Whether several outputs are each the new value of a tensor that is updated, once more."""
+    sources = _sources(module, places)
+    new = {k for positions in updates(module).values() for k in positions}
+    return len(sources) == len(places) > 1 and new.issuperset(sources)
 
 
 RULE = Rule(
