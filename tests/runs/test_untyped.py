@@ -49,7 +49,8 @@ def place(text, *calls, short_fix=FROM_VALUES.short_fix, expected=False):
         place=where,
     )
     settings = [SettingRecord("t.py", line, f, "untyped", name) for line, f, name in calls]
-    (found,) = with_makers([group], [SimpleNamespace(settings=settings)])
+    (found, *_) = told = with_makers([group, replace(group)], [SimpleNamespace(settings=settings)])
+    assert [one.compiles for one in told] == ([2, 2] if found.place is where else [4])
     return found.place.line.line
 
 

@@ -211,6 +211,7 @@ ENTRY main {
     [
         ("f64", "Give the tensor one dtype where it is made."),
         ("s32", "Give the input one dtype in every step."),
+        ("s16", "Give the tensor one dtype where it is made."),
     ],
 )
 def test_values_decide_between_whole_numbers_and_floats(other, fix):

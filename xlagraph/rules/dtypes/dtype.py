@@ -76,12 +76,13 @@ FROM_VALUES = Words(
     say(
         "Give the tensor one dtype where it is made: torch.tensor, numpy and pandas take it from "
         "the values, so that whole numbers come as int64, and one with a fraction, or an empty "
-        "cell of a table, makes them floats. Write torch.tensor(rows, dtype=torch.float32), "
-        "column.to_numpy(dtype=np.float32), or convert on the host before it is sent."
+        "cell of a table, makes them floats (with downcast the smallest type that fits). Write "
+        "torch.tensor(rows, dtype=torch.float32), column.to_numpy(dtype=np.float32), or convert on "
+        "the host before it is sent."
     ),
     short_fix=say("Give the tensor one dtype where it is made."),
 )
-"""Of an input that comes as whole numbers in some steps and as floats in others."""
+"""Of an input that comes as whole numbers in some steps and as floats in others, or in few bits."""
 STATE_FIX = say(
     "They are donated, so that they are a state that the step gives back: begin with the types "
     "that it gives back, and where a checkpoint is read, convert what was stored in another type: ",
@@ -92,6 +93,8 @@ STATE_FIX = say(
 CAST_FIX = say("Convert it (.float(), .to(), autocast) in every step, or in none.")
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""
+_WHOLE = re.compile(r"[su]\d+")
+_USUAL = frozenset({"s32", "s64"})
 
 
 def element_type(shape: str) -> str:
@@ -394,7 +397,7 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
     if not _are_inputs(case, starts, scalars=all(map(changes_family, types))):
         return Words()
     short = inputs_in_short(len(starts), types)
-    if any(map(changes_family, types)):
+    if any(map(changes_family, types)) or all(map(_are_whole_and_small, types)):
         return FROM_VALUES._replace(short=short)
     is_one = len(starts) == 1
     given = say("Give the input" if is_one else "Give the inputs", " one dtype in every step")
@@ -427,6 +430,11 @@ def inputs_in_short(number: int, types: Iterable[tuple[str, str]]) -> Message:
         join(Change(old, new) for old, new in dict.fromkeys(types)),
         ") in some steps",
     )
+
+
+def _are_whole_and_small(types: tuple[str, str]) -> bool:
+    """Whether both types are of whole numbers and one is smaller than anybody has by default."""
+    return all(map(_WHOLE.fullmatch, types)) and not _USUAL.issuperset(types)
 
 
 def changes_family(types: tuple[str, str]) -> bool:

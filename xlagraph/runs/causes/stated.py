@@ -114,10 +114,10 @@ def with_statements(
     alike: dict[object, list[CauseGroup]] = {}
     for old, new in zip(groups, stated, strict=True):
         alike.setdefault(id(old) if new is old else (new.kind, new.place.line), []).append(new)
-    return ranked(_as_one(members) for members in alike.values())
+    return ranked(as_one(members) for members in alike.values())
 
 
-def _as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
+def as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
     """Groups of one statement, which the program feels at several lines, as the first of them."""
     first, *rest = groups
     if not rest:
