@@ -96,6 +96,7 @@ PROVED = {
     "large_constant": Truth("", r"\.\.\.67, 68.* became \.\.\.-1, 68", kinds="constant-value"),
     "mean_over_devices": Truth("lambda g: combined(g", "2 sums divided by 4"),
     "mesh_axis_order": Truth("", r"\(x=2, y=2\) became \(y=2, x=2\)"),
+    "norms_left_in_train": Truth("", "batch-norm-inference and", kinds="replaced-subgraph"),
     "left_in_eval": Truth("", "draws random numbers", kinds="random-numbers"),
     "momentum_and_clip": Truth("", "takes in and updates 2", kinds="newly-updated clipping"),
     "momentum_and_rate": Truth(kinds="newly-updated constant-value"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from streams.logs import FIXTURES, real_records
 from streams.test_streams_command import xlagraph
@@ -213,6 +213,7 @@ def test_a_snapshot_reads_as_pickle_reads_it() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=30), st.integers(0, 9800))
+@example(b"i\\", 0)
 def test_damaged_snapshots_are_refused_or_read(noise: bytes, at: int) -> None:
     data = bytearray(Path(BUG[2]).read_bytes())
     data[at : at + len(noise)] = noise

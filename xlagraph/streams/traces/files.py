@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import pickletools
+import warnings
 from typing import Any
 
 from xlagraph.content import Content
@@ -89,8 +90,10 @@ def read_snapshot(path: str) -> Json:
     """
     data = Content(path).data[:]
     try:
-        _check_places(data)
-        found = _PlainUnpickler(io.BytesIO(data)).load()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of escapes in a damaged text
+            _check_places(data)
+            found = _PlainUnpickler(io.BytesIO(data)).load()
     except _BROKEN as error:
         reason = str(error) or type(error).__name__
         raise SpecError(f"{path}: not a memory snapshot: {reason}") from None
