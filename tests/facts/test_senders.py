@@ -67,12 +67,22 @@ def test_where_an_input_is_asked_for(other, function, where):
         ("rows = (choice == e).nonzero().squeeze(1)", "train.py:7 in to_device()"),
         ("rows, slot = torch.where((choice[:, 0] == e) & kept)", "train.py:7 in to_device()"),
         ("rows = torch.where(choice == e, x, 0)[kind].to(d)", "train.py:30 in train()"),
+        ("rows = torch.tensor(table.where(seen).to_numpy()).to(d)", "train.py:30 in train()"),
         ("kept = flat[choice == e]", "train.py:7 in to_device()"),
         ("return {k: v.to(device) for k, v in tree.items()}", "train.py:30 in train()"),
         ("sent = parts[i if i < n else 0].to(device)", "train.py:30 in train()"),
         ("sent = table[n >> 1].to(device)", "train.py:30 in train()"),
     ],
-    ids=["nonzero", "where", "where of three", "mask", "sends", "number", "shift"],
+    ids=[
+        "nonzero",
+        "where",
+        "where of three",
+        "where of a table",
+        "mask",
+        "sends",
+        "number",
+        "shift",
+    ],
 )
 def test_a_line_that_makes_sizes_of_values_sends_nothing(text, where):
     module = MODULE.replace("TABLES", TABLES).replace("OTHER", "2")

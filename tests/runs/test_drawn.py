@@ -245,6 +245,8 @@ def test_what_a_store_gives_out_is_one_reason_with_the_order_that_it_is_joined_i
 def test_a_store_is_told_where_all_that_is_drawn_shows_where_the_list_is_joined():
     (one,) = {told(STORE, 10, kind=ADDED_INPUT, function="query")}
     assert (one.draw.line, one.loop) == (7, None)
+    once = STORE.replace("torch.cat(out, 0)", "torch.cat(images)[random.randrange(8)]")
+    assert told(once, 10, kind=ADDED_INPUT, function="query").draw.line == 10
     other = STORE.replace("torch.cat(out, 0)", "torch.cat(others, 0)")
     assert told(other, 10, kind=ADDED_INPUT, function="query") is None
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.facts.shapes.size_makers import BY_CALL
+from xlagraph.facts.shapes.size_makers import maker_in_text
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
@@ -122,5 +122,4 @@ def _maker(group: CauseGroup, program: ProgramText) -> SizeMaker | None:
     line = group.place.line
     if group.kind is not EARLY_EXECUTION or line is None:
         return None
-    text = program.lines.get(line.file, {}).get(line.line, "")
-    return next((maker for pattern, maker in BY_CALL if pattern.search(text)), None)
+    return maker_in_text(program.lines.get(line.file, {}).get(line.line, ""))

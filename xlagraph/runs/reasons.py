@@ -104,11 +104,11 @@ def reasons_of(
     """Digest to reason of all graphs; the arguments are those of `group_nodes`."""
     as_loop = AsLoop(program, nodes)
     over_run: dict[str, Reason] = {}
-    for digest, line in uneven_loops(nodes, program).items():
+    reading = loops_that_read(nodes, program)
+    for digest, line in uneven_loops(nodes, program, reading).items():
         over_run[digest] = Reason(EXTRA_SUBGRAPH, program.loop_in_step(line) or line, as_loop)
     for digest, line in growing_inputs(nodes, turns).items():
         over_run[digest] = Reason(GROWING_INPUT, line)
-    reading = loops_that_read(nodes, program)
     for line, grown in growing(nodes, turns).items():
         if program.loop_in_step(line) not in reading:  # else it ends by what it reads
             over_run |= _grown(line, grown, program)

@@ -210,9 +210,7 @@ def _begun(groups: Iterable[CauseGroup]) -> frozenset[int]:
 
 def _goes_on_beginning(group: CauseGroup, begun: Collection[int]) -> bool:
     """Whether what changed came but a step after a phase began, as where its state comes in."""
-    return group.meant is Meant.PHASE and all(
-        step not in begun and step - 1 in begun for step in group.steps
-    )
+    return group.meant is Meant.PHASE and all(step - 1 in begun for step in group.steps)
 
 
 def _as_stages(groups: Sequence[CauseGroup]) -> Iterator[Message]:

@@ -19,7 +19,7 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, compress, filterfalse, repeat, starmap, tee
+from itertools import chain, compress, filterfalse, starmap, tee
 from typing import Any
 
 
@@ -79,8 +79,8 @@ def _select(types: frozenset[type]) -> list[Any]:
 
 def _halted(collects: list[bool]) -> Iterator[Any]:
     """Nothing; when it is asked for that, it turns the collector off and adds whether it was on."""
-    noted = map(collects.append, starmap(gc.isenabled, repeat((), 1)))
-    return filter(None, chain(noted, starmap(gc.disable, repeat((), 1))))
+    noted = map(collects.append, starmap(gc.isenabled, [()]))
+    return filter(None, chain(noted, starmap(gc.disable, [()])))
 
 
 def _of_types(

@@ -30,6 +30,7 @@ BOUNDS = frozenset({"clamp", "compare", "maximum", "minimum"})
 LENGTH = "A schedule, as of a learning rate, has another number of steps: "
 SCHEDULE = say("A schedule, as of a learning rate, computes another number of the count of steps")
 FIX = say("Keep one schedule in both; a step that is to follow either can be given the number.")
+SHORT_FIX = say("Keep one schedule in both.")
 _COUNT = re.compile(r"[su](?:32|64)\[\]")
 _SCHEDULES = "optax/schedules/"
 
@@ -50,7 +51,7 @@ def with_schedule(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         title=say(SCHEDULE.clause, *_place(pieces[0])),
         short=SCHEDULE,
         fix=FIX,
-        short_fix=say("Keep one schedule in both."),
+        short_fix=SHORT_FIX,
     )
     return sorted(told, key=lambda cause: -cause.share)
 
@@ -66,7 +67,7 @@ def _with_length(diff: Diff, cause: Cause) -> Cause:
         return cause
     old, new = diff.a.payloads[numbers[0].a], diff.b.payloads[numbers[0].b]
     short = say(LENGTH, Change(old, new, "became"))
-    return replace(cause, short=short, fix=FIX, short_fix=say("Keep one schedule in both."))
+    return replace(cause, short=short, fix=FIX, short_fix=SHORT_FIX)
 
 
 def _users(module: Module, i: int) -> list[int]:

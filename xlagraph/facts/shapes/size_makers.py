@@ -90,13 +90,16 @@ INDICES = SizeMaker(
     "multiply by a mask over all rows instead of picking some.",
     say("Pad the index list to one length, or use a mask."),
 )
+_COUNTED = (
+    "x[mask], nonzero() and torch.where(mask) have as many elements as the mask has true values, "
+    "which is a shape of the graph (and is read from the device; each new number compiles)"
+)
 MASKED = SizeMaker(
     "number of elements that a mask keeps",
-    "x[mask], nonzero() and torch.where(mask) have as many elements as the mask has true values, "
-    "which is a shape of the graph (and is read from the device; each new number compiles): keep "
-    "all elements, and let the mask count where their values are used (multiply losses, messages "
-    "or weights by it, not indices; or choose with torch.where, where what is left out can be "
-    "infinite or NaN). Where an average was taken, divide by mask.sum(); a sum stays a sum.",
+    f"{_COUNTED}: keep all elements, and let the mask count where their values are used (multiply "
+    "losses, messages or weights by it, not indices; or choose with torch.where, where what is "
+    "left out can be infinite or NaN). Where an average was taken, divide by mask.sum(); a sum "
+    "stays a sum.",
     say("Keep all elements: ", Code("torch.where(mask, x, 0)"), " in place of ", Code("x[mask]")),
 )
 ROWS = replace(
@@ -105,13 +108,10 @@ ROWS = replace(
 """Of the numbers of rows, by which others are picked."""
 MASKED_NUMBERS = replace(
     MASKED,
-    fix="x[mask], nonzero() and torch.where(mask) have as many elements as the mask has true "
-    "values, which is a shape of the graph (and is read from the device; each new number "
-    "compiles). What "
-    "is picked here are whole numbers (indices, labels): keep all of them as they are, since a 0 "
-    "in the place of one is an index or a label too, and multiply what is computed of them "
-    "(messages, losses, ones that are counted) by the mask. Where an average was taken, divide by "
-    "mask.sum(); a sum stays a sum.",
+    fix=f"{_COUNTED}. What is picked here are whole numbers (indices, labels): keep all of them as "
+    "they are, since a 0 in the place of one is an index or a label too, and multiply what is "
+    "computed of them (messages, losses, ones that are counted) by the mask. Where an average was "
+    "taken, divide by mask.sum(); a sum stays a sum.",
     short_fix=say(
         "Keep all, and multiply what is computed of them (messages, losses) by the mask."
     ),
@@ -161,11 +161,16 @@ _BY_OPERATION = (
     ("interpolate", RESIZED),
     ("pad", PADDED),
 )
-BY_CALL = (
+_BY_CALL = (
     (re.compile(r"\bbincount\((?!.*minlength)"), BINCOUNT),
     (re.compile(r"\bunique(?:_consecutive)?\("), UNIQUE),
     (re.compile(r"\b(?:nonzero|argwhere)\("), ROWS),
-    (re.compile(r"\bwhere\((?:[^()\[\],]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])+\)"), ROWS),
+    (
+        re.compile(
+            r"(?:\b(?:torch|np|numpy|jnp)\.|(?<![\w.]))where\((?:[^()\[\],]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])+\)"
+        ),
+        ROWS,
+    ),
     (re.compile(r"\bmasked_select\("), MASKED),
     (re.compile(r"[\w)\]]\[(?![^\[\]]*\bif\b)[^\[\]]*(?:[=!]=|(?<![-<>])[<>](?![<>]))"), MASKED),
 )
@@ -230,8 +235,12 @@ def _comes_from_unique(module: Module, parameter: int) -> bool:
 
 def maker_in_line(view: SideView, parameter: int) -> SizeMaker | None:
     """What the line says that an input was made in: values decide about its size there."""
-    text = _text(view, _line(view, parameter))
-    return next((maker for pattern, maker in BY_CALL if pattern.search(text)), None)
+    return maker_in_text(_text(view, _line(view, parameter)))
+
+
+def maker_in_text(text: str) -> SizeMaker | None:
+    """What a piece of the program's text calls of which values decide about a size."""
+    return next((maker for pattern, maker in _BY_CALL if pattern.search(text)), None)
 
 
 def is_masked_in_line(view: SideView, parameter: int) -> bool:

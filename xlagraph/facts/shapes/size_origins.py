@@ -9,7 +9,7 @@ from xlagraph.cause.sources import where
 from xlagraph.facts.shapes.filled_spans import filled_span
 from xlagraph.facts.shapes.fixed_k import fixed_k
 from xlagraph.facts.shapes.loop_turns import loop_turns
-from xlagraph.facts.shapes.size_makers import BY_CALL, TOPK, size_maker
+from xlagraph.facts.shapes.size_makers import TOPK, maker_in_text, size_maker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +64,6 @@ def maker_above(
             assigned = _ASSIGNED.match(known[number])
             if not assigned or names.isdisjoint(_NAME.findall(assigned[1])):
                 continue
-            made = (one for pattern, one in BY_CALL if pattern.search(assigned[2]))
-            if maker := next(made, None):
+            if maker := maker_in_text(assigned[2]):
                 return maker, (line._replace(line=number, called=None), *lines)
     return None, lines

@@ -146,7 +146,8 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     dropped_a, dropped_b = more.ab(frozenset(places), frozenset[int]())
     gradients = {} if more.context.outputs else gradients_of(module, values)
     words = _gradient_words(module, gradients, claimed) if gradients else Words()
-    words = COPIED if _are_copied_weights(module, places) else words
+    sources = _sources(module, places)
+    words = COPIED if _are_copied_weights(module, places, sources) else words
     alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
     return Finding(
         kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
@@ -168,7 +169,7 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
                     names,
                     " as the step ends",
                     alone if claimed else "",
-                    _copied(more, places),
+                    _copied(more, sources),
                 ),
                 cited_a,
                 cited_b,
@@ -233,10 +234,10 @@ def _held(view: SideView, places: Sequence[int]) -> Message:
     return say(", kept alive by ", join(map(holder_name, held))) if held else say()
 
 
-def _copied(view: SideView, places: Sequence[int]) -> Message:
+def _copied(view: SideView, sources: Sequence[int]) -> Message:
     """Says which other outputs have the same value: the tensors are copies of these."""
     tensors = view.context.outputs
-    named = join(tensors.get(k) or f"output {k}" for k in _sources(view.module, places))
+    named = join(tensors.get(k) or f"output {k}" for k in sources)
     return say("; same value as ", named, ": a copy") if named else say()
 
 
@@ -247,11 +248,11 @@ def _sources(module: Module, places: Sequence[int]) -> list[int]:
     return [first[values[k]] for k in places if values[k] in first]
 
 
-def _are_copied_weights(module: Module, places: Sequence[int]) -> bool:
+def _are_copied_weights(module: Module, places: Sequence[int], sources: Sequence[int]) -> bool:
     """Whether several outputs are each the new value of a tensor that is updated, once more."""
-    sources = _sources(module, places)
-    new = {k for positions in updates(module).values() for k in positions}
-    return len(sources) == len(places) > 1 and new.issuperset(sources)
+    if not len(sources) == len(places) > 1:
+        return False
+    return {k for positions in updates(module).values() for k in positions}.issuperset(sources)
 
 
 RULE = Rule(

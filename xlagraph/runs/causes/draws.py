@@ -90,11 +90,16 @@ class Draws:
 
         A line that joins a list takes what others before it append to that.
         """
+        found = self._taken(number)
+        joined = None if found else _JOINED.search(_code(self.lines[number]))
+        if joined is None:
+            return found
+        added = re.compile(rf"\b{joined[1]}\.append\(")
+        before = (one for one in self.lines if one < number and added.search(self.lines[one]))
+        return next(filter(None, map(self._taken, before)), None)
+
+    def _taken(self, number: int) -> Draw | None:
         text = _code(self.lines[number])
-        if joined := _JOINED.search(text):
-            added = re.compile(rf"\b{joined[1]}\.append\(")
-            before = (one for one in self.lines if one < number and added.search(self.lines[one]))
-            return next(filter(None, map(self.takes, before)), None)
         if _OF_LIST.search(text) and _DRAW.search(text):
             return Draw(number, number, number)
         places = re.findall(r"\[(.+?)\]|\.pop\((.+?)\)", text)

@@ -26,7 +26,7 @@ from xlagraph.runs.causes.lists import LIST_SHORT
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.facts.program.enclosing import ProgramText
@@ -165,7 +165,7 @@ def _used_elsewhere(
     lengths = {one: line for node, line in grown if (one := _lengths(node))}
     found: defaultdict[tuple[SourceLine | None, SourceLine | None], list[str]] = defaultdict(list)
     for node, _ in _with_line(nodes, lambda cause: cause.kind is INPUT_SHAPE):
-        if (one := _lengths(node)) in lengths and one:
+        if (one := _lengths(node)) and one in lengths:
             found[lengths[one], node.call_site].append(node.digest)
     return {d: line for (line, _), those in found.items() if len(those) >= MANY for d in those}
 
@@ -190,12 +190,14 @@ def _begins_growth(node: GraphNode) -> bool:
     return ADDED_INPUT in kinds and kinds <= BEGINNING
 
 
-def uneven_loops(nodes: Sequence[GraphNode], program: ProgramText) -> dict[str, SourceLine | None]:
+def uneven_loops(
+    nodes: Sequence[GraphNode], program: ProgramText, reading: Collection[SourceLine]
+) -> dict[str, SourceLine | None]:
     """Digest to line of graphs that stand about equal pieces apart, one or several.
 
     A piece in place of another is a branch, but where the loop reads a value: it ends by that.
+    `reading`: such loops (`loops_that_read`).
     """
-    reading = loops_that_read(nodes, program)
 
     def is_looped(cause: Cause) -> bool:
         is_read = program.loop_in_step(main_line(cause)) in reading

@@ -23,7 +23,7 @@ from xlagraph.runs.model import ranked
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.run.reader import Run
     from xlagraph.run.records import SettingRecord
@@ -110,14 +110,20 @@ def with_statements(
         graphs: of the run.
     """
     known = {graph.record.digest: graph for graph in graphs}
-    stated = [_stated(group, run, known) for group in groups]
+    return placed_anew(groups, [_stated(group, run, known) for group in groups])
+
+
+def placed_anew(
+    groups: Iterable[CauseGroup], placed: Iterable[CauseGroup]
+) -> tuple[CauseGroup, ...]:
+    """Groups, those that have another place than before as one for each kind and line."""
     alike: dict[object, list[CauseGroup]] = {}
-    for old, new in zip(groups, stated, strict=True):
+    for old, new in zip(groups, placed, strict=True):
         alike.setdefault(id(old) if new is old else (new.kind, new.place.line), []).append(new)
-    return ranked(as_one(members) for members in alike.values())
+    return ranked(_as_one(members) for members in alike.values())
 
 
-def as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
+def _as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
     """Groups of one statement, which the program feels at several lines, as the first of them."""
     first, *rest = groups
     if not rest:

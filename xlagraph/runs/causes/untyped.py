@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Place
 from xlagraph.message import SourceLine, join, say
 from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES
-from xlagraph.runs.causes.stated import as_one
+from xlagraph.runs.causes.stated import placed_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _NAME = re.compile(r"\w+")
 
 
 def with_makers(
-    groups: Iterable[CauseGroup], processes: Iterable[Process]
+    groups: Sequence[CauseGroup], processes: Iterable[Process]
 ) -> tuple[CauseGroup, ...]:
     """The groups, with the call that makes an input of changing dtype, where one may have.
 
@@ -38,13 +38,11 @@ def with_makers(
         processes: whose programs say where they make tensors.
     """
     calls = [one for p in processes for one in p.settings if one.option == UNTYPED]
-    alike: dict[object, list[CauseGroup]] = {}
-    for group in groups:
-        values = _of_values(group)
-        made = _made(group, values, calls) if values else None
-        key = made.place.line if made else id(group)
-        alike.setdefault(key, []).append(made or group)
-    return tuple(map(as_one, alike.values()))
+    placed = [
+        (_made(group, values, calls) or group) if (values := _of_values(group)) else group
+        for group in groups
+    ]
+    return placed_anew(groups, placed)
 
 
 def _of_values(group: CauseGroup) -> Cause | None:
