@@ -10,6 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.names.decay import with_decay
+from xlagraph.explain.names.detached import with_detached
 from xlagraph.explain.names.estimators import with_estimator
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.losses import with_loss
@@ -125,6 +126,7 @@ def of_a_pair(
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
+    told = with_detached(diff, told)
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]

@@ -1,0 +1,97 @@
+"""Which outputs of two modules have the same values, where others have not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.errors import XlagraphError
+from xlagraph.evaluate.agreement import are_close, is_number, moved_by, varies
+from xlagraph.evaluate.budget import Budget
+from xlagraph.evaluate.domains import counters, positive_inputs
+from xlagraph.evaluate.draws import arguments_at, rounded_otherwise
+from xlagraph.evaluate.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.diff import Diff
+    from xlagraph.evaluate.step import Array
+    from xlagraph.graph import Module
+
+COMPARED = 3
+"""At how many arguments outputs are compared."""
+
+
+class AlikeOutputs(NamedTuple):
+    """For each output of A what B gives in its place."""
+
+    equal: tuple[bool, ...]
+    """Whether some output of B of its shape has its values wherever both were evaluated."""
+    telling: tuple[bool, ...]
+    """Whether its values are numbers, and others for other arguments."""
+
+
+def alike_outputs(diff: Diff) -> AlikeOutputs | None:
+    """Which outputs of A B gives as well, for equal values of the inputs that both have.
+
+    None where it cannot be told: an instruction is not evaluated, the modules cost too much, or one
+    of them takes a tensor that the other does not.
+    """
+    try:
+        return _alike_outputs(diff)
+    except (XlagraphError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError):
+        return None
+
+
+def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
+    a, b = Program(diff.a), Program(diff.b)
+    budget = Budget()
+    too_much = COMPARED * (2 * a.cost + b.cost) > budget.operations
+    if too_much or _takes_more(diff.a, diff.match.to_b) or _takes_more(diff.b, diff.match.to_a):
+        return None
+    values: list[list[Array]] = []
+    theirs: list[list[Array]] = []
+    noise: list[list[float]] = []
+    for point in range(COMPARED):
+        given, taken = _arguments(diff, a, b, point)
+        moved = [rounded_otherwise(x, (point, 0, k)) for k, x in enumerate(given)]
+        once, again = (a.run(arguments, budget, point + 1) for arguments in (given, moved))
+        values.append(once)
+        theirs.append(b.run(taken, budget, point + 1))
+        noise.append([moved_by(x, y, 0.0) for x, y in zip(once, again, strict=True)])
+    columns = list(zip(*values, strict=True))
+    others = list(zip(*theirs, strict=True))
+    room = list(zip(*noise, strict=True))
+    equal = (
+        any(_agree(*one, other) for other in others) for one in zip(columns, room, strict=True)
+    )
+    telling = (varies(column) and is_number(column) for column in columns)
+    return AlikeOutputs(tuple(equal), tuple(telling))
+
+
+def _takes_more(module: Module, partners: Sequence[int]) -> bool:
+    """Whether a side takes a tensor that the other does not; single numbers aside."""
+    inputs = module.entry_computation.parameters
+    return any(partners[p] < 0 and not module.shapes[p].endswith("[]") for p in inputs)
+
+
+def _arguments(diff: Diff, a: Program, b: Program, point: int) -> tuple[list[Array], list[Array]]:
+    """Arguments of both modules, equal for inputs that are partners."""
+    given, taken = (
+        arguments_at(point, one.parameters, positive_inputs(one.module), 0, counters(one.module))
+        for one in (a, b)
+    )
+    numbers = {p: n for n, p in enumerate(diff.b.entry_computation.parameters)}
+    for k, p in enumerate(diff.a.entry_computation.parameters):
+        n = numbers.get(diff.match.to_b[p])
+        if n is not None:
+            taken[n] = given[k]
+    return given, taken
+
+
+def _agree(values: Sequence[Array], noise: Sequence[float], others: Sequence[Array]) -> bool:
+    """Whether two outputs are equal at all points, but for rounding."""
+    return all(
+        x.shape == y.shape and x.dtype == y.dtype and are_close(x, y, far)
+        for x, y, far in zip(values, others, noise, strict=True)
+    )
