@@ -25,8 +25,8 @@ COMPARED = 3
 class AlikeOutputs(NamedTuple):
     """For each output of A what B gives in its place."""
 
-    equal: tuple[bool, ...]
-    """Whether some output of B of its shape has its values wherever both were evaluated."""
+    partners: tuple[int | None, ...]
+    """The output of B that has its shape, and its values wherever both were evaluated, if any."""
     telling: tuple[bool, ...]
     """Whether its values are numbers, and others for other arguments."""
 
@@ -62,11 +62,10 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     columns = list(zip(*values, strict=True))
     others = list(zip(*theirs, strict=True))
     room = list(zip(*noise, strict=True))
-    equal = (
-        any(_agree(*one, other) for other in others) for one in zip(columns, room, strict=True)
-    )
+    rows = zip(columns, room, strict=True)
+    partners = (next((n for n, x in enumerate(others) if _agree(*row, x)), None) for row in rows)
     telling = (varies(column) and is_number(column) for column in columns)
-    return AlikeOutputs(tuple(equal), tuple(telling))
+    return AlikeOutputs(tuple(partners), tuple(telling))
 
 
 def _takes_more(module: Module, partners: Sequence[int]) -> bool:

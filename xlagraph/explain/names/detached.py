@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.canon.live import mark
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.slices import IDLE, made_of
 from xlagraph.cause.sources import is_forward, where
+from xlagraph.explain.names.estimators import is_estimator
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.cotangents import affected
@@ -39,35 +41,38 @@ MAX_INSTRUCTIONS = 20_000
 """Instructions of both up to which they are evaluated."""
 MOST = 2
 """The side on which gradients flow further computes so many times more than the other alone."""
-FEWEST = 4
+FEWEST = 2
 """Operations that further terms of gradients have at least."""
-FLOATS = ("f16[", "bf16[", "f32[", "f64[")
+SCALARS = ("f16[]", "bf16[]", "f32[]", "f64[]")
+
+
+class Equal(NamedTuple):
+    """What the single numbers are made of that both sides give out with the same values."""
+
+    a: bytearray
+    """One byte an instruction of A: 1 where such a number needs it."""
+    b: bytearray
 
 
 def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes; as one those of gradients that flow further on one side, of an equal loss.
 
     That no single piece need show: sums of gradients are written anew where they have more terms.
-    So the values tell. Where all single numbers that depend on products have the same values on
-    both sides, and tensors that the backward pass makes have not, what one side computes more on
-    the way to these can only be gradients that the other side cuts, or those of a term of the loss
-    that is not given out.
+    So the values tell. Where the numbers that depend on products have the same values on both
+    sides, and tensors that are made behind them have not, what one side computes more on the way to
+    these can only be gradients that the other side cuts, or those of a term of the loss that is not
+    given out.
     """
-    main = next((cause for cause in causes if cause.kind in BRANCHES), None)
-    if main is None or main is not causes[0] or _is_told(main):
+    main = next(iter(causes), None)
+    side = None if main is None or main.kind not in BRANCHES else _side(diff)
+    if main is None or side is None or is_estimator(main):
         return list(causes)
-    side = _side(diff)
-    module, lone = (diff.a, diff.removed) if side is A else (diff.b, diff.added)
-    if side is None or not _has_further(module, lone) or not _same_loss(diff):
+    equal = _equal(diff)
+    if equal is None or not _has_further(diff, side, equal):
         return list(causes)
-    told = _told(module, side, lone, main)
-    parts = [cause for cause in causes if cause is not main and _is_part(diff, cause)]
+    told = _told(diff, side, equal, main)
+    parts = [cause for cause in causes if cause is not main and _is_part(diff, cause, equal)]
     return merged([told if cause is main else cause for cause in causes], told, [told, *parts])
-
-
-def _is_told(cause: Cause) -> bool:
-    """Whether a cause has the words of a formula or a name already."""
-    return any(isinstance(part, Code) for part in cause.in_short.parts)
 
 
 def _side(diff: Diff) -> Side | None:
@@ -82,42 +87,58 @@ def _work(module: Module, lone: Collection[int]) -> int:
     return sum(module.opcodes[i] not in IDLE for i in lone)
 
 
-def _has_further(module: Module, lone: Collection[int]) -> bool:
-    """Whether what a side computes alone goes into products of its backward pass.
+def _behind(diff: Diff, side: Side, equal: Equal) -> set[int]:
+    """What a side computes alone that no equal number needs."""
+    lone, forward = (diff.removed, equal.a) if side is A else (diff.added, equal.b)
+    return {i for i in lone if not forward[i]}
 
-    What only an optimizer or a clip computes comes behind these.
+
+def _has_further(diff: Diff, side: Side, equal: Equal) -> bool:
+    """Whether what a side computes alone can be terms of gradients.
+
+    They take in values of the net that its loss is made of, or go into products of the backward
+    pass. What an optimizer, or a clip, computes takes in gradients and weights, behind these.
     """
-    forward = _forward(module)
-    starts = [i for i in lone if not forward[i] and module.opcodes[i] not in IDLE]
+    module, forward = (diff.a, equal.a) if side is A else (diff.b, equal.b)
+    behind = _behind(diff, side, equal)
+    value = _parting(module, behind, forward)
+    if value is not None and _has_product(module, value):
+        return True
+    return _goes_into_products(module, behind)
+
+
+def _goes_into_products(module: Module, piece: Collection[int]) -> bool:
+    starts = [i for i in piece if module.opcodes[i] not in IDLE]
     reached = affected(module, starts, {module.entry_computation.root})
     return any(module.opcodes[i] in PRODUCTS for i in reached)
 
 
-def _forward(module: Module) -> bytearray:
-    """One byte an instruction: 1 where a number that is given out needs it."""
-    forward = bytearray(len(module))
-    mark(module, forward, [v for v in module.outputs if _is_number(module, v)])
+def _equal(diff: Diff) -> Equal | None:
+    """What equal numbers are made of, where both give out such, and other tensors behind them.
+
+    Single numbers that are weights have gradients, and new values, that differ as those of others.
+    """
+    a, b = diff.a, diff.b
+    numbers = [k for k, v in enumerate(a.outputs) if _is_number(a, v) and _has_product(a, v)]
+    if not numbers or len(a) + len(b) > MAX_INSTRUCTIONS or _renewed(a) != _renewed(b):
+        return None
+    found = _alike_outputs(diff)
+    if found is None:
+        return None
+    equal = {k: n for k in numbers if (n := found.partners[k]) is not None and found.telling[k]}
+    weights = sum(_is_number(a, p) for p in renewed(a))
+    further = (k for k in range(len(a.outputs)) if found.telling[k] and k not in equal)
+    is_less = any(found.partners[k] is None for k in further)
+    if not equal or len(numbers) - len(equal) > 2 * weights or not is_less:
+        return None
+    forward = Equal(bytearray(len(a)), bytearray(len(b)))
+    mark(a, forward.a, [a.outputs[k] for k in equal])
+    mark(b, forward.b, [b.outputs[n] for n in equal.values()])
     return forward
 
 
 def _is_number(module: Module, value: int) -> bool:
-    shape = module.shapes[value]
-    return shape.startswith(FLOATS) and shape.partition("{")[0].endswith("[]")
-
-
-def _same_loss(diff: Diff) -> bool:
-    """Whether both give out the same numbers of the forward pass, and other tensors behind it."""
-    a, b = diff.a, diff.b
-    numbers = [k for k, v in enumerate(a.outputs) if _is_number(a, v) and _has_product(a, v)]
-    if not numbers or len(a) + len(b) > MAX_INSTRUCTIONS or _renewed(a) != _renewed(b):
-        return False
-    found = _alike_outputs(diff)
-    if found is None or not all(found.equal[k] for k in numbers):
-        return False
-    tensors = (k for k, v in enumerate(a.outputs) if not _is_number(a, v))
-    return any(found.telling[k] for k in numbers) and any(
-        found.telling[k] and not found.equal[k] and _has_product(a, a.outputs[k]) for k in tensors
-    )
+    return bare_shape(module, value) in SCALARS
 
 
 def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
@@ -136,26 +157,24 @@ def _renewed(module: Module) -> Counter[int]:
     return Counter(read_shape(module.shapes[p]).elements for p in inputs)
 
 
-def _is_part(diff: Diff, cause: Cause) -> bool:
+def _is_part(diff: Diff, cause: Cause, equal: Equal) -> bool:
     """Whether a cause is of the loss, written otherwise, or of what goes into its gradients.
 
     Gradients that are given out stand in another form where they have more terms.
     """
     if cause.kind is not CLIPPING:
         return cause.kind in (*OWN, LIVE_TENSOR)
-    sides = (diff.a, cause.a), (diff.b, cause.b)
-    return any(_has_further(module, piece) or _is_forward(module, piece) for module, piece in sides)
+    sides = (diff.a, cause.a, equal.a), (diff.b, cause.b, equal.b)
+    return any(
+        _goes_into_products(module, piece) or any(forward[i] for i in piece)
+        for module, piece, forward in sides
+    )
 
 
-def _is_forward(module: Module, piece: Collection[int]) -> bool:
-    forward = _forward(module)
-    return any(forward[i] for i in piece)
-
-
-def _told(module: Module, side: Side, lone: Collection[int], main: Cause) -> Cause:
+def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
     """What is said of gradients that flow further, and where the other side cuts them."""
-    forward = _forward(module)
-    behind = {i for i in lone if not forward[i]}
+    module, forward = (diff.a, equal.a) if side is A else (diff.b, equal.b)
+    behind = _behind(diff, side, equal)
     value = _parting(module, behind, forward)
     with_what = Code("jax.lax.stop_gradient" if is_jitted(module) else ".detach() or no_grad()")
     named = (

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
 
 OWN = (EXTRA_SUBGRAPH, OTHER_OPERAND, REORDERED_OPERANDS, REPLACED_SUBGRAPH)
+ESTIMATOR = "A straight-through estimator, "
 STRAIGHT = ": the values are the same, and gradients go straight to x there, into y itself in "
 
 
@@ -40,6 +41,11 @@ def with_estimator(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return sorted(kept, key=lambda cause: -cause.share) if behind else kept
 
 
+def is_estimator(cause: Cause) -> bool:
+    """Whether a cause is told as a straight-through estimator."""
+    return next(iter(cause.short.parts), None) == ESTIMATOR
+
+
 def _of(diff: Diff, cause: Cause) -> Message | None:
     """What is said of a cause that is such an estimator."""
     found = estimator(diff, cause.a, cause.b) if cause.proved and cause.kind in OWN else None
@@ -47,7 +53,7 @@ def _of(diff: Diff, cause: Cause) -> Message | None:
         return None
     form = "x + jax.lax.stop_gradient(y - x)" if is_jitted(diff.a) else "x + (y - x).detach()"
     one, other = found.side, found.side.other
-    first = say("A straight-through estimator, ", Code(form), ", is in ", one, " only")
+    first = say(ESTIMATOR, Code(form), ", is in ", one, " only")
     behind = ("; ", other, " takes x itself") if found.passes else (STRAIGHT, other)
     return say(first, *behind)
 
