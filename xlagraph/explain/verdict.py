@@ -25,10 +25,12 @@ from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
+from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
+from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
@@ -136,7 +138,17 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
 
 
 def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
-    """Whether tensors that one side gives back more are made of what another cause computes."""
+    """Whether tensors that one side gives back more are made of what another cause computes.
+
+    So it is with those that the other side gives back in another size, and with gradients that flow
+    further through a value that a branch picks on one side only.
+    """
+    if cause.kind is LONGER_BACKWARD and str(causes[0].in_short).startswith(PICKS):
+        return True
+    kept = [one.side for other in causes for one in kept_alone(diff, other)]
+    is_resized = causes[0].kind in (GROWING_INPUT, INPUT_SHAPE) and kept.count(A) == kept.count(B)
+    if is_resized and cause.kind is LIVE_TENSOR:
+        return True
     others = [other for other in causes if other.kind is not LIVE_TENSOR and other.proved]
     claimed = {
         A: {i for other in others for i in other.a},

@@ -18,6 +18,7 @@ from xlagraph.explain.names.means import with_mean
 from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
+from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
@@ -50,7 +51,7 @@ from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
@@ -126,7 +127,7 @@ def of_a_pair(
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
-    told = with_detached(diff, told)
+    told = _options_first(diff, with_packed(diff, with_detached(diff, told)))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]
@@ -145,6 +146,21 @@ def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     if found and found[0].kind in BRANCHES and not _has_code(found[0].in_short):
         found.sort(key=lambda cause: not _names_functions(diff, cause))
     return tuple(found)
+
+
+def _options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, an option of a reduction before a piece of which nothing is known.
+
+    Where a proof fails, what the option leads to may be that piece.
+    """
+    first = next(iter(causes), None)
+    if first is None or first.proved or first.kind not in BRANCHES or _has_code(first.in_short):
+        return list(causes)
+    return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
+
+
+def _is_of_reduction(diff: Diff, cause: Cause) -> bool:
+    return cause.kind is ATTRIBUTE and any(op == "reduce" for op, _ in _options(diff, cause))
 
 
 def _has_code(message: Message) -> bool:

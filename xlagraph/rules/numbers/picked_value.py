@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from xlagraph.cause.editor import Editors
     from xlagraph.facts.pieces.bypass import Bypass
 
-SHORT = say("A branch in Python picks another value in some steps")
+PICKS = "A branch in Python picks another value"
+SHORT = say(f"{PICKS} in some steps")
 FIX = say(
     "Python picks one of two values, by a coin, a schedule or a condition, and every pattern is a "
     "graph of its own. Compute both, and let the device pick: torch.where(coin, one, other), with "
