@@ -29,6 +29,9 @@ class AlikeOutputs(NamedTuple):
     """The output of B that has its shape, and its values wherever both were evaluated, if any."""
     telling: tuple[bool, ...]
     """Whether its values are numbers, and others for other arguments."""
+    one_way: tuple[frozenset[int], frozenset[int]]
+    """Comparisons of A, and of B, that had one outcome alone: what follows from these is not known
+    to be equal."""
 
 
 def alike_outputs(diff: Diff) -> AlikeOutputs | None:
@@ -58,6 +61,8 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
         once, again = (a.run(arguments, budget, point + 1) for arguments in (given, moved))
         values.append(once)
         theirs.append(b.run(taken, budget, point + 1))
+        a.coverage.settle(keep=True)
+        b.coverage.settle(keep=True)
         noise.append([moved_by(x, y, 0.0) for x, y in zip(once, again, strict=True)])
     columns = list(zip(*values, strict=True))
     others = list(zip(*theirs, strict=True))
@@ -65,7 +70,9 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     rows = zip(columns, room, strict=True)
     partners = (next((n for n, x in enumerate(others) if _agree(*row, x)), None) for row in rows)
     telling = (varies(column) and is_number(column) for column in columns)
-    return AlikeOutputs(tuple(partners), tuple(telling))
+    return AlikeOutputs(
+        tuple(partners), tuple(telling), (a.coverage.one_way(diff.a), b.coverage.one_way(diff.b))
+    )
 
 
 def _takes_more(module: Module, partners: Sequence[int]) -> bool:

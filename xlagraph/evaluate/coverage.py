@@ -117,6 +117,11 @@ class Coverage:
         of_one_sign = {i for i in asked & varies if self._is_of_one_sign(module, i)}
         return of_one_sign | (asked - _reached(module, self._edges))
 
+    def one_way(self, module: Module) -> frozenset[int]:
+        """The comparisons that were never true, or always, wherever the module was evaluated."""
+        compares = (i for i, opcode in enumerate(module.opcodes) if opcode == "compare")
+        return frozenset(i for i in compares if self._seen.get(i, 0) in (1, 2))
+
     def _is_of_one_sign(self, module: Module, i: int) -> bool:
         is_asked = module.opcodes[i] in ("abs", "sign") and self._seen.get(i, 0) != 3
         return is_asked and not is_never_negative(module, module.operands[i][0])

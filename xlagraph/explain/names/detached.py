@@ -12,7 +12,6 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.slices import IDLE, made_of
 from xlagraph.cause.sources import is_forward, where
-from xlagraph.explain.names.estimators import is_estimator
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.cotangents import affected
@@ -43,6 +42,15 @@ MOST = 2
 """The side on which gradients flow further computes so many times more than the other alone."""
 FEWEST = 2
 """Operations that further terms of gradients have at least."""
+GENERAL = (
+    "a value is computed",
+    "the same value is computed",
+    "a piece is computed",
+    "the loss is computed",
+    "a piece of the loss is computed",
+    "the backward pass computes more",
+)
+"""Words for pieces of which nothing else is known, or a formula alone."""
 SCALARS = ("f16[]", "bf16[]", "f32[]", "f64[]")
 
 
@@ -65,7 +73,7 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """
     main = next(iter(causes), None)
     side = None if main is None or main.kind not in BRANCHES else _side(diff)
-    if main is None or side is None or is_estimator(main):
+    if main is None or side is None or not _is_general(main):
         return list(causes)
     equal = _equal(diff)
     if equal is None or not _has_further(diff, side, equal):
@@ -73,6 +81,13 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     told = _told(diff, side, equal, main)
     parts = [cause for cause in causes if cause is not main and _is_part(diff, cause, equal)]
     return merged([told if cause is main else cause for cause in causes], told, [told, *parts])
+
+
+def _is_general(cause: Cause) -> bool:
+    """Whether a cause says how something is computed, in whatever words, and not what it is."""
+    return (
+        str(cause.in_short).lower().startswith(GENERAL) or str(cause.in_short) == cause.kind.short
+    )
 
 
 def _side(diff: Diff) -> Side | None:
@@ -134,7 +149,22 @@ def _equal(diff: Diff) -> Equal | None:
     forward = Equal(bytearray(len(a)), bytearray(len(b)))
     mark(a, forward.a, [a.outputs[k] for k in equal])
     mark(b, forward.b, [b.outputs[n] for n in equal.values()])
+    sides = (
+        (a, forward.a, {*diff.removed, *(change.a for change in diff.changes)}),
+        (b, forward.b, {*diff.added, *(change.b for change in diff.changes)}),
+    )
+    for (module, needed, differing), one_way in zip(sides, found.one_way, strict=True):
+        if any(_is_fixed(module, i, one_way) for i in differing if needed[i]):
+            return None
     return forward
+
+
+def _is_fixed(module: Module, value: int, one_way: frozenset[int]) -> bool:
+    """Whether a value depends on inputs by comparisons alone that had one outcome."""
+    inputs = {*module.entry_computation.parameters}
+    if not one_way or inputs.isdisjoint(made := made_of(module, value)) or not made & one_way:
+        return False
+    return inputs.isdisjoint(made_of(module, value, made - one_way))
 
 
 def _is_number(module: Module, value: int) -> bool:
