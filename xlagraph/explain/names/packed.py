@@ -31,7 +31,7 @@ FLOATS = ("f16[", "bf16[", "f32[", "f64[")
 SAME_NUMBERS = "the weights are kept in other tensors, of as many numbers: "
 FIX = say(
     "Both may compute the same: hand one the other's weights in its own form, and compare what "
-    "they give. Inputs are paired one by one here, so that nothing can be proved."
+    "they give. Inputs are paired one by one here, which cannot tell."
 )
 SHORT_FIX = say("Give one the other's weights in its form, and compare the outputs.")
 
@@ -39,10 +39,10 @@ SHORT_FIX = say("Give one the other's weights in its form, and compare the outpu
 def with_packed(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes; first, as one, those of weights that the other side keeps in other tensors.
 
-    Nothing is proved there, and both take in as many numbers all the same: a part of the model
-    that one side leaves out, or a batch of another size, would not.
+    Both take in as many numbers: with a part of the model that one side leaves out, or layers of
+    another size, they would not.
     """
-    parts = [cause for cause in causes if cause.kind in OWN and not cause.proved]
+    parts = [cause for cause in causes if cause.kind in OWN]
     a, b = _weights(diff.a), _weights(diff.b)
     alone = a - b, b - a
     one, other = (_numbers(shapes) for shapes in alone)
@@ -64,9 +64,8 @@ def with_packed(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
 
 def _weights(module: Module) -> Counter[str]:
-    """The shapes of the tensors that get new values, or of all inputs where none does."""
-    inputs = renewed(module) or module.entry_computation.parameters
-    shapes = (bare_shape(module, p) for p in inputs)
+    """The shapes of the tensors that get new values: batches come in other sizes as well."""
+    shapes = (bare_shape(module, p) for p in renewed(module))
     return Counter(one for one in shapes if one.startswith(FLOATS) and not one.endswith("[]"))
 
 
