@@ -14,7 +14,7 @@ from xlagraph.facts.training.updates import renewed
 from xlagraph.message import A, B, HloName, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
-from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, OPTIMIZER_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Side
 
+STATES = (NEWLY_UPDATED, OPTIMIZER_STATE)
+"""What the update of a weight is told as that one side alone trains."""
 FIX = say(
     "Take in both in every step, and let the device pick: torch.where(is_first, start, state). The "
     "weight gets a gradient then in every step, of zeros where it is not picked."
@@ -38,7 +40,7 @@ def with_start(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     The optimizer keeps state for it on that side alone because it is trained on that side alone.
     """
     ready = next((c for c in causes if c.kind is INPUT_SHAPE and c.proved), None)
-    kept = next((c for c in causes if c.kind is OPTIMIZER_STATE and c.proved), None)
+    kept = next((c for c in causes if c.kind in STATES and c.proved), None)
     if ready is None or kept is None:
         return list(causes)
     sides = (
