@@ -10,10 +10,9 @@ from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.shapes.sizes import PYTHON_SIZE
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.beside import OFTEN
 from xlagraph.runs.causes.growth import main_line
-from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.kinds import GROWING_GRAPH, UNEXPLAINED
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.reasons import Reason
 
+LEFT = (INPUT_SHAPE, LIVE_TENSOR, UNEXPLAINED)
+"""What graphs differ in that keep, compute or take in what was read of a list."""
 PIECES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH, RANDOM_NUMBERS)
 
 
@@ -83,9 +84,10 @@ def left_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> di
     """Digest to reason of graphs that keep or compute what was read of a list that grows.
 
     A metric has more to compute than each of its values needs: the rest waits for the next step.
-    Nor is it another cause that the step is cut of which such a read is a part.
+    Nor is it another cause that the step is cut of which such a read is a part, or that what is
+    joined there comes in, from one read to the next, in another size.
     """
-    lists = Counter(one for one in known.values() if isinstance(one.retell, AsList))
+    lists = Counter(one for one in known.values() if one.kind is GROWING_GRAPH)
     read = {one.line[:2]: one for one, number in lists.items() if one.line and number >= OFTEN}
     found: dict[str, Reason] = {}
     for node in nodes:
@@ -96,7 +98,7 @@ def left_of_lists(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> di
         if reason.kind is EARLY_EXECUTION:
             is_left = (found.get(node.nearest) or known.get(node.nearest)) == of_list
         else:
-            is_left = reason.kind in (LIVE_TENSOR, UNEXPLAINED) and not reason.retell
+            is_left = reason.kind in LEFT and not reason.retell
         if is_left:
             found[node.digest] = of_list
     return found

@@ -311,8 +311,8 @@ class AsList:
             ),
             evidence=(evidence,) if longer.read else (evidence, *cause.evidence),
             fix=READ_FIX if longer.read else LIST_FIX,
-            short=say(f"A list of tensors grows with every {each}"),
-            short_fix=READ_SHORT if longer.read else LIST_SHORT,
+            short=say(f"{_whose(longer.kept)} grows with every {each}"),
+            short_fix=READ_SHORT if longer.read else _bounded(longer.kept),
             # its tensors are those of one graph's own cause
             place=Place(longer.read) if longer.read else replace(cause.place, tensors=()),
         )
@@ -320,6 +320,17 @@ class AsList:
 
 def _times(shape: str, times: int) -> Message:
     return say(f"{times} x {shape}" if times > 1 else shape)
+
+
+def _whose(kept: Sequence[Tensor]) -> str:
+    return f"The history that {kept[0].optimizer} keeps" if kept else "A list of tensors"
+
+
+def _bounded(kept: Sequence[Tensor]) -> Message:
+    """What bounds a list that an optimizer keeps, as L-BFGS does, or one of the program's own."""
+    if not kept:
+        return LIST_SHORT
+    return say("Give ", Code(kept[0].optimizer), " a short history (", Code("history_size"), ").")
 
 
 def _kept_words(kept: Sequence[Tensor]) -> Message:
