@@ -154,17 +154,21 @@ def _equal(diff: Diff) -> Equal | None:
         (b, forward.b, {*diff.added, *(change.b for change in diff.changes)}),
     )
     for (module, needed, differing), one_way in zip(sides, found.one_way, strict=True):
-        if any(_is_fixed(module, i, one_way) for i in differing if needed[i]):
+        if any(needed[i] for i in differing.intersection(_fixed(module, one_way))):
             return None
     return forward
 
 
-def _is_fixed(module: Module, value: int, one_way: frozenset[int]) -> bool:
-    """Whether a value depends on inputs by comparisons alone that had one outcome."""
-    inputs = {*module.entry_computation.parameters}
-    if not one_way or inputs.isdisjoint(made := made_of(module, value)) or not made & one_way:
-        return False
-    return inputs.isdisjoint(made_of(module, value, made - one_way))
+def _fixed(module: Module, one_way: frozenset[int]) -> list[int]:
+    """What depends on inputs by comparisons alone that had one outcome; linear."""
+    entry = module.entry_computation
+    free, told = bytearray(len(module)), bytearray(len(module))
+    for i in range(entry.start, entry.stop) if one_way else ():
+        above = module.operands[i]
+        is_free = module.opcodes[i] == "parameter" or any(free[o] for o in above)
+        told[i] = any(told[o] for o in above) or (is_free and i in one_way)
+        free[i] = is_free and i not in one_way
+    return [i for i in range(entry.start, entry.stop) if told[i] and not free[i]]
 
 
 def _is_number(module: Module, value: int) -> bool:
