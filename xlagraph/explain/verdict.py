@@ -145,16 +145,16 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     """
     if cause.kind is LONGER_BACKWARD and str(causes[0].in_short).startswith(PICKS):
         return True
-    kept = [one.side for other in causes for one in kept_alone(diff, other)]
-    is_resized = causes[0].kind in (GROWING_INPUT, INPUT_SHAPE) and kept.count(A) == kept.count(B)
-    if is_resized and cause.kind is LIVE_TENSOR:
-        return True
+    given = kept_alone(diff, cause)
+    if given and causes[0].kind in (GROWING_INPUT, INPUT_SHAPE):
+        kept = [one.side for other in causes for one in kept_alone(diff, other)]
+        if kept.count(A) == kept.count(B):
+            return True
     others = [other for other in causes if other.kind is not LIVE_TENSOR and other.proved]
     claimed = {
         A: {i for other in others for i in other.a},
         B: {i for other in others for i in other.b},
     }
-    given = kept_alone(diff, cause)
     return bool(given) and all(one.made_alone & claimed[one.side] for one in given)
 
 
