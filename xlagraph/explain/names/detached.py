@@ -40,8 +40,8 @@ MAX_INSTRUCTIONS = 20_000
 """Instructions of both up to which they are evaluated."""
 MOST = 2
 """The side on which gradients flow further computes so many times more than the other alone."""
-FEWEST = 2
-"""Operations that further terms of gradients have at least."""
+FEWEST = 5
+"""Operations that further terms of gradients have at least: of fewer the rule of pieces tells."""
 GENERAL = (
     "a value is computed",
     "the same value is computed",
@@ -217,7 +217,14 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
         else say("")
     )
     first = say("gradients flow further in ", side, " than in ", side.other)
-    short = say(first, ", which cuts them", named, ", as by ", with_what, "; the loss is the same")
+    short = say(
+        first,
+        ", which cuts them",
+        named,
+        ", as by ",
+        with_what,
+        "; the numbers given out are the same",
+    )
     size = "" if value is None else f" {short_shape(module, value)}"
     title = say(
         first, named, size, ": ", count(len(behind), "instruction"), " more behind the loss"
