@@ -55,8 +55,15 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     values: list[list[Array]] = []
     theirs: list[list[Array]] = []
     noise: list[list[float]] = []
+    known = [(positive_inputs(one.module), counters(one.module)) for one in (a, b)]
+    inputs = _input_partners(diff)
     for point in range(COMPARED):
-        given, taken = _arguments(diff, a, b, point)
+        given, taken = (
+            arguments_at(point, one.parameters, positive, 0, counts)
+            for one, (positive, counts) in zip((a, b), known, strict=True)
+        )
+        for k, n in inputs:
+            taken[n] = given[k]
         moved = [rounded_otherwise(x, (point, 0, k)) for k, x in enumerate(given)]
         once, again = (a.run(arguments, budget, point + 1) for arguments in (given, moved))
         values.append(once)
@@ -68,10 +75,10 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     others = list(zip(*theirs, strict=True))
     room = list(zip(*noise, strict=True))
     rows = zip(columns, room, strict=True)
-    partners = (next((n for n, x in enumerate(others) if _agree(*row, x)), None) for row in rows)
+    pairs = (next((n for n, x in enumerate(others) if _agree(*row, x)), None) for row in rows)
     telling = (varies(column) and is_number(column) for column in columns)
     return AlikeOutputs(
-        tuple(partners), tuple(telling), (a.coverage.one_way(diff.a), b.coverage.one_way(diff.b))
+        tuple(pairs), tuple(telling), (a.coverage.one_way(diff.a), b.coverage.one_way(diff.b))
     )
 
 
@@ -81,18 +88,11 @@ def _takes_more(module: Module, partners: Sequence[int]) -> bool:
     return any(partners[p] < 0 and not module.shapes[p].endswith("[]") for p in inputs)
 
 
-def _arguments(diff: Diff, a: Program, b: Program, point: int) -> tuple[list[Array], list[Array]]:
-    """Arguments of both modules, equal for inputs that are partners."""
-    given, taken = (
-        arguments_at(point, one.parameters, positive_inputs(one.module), 0, counters(one.module))
-        for one in (a, b)
-    )
+def _input_partners(diff: Diff) -> list[tuple[int, int]]:
+    """The inputs that both modules have: the number in A, and in B."""
     numbers = {p: n for n, p in enumerate(diff.b.entry_computation.parameters)}
-    for k, p in enumerate(diff.a.entry_computation.parameters):
-        n = numbers.get(diff.match.to_b[p])
-        if n is not None:
-            taken[n] = given[k]
-    return given, taken
+    found = (numbers.get(diff.match.to_b[p]) for p in diff.a.entry_computation.parameters)
+    return [(k, n) for k, n in enumerate(found) if n is not None]
 
 
 def _agree(values: Sequence[Array], noise: Sequence[float], others: Sequence[Array]) -> bool:

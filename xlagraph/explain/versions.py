@@ -10,7 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.names.decay import with_decay
-from xlagraph.explain.names.detached import with_detached
+from xlagraph.explain.names.detached import cut_with, with_detached
 from xlagraph.explain.names.estimators import with_estimator
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.losses import with_loss
@@ -23,7 +23,7 @@ from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
-from xlagraph.facts.program.arguments import argument_name, is_jitted
+from xlagraph.facts.program.arguments import argument_name
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
@@ -316,8 +316,7 @@ def _cut(diff: Diff, cause: Cause) -> Message:
     """Which side cuts the gradients, at which value where that is known, and with what."""
     more, less, *_ = (part for part in cause.title.parts if isinstance(part, Side))
     place = _named(diff.a if more is A else diff.b, cause.title)
-    with_what = "jax.lax.stop_gradient" if is_jitted(diff.a) else ".detach() or no_grad()"
-    cuts = (", which cuts them", place, ", as by ", Code(with_what))
+    cuts = (", which cuts them", place, ", as by ", cut_with(diff.a))
     return say("gradients flow further in ", more, " than in ", less, *cuts)
 
 

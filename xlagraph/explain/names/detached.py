@@ -83,6 +83,11 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return merged([told if cause is main else cause for cause in causes], told, [told, *parts])
 
 
+def cut_with(module: Module) -> Code:
+    """What cuts gradients in the framework that a module comes from."""
+    return Code("jax.lax.stop_gradient" if is_jitted(module) else ".detach() or no_grad()")
+
+
 def _is_general(cause: Cause) -> bool:
     """Whether a cause says how something is computed, in whatever words, and not what it is."""
     return (
@@ -210,7 +215,6 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
     module, forward = (diff.a, equal.a) if side is A else (diff.b, equal.b)
     behind = _behind(diff, side, equal)
     value = _parting(module, behind, forward)
-    with_what = Code("jax.lax.stop_gradient" if is_jitted(module) else ".detach() or no_grad()")
     named = (
         say(" at ", HloName(module.names[value], module.opcodes[value]))
         if value is not None
@@ -222,7 +226,7 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
         ", which cuts them",
         named,
         ", as by ",
-        with_what,
+        cut_with(module),
         "; the numbers given out are the same",
     )
     size = "" if value is None else f" {short_shape(module, value)}"
