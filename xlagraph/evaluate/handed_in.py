@@ -33,6 +33,9 @@ MAX_TURNS = 6
 """Ways in which numbers that do alike may follow from the others otherwise."""
 MAX_LIKELY = 16
 """Values that are tried for one number."""
+MANY_SIZES = 3
+"""Sizes of what a number is used for beyond which it is used for all weights, whatever these are:
+the other module may hold them in other tensors."""
 MAX_RANKED = 20_000
 """Combinations of these that are ranked."""
 MAX_STARTS = 48
@@ -68,7 +71,8 @@ class Role(NamedTuple):
     """What a number does in its module."""
 
     uses: tuple[tuple[str, int, tuple[int, ...]], ...]
-    """Of each use the opcode, the place among its operands, and the sizes of what it computes."""
+    """Of each use the opcode, the place among its operands, and the sizes of what it computes;
+    once, and without sizes, of one with many of these."""
     is_taken_off: bool
     """Whether what it makes is subtracted."""
 
@@ -106,6 +110,8 @@ def _role(module: Module, parameter: int, live: bytearray) -> Role:
             place = 0 if opcode in _COMMUTES else module.operands[user].index(form)
             uses.append((opcode, place, sizes))
             is_taken_off = is_taken_off or _is_taken_off(module, form, user, live)
+    if len({sizes for *_, sizes in uses}) > MANY_SIZES:
+        uses = [*dict.fromkeys((opcode, place, ()) for opcode, place, _ in uses)]
     return Role(tuple(sorted(uses)), is_taken_off)
 
 

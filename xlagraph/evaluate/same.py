@@ -141,7 +141,7 @@ def _same_values(diff: Diff) -> SameValues | None:
     a, b = diff.a, diff.b
     if not _take_alike(a, b) or a.gives_tuple != b.gives_tuple:
         return None
-    shapes = _output_shapes(a), _output_shapes(b)
+    shapes = output_shapes(a), output_shapes(b)
     counts = Counter(shapes[0]), Counter(shapes[1])
     more = (counts[0] - counts[1]).total(), (counts[1] - counts[0]).total()
     if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
@@ -231,7 +231,8 @@ def _is_seen(diff: Diff, asked: _Question) -> bool:
     return True
 
 
-def _output_shapes(module: Module) -> list[str]:
+def output_shapes(module: Module) -> list[str]:
+    """The shapes of the outputs, without layouts."""
     return [read_shape(module.shapes[i]).without_layout() for i in module.outputs]
 
 

@@ -12,6 +12,7 @@ from xlagraph.diff import diff_modules
 from xlagraph.explain.causes import causes_of, unexplained
 from xlagraph.explain.engine import Search, search
 from xlagraph.explain.names.merged import BRANCHES
+from xlagraph.explain.names.repacked import in_other_tensors
 from xlagraph.explain.orders import differs_in_order_alone, left_in_order
 from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
@@ -58,7 +59,8 @@ def explain_modules(
 def explain_sides(a: Module, b: Module, context_a: Context, context_b: Context) -> Explanation:
     """`explain_modules` with sentences that speak of sides, so that they can be named later."""
     found = _searched(a, b, context_a, context_b)
-    return by_values(found, (context_a, context_b))
+    contexts = context_a, context_b
+    return in_other_tensors(by_values(found, contexts), contexts)
 
 
 def _searched(a: Module, b: Module, context_a: Context, context_b: Context) -> Explanation:

@@ -71,12 +71,20 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     share no line.
     """
     diff = explanation.diff
-    is_form = not explanation.proved or all(_is_form(diff, c) for c in explanation.causes)
-    if explanation.same or not is_form or not _may_be(diff, contexts):
+    if explanation.same or not may_be_versions(diff, contexts):
         return explanation
-    found = _same_values(diff)
+    is_form = not explanation.proved or all(_is_form(diff, c) for c in explanation.causes)
+    found = _same_values(diff) if is_form else None
     if found is None or (explanation.proved and _is_one_edit(explanation, found)):
         return explanation
+    return _told(explanation, found, contexts)
+
+
+def _told(
+    explanation: Explanation, found: SameValues, contexts: tuple[Context, Context]
+) -> Explanation:
+    """The explanation where both give the same values for the same arguments."""
+    diff = explanation.diff
     told = replace(explanation, evaluated=found.points)
     if found.more_in_a or found.more_in_b:
         kept = tuple(cause for cause in explanation.causes if _is_of_more(diff, cause, found))
@@ -100,7 +108,7 @@ def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
     return found.parts_at_zero or is_told
 
 
-def _may_be(diff: Diff, contexts: tuple[Context, Context]) -> bool:
+def may_be_versions(diff: Diff, contexts: tuple[Context, Context]) -> bool:
     """Whether both may be versions of one program, before optimization, and are small enough."""
     is_small = len(diff.a) + len(diff.b) <= MAX_INSTRUCTIONS
     if not is_small or diff.a.is_scheduled or diff.b.is_scheduled:
@@ -170,7 +178,7 @@ def _verdict(
     agree = "its one output" if outputs == 1 else f"all {count(outputs, 'output')}"
     what = say(
         "The same values, but for rounding",
-        _where(Case.of(diff, *contexts), found),
+        where(Case.of(diff, *contexts), found),
         f": evaluated at {found.points} random inputs, ",
         *(A, " and ", B, f" agree in {agree}."),
     )
@@ -188,7 +196,7 @@ def _verdict(
     return Verdict(what, notes=(written,))
 
 
-def _where(case: Case, found: SameValues) -> Message:
+def where(case: Case, found: SameValues) -> Message:
     """Which numbers inputs have to be for the modules to agree; empty where they always do."""
     inputs = case.diff.a.entry_computation.parameters
     told = [
@@ -240,7 +248,7 @@ def _of_more(
         *(view.side, f" keeps {count(len(places), 'tensor')} more ("),
         join((output_name(view, k) for k in places), 3),
         ") and computes the same values else, but for rounding",
-        _where(case, found),
+        where(case, found),
         f": evaluated at {found.points} random inputs, both agree in {agreeing} outputs.",
     )
     fix = say(LIVE_TENSOR.short_fix)

@@ -1,0 +1,204 @@
+"""Whether two modules give the same values where one takes in tensors in the other's form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from xlagraph.diff import diff_modules
+from xlagraph.errors import XlagraphError
+from xlagraph.evaluate.budget import Budget
+from xlagraph.evaluate.domains import of_rows_and_masks
+from xlagraph.evaluate.inputs import RESPONSES, Asked, are_alike, input_shapes, response
+from xlagraph.evaluate.never import behind
+from xlagraph.evaluate.packing import packings, surplus, turned_squares, without
+from xlagraph.evaluate.program import Program
+from xlagraph.evaluate.repack import repacked
+from xlagraph.evaluate.same import MAX_MORE, SameValues, output_shapes, same_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xlagraph.diff import Diff
+    from xlagraph.evaluate.packing import Form, Placed
+    from xlagraph.graph import Module
+
+    Updated = Mapping[int, Sequence[int]]
+
+MAX_PACKINGS = 48
+"""Ways to hold the tensors of one module in those of the other that are looked at."""
+MAX_ASKED = 2
+"""Those of them that are asked in full."""
+
+
+_FORMS = frozenset({"bitcast", "copy", "reshape", "transpose"})
+"""What puts the same numbers into another form."""
+
+
+class PackedSame(NamedTuple):
+    """Two modules that give the same values, some tensors in other forms."""
+
+    diff: Diff
+    """Of the modules as they are with the same tensors."""
+    found: SameValues
+    packing: tuple[Placed, ...]
+    """Which tensors those of each side stand for."""
+    dropped: tuple[int, int]
+    """How many outputs of each side are others in another form, and are set aside."""
+
+
+def same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | None:
+    """How tensors of one module are held in the other's, if all outputs are equal then.
+
+    `updated`: for parameters of each module the positions of their new values. None where they
+    are not equal, or where it cannot be told (`same_values`).
+    """
+    try:
+        return _same_packed(diff, updated)
+    except (XlagraphError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError):
+        return None
+
+
+def _same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | None:
+    if not (diff.a.gives_tuple and diff.b.gives_tuple):
+        return None
+    dropped = _other_forms(diff.a), _other_forms(diff.b)
+    ways = islice(_packings(diff, is_asked=any(dropped)), MAX_PACKINGS)
+    rewritten = ((way, _rewritten(diff, updated, way, dropped)) for way in ways)
+    likely = ((way, both) for way, both in rewritten if both and _may_agree(*both))
+    for packing, both in islice(likely, MAX_ASKED):
+        after = diff_modules(*both)
+        if found := same_values(after):
+            return PackedSame(after, found, packing, (len(dropped[0]), len(dropped[1])))
+    return None
+
+
+def _other_forms(module: Module) -> frozenset[int]:
+    """The outputs, by number, that are another one in another form.
+
+    One in the form of an input stays, of the fewest dimensions.
+    """
+    inputs = {*input_shapes(module)}
+    shapes = output_shapes(module)
+    kept: dict[int, int] = {}
+    order = [(shape not in inputs, shape.count(","), k) for k, shape in enumerate(shapes)]
+    for *_, k in sorted(order):
+        kept.setdefault(behind(module, module.outputs[k], _FORMS), k)
+    return frozenset({*range(len(shapes))} - {*kept.values()})
+
+
+def _packings(diff: Diff, *, is_asked: bool) -> Iterator[tuple[Placed, ...]]:
+    """What sizes allow: with square matrices as they are, and turned where others are turned.
+
+    `is_asked`: whether none in another form is one, too.
+    """
+    shapes = [Counter(input_shapes(m)) for m in (diff.a, diff.b)]
+    squares = turned_squares(shapes[0] & shapes[1])
+    for packing in packings(surplus(*shapes)):
+        if packing or is_asked:
+            yield packing
+        if squares and (not packing or any(one.form.is_turned for one in packing)):
+            yield (*packing, *squares)
+
+
+def _may_agree(a: Module, b: Module) -> bool:
+    """Whether outputs come to the same where all inputs of a shape are equal, if that is asked."""
+    if sorted(input_shapes(a)) != sorted(input_shapes(b)):
+        return True  # but for single numbers, which have to be found
+    programs = Program(a), Program(b)
+    budget = Budget(RESPONSES)
+    for assumed in of_rows_and_masks(a, b):
+        asked = Asked(programs, budget, assumed)
+        classes = asked.classes()
+        if are_alike(*(response(asked, classes, side) for side in (0, 1))):
+            return True
+    return False
+
+
+def _rewritten(
+    diff: Diff,
+    updated: tuple[Updated, Updated],
+    packing: Sequence[Placed],
+    dropped: tuple[frozenset[int], frozenset[int]],
+) -> tuple[Module, Module] | None:
+    """Both modules with the same tensors; None where outputs are not as many."""
+    sides = tuple(
+        _Side(module, _alone(diff, k), updated[k], dropped[k])
+        for k, module in enumerate((diff.a, diff.b))
+    )
+    left = surplus(*(Counter(side.given) for side in sides))
+    for placed in packing:
+        side, form, count = placed
+        many = _many(left, placed)
+        sides[side].hold(form, count, many)
+        left = without(left, placed._replace(many=many))
+    if (left[0] and left[1]) or max(one.total() for one in left) > MAX_MORE:
+        return None
+    one, other = (side.rewritten() for side in sides)
+    return one, other
+
+
+def _many(left: tuple[Counter[str], Counter[str]], placed: Placed) -> int:
+    """How many outputs of one side are to be cut."""
+    side, form, count = placed
+    if form.whole in form.parts:  # sizes do not tell
+        return count
+    others = (left[1 - side][shape] // n for shape, n in form.parts.items())
+    return min(left[side][form.whole], *others)
+
+
+def _alone(diff: Diff, side: int) -> tuple[set[int], set[int]]:
+    """The inputs and outputs of a side that the comparison has paired with none, by number."""
+    found: tuple[set[int], set[int]] = (set(), set())
+    for slots, alone in zip((diff.parameters, diff.outputs), found, strict=True):
+        for slot in slots:
+            own, other = (slot.a, slot.b) if side == 0 else (slot.b, slot.a)
+            if own is not None and other is None:
+                alone.add(own)
+    return found
+
+
+class _Side:
+    """A module, and which of its inputs and outputs are made of others."""
+
+    def __init__(
+        self,
+        module: Module,
+        alone: tuple[set[int], set[int]],
+        updated: Updated,
+        dropped: frozenset[int],
+    ):
+        self.module = module
+        self.alone = alone
+        self.updated = updated
+        self.dropped = dropped
+        self.inputs: dict[int, Form] = {}
+        self.outputs: dict[int, Form] = {}
+
+    @property
+    def given(self) -> list[str]:
+        """The shapes of the outputs that are compared."""
+        shapes = output_shapes(self.module)
+        return [shape for k, shape in enumerate(shapes) if k not in self.dropped]
+
+    def hold(self, form: Form, inputs: int, outputs: int) -> None:
+        """Takes so many of both, of the form's whole, to be made of its parts."""
+        shapes = input_shapes(self.module)
+        fitting = [k for k, s in enumerate(shapes) if s == form.whole and k not in self.inputs]
+        fitting.sort(key=lambda k: k not in self.alone[0])
+        own = fitting[:inputs]
+        self.inputs |= dict.fromkeys(own, form)
+        entry = self.module.entry_computation
+        new = {n for k in own for n in self.updated.get(entry.parameters[k], ())}
+        shapes = output_shapes(self.module)
+        taken = self.dropped | {*self.outputs}
+        fitting = [k for k, s in enumerate(shapes) if s == form.whole and k not in taken]
+        fitting.sort(key=lambda k: (k not in new, k not in self.alone[1]))
+        self.outputs |= dict.fromkeys(fitting[:outputs], form)
+
+    def rewritten(self) -> Module:
+        """The module, as it was if all stand for themselves."""
+        if not self.inputs and not self.dropped:
+            return self.module
+        return repacked(self.module, self.inputs, self.outputs, self.dropped)
