@@ -60,8 +60,9 @@ _FLOATS: tuple[Callable[[Chance, Sequence[int]], Array], ...] = (
 )
 _INTEGERS = (4, 4, 4, 4, 4, 8)
 """Integers are below: they have to be valid numbers of rows, classes and positions."""
-_FAR, _MANY = 3, 100_000
-"""Where counters are large, beyond the steps of any schedule, and what is added to them there."""
+LARGE, _MANY = 3, 100_000
+"""Where numbers are large and small, and counters beyond the steps of any schedule; and what is
+added to these there."""
 _WIDE = 4
 """Bytes of a number that can be as large."""
 _ROUNDING = 1e-13
@@ -88,7 +89,7 @@ def arguments_at(
         _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape, rows)
         for k, shape in enumerate(shapes)
     ]
-    if point == _FAR:
+    if point == LARGE:
         drawn = [
             x + _MANY if k in counters and x.dtype.itemsize >= _WIDE else x
             for k, x in enumerate(drawn)
@@ -104,6 +105,12 @@ def limited(array: Any, numbers: Sequence[float]) -> Any:
     if not isinstance(array, np.ndarray):
         return array
     return np.where(array > np.median(array), numbers[-1], numbers[0]).astype(array.dtype)
+
+
+def shrunk(array: Any) -> Any:
+    """The array with numbers of fewer magnitudes; whole numbers as they are."""
+    is_float = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+    return np.cbrt(array) if is_float else array
 
 
 def rounded_otherwise(array: Any, seed: Sequence[int]) -> Any:

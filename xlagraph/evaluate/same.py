@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import is_finite, is_number, moved_by, paired, varies
 from xlagraph.evaluate.budget import Budget
@@ -22,11 +24,13 @@ from xlagraph.evaluate.domains import (
     positive_inputs,
 )
 from xlagraph.evaluate.draws import (
+    LARGE,
     POINTS,
     WITH_ZEROS,
     arguments_at,
     limited,
     rounded_otherwise,
+    shrunk,
 )
 from xlagraph.evaluate.handed_in import (
     LARGEST,
@@ -101,6 +105,8 @@ class SameValues:
     """At how many arguments both agree."""
     parts_at_zero: bool = False
     """Where arguments are exactly 0 they do not, as derivatives where a maximum has equal terms."""
+    parts_at_large: bool = False
+    """Where numbers are so large that one of them overflows they do not."""
     in_rows: bool = False
     """Whole numbers that pick rows picked some that there are: with others they do not agree."""
     assumed: tuple[tuple[int, tuple[float, ...]], ...] = ()
@@ -287,6 +293,7 @@ class _Question:
         """How far another rounding of the inputs moves A's outputs, at points asked so."""
         self.limited: Limits = ()
         self.parts_at_zero = False
+        self.parts_at_large = False
 
     def limits(self, assignment: Sequence[int]) -> Limits:
         """The inputs of A that are assumed to take some numbers alone, as their partners are."""
@@ -305,22 +312,42 @@ class _Question:
         theirs: list[list[Array]] = []
         found: tuple[int, ...] | None = None
         for point in range(POINTS):
-            given = self._given(point)
-            moved = dict(zip(assignment, given, strict=True))
-            arguments = [moved.get(n, 0.0) for n in range(len(self.programs[1].parameters))]
-            self.numbers.fill(1, arguments)
-            mine = self._of_a(point, given)
-            made = self.programs[1].run(arguments, self.budget, point + 1)
-            self.programs[1].coverage.settle(keep=is_finite(made))
-            theirs.append(made)
-            here = self._paired(theirs)
-            if here is None and self._add_noise(point, given):
-                here = self._paired(theirs)
+            here = self._outputs_at(point, assignment, theirs)
+            if here is None and point == LARGE and self._shrink(theirs):
+                here = self._outputs_at(point, assignment, theirs)
             self.parts_at_zero = here is None and point == WITH_ZEROS
             found = found if self.parts_at_zero else here
-            if found is None or len(mine) != len(self.shapes[0]):
+            if found is None or len(self.known[point]) != len(self.shapes[0]):
                 return None
         return found if self._tells() else None
+
+    def _outputs_at(
+        self, point: int, assignment: Sequence[int], theirs: list[list[Array]]
+    ) -> tuple[int, ...] | None:
+        """The same, as far as this point tells; B's outputs there are added to `theirs`."""
+        given = self._given(point)
+        moved = dict(zip(assignment, given, strict=True))
+        arguments = [moved.get(n, 0.0) for n in range(len(self.programs[1].parameters))]
+        self.numbers.fill(1, arguments)
+        self._ask_a(point, given)
+        made = self.programs[1].run(arguments, self.budget, point + 1)
+        self.programs[1].coverage.settle(keep=is_finite(made))
+        theirs.append(made)
+        here = self._paired(theirs)
+        if here is None and self._add_noise(point, given):
+            here = self._paired(theirs)
+        return here
+
+    def _shrink(self, theirs: list[list[Array]]) -> bool:
+        """Whether numbers were so large that values overflow; they are less so from here on."""
+        if self.parts_at_large or all(np.isfinite(x).all() for x in (*self.known[-1], *theirs[-1])):
+            return False
+        self.parts_at_large = True
+        self.drawn[LARGE] = [shrunk(x) for x in self.drawn[LARGE]]
+        self.known.pop()
+        self.noise.pop(LARGE, None)
+        theirs.pop()
+        return True
 
     def _paired(self, theirs: list[list[Array]]) -> tuple[int, ...] | None:
         """B's outputs for A's, at the points that were asked."""
@@ -371,7 +398,7 @@ class _Question:
 
     def told(self, way: tuple[int, ...], outputs: tuple[int, ...]) -> SameValues:
         """The answer, of A and B."""
-        parts, rows, limits = self.parts_at_zero, self.assumed.rows, self.limits(way)
+        at_zero, at_large, limits = self.parts_at_zero, self.parts_at_large, self.limits(way)
         numbers = tuple(self._handed_in(way))
         if self.is_turned:
             limits = tuple((way[k], values) for k, values in limits)
@@ -380,7 +407,8 @@ class _Question:
         gives = len(self.in_order[1].module.outputs)
         more = tuple(sorted({*range(gives)} - {*outputs}))
         return SameValues(
-            way, outputs, POINTS - parts, parts, rows > 0, limits, more, handed_in=numbers
+            *(way, outputs, POINTS - at_zero, at_zero, at_large, self.assumed.rows > 0),
+            *(limits, more, numbers),
         )
 
     def _handed_in(self, way: tuple[int, ...]) -> Iterator[HandedIn]:
@@ -397,12 +425,11 @@ class _Question:
         for n, (member, follows) in self.numbers.surplus.items():
             yield HandedIn(sides[1], n, follows, partners[member])
 
-    def _of_a(self, point: int, given: list[Array]) -> list[Array]:
+    def _ask_a(self, point: int, given: list[Array]) -> None:
         if point == len(self.known):
             made = self.programs[0].run(given, self.budget, point + 1)
             self.programs[0].coverage.settle(keep=is_finite(made))
             self.known.append(made)
-        return self.known[point]
 
     def _tells(self) -> bool:
         """Whether the outputs are numbers, and nearly all that depend on inputs change with them.

@@ -73,8 +73,8 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     diff = explanation.diff
     if explanation.same or not may_be_versions(diff, contexts):
         return explanation
-    is_form = not explanation.proved or all(_is_form(diff, c) for c in explanation.causes)
-    found = _same_values(diff) if is_form else None
+    are_forms = not explanation.proved or all(is_form(diff, c) for c in explanation.causes)
+    found = _same_values(diff) if are_forms else None
     if found is None or (explanation.proved and _is_one_edit(explanation, found)):
         return explanation
     return _told(explanation, found, contexts)
@@ -101,7 +101,7 @@ def _told(
 def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
     """Whether values agree on conditions, or but for one, and few edits tell where they do not."""
     on_conditions = (
-        *(found.in_rows, found.assumed, found.handed_in),
+        *(found.in_rows, found.assumed, found.handed_in, found.parts_at_large),
         *(found.more_in_a, found.more_in_b),
     )
     is_told = any(on_conditions) and len(explanation.causes) < REWRITTEN
@@ -118,7 +118,7 @@ def may_be_versions(diff: Diff, contexts: tuple[Context, Context]) -> bool:
     return are_versions(diff, contexts) is True or nothing_tells(diff, contexts)
 
 
-def _is_form(diff: Diff, cause: Cause) -> bool:
+def is_form(diff: Diff, cause: Cause) -> bool:
     """Whether a cause says how something is written, as along which axes, and not how to run it."""
     if cause.kind is DTYPE:
         return _is_of_a_number(diff.a, cause.a) and _is_of_a_number(diff.b, cause.b)
@@ -177,7 +177,7 @@ def _verdict(
     outputs = len(found.outputs)
     agree = "its one output" if outputs == 1 else f"all {count(outputs, 'output')}"
     what = say(
-        "The same values, but for rounding",
+        but_for(found),
         where(Case.of(diff, *contexts), found),
         f": evaluated at {found.points} random inputs, ",
         *(A, " and ", B, f" agree in {agree}."),
@@ -194,6 +194,11 @@ def _verdict(
         "." if is_sure else ": steps of one run should keep to one.",
     )
     return Verdict(what, notes=(written,))
+
+
+def but_for(found: SameValues) -> str:
+    """What stays aside where values are called the same."""
+    return f"The same values, but for rounding{' and overflow' if found.parts_at_large else ''}"
 
 
 def where(case: Case, found: SameValues) -> Message:
@@ -248,6 +253,7 @@ def _of_more(
         *(view.side, f" keeps {count(len(places), 'tensor')} more ("),
         join((output_name(view, k) for k in places), 3),
         ") and computes the same values else, but for rounding",
+        " and overflow" if found.parts_at_large else "",
         where(case, found),
         f": evaluated at {found.points} random inputs, both agree in {agreeing} outputs.",
     )

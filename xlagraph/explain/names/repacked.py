@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.case import Case
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.values import FORMS, may_be_versions, where
+from xlagraph.explain.values import but_for, is_form, may_be_versions, where
 from xlagraph.facts.training.updates import updates
 from xlagraph.message import A, B, Code, count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.module.header import ALIAS
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from xlagraph.evaluate.packing import Placed
     from xlagraph.message import Message
 
-OF_INPUTS = FORMS | {ADDED_INPUT, INPUT_SHAPE, OPTIMIZER_STATE}
+OF_INPUTS = frozenset({ADDED_INPUT, ALIAS, INPUT_SHAPE, OPTIMIZER_STATE})
 """Causes that may say in which tensors something is held."""
 MAX_TOLD = 4
 
@@ -33,7 +34,8 @@ def in_other_tensors(explanation: Explanation, contexts: tuple[Context, Context]
     diff = explanation.diff
     if explanation.same or not may_be_versions(diff, contexts):
         return explanation
-    if explanation.proved and any(cause.kind not in OF_INPUTS for cause in explanation.causes):
+    others = (cause for cause in explanation.causes if cause.kind not in OF_INPUTS)
+    if explanation.proved and not all(is_form(diff, cause) for cause in others):
         return explanation
     from xlagraph.evaluate.packed import same_packed  # numpy is loaded where it is needed
 
@@ -50,7 +52,7 @@ def _verdict(
 ) -> Verdict:
     found = packed.found
     what = say(
-        "The same values, but for rounding",
+        but_for(found),
         where(Case.of(packed.diff, *contexts), found),
         ", for equal weights" if packed.packing else "",
         f": evaluated at {found.points} random inputs, ",
@@ -61,12 +63,14 @@ def _verdict(
         forms = join(map(_form, packed.packing), MAX_TOLD, "; ")
         notes.append(say("Tensors are held in another form: ", forms, "."))
     aside = [
-        say(count(n, "output"), " of ", side)
+        say(count(n, "output"), " of ", side, " that others are in another form")
         for side, n in zip((A, B), packed.dropped, strict=True)
         if n
     ]
+    if any(cause.kind is ALIAS for cause in explanation.causes):
+        aside.append(say("which inputs the outputs are written into"))
     if aside:
-        notes.append(say("Set aside, as others in another form: ", join(aside), "."))
+        notes.append(say("Set aside: ", join(aside), "."))
     differing = count(explanation.diff.differing, "instruction")
     notes.append(say(f"{differing} are written otherwise; XLA compiles both forms, once each."))
     return Verdict(what, notes=tuple(notes))
