@@ -14,6 +14,7 @@ from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
+from xlagraph.rules.order.rewired_operations import CONNECTED
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_SIZE
@@ -44,7 +45,7 @@ def main():
 def told(text: str, kind=OTHER_OPERAND, number: int = 3, line: int = 6):
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
     at = SourceLine(FILE, line, "project")
-    cause = SimpleNamespace(kind=kind, place=Place(at, (at,)), evidence=())
+    cause = SimpleNamespace(kind=kind, title="", proved=True, place=Place(at, (at,)), evidence=())
     causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(number)]
     found = shuffled(causes, program)
     return found["0"].shuffle.line if found else None
@@ -90,7 +91,7 @@ def told_of_sum(text: str, kind, loops=()):
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, frozenset(loops))
     at = SourceLine(FILE, 2, "scale")
     place = Place(at, (at, SourceLine(FILE, 6, "main")))
-    cause = SimpleNamespace(kind=kind, place=place, evidence=())
+    cause = SimpleNamespace(kind=kind, title="", proved=True, place=place, evidence=())
     found = shuffled([(SimpleNamespace(digest=str(k)), cause) for k in range(3)], program)
     return (found["0"].shuffle.line, found["0"].is_picked) if found else None
 
@@ -114,7 +115,9 @@ def exchanged(name: str, *lines: int, place: int = 8):
     ]
     at = SourceLine(FILE, place, "project" if place < 6 else "backward")
     node = SimpleNamespace(digest=name)
-    return node, SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)), evidence=here)
+    return node, SimpleNamespace(
+        kind=OTHER_OPERAND, title="", proved=True, place=Place(at, (at,)), evidence=here
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,9 @@ def test_the_order_of_the_data_is_no_order_within_a_step():
 """
     lines = {FILE: dict(enumerate(text.splitlines(), 1))}
     at = SourceLine(FILE, 4, "main")
-    cause = SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)), evidence=())
+    cause = SimpleNamespace(
+        kind=OTHER_OPERAND, title="", proved=True, place=Place(at, (at,)), evidence=()
+    )
     causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(3)]
     assert shuffled(causes, ProgramText(lines))
     assert not shuffled(causes, ProgramText(lines, frozenset({(FILE, 3)})))
@@ -181,7 +186,9 @@ def test_an_order_that_is_drawn_is_never_meant(shuffle, through, is_drawn):
     text = TEXT.format(shuffle=shuffle, through=through)
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
     at = SourceLine(FILE, 6, "project")
-    cause = SimpleNamespace(kind=OTHER_OPERAND, place=Place(at, (at,)), evidence=())
+    cause = SimpleNamespace(
+        kind=OTHER_OPERAND, title="", proved=True, place=Place(at, (at,)), evidence=()
+    )
     outcome = SimpleNamespace(causes=[cause])
     nodes = [
         SimpleNamespace(digest=str(k), warm_up=k == 0, explanation=outcome if k else None)
@@ -217,8 +224,54 @@ def test_items_of_other_shapes_look_like_other_causes(shuffle, kind, proved, num
     causes = [
         (
             SimpleNamespace(digest=str(k)),
-            SimpleNamespace(kind=one, proved=sure, place=Place(at), evidence=()),
+            SimpleNamespace(
+                kind=one, title="", proved=True, proved=sure, place=Place(at), evidence=()
+            ),
         )
         for k, (one, sure) in enumerate(kinds)
     ]
     assert (str(number) in shuffled(causes, program)) is is_told
+
+
+GIVEN = """def main():
+    for step in range(20):
+        for task, x in {through}:
+            loss = model(x)
+            loss.backward()
+        optimizer.step()
+"""
+
+
+def _of_order(kind, line: int, title: str = ""):
+    at = SourceLine(FILE, line, "main")
+    return SimpleNamespace(kind=kind, title=title, proved=True, place=Place(at, (at,)), evidence=())
+
+
+@pytest.mark.parametrize(
+    ("through", "is_told"),
+    [
+        ("mixer.round()", True),
+        ("draw(tasks)", True),
+        ("tasks", False),
+        ("zip(names, batches)", False),
+        ("tasks.items()", False),
+        ("batch.split(4)", False),
+    ],
+)
+def test_sums_in_another_order_tell_of_what_gives_their_terms(through, is_told):
+    text = GIVEN.format(through=through)
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, frozenset({(FILE, 2)}))
+    nodes = [SimpleNamespace(digest=str(k)) for k in range(5)]
+    sums = [(node, _of_order(REORDERED_SUM, 4)) for node in nodes[:3]]
+    wires = (nodes[3], _of_order(OTHER_OPERAND, 6, f"{CONNECTED} at line 6"))
+    piece = (nodes[4], _of_order(OTHER_OPERAND, 6, "a piece was added"))
+    found = shuffled([*sums, wires, piece], program)
+    assert set(found) == ({"0", "1", "2", "3"} if is_told else set())
+    assert {one.shuffle.line for one in found.values()} == ({3} if is_told else set())
+
+
+def test_what_gives_terms_in_the_order_of_steps_is_no_shuffle():
+    text = GIVEN.format(through="mixer.round()")
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, frozenset({(FILE, 3)}))
+    nodes = [SimpleNamespace(digest=str(k)) for k in range(3)]
+    assert not shuffled([(node, _of_order(REORDERED_SUM, 4)) for node in nodes], program)

@@ -32,6 +32,8 @@ MAX_ASKED = 2
 """Those of them that are asked in full."""
 
 
+MAX_COST = 16_000_000
+"""Element operations of both modules up to which they are asked."""
 _FORMS = frozenset({"bitcast", "copy", "reshape", "transpose"})
 """What puts the same numbers into another form."""
 
@@ -62,6 +64,8 @@ def same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | No
 
 def _same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | None:
     if not (diff.a.gives_tuple and diff.b.gives_tuple):
+        return None
+    if sum(Program(module).cost for module in (diff.a, diff.b)) > MAX_COST:
         return None
     dropped = _other_forms(diff.a), _other_forms(diff.b)
     ways = islice(_packings(diff, is_asked=any(dropped)), MAX_PACKINGS)

@@ -23,6 +23,7 @@ from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import BAKED, main_line
 from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.pending import AsPending
+from xlagraph.runs.causes.shuffled import AsShuffled
 from xlagraph.runs.causes.spans import with_spans
 from xlagraph.runs.causes.uneven_turns import AsUneven
 from xlagraph.runs.causes.unrolled import AsUnrolled
@@ -165,7 +166,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     # of sizes that are meant what else differs comes of the step that each is compared with
     is_told = cause and main.meant not in OF_SIZES
     found = _further(kind, line, members) if is_told else []
-    if isinstance(retell, (AsDrawn, AsUneven, AsUnrolled)):
+    if isinstance(retell, (AsDrawn, AsShuffled, AsUneven, AsUnrolled)):
         found = [(one, times) for one, times in found if not retell.accounts_for(one)]
     twins = worded_alike(cause, members) if cause and is_told and not retell else ()
     found = [(one, k) for one, k in found if key_of(one) not in set(map(key_of, twins))]

@@ -29,6 +29,8 @@ MAX_PART_PAIRED = 0.2
 """The same where the matcher leaves nothing alone, as for a statement that runs for each weight."""
 MAX_TOLD = 3
 MAX_CITED = 50
+CONNECTED = "the same operations are connected in another order"
+"""What the titles of such causes begin with."""
 FIX = say(
     "The same layers run in another order, as a norm before a block or after it: that is another "
     "model, with other results. Build it in one order, for every step and in every version."
@@ -172,7 +174,7 @@ def _finding(case: Case, wires: Wires) -> Finding:
     return Finding(
         kind=REPLACED_SUBGRAPH,
         title=say(
-            "the same operations are connected in another order",
+            CONNECTED,
             at(lines),
             ": " if told else "",
             *told[:1],

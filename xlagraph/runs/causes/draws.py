@@ -106,14 +106,19 @@ class Draws:
         drawn = (self._drawn(one, number, self.names) for pair in places for one in pair)
         return next(filter(None, drawn), None)
 
-    def shuffled(self, number: int) -> int | None:
-        """The line that shuffles, or sorts, what the innermost loop around a line goes through."""
+    def goes_through(self, number: int) -> tuple[int, str] | None:
+        """The line of the innermost loop around a line, and what it goes through."""
         inner = [(number, _IN_LINE.search(_code(self.lines[number])))]
         around = [(one, _LOOP.match(_code(self.lines[one]))) for one in self._heads(number)]
-        loop, head = next(((one, found) for one, found in inner + around if found), (number, None))
-        if head is None:
+        return next(((one, head[2]) for one, head in inner + around if head), None)
+
+    def shuffled(self, number: int) -> int | None:
+        """The line that shuffles, or sorts, what the innermost loop around a line goes through."""
+        within = self.goes_through(number)
+        if within is None:
             return None
-        if _SHUFFLED.search(f"_ = {head[2]}"):
+        loop, source = within
+        if _SHUFFLED.search(f"_ = {source}"):
             return loop
         mixed = {
             name: line
@@ -122,7 +127,7 @@ class Draws:
             for name in pair
             if line < loop
         }
-        return next((mixed[name] for name in _NAME.findall(head[2]) if name in mixed), None)
+        return next((mixed[name] for name in _NAME.findall(source) if name in mixed), None)
 
     def turns(self) -> frozenset[int]:
         """The lines whose slices follow the turn of a loop: what it counts or goes through."""

@@ -14,6 +14,7 @@ from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
+from xlagraph.rules.order.rewired_operations import CONNECTED
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -35,6 +36,7 @@ ORDERED = frozenset({OTHER_OPERAND, REORDERED_OPERANDS, REORDERED_SUM, REPLACED_
 """What a graph looks like in which the same is done in another order."""
 PICKED = ORDERED | {ACCUMULATION_COUNT, EXTRA_SUBGRAPH}
 """What it looks like where only some of a list are taken, in the order in which they are drawn."""
+_ADDED = frozenset({OUTPUT_ORDER, REORDERED_OPERANDS, REORDERED_SUM})
 LEFT = frozenset({ATTRIBUTE, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_INDEX, PYTHON_SIZE})
 """What it may look like where others of a list are taken, of other shapes, and is not proved."""
 _PICKS = re.compile(r"\bchoices\(|\bsample\((?!.*,\s*(?:k\s*=\s*)?len\([\w.]+\)\s*\))")
@@ -64,6 +66,18 @@ PICKED_FIX = say(
 )
 
 
+GIVEN_FIX = say(
+    "What the loop goes through comes in another order in some steps, and every order is a graph "
+    "of its own. Take one order in every step: sort it, or gather the parts first and compute "
+    "them in an order that stays."
+)
+_GIVES = re.compile(r"(?!(?:enumerate|len|list|range|reversed|tuple|zip)\()[\w.]+\(.*\)")
+_KEEPS = re.compile(
+    r"\.(?:children|chunk|items|keys|modules|named_\w+|parameters|split|unbind|values)\("
+)
+"""What gives the same order each time."""
+
+
 @dataclass(frozen=True, slots=True)
 class AsShuffled:
     """Says the cause of a single graph as the order, or the choice, that Python makes."""
@@ -71,6 +85,8 @@ class AsShuffled:
     shuffle: SourceLine
     is_sorted: bool = False
     is_picked: bool = False
+    given: str = ""
+    """The call that gives what the loop goes through, where it is not seen who shuffles that."""
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -83,17 +99,27 @@ class AsShuffled:
             self.is_picked and cause.kind in LEFT and not cause.proved
         )
 
+    def accounts_for(self, cause: Cause) -> bool:
+        """Whether a cause beside it comes of the order as well: sums, and what is connected."""
+        return cause.kind in _ADDED or str(cause.title).startswith(CONNECTED)
+
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with what is shuffled."""
         graphs = count(len(members), "graph")
         verb, what, fix, short, short_fix = self._words()
+        where = at((self.shuffle,))
+        title = say(f"Python {verb}", where, f" {what}: {graphs}")
+        if self.given:
+            title = say(Code(self.given), where, f" gives the parts in another order: {graphs}")
         return replace(
             cause,
-            title=say(f"Python {verb}", at((self.shuffle,)), f" {what}: {graphs}"),
+            title=title,
             fix=fix,
             short=say(short),
             short_fix=say(short_fix),
-            place=replace(cause.place, line=self.shuffle, stack=(self.shuffle,), source=()),
+            place=replace(
+                cause.place, line=self.shuffle, stack=(self.shuffle,), source=(), is_near=False
+            ),
         )
 
     def _words(self) -> tuple[str, str, Message, str, str]:
@@ -109,6 +135,9 @@ class AsShuffled:
         if self.is_sorted:
             what = "what is computed in turn, by a key that changes"
             return "sorts", what, SORTED_FIX, "Python sorts the order of operations", one_order
+        if self.given:
+            short = "a loop goes through its parts in another order"
+            return "", "", GIVEN_FIX, short, "Sort what the loop goes through; keep one order."
         what = "what is computed in turn"
         return "shuffles", what, FIX, "Python shuffles the order of operations", one_order
 
@@ -128,20 +157,28 @@ def shuffled(
     """
     found: defaultdict[AsShuffled, list[str]] = defaultdict(list)
     left: defaultdict[AsShuffled, list[str]] = defaultdict(list)
+    rewired: list[str] = []
     for node, cause in causes:
         one = _shuffled(cause, program)
+        one = one or _given(cause, program)
         if one and cause.kind in one.kinds:
             found[one].append(node.digest)
         elif one and one.may_look_like(cause):
             left[one].append(node.digest)
         elif within := _around(cause, program):
             left[within].append(node.digest)
-    return {
+        elif str(cause.title).startswith(CONNECTED):
+            rewired.append(node.digest)
+    told = {
         digest: one
         for one, digests in found.items()
         if len(digests) >= MANY
         for digest in (*digests, *left[one])
     }
+    given = {one for one in told.values() if one.given}
+    if len(given) == 1:  # gradients of its parts are added up in its order
+        told |= dict.fromkeys((d for d in rewired if d not in told), *given)
+    return told
 
 
 def in_drawn_order(nodes: Iterable[GraphNode], program: ProgramText) -> frozenset[str]:
@@ -164,6 +201,21 @@ def _around(cause: Cause, program: ProgramText) -> AsShuffled | None:
     loops = Counter(_in_order([line], program) for line in named)
     one, times = loops.most_common(1)[0] if loops else (None, 0)
     return one if one and cause.kind in one.kinds and 2 * times > len(named) else None
+
+
+def _given(cause: Cause, program: ProgramText) -> AsShuffled | None:
+    """The innermost loop of a step around a sum in another order, if a call gives its parts."""
+    if cause.kind not in _ADDED - {OUTPUT_ORDER} or not cause.proved:
+        return None
+    for frame in own_frames(cause):
+        loop = program.loop_in_step(frame)
+        lines = program.lines.get(frame.file, {})
+        if loop is None or frame.line not in lines:
+            continue
+        within = draws_around(lines, frame.line).goes_through(frame.line)
+        if within and _GIVES.fullmatch(within[1]) and not _KEEPS.search(within[1]):
+            return AsShuffled(frame._replace(line=within[0]), given=within[1])
+    return None
 
 
 def _shuffled(cause: Cause, program: ProgramText) -> AsShuffled | None:
