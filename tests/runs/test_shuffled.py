@@ -45,7 +45,7 @@ def main():
 def told(text: str, kind=OTHER_OPERAND, number: int = 3, line: int = 6):
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
     at = SourceLine(FILE, line, "project")
-    cause = SimpleNamespace(kind=kind, title="", proved=True, place=Place(at, (at,)), evidence=())
+    cause = SimpleNamespace(kind=kind, title="", proved=False, place=Place(at, (at,)), evidence=())
     causes = [(SimpleNamespace(digest=str(k)), cause) for k in range(number)]
     found = shuffled(causes, program)
     return found["0"].shuffle.line if found else None
@@ -91,7 +91,7 @@ def told_of_sum(text: str, kind, loops=()):
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, frozenset(loops))
     at = SourceLine(FILE, 2, "scale")
     place = Place(at, (at, SourceLine(FILE, 6, "main")))
-    cause = SimpleNamespace(kind=kind, title="", proved=True, place=place, evidence=())
+    cause = SimpleNamespace(kind=kind, title="", proved=False, place=place, evidence=())
     found = shuffled([(SimpleNamespace(digest=str(k)), cause) for k in range(3)], program)
     return (found["0"].shuffle.line, found["0"].is_picked) if found else None
 
@@ -224,9 +224,7 @@ def test_items_of_other_shapes_look_like_other_causes(shuffle, kind, proved, num
     causes = [
         (
             SimpleNamespace(digest=str(k)),
-            SimpleNamespace(
-                kind=one, title="", proved=True, proved=sure, place=Place(at), evidence=()
-            ),
+            SimpleNamespace(kind=one, title="", proved=sure, place=Place(at), evidence=()),
         )
         for k, (one, sure) in enumerate(kinds)
     ]
