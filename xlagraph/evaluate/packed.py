@@ -86,7 +86,8 @@ def _other_forms(module: Module) -> frozenset[int]:
     inputs = {*input_shapes(module)}
     shapes = output_shapes(module)
     kept: dict[int, int] = {}
-    order = [(shape not in inputs, shape.count(","), k) for k, shape in enumerate(shapes)]
+    made = module.outputs
+    order = [(s not in inputs, s.count(","), -made[k], k) for k, s in enumerate(shapes)]
     for *_, k in sorted(order):
         kept.setdefault(behind(module, module.outputs[k], _FORMS), k)
     return frozenset({*range(len(shapes))} - {*kept.values()})

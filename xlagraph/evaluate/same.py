@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 ROUNDINGS = 2
 """How often inputs are rounded otherwise to see what rounding does to the outputs."""
-MAX_MORE = 4
+MAX_MORE = 8
 """Outputs that one module may have more than the other."""
 FEW = 0.1
 """The part of the outputs that may be whole numbers or truth values made of floats, as a count of
@@ -186,7 +186,8 @@ def _answer(diff: Diff, asked: _Question, ways: Iterable[tuple[int, ...]]) -> Sa
         inputs = {k: n for k, n in enumerate(way) if n >= 0}
         one, other = asked.programs
         if headers_agree(one.module, other.module, inputs, both):
-            return asked.told(way, outputs) if _is_seen(diff, asked) else None
+            is_seen = _is_seen(diff, asked) or (asked.look_nearer(way) and _is_seen(diff, asked))
+            return asked.told(way, outputs) if is_seen else None
     return None
 
 
@@ -294,6 +295,7 @@ class _Question:
         self.limited: Limits = ()
         self.parts_at_zero = False
         self.parts_at_large = False
+        self.is_shrunk = False
 
     def limits(self, assignment: Sequence[int]) -> Limits:
         """The inputs of A that are assumed to take some numbers alone, as their partners are."""
@@ -338,16 +340,27 @@ class _Question:
             here = self._paired(theirs)
         return here
 
+    def look_nearer(self, assignment: Sequence[int]) -> bool:
+        """Whether all agrees as well for numbers that are less large, where these overflow."""
+        if self.is_shrunk or np.isfinite(np.hstack([*map(np.ravel, self.known[LARGE])])).all():
+            return False
+        self._draw_smaller()
+        return self.outputs(assignment) is not None
+
     def _shrink(self, theirs: list[list[Array]]) -> bool:
         """Whether numbers were so large that values overflow; they are less so from here on."""
-        if self.parts_at_large or all(np.isfinite(x).all() for x in (*self.known[-1], *theirs[-1])):
+        if self.is_shrunk or all(np.isfinite(x).all() for x in (*self.known[-1], *theirs[-1])):
             return False
+        self._draw_smaller()
         self.parts_at_large = True
-        self.drawn[LARGE] = [shrunk(x) for x in self.drawn[LARGE]]
-        self.known.pop()
-        self.noise.pop(LARGE, None)
         theirs.pop()
         return True
+
+    def _draw_smaller(self) -> None:
+        self.is_shrunk = True
+        self.drawn[LARGE] = [shrunk(x) for x in self.drawn[LARGE]]
+        del self.known[LARGE:]
+        self.noise = {point: noise for point, noise in self.noise.items() if point < LARGE}
 
     def _paired(self, theirs: list[list[Array]]) -> tuple[int, ...] | None:
         """B's outputs for A's, at the points that were asked."""
