@@ -21,6 +21,7 @@ from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.starts import with_start
+from xlagraph.explain.names.sums import with_sums
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.facts.program.arguments import argument_name
@@ -128,6 +129,7 @@ def of_a_pair(
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
+    told = with_sums(diff, told)
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = _options_first(diff, told)
     if not versions:

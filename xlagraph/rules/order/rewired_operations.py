@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE, live_work
 from xlagraph.cause.sources import at, bare, is_forward, line_of, where
 from xlagraph.facts.values.telling import PLAIN
-from xlagraph.message import A, B, HloName, Operation, count, say
+from xlagraph.message import A, B, HloName, Operation, count, join, say
+from xlagraph.rules.numbers.picked_value import FIX as PICKED_FIX
+from xlagraph.rules.numbers.picked_value import PICKS
+from xlagraph.rules.numbers.picked_value import SHORT_FIX as PICKED_SHORT_FIX
 from xlagraph.rules.order.turned_operations import SHORT, SHORT_FIX
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.diff import Change
     from xlagraph.graph import Module
     from xlagraph.message import Message, SourceLine
 
@@ -60,7 +65,7 @@ def _wires(case: Case) -> Wires | None:
     """What is connected in another way; None if that is much, or anything else differs."""
     changes = case.diff.changes
     lone = _by_label(case)
-    is_plain = all(FEEDS.issuperset(fields) for _, _, fields in changes)
+    is_plain = all(_is_wire(case, change) for change in changes)
     outputs = all(s.a is not None and s.b is not None for s in case.diff.outputs)
     if not changes or lone is None or not (is_plain and outputs):
         return None
@@ -78,6 +83,26 @@ def _wires(case: Case) -> Wires | None:
     to_b = in_b_of(case, lone)
     operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
     return None if any(-1 in taken for taken in operands.values()) else Wires(pairs, operands)
+
+
+def _is_wire(case: Case, change: Change) -> bool:
+    """Whether only what is taken in differs; what cuts a part out of it may cut another one."""
+    own = FEEDS | {"attributes"} if case.a.module.opcodes[change.a] == "slice" else FEEDS
+    return own.issuperset(change.fields)
+
+
+def _picks(case: Case, wires: Wires) -> list[int]:
+    """Those of A that cut a part out of an input where B's cut one of what it computes, or back."""
+    return [
+        x
+        for x, y in wires.pairs.items()
+        if case.a.module.opcodes[x] == "slice"
+        and _is_of_input(case.a, x) != _is_of_input(case.b, y)
+    ]
+
+
+def _is_of_input(view: SideView, i: int) -> bool:
+    return is_input(view.module, source(view.module, view.module.operands[i][0]))
 
 
 def _by_label(case: Case) -> dict[int, int] | None:
@@ -169,16 +194,15 @@ def _finding(case: Case, wires: Wires) -> Finding:
     def undo(edit: Editors) -> None:
         for y, operands in wires.operands.items():
             edit.b.set_operands(y, operands)
+        for x, y in wires.pairs.items():
+            if case.a.module.opcodes[x] == "slice":
+                edit.b.attributes[y] = case.a.module.attributes[x]
 
+    picks = _picks(case, wires)
     number = count(len(moved), "operation")
     return Finding(
         kind=REPLACED_SUBGRAPH,
-        title=say(
-            CONNECTED,
-            at(lines),
-            ": " if told else "",
-            *told[:1],
-        ),
+        title=_picked(case, picks) if picks else say(CONNECTED, at(lines), *_first(told)),
         evidence=(
             Evidence(
                 say(
@@ -195,13 +219,33 @@ def _finding(case: Case, wires: Wires) -> Finding:
             ),
             *(Evidence(text) for text in told[1:]),
         ),
-        fix=FIX,
-        short=SHORT,
-        short_fix=SHORT_FIX,
+        fix=PICKED_FIX if picks else FIX,
+        short=say(f"{PICKS} in some steps") if picks else SHORT,
+        short_fix=PICKED_SHORT_FIX if picks else SHORT_FIX,
         proof=say(f"{number} of ", B, " were connected as in ", A),
         a=frozenset(wires.pairs),
         b=frozenset(wires.pairs.values()),
         undo=undo,
+    )
+
+
+def _first(told: Sequence[Message]) -> list[Message | str]:
+    return [": ", told[0]] if told else []
+
+
+def _picked(case: Case, picks: Sequence[int]) -> Message:
+    lines = where(case.a.module, picks)
+    given = sum(_is_of_input(case.a, x) for x in picks)
+    places = [
+        say(count(n, "time"), " ", one, " takes part of what comes in where ", other)
+        for n, one, other in ((given, A, B), (len(picks) - given, B, A))
+        if n
+    ]
+    return say(
+        "a branch in Python picks one of two values",
+        at(lines),
+        ": ",
+        join((say(one, " takes what it computes") for one in places), between=", and "),
     )
 
 
