@@ -19,6 +19,7 @@ from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.packed import with_packed
+from xlagraph.explain.names.promoted import with_promoted
 from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
@@ -118,6 +119,7 @@ def of_a_pair(
     diff: Diff, causes: tuple[Cause, ...], contexts: tuple[Context, Context]
 ) -> tuple[Cause, ...]:
     """The causes in words that fit two versions of a program, where they may be of two versions."""
+    causes = tuple(with_promoted(diff, causes))
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes

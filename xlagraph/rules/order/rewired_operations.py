@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE, live_work
 from xlagraph.cause.sources import at, bare, is_forward, line_of, where
+from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.telling import PLAIN
 from xlagraph.message import A, B, HloName, Operation, count, join, say
 from xlagraph.rules.numbers.picked_value import FIX as PICKED_FIX
@@ -40,6 +42,10 @@ FIX = say(
     "The same layers run in another order, as a norm before a block or after it: that is another "
     "model, with other results. Build it in one order, for every step and in every version."
 )
+SCALES = say("A factor scales another term")
+PASSED = ELEMENTWISE | {"broadcast", "convert", "reshape", "transpose"}
+MAX_BEHIND = 64
+"""Instructions behind a value in which numbers are sought."""
 FEEDS = frozenset({"operands"})
 
 
@@ -103,6 +109,44 @@ def _picks(case: Case, wires: Wires) -> list[int]:
 
 def _is_of_input(view: SideView, i: int) -> bool:
     return is_input(view.module, source(view.module, view.module.operands[i][0]))
+
+
+def _scale(case: Case, wires: Wires) -> int | None:
+    """The number of A by which one of two values is scaled that have changed places, if it is one.
+
+    Each is what an operation of one side takes, and another one of the other side.
+    """
+    a, b = case.a.module, case.b.module
+    moved = [(x, y) for x, y in wires.pairs.items() if wires.operands[y] != b.operands[y]]
+    to_a = {y: x for x, y in enumerate(case.a.partners) if y >= 0}
+    swaps = [
+        (p, to_a.get(q, -1))
+        for x, y in moved
+        for p, q in zip(a.operands[x], b.operands[y], strict=True)
+        if case.a.partners[p] != q
+    ]
+    if len(swaps) != 2 or swaps[0] != swaps[1][::-1]:
+        return None
+    one, other = (_numbers_in(a, value) for value in swaps[0])
+    alone = one.keys() ^ other.keys()
+    return {**one, **other}[alone.pop()] if len(alone) == 1 else None
+
+
+def _numbers_in(module: Module, value: int) -> dict[str, int]:
+    """The numbers by which a value is computed element by element, an input or a constant each.
+
+    Ones and zeros are as many as they may be.
+    """
+    found: dict[str, int] = {}
+    front = [value]
+    for i in front:  # grows while it is read
+        if module.opcodes[i] in ("constant", "parameter"):
+            text = module.payloads[i]
+            if module.shapes[i].endswith("[]") and (is_input(module, i) or text not in ("0", "1")):
+                found[f"{module.opcodes[i]} {text}"] = i
+        elif len(front) < MAX_BEHIND and module.opcodes[i] in PASSED:
+            front += (o for o in module.operands[i] if o not in front)
+    return found
 
 
 def _by_label(case: Case) -> dict[int, int] | None:
@@ -199,10 +243,11 @@ def _finding(case: Case, wires: Wires) -> Finding:
                 edit.b.attributes[y] = case.a.module.attributes[x]
 
     picks = _picks(case, wires)
+    scale = _scale(case, wires)
     number = count(len(moved), "operation")
     return Finding(
         kind=REPLACED_SUBGRAPH,
-        title=_picked(case, picks) if picks else say(CONNECTED, at(lines), *_first(told)),
+        title=_title(case, picks, scale, lines, told),
         evidence=(
             Evidence(
                 say(
@@ -220,12 +265,33 @@ def _finding(case: Case, wires: Wires) -> Finding:
             *(Evidence(text) for text in told[1:]),
         ),
         fix=PICKED_FIX if picks else FIX,
-        short=say(f"{PICKS} in some steps") if picks else SHORT,
+        short=say(f"{PICKS} in some steps") if picks else SHORT if scale is None else SCALES,
         short_fix=PICKED_SHORT_FIX if picks else SHORT_FIX,
         proof=say(f"{number} of ", B, " were connected as in ", A),
         a=frozenset(wires.pairs),
         b=frozenset(wires.pairs.values()),
         undo=undo,
+    )
+
+
+def _title(
+    case: Case,
+    picks: Sequence[int],
+    scale: int | None,
+    lines: Sequence[SourceLine],
+    told: Sequence[Message],
+) -> Message:
+    if picks:
+        return _picked(case, picks)
+    if scale is None:
+        return say(CONNECTED, at(lines), *_first(told))
+    number = parameter_name(case.a, scale)
+    return say(
+        "a factor scales another term",
+        at(lines),
+        ": one by ",
+        number,
+        " and one without it change places",
     )
 
 

@@ -1,0 +1,99 @@
+"""A state that is taken in as one type and given back as a wider one, which the next step takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.model import Evidence
+from xlagraph.explain.names.merged import merged
+from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.shapes.products import values
+from xlagraph.message import A, B, Change, Code, count, say
+from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+NARROW = ("bf16", "f16")
+WIDE = "f32"
+AS_ROUNDED = 1 / 128
+"""How far bfloat16 rounds a number at most, relative to it."""
+FIX = say(
+    "Something wide takes part in the update, an array or a strongly typed scalar in f32, such as "
+    "a learning rate that is taken from an array: its type wins over the narrow one. Give the new "
+    "values the type of the old ones: ",
+    Code("(p - (lr * u).astype(p.dtype))"),
+    "; or keep the state in f32 from the start, and compute with a narrow copy of it.",
+)
+TORCH_FIX = say(
+    "Something wide takes part in the update, such as a tensor in f32 that is multiplied: its type "
+    "wins over the narrow one. Give the new values the type of the old ones: ",
+    Code("new.to(p.dtype)"),
+    "; or keep the state in f32 from the start, and compute with a narrow copy of it.",
+)
+SHORT_FIX = say("Give new values the type of the old ones, as .astype(p.dtype).")
+
+
+def with_promoted(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; that of types as a state that one side widens, with numbers that it rounds.
+
+    One side takes tensors in as a narrow type and gives as many of these sizes back as a wide one,
+    which is what the other side takes in.
+    """
+    main = next((cause for cause in causes if cause.kind is DTYPE and cause.proved), None)
+    if main is None or main is not causes[0]:
+        return list(causes)
+    for side, module, other in ((A, diff.a, diff.b), (B, diff.b, diff.a)):
+        for narrow in NARROW:
+            number = _widened(module, other, narrow)
+            if number:
+                what = say(
+                    *(side, f" takes {count(number, 'tensor')} as {narrow} and gives "),
+                    f"{'its' if number == 1 else 'their'} new values back as {WIDE}, which ",
+                    *(side.other, " takes in"),
+                )
+                told = replace(
+                    main,
+                    title=what,
+                    short=what,
+                    fix=FIX if is_jitted(diff.a) else TORCH_FIX,
+                    short_fix=SHORT_FIX,
+                    evidence=(Evidence(what), *main.evidence),
+                )
+                behind = [cause for cause in causes if _is_rounded(cause)]
+                others = [told if cause is main else cause for cause in causes]
+                return merged(others, told, [told, *behind])
+    return list(causes)
+
+
+def _widened(module: Module, other: Module, narrow: str) -> int:
+    """How many tensors a module takes narrow and gives back wide, that the other takes wide."""
+    taken = _sizes(module, module.entry_computation.parameters, narrow)
+    given = _sizes(module, module.outputs, WIDE) - _sizes(
+        module, module.entry_computation.parameters, WIDE
+    )
+    wide = _sizes(other, other.entry_computation.parameters, WIDE)
+    return (taken & given & wide).total()
+
+
+def _sizes(module: Module, own: Iterable[int], kind: str) -> Counter[str]:
+    """The sizes of those of a type, single numbers aside."""
+    shapes = (bare_shape(module, i).partition("[") for i in own)
+    return Counter(sizes for dtype, _, sizes in shapes if dtype == kind and sizes != "]")
+
+
+def _is_rounded(cause: Cause) -> bool:
+    """Whether a cause is of one number, which is the other one in a narrow type."""
+    changes = [part for part in cause.title.parts if isinstance(part, Change)]
+    if cause.kind is not CONSTANT_VALUE or len(changes) != 1:
+        return False
+    old, new = values(changes[0])
+    return 0 < abs(old - new) <= AS_ROUNDED * abs(old)
