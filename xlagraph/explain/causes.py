@@ -16,8 +16,10 @@ from xlagraph.explain.origins import following
 from xlagraph.explain.places import place_of
 from xlagraph.explain.settings import cited, set_there, settings_of
 from xlagraph.facts.calls.callers import placed
+from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import EMPTY, A, B, count, say, words
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
@@ -173,7 +175,10 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
     lines = [line for evidence in finding.evidence for line in evidence.sources]
     if not all(line.is_library for line in lines):
         return ()
-    if lines and (finding.kind is OPTIMIZER_OPTION or _clips_otherwise(diff, finding)):
+    is_of_optimizer = finding.kind is OPTIMIZER_OPTION or (
+        finding.kind is SPECIAL_SCALAR and all(map(is_optimizer_line, lines))
+    )
+    if lines and (is_of_optimizer or _clips_otherwise(diff, finding)):
         return ()  # the line that sets it, or calls step(), is none of the model's
     own_a, own_b = finding.a, finding.b
     cited = frozenset(finding.evidence[0].b)

@@ -23,6 +23,7 @@ from xlagraph.explain.names.promoted import with_promoted
 from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
+from xlagraph.explain.names.trained import with_trained
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.facts.program.arguments import argument_name
@@ -119,7 +120,7 @@ def of_a_pair(
     diff: Diff, causes: tuple[Cause, ...], contexts: tuple[Context, Context]
 ) -> tuple[Cause, ...]:
     """The causes in words that fit two versions of a program, where they may be of two versions."""
-    causes = tuple(with_promoted(diff, causes))
+    causes = tuple(with_trained(diff, with_promoted(diff, causes)))
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes

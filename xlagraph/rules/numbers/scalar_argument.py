@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.editor import NO_ATTRIBUTES
+from xlagraph.cause.editor import NO_ATTRIBUTES, is_input
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
@@ -18,10 +18,11 @@ from xlagraph.facts.values.scalars import is_scalar_input
 from xlagraph.message import Quoted, count, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 SPECIAL = frozenset({"0", "-0", "1", "-1"})
@@ -87,6 +88,15 @@ _RATE = Words(
     ),
     short_fix=say("Keep a learning rate a little off 0, 1 and -1."),
 )
+_DECAY = Words(
+    say(
+        "The optimizer multiplies its weights by 1 - lr * weight_decay, which rounds to 1 where "
+        "the learning rate comes near to 0, as at the end of a schedule. Let the schedule end a "
+        "little higher (eta_min, a lower final_div_factor), or send the rate as a tensor."
+    ),
+    say("1 - lr * weight_decay rounds to 1 in some steps"),
+    say("End the schedule a little above 0, or give the learning rate as a tensor."),
+)
 _COUNT = Words(
     say(
         "An optimizer counts here, and a count is 0 or 1 but once: expected as it begins. A tensor "
@@ -115,12 +125,33 @@ def special_words(
         users: the instructions of both modules that take them.
     """
     if lines and is_optimizer_line(lines[0]):
-        divides = all(case.diff.a.opcodes[x] in ("divide", "broadcast") for x, _ in users)
+        module = case.diff.a
+        used = {user for x, _ in users for user in _applied(module, x)}
+        if any(_scales_weight(module, i) for i in used):
+            return _DECAY
+        divides = all(module.opcodes[i] == "divide" for i in used)
         return _CORRECTION if divides and _is_adam(lines[0]) else _RATE
     typed = sent_scalar(case, lines, [y for _, y in users])
     if typed is None:
         return Words()
     return Words(say(typed, "Or keep the number away from exactly 0, 1 and -1."), short_fix=typed)
+
+
+def _applied(module: Module, i: int) -> Iterator[int]:
+    """What computes with a number that an instruction takes in: itself, or what it is spread to."""
+    front = [i]
+    for one in front:  # grows while it is read
+        if module.opcodes[one] in ("broadcast", "convert", "reshape"):
+            front += module.users[one]
+        else:
+            yield one
+
+
+def _scales_weight(module: Module, i: int) -> bool:
+    """Whether an input is multiplied as it is, as weights are that decay on their own."""
+    return module.opcodes[i] == "multiply" and any(
+        is_input(module, o) and not module.shapes[o].endswith("[]") for o in module.operands[i]
+    )
 
 
 def _is_adam(line: SourceLine) -> bool:
