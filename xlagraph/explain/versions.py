@@ -12,6 +12,7 @@ from xlagraph.cause.sources import where
 from xlagraph.explain.names.decay import with_decay
 from xlagraph.explain.names.detached import cut_with, with_detached
 from xlagraph.explain.names.estimators import with_estimator
+from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.losses import with_loss
 from xlagraph.explain.names.means import with_mean
@@ -132,7 +133,7 @@ def of_a_pair(
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
-    told = with_sums(diff, told)
+    told = with_joined(diff, with_sums(diff, told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = _options_first(diff, told)
     if not versions:

@@ -44,7 +44,7 @@ SPREAD = THROUGH | {"constant"}
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 UNSAID = frozenset({"tuple", "while", "conditional", "call", "fusion", "parameter"})
 """What tells nothing as an operation: of such a one the values that differ are told."""
-UNTOLD = (UNSAID - {"call"}) | {"custom-call", "opt-barrier", "sort", "scatter"}
+UNTOLD = (UNSAID - {"call"}) | {"custom-call", "opt-barrier", "sort"}
 """What no formula is written of."""
 VALUES = ("x", "y", "z", "u", "v", "w")
 GRADIENTS = ("g", "h", "k")
