@@ -20,7 +20,7 @@ from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.runs.alike import follows_size, further_lines, moving_alike, worded_alike
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.drawn import AsDrawn
-from xlagraph.runs.causes.growth import BAKED, main_line
+from xlagraph.runs.causes.growth import BAKED, AsLoop, main_line
 from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.pending import AsPending
 from xlagraph.runs.causes.shuffled import AsShuffled
@@ -30,7 +30,7 @@ from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
 from xlagraph.runs.reasons import OF_SIZES, SIZES, Reason, main_cause, reasons_of
-from xlagraph.runs.second import FREQUENT, key_of, second_causes
+from xlagraph.runs.second import FREQUENT, follows_another, key_of, second_causes
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
@@ -82,10 +82,25 @@ def groups_by(
     for node in nodes:
         grouped.setdefault((reasons[node.digest], _is_expected(node)), []).append(node)
     groups = [_group(reason, members) for (reason, _), members in grouped.items()]
+    loops = [
+        group.place
+        for (reason, _), group in zip(grouped, groups, strict=True)
+        if isinstance(reason.retell, AsLoop)
+    ]
+    groups = [_without_effects(group, nodes, loops) for group in groups]
     groups = with_spans(groups, nodes)
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
     return ranked(groups)
+
+
+def _without_effects(
+    group: CauseGroup, nodes: Sequence[GraphNode], loops: Sequence[Place]
+) -> CauseGroup:
+    """The group, of what is often beside it only that which follows nothing that is told."""
+    members = [node for node in nodes if node.digest in group.graphs]
+    left = tuple(one for one in group.frequent if not follows_another(one, members, loops))
+    return group if left == group.frequent else replace(group, frequent=left)
 
 
 def _is_expected(node: GraphNode) -> bool:

@@ -12,15 +12,19 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from xlagraph.message import Change
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.runs.beside import family
-from xlagraph.runs.causes.growth import main_line
+from xlagraph.runs.causes.growth import BAKED, main_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
+    from xlagraph.cause.verdict import Place
     from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
 
@@ -32,6 +36,10 @@ and then keeps a tensor."""
 TWICE = 2
 """In so many graphs at least two numbers go the same way, and in as many opposite ways, to be two:
 once a rounded number may."""
+
+_OF_TYPES = frozenset({REORDERED_OPERANDS, REORDERED_SUM})
+MAX_BODY = 12
+"""Lines of a loop's body behind what it reads."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _IN_WORDS = re.compile(r"([^:(,]*) -> ([^:(,]*)")
@@ -109,3 +117,28 @@ def changed_number(cause: Cause) -> tuple[float, float] | None:
 
 def _numbers(text: str) -> list[float]:
     return list(map(float, _NUMBER.findall(text)))
+
+
+def follows_another(cause: Cause, members: Sequence[GraphNode], loops: Sequence[Place]) -> bool:
+    """Whether a cause beside the first only follows what else is told.
+
+    Operands are turned where what they are converts one of them, and what a loop reads and skips
+    leaves out its slices.
+
+    Args:
+        cause: one beside the first.
+        members: the graphs of the first.
+        loops: where loops read a value that says how often they run.
+    """
+    if cause.kind in _OF_TYPES:
+        told = [node.explanation.causes for node in members if node.explanation]
+        own = [causes for causes in told if any(key_of(one) == key_of(cause) for one in causes)]
+        return all(any(one.kind is DTYPE for one in causes) for causes in own)
+    line = cause.place.line
+    return cause.kind in BAKED and any(
+        line is not None
+        and one.line is not None
+        and (one.line.file, one.line.function) == (line.file, line.function)
+        and 0 <= line.line - one.line.line <= MAX_BODY
+        for one in loops
+    )

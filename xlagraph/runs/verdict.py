@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
+from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.facts.shapes.filled_spans import is_of_span
 from xlagraph.message import Quoted, count, duration, join, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
@@ -294,11 +295,12 @@ def _note(group: CauseGroup) -> Message:
         when = say("Now and then since ", begin)
     else:
         when = say("In a fixed order since ", begin)
+    what = say(when, ": ", group.in_short.clause, group.place.within)
+    cost = f"; {count(group.compiles, 'compile')}, {group.spent}."
+    if group.kind in BRANCHES and group.meant is Meant.EARLY:
+        return say(what, cost)  # of a graph that came once, the words that fit all say too much
     otherwise = "To save it" if group.meant is Meant.ODD else "If not on purpose"
-    cost = f"; {count(group.compiles, 'compile')}, {group.spent}. {otherwise}: "
-    return say(
-        when, ": ", group.in_short.clause, group.place.within, cost, group.fix_in_short.clause
-    )
+    return say(what, cost, f" {otherwise}: ", group.fix_in_short.clause)
 
 
 def _seldom(groups: Sequence[CauseGroup]) -> Iterator[Message]:

@@ -100,8 +100,17 @@ class AsShuffled:
         )
 
     def accounts_for(self, cause: Cause) -> bool:
-        """Whether a cause beside it comes of the order as well: sums, and what is connected."""
+        """Whether a cause beside it comes of the order as well: sums, and what is connected.
+
+        So is what a turn of the loop leaves to Python, the last one's until the next step.
+        """
+        if cause.kind is LIVE_TENSOR:
+            return any(self._leads_to(frame) for frame in own_frames(cause))
         return cause.kind in _ADDED or str(cause.title).startswith(CONNECTED)
+
+    def _leads_to(self, frame: SourceLine) -> bool:
+        here = (frame.file, frame.function) == (self.shuffle.file, self.shuffle.function)
+        return here and frame.line > self.shuffle.line
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with what is shuffled."""
