@@ -34,7 +34,7 @@ from xlagraph.runs.second import FREQUENT, follows_another, key_of, second_cause
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from xlagraph.message import Message, Part, SourceLine
     from xlagraph.run.reader import Run
@@ -87,7 +87,8 @@ def groups_by(
         for (reason, _), group in zip(grouped, groups, strict=True)
         if isinstance(reason.retell, AsLoop)
     ]
-    groups = [_without_effects(group, nodes, loops) for group in groups]
+    kinds = {group.kind for group in groups if not group.expected}
+    groups = [_without_effects(group, kinds, loops) for group in groups]
     groups = with_spans(groups, nodes)
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
@@ -95,11 +96,10 @@ def groups_by(
 
 
 def _without_effects(
-    group: CauseGroup, nodes: Sequence[GraphNode], loops: Sequence[Place]
+    group: CauseGroup, kinds: Collection[Kind], loops: Sequence[Place]
 ) -> CauseGroup:
     """The group, of what is often beside it only that which follows nothing that is told."""
-    members = [node for node in nodes if node.digest in group.graphs]
-    left = tuple(one for one in group.frequent if not follows_another(one, members, loops))
+    left = tuple(one for one in group.frequent if not follows_another(one, kinds, loops))
     return group if left == group.frequent else replace(group, frequent=left)
 
 

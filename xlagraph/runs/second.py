@@ -20,7 +20,7 @@ from xlagraph.runs.beside import family
 from xlagraph.runs.causes.growth import BAKED, main_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
@@ -119,21 +119,19 @@ def _numbers(text: str) -> list[float]:
     return list(map(float, _NUMBER.findall(text)))
 
 
-def follows_another(cause: Cause, members: Sequence[GraphNode], loops: Sequence[Place]) -> bool:
+def follows_another(cause: Cause, kinds: Collection[Kind], loops: Sequence[Place]) -> bool:
     """Whether a cause beside the first only follows what else is told.
 
-    Operands are turned where what they are converts one of them, and what a loop reads and skips
-    leaves out its slices.
+    Where inputs come in types that change, they pair by these and stand in another order; and what
+    a loop reads and skips leaves out its slices.
 
     Args:
         cause: one beside the first.
-        members: the graphs of the first.
+        kinds: what is told of other graphs of the run.
         loops: where loops read a value that says how often they run.
     """
     if cause.kind in _OF_TYPES:
-        told = [node.explanation.causes for node in members if node.explanation]
-        own = [causes for causes in told if any(key_of(one) == key_of(cause) for one in causes)]
-        return all(any(one.kind is DTYPE for one in causes) for causes in own)
+        return DTYPE in kinds
     line = cause.place.line
     return cause.kind in BAKED and any(
         line is not None

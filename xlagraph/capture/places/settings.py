@@ -35,6 +35,9 @@ from xlagraph.capture.places.untyped import MAKES, TABLES, untyped
 LAYERDROP = "layerdrop"
 _DROPS = re.compile(r"\b(?:\w+_)?layer_?drop")
 """A keyword by which a library's model leaves out layers by a random number."""
+CONFIGURATION = "configuration"
+_CONFIGURES = re.compile(r"\b[A-Z]\w*Config\b")
+"""What a library's model is made of, options by keyword."""
 ATTRIBUTES = frozenset({"momentum", "training", "requires_grad"})
 """What is set by assignment or by ``setattr``."""
 METHODS = {
@@ -49,7 +52,7 @@ _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
     rf"|{PADS.pattern}|\b{PADDING}\s*=|{COLLATES.pattern}|\.{ATTACHES.pattern}\("
-    rf"|{_DROPS.pattern}\s*="
+    rf"|{_DROPS.pattern}\s*=|{_CONFIGURES.pattern}\("
     rf"|\.(?:{'|'.join(sorted(LEAVES))})\("
     rf"|\b(?:{'|'.join(sorted(DRAWS))})\(|\b{MAKES.pattern}\(|\.(?:{TABLES})\("
 )
@@ -177,9 +180,14 @@ def _called(node: ast.Call, function: str) -> Iterator[Setting]:
 
 
 def _given(node: ast.Call, function: str) -> Iterator[Setting]:
-    for one in node.keywords:
-        if one.arg and _DROPS.fullmatch(one.arg):
-            yield Setting(one.value.lineno, function, LAYERDROP, constant_text(one.value))
+    drops = [one for one in node.keywords if one.arg and _DROPS.fullmatch(one.arg)]
+    for one in drops:
+        yield Setting(one.value.lineno, function, LAYERDROP, constant_text(one.value))
+    called = node.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    is_all = all(one.arg for one in node.keywords)  # no further ones from a dictionary
+    if not drops and is_all and _CONFIGURES.fullmatch(name):
+        yield Setting(node.lineno, function, CONFIGURATION, name)
 
 
 def _is_self(owner: ast.expr) -> bool:

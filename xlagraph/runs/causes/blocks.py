@@ -73,6 +73,7 @@ LAYERDROP_FIX = say(
 LAYERDROP_SHORT_FIX = say("Set the configuration's layerdrop to 0; some have 0.1 by default.")
 _TRANSFORMERS = "/transformers/models/"
 _LEAVES_OUT = re.compile(r"\s*(?:continue|if not \w*(?:drop|skip)\w*\b.*:)\s*(?:#.*)?")
+_SKIPS = re.compile(r"\s*if (?:not )?\w*(?:layer_?drop|skip_the_layer)\w*\b.*:\s*(?:#.*)?")
 _LAYER = re.compile(r"(?:.*\.)?(?:layers?|blocks?|h)\.\d+")
 
 
@@ -303,7 +304,9 @@ def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText)
     caller = _caller(place) if is_called else None
     draw = _draw(place, program) if is_called else None
     decided = draw or (_turn(members, place, program) if is_called else None)
-    is_drop = is_called and not decided and _is_layerdrop(skipped, place, program)
+    is_drop = is_block and not decided and _is_layerdrop(skipped, place, program)
+    if is_drop and not is_called:
+        place = _in_model(members) or place
     return CauseGroup(
         kind=skipped.kind,
         title=say(
@@ -327,11 +330,24 @@ def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText)
 
 def _is_layerdrop(skipped: Skipped, place: Place, program: ProgramText) -> bool:
     """Whether a model of transformers, which the program calls, leaves out layers in its loop."""
-    called = list(takewhile(lambda frame: frame.is_library, place.stack))
-    return any(_LAYER.fullmatch(path) for path in skipped.paths) and any(
+    if not any(_LAYER.fullmatch(path) for path in skipped.paths):
+        return False
+    if not place.stack:  # where the step ends: what is known of the model's code has to tell
+        code = (text for file, text in program.lines.items() if _TRANSFORMERS in file)
+        return any(_SKIPS.fullmatch(line) for text in code for line in text.values())
+    called = takewhile(lambda frame: frame.is_library, place.stack)
+    return any(
         _TRANSFORMERS in frame.file and _is_left_out(program.lines.get(frame.file, {}), frame.line)
         for frame in called
     )
+
+
+def _in_model(members: Sequence[GraphNode]) -> Place | None:
+    """Where the program calls a model of transformers, as one of these graphs tells."""
+    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    places = (c.place for c in causes if any(_TRANSFORMERS in one.file for one in c.place.stack))
+    found = next(places, None)
+    return replace(found, tensors=()) if found else None
 
 
 def _is_left_out(lines: Mapping[int, str], number: int) -> bool:

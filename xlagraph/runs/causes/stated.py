@@ -7,6 +7,7 @@ optimizer steps.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,7 @@ from xlagraph.facts.shapes.size_makers import INDICES
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
+from xlagraph.runs.causes.blocks import LAYERDROP_FIX, LAYERDROP_SHORT_FIX
 from xlagraph.runs.graphs.input_sizes import Size, sizes_apart
 from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import ranked
@@ -91,6 +93,9 @@ DROPPED = Stated(
     fix="Set it to 0, and use dropout instead, which the device draws: the model's code draws on "
     "the host which layers run, and each choice of them is a graph of its own.",
 )
+CONFIGURED = "configuration"
+UNSAID = say("; the configuration does not say a layerdrop")
+_OF_MODEL = re.compile(r"/transformers/models/(\w+)/")
 STATEMENTS = {
     INPUT_SHAPE: (PADDED, JOINED, DISTINCT, CUT),
     CHANGING_UPDATES: (FROZEN,),
@@ -140,12 +145,35 @@ def _as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
     )
 
 
+def _configured(group: CauseGroup, run: Run) -> CauseGroup:
+    """The group of layers that a model drops by default, at the line that configures it.
+
+    One alone, by the name of the model whose code runs.
+    """
+    stack = group.place.stack
+    models = {found[1] for one in stack if (found := _OF_MODEL.search(one.file))}
+    names = {f"{name.replace('_', '')}config" for name in models}
+    lines = {
+        SourceLine(one.file, one.line, one.function)
+        for process in run.processes
+        for one in process.settings
+        if one.option == CONFIGURED and one.value.lower() in names
+    }
+    if group.mend != (LAYERDROP_FIX, LAYERDROP_SHORT_FIX) or len(lines) != 1:
+        return group
+    (line,) = lines
+    title = say(group.title, UNSAID, at((line,)))
+    return replace(group, title=title, place=Place(line, tensors=group.place.tensors))
+
+
 def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> CauseGroup:
     said = next((one for one in STATEMENTS.get(group.kind, ()) if _records(one, run)), None)
     records = _records(said, run) if said and not group.expected else ()
     lines = sorted({SourceLine(one.file, one.line, one.function) for one in records})
     is_one = len({(line.file, line.function) for line in lines}) == 1
-    if not said or not is_one or group.place.line in lines:
+    if not said:
+        return _configured(group, run) if group.kind is SKIPPED_BLOCK else group
+    if not is_one or group.place.line in lines:
         return group
     if len(group.graphs) < MANY and said is not DROPPED:
         return group
