@@ -153,7 +153,7 @@ def _parts(
     found = [
         members
         for members in places.values()
-        if len(members) >= MANY
+        if len(members) > 1
         and all((node.rank, node.step) in steps for node in members)
         and _are_pieces(members)
     ]
@@ -194,7 +194,9 @@ def drawn_again(
             continue
         is_there = all((one.call_site, one.rank) in places for one in (first, node))
         is_again = weights[node.digest].read == weights[first.digest].read
-        is_turn = all(one.expected or one.kind in SECOND_TURN for one in outcome.causes)
+        adds = outcome.causes[0].kind is ACCUMULATED_GRADIENT  # also to those behind no name
+        turns = (*SECOND_TURN, ADDED_INPUT) if adds else SECOND_TURN
+        is_turn = all(one.expected or one.kind in turns for one in outcome.causes)
         if is_there and is_again and is_turn and first.warm_up and first.step <= first_step:
             found.append(node.digest)
     return frozenset(found)
