@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlagraph.canon.live import live_instructions
 from xlagraph.evaluate.domains import applied
+from xlagraph.evaluate.never import behind
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ MAX_TURNS = 6
 """Ways in which numbers that do alike may follow from the others otherwise."""
 MAX_LIKELY = 16
 """Values that are tried for one number."""
+MANY_USES = 8
+"""Uses beyond which it is one number for all weights, however many these are."""
+_MANY_TIMES = "many times"
+_FORMS = frozenset({"broadcast", "convert", "copy", "reshape"})
 MANY_SIZES = 3
 """Sizes of what a number is used for beyond which it is used for all weights, whatever these are:
 the other module may hold them in other tensors."""
@@ -75,6 +80,8 @@ class Role(NamedTuple):
     once, and without sizes, of one with many of these."""
     is_taken_off: bool
     """Whether what it makes is subtracted."""
+    counts: frozenset[int] = frozenset()
+    """How many numbers the sums are of that it divides."""
 
     @property
     def bound(self) -> float:
@@ -92,7 +99,7 @@ class Role(NamedTuple):
     def sizes(self) -> list[int]:
         """How many elements there are, and along each axis, in what it is used for."""
         found = {prod(sizes) for _, _, sizes in self.uses}
-        return sorted(found | {n for _, _, sizes in self.uses for n in sizes})
+        return sorted(found | self.counts | {n for _, _, sizes in self.uses for n in sizes})
 
 
 def roles(module: Module, types: Collection[str]) -> dict[int, Role]:
@@ -110,9 +117,24 @@ def _role(module: Module, parameter: int, live: bytearray) -> Role:
             place = 0 if opcode in _COMMUTES else module.operands[user].index(form)
             uses.append((opcode, place, sizes))
             is_taken_off = is_taken_off or _is_taken_off(module, form, user, live)
-    if len({sizes for *_, sizes in uses}) > MANY_SIZES:
-        uses = [*dict.fromkeys((opcode, place, ()) for opcode, place, _ in uses)]
-    return Role(tuple(sorted(uses)), is_taken_off)
+    counts = frozenset(_reduced(module, parameter, live))
+    if len({sizes for *_, sizes in uses}) > MANY_SIZES or len(uses) > MANY_USES:
+        uses = [
+            (_MANY_TIMES, 0, ()),
+            *dict.fromkeys((opcode, place, ()) for opcode, place, _ in uses),
+        ]
+    return Role(tuple(sorted(uses)), is_taken_off, counts)
+
+
+def _reduced(module: Module, parameter: int, live: bytearray) -> Iterator[int]:
+    """Of how many numbers each is a sum that a number divides."""
+    for user, form in applied(module, parameter):
+        if live[user] and module.opcodes[user] == "divide" and module.operands[user][1] == form:
+            total = behind(module, module.operands[user][0], _FORMS)
+            if module.opcodes[total] == "reduce":
+                shapes = (module.shapes[i] for i in (module.operands[total][0], total))
+                taken, left = (prod(read_shape(shape).dimensions) for shape in shapes)
+                yield taken // max(left, 1)
 
 
 def _is_taken_off(module: Module, made_of: int, i: int, live: bytearray) -> bool:
