@@ -234,3 +234,34 @@ ENTRY main {
 """
     found = _asked(text, alone)
     assert (found.packing, found.dropped) == ((), (1, 1))
+
+
+def test_a_number_that_is_only_counted_on_is_set_aside():
+    text = """HloModule jit_step
+
+ENTRY main {
+  step = s32[] parameter(0)
+  x = f32[3,4]{1,0} parameter(1)
+  one = s32[] constant(1)
+  next = s32[] add(step, one)
+  y = f32[3,4]{1,0} tanh(x)
+  ROOT out = (s32[], f32[3,4]{1,0}) tuple(next, y)
+}
+"""
+    alone = """HloModule jit_step
+
+ENTRY main {
+  x = f32[3,4]{1,0} parameter(0)
+  m = f32[3,4]{1,0} negate(x)
+  t = f32[3,4]{1,0} tanh(m)
+  y = f32[3,4]{1,0} negate(t)
+  ROOT out = (f32[3,4]{1,0}) tuple(y)
+}
+"""
+    found = _asked(text, alone)
+    assert (found.packing, found.dropped, found.counters) == ((), (0, 0), (1, 0))
+    used = text.replace("tanh(x)", "add(x, spread)").replace(
+        "  y =",
+        "  wide = f32[] convert(next)\n  spread = f32[3,4]{1,0} broadcast(wide), dimensions={}\n  y =",
+    )
+    assert _asked(used, alone) is None

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.live import live_instructions
 from xlagraph.diff import diff_modules
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.budget import Budget
@@ -18,7 +19,7 @@ from xlagraph.evaluate.repack import repacked
 from xlagraph.evaluate.same import MAX_MORE, SameValues, output_shapes, same_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.diff import Diff
     from xlagraph.evaluate.packing import Form, Placed
@@ -48,6 +49,8 @@ class PackedSame(NamedTuple):
     """Which tensors those of each side stand for."""
     dropped: tuple[int, int]
     """How many outputs of each side are others in another form, and are set aside."""
+    counters: tuple[int, int]
+    """How many numbers each side only counts on that the other has not; they are set aside."""
 
 
 def same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | None:
@@ -68,13 +71,17 @@ def _same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | N
     if sum(Program(module).cost for module in (diff.a, diff.b)) > MAX_COST:
         return None
     dropped = _other_forms(diff.a), _other_forms(diff.b)
-    ways = islice(_packings(diff, is_asked=any(dropped)), MAX_PACKINGS)
+    counters = _counted_alone(diff)
+    is_asked = any(dropped) or any(counters)
+    ways = islice(_packings(diff, is_asked=is_asked), MAX_PACKINGS)
     rewritten = ((way, _rewritten(diff, updated, way, dropped)) for way in ways)
     likely = ((way, both) for way, both in rewritten if both and _may_agree(*both))
     for packing, both in islice(likely, MAX_ASKED):
         after = diff_modules(*both)
         if found := same_values(after):
-            return PackedSame(after, found, packing, (len(dropped[0]), len(dropped[1])))
+            forms = len(dropped[0]), len(dropped[1])
+            counts = len(counters[0]), len(counters[1])
+            return PackedSame(after, found, packing, forms, counts)
     return None
 
 
@@ -132,6 +139,8 @@ def _rewritten(
         _Side(module, _alone(diff, k), updated[k], dropped[k])
         for k, module in enumerate((diff.a, diff.b))
     )
+    for kept, own in zip(sides, _counted_alone(diff), strict=True):
+        kept.leave_out(own)
     left = surplus(*(Counter(side.given) for side in sides))
     for placed in packing:
         side, form, count = placed
@@ -164,6 +173,29 @@ def _alone(diff: Diff, side: int) -> tuple[set[int], set[int]]:
     return found
 
 
+def _counted_alone(diff: Diff) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The counters that one side has more than the other, as a state's beside its optimizer's."""
+    counts = [Counter(s for s in input_shapes(m) if s[0] in "su") for m in (diff.a, diff.b)]
+    more = (counts[0] - counts[1]).total(), (counts[1] - counts[0]).total()
+    return _counters(diff.a)[: more[0]], _counters(diff.b)[: more[1]]
+
+
+def _counters(module: Module) -> list[tuple[int, int]]:
+    """Whole numbers that a module only counts on: the input's number, and the output's."""
+    inputs = {p: k for k, p in enumerate(module.entry_computation.parameters)}
+    live = live_instructions(module)
+    found = []
+    for k, value in enumerate(module.outputs):
+        own = [o for o in module.operands[value] if o in inputs]
+        if module.opcodes[value] != "add" or len(own) != 1 or module.shapes[value][0] not in "su":
+            continue
+        (other,) = [o for o in module.operands[value] if o not in own] or own
+        is_one = module.opcodes[other] == "constant" and module.shapes[value].endswith("[]")
+        if is_one and [u for u in module.users[own[0]] if live[u]] == [value]:
+            found.append((inputs[own[0]], k))
+    return found
+
+
 class _Side:
     """A module, and which of its inputs and outputs are made of others."""
 
@@ -180,6 +212,13 @@ class _Side:
         self.dropped = dropped
         self.inputs: dict[int, Form] = {}
         self.outputs: dict[int, Form] = {}
+        self.removed: set[int] = set()
+
+    def leave_out(self, counters: Iterable[tuple[int, int]]) -> None:
+        """Takes these numbers out, and what they are counted on to."""
+        for k, n in counters:
+            self.removed.add(k)
+            self.dropped |= {n}
 
     @property
     def given(self) -> list[str]:
@@ -206,4 +245,4 @@ class _Side:
         """The module, as it was if all stand for themselves."""
         if not self.inputs and not self.dropped:
             return self.module
-        return repacked(self.module, self.inputs, self.outputs, self.dropped)
+        return repacked(self.module, self.inputs, self.outputs, self.dropped, self.removed)

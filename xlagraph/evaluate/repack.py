@@ -23,15 +23,17 @@ def repacked(
     inputs: Mapping[int, Form],
     outputs: Mapping[int, Form],
     dropped: Collection[int] = (),
+    removed: Collection[int] = (),
 ) -> Module:
     """The module with parts in place of these inputs and outputs, by their numbers.
 
-    `dropped`: outputs that are left out. The first part stands at the whole's place, the others
-    behind all. Headers no longer say which inputs are donated, and how they lie in memory. The root
-    is a tuple.
+    `dropped`: outputs that are left out; `removed`: inputs that only these need. The first part
+    stands at the whole's place, the others behind all. Headers no longer say which inputs are
+    donated, and how they lie in memory. The root is a tuple.
     """
     made = _Columns(module)
     entry = module.entry_computation
+    gone = {entry.parameters[k] for k in removed}
     wholes = {entry.parameters[k]: (k, form) for k, form in inputs.items()}
     for computation in module.computations:
         start = len(made.names)
@@ -40,6 +42,8 @@ def repacked(
                 made.root(i, outputs, dropped)
             elif i in wholes:
                 made.joined(i, *wholes[i])
+            elif i in gone:
+                made.gone(i)
             else:
                 made.kept(i)
         made.end(computation, start)
@@ -74,6 +78,11 @@ class _Columns:
             self.payloads[place] = self.module.payloads[i]
         self.places[i] = place
 
+    def gone(self, i: int) -> None:
+        """A number that is no input any more: nothing that is given out needs it."""
+        self.places[i] = self._add(i, "constant", self.module.shapes[i], ())
+        self.payloads[self.places[i]] = "0"
+
     def joined(self, i: int, number: int, form: Form) -> None:
         """A parameter, made of parts."""
         pieces = []
@@ -105,7 +114,8 @@ class _Columns:
 
     def end(self, computation: Computation, start: int) -> None:
         """A computation, of the instructions since it began."""
-        taken = [self.firsts.get(p, self.places[p]) for p in computation.parameters]
+        places = (self.firsts.get(p, self.places[p]) for p in computation.parameters)
+        taken = [place for place in places if self.opcodes[place] == "parameter"]
         if computation.index == self.module.entry:
             taken += self.added
         made = replace(

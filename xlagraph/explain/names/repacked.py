@@ -67,6 +67,9 @@ def _verdict(
         for side, n in zip((A, B), packed.dropped, strict=True)
         if n
     ]
+    for side, n in zip((A, B), packed.counters, strict=True):
+        if n:
+            aside.append(say(count(n, "number"), " that ", side, " only counts on"))
     if any(cause.kind is ALIAS for cause in explanation.causes):
         aside.append(say("which inputs the outputs are written into"))
     if aside:
