@@ -262,6 +262,7 @@ ENTRY main {
     assert (found.packing, found.dropped, found.counters) == ((), (0, 0), (1, 0))
     used = text.replace("tanh(x)", "add(x, spread)").replace(
         "  y =",
-        "  wide = f32[] convert(next)\n  spread = f32[3,4]{1,0} broadcast(wide), dimensions={}\n  y =",
+        "  wide = f32[] convert(next)\n"
+        "  spread = f32[3,4]{1,0} broadcast(wide), dimensions={}\n  y =",
     )
     assert _asked(used, alone) is None

@@ -226,6 +226,12 @@ def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
     return min((one for one in found if one), default=(0, None), key=lambda one: one[0])[1]
 
 
+def line_behind(module: Module, instructions: Iterable[int]) -> SourceLine | None:
+    """The nearest of the program's own lines that takes in what these instructions make."""
+    found = _along(module, _calls_of(module, instructions), module.users)
+    return found[1] if found and is_forward(found[1]) else None
+
+
 def _calls_of(module: Module, instructions: Iterable[int]) -> list[int]:
     """These instructions, with what hangs together with them at the same lines of a library.
 

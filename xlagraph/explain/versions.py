@@ -9,8 +9,9 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
+from xlagraph.explain.names.clipped import with_clipped
 from xlagraph.explain.names.decay import with_decay
-from xlagraph.explain.names.detached import cut_with, with_detached
+from xlagraph.explain.names.detached import cut_with, used_at, with_detached
 from xlagraph.explain.names.estimators import with_estimator
 from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Cause, Context
+    from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
     from xlagraph.facts.values.formulas import Formulas
     from xlagraph.graph import Module
@@ -133,7 +135,7 @@ def of_a_pair(
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
-    told = with_joined(diff, with_sums(diff, told))
+    told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = _options_first(diff, told)
     if not versions:
@@ -295,7 +297,7 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
     Or on which gradients flow further.
     """
     if cause.kind is LONGER_BACKWARD and not cause.short:
-        return replace(cause, short=_cut(diff, cause))
+        return replace(cause, short=_cut(diff, cause), place=_used(diff, cause))
     side = next(iter(cause.title.parts))
     if cause.kind is CALL_OPTION and isinstance(side, Code) and not cause.short:
         more = next(part for part in cause.title.parts if isinstance(part, Side))
@@ -324,6 +326,15 @@ def _cut(diff: Diff, cause: Cause) -> Message:
     place = _named(diff.a if more is A else diff.b, cause.title)
     cuts = (", which cuts them", place, ", as by ", cut_with(diff.a))
     return say("gradients flow further in ", more, " than in ", less, *cuts)
+
+
+def _used(diff: Diff, cause: Cause) -> Place:
+    """The place of a cause, at the line that computes with what further gradients are made of."""
+    if not cause.place.is_near:
+        return cause.place
+    own_b = cause.b.intersection(diff.added)
+    line = used_at(diff.b, own_b) or used_at(diff.a, cause.a.intersection(diff.removed))
+    return replace(cause.place, line=line, stack=(), source=()) if line else cause.place
 
 
 def _named(module: Module, title: Message) -> Message:

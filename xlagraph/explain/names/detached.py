@@ -11,12 +11,14 @@ from xlagraph.canon.live import mark
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.slices import IDLE, made_of
-from xlagraph.cause.sources import is_forward, where
+from xlagraph.cause.sources import is_forward, line_behind, line_of, where
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.updates import renewed
+from xlagraph.facts.values.formulas import THROUGH
+from xlagraph.facts.values.scalars import through
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code, HloName, count, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.evaluate.alike import AlikeOutputs
     from xlagraph.graph import Module
-    from xlagraph.message import Side
+    from xlagraph.message import Side, SourceLine
 
 OWN = (*BRANCHES, OTHER_OPERAND, REORDERED_OPERANDS)
 """What further terms of gradients are told as, and what the loss is written otherwise as."""
@@ -241,12 +243,38 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
     )
     aside = say("a term of the loss that is not given out would look the same")
     place = main.place
+    line = used_at(module, behind) or line
     if line is not None:
         place = replace(place, line=line, stack=(), source=(), is_near=True)
     cited = (Evidence(alike, sources=lines), Evidence(aside), *main.evidence)
     return replace(
         main, kind=LONGER_BACKWARD, title=title, short=short, evidence=cited, place=place
     )
+
+
+def used_at(module: Module, own: Collection[int]) -> SourceLine | None:
+    """The program's line of the forward pass that derivatives of one side alone go back to.
+
+    They are made of the values that it computes with, of two of these where it can be told.
+    """
+    values = {
+        form
+        for i in own
+        for o in module.operands[i]
+        if o not in own and not module.shapes[o].endswith("[]")
+        for form in (o, through(module, o, THROUGH))
+    }
+    users = dict.fromkeys(u for value in sorted(values) for u in module.users[value])
+    told = [i for i in users if i not in own and _is_of_forward(module, i)]
+    taken = {i: {through(module, o, THROUGH) for o in module.operands[i]} & values for i in told}
+    of_two = sorted(i for i in told if len(taken[i]) > 1)
+    lines = (line_behind(module, [i]) for i in (*of_two, *told))
+    return next(filter(None, lines), None)
+
+
+def _is_of_forward(module: Module, i: int) -> bool:
+    line = line_of(module, i)
+    return line is not None and not line.backward_of
 
 
 def _parting(module: Module, behind: Collection[int], forward: bytearray) -> int | None:

@@ -13,6 +13,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE, live_work
 from xlagraph.cause.sources import at, bare, is_forward, line_of, where
 from xlagraph.facts.values.opcodes import ELEMENTWISE
+from xlagraph.facts.values.scalars import number_of
 from xlagraph.facts.values.telling import PLAIN
 from xlagraph.message import A, B, HloName, Operation, count, join, say
 from xlagraph.rules.numbers.picked_value import FIX as PICKED_FIX
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.editor import Editors
     from xlagraph.diff import Change
     from xlagraph.graph import Module
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import Message, Side, SourceLine
 
 MAX_PART = 0.1
 """Of what the modules compute: where more takes other values little says that they are alike."""
@@ -42,6 +43,11 @@ FIX = say(
     "The same layers run in another order, as a norm before a block or after it: that is another "
     "model, with other results. Build it in one order, for every step and in every version."
 )
+MOVED_FIX = say(
+    "What is computed of a value is another thing before it is scaled than behind: scale it at one "
+    "place, in every step and in every version."
+)
+SCALINGS = {"divide": "divided", "multiply": "multiplied"}
 SCALES = say("A factor scales another term")
 PASSED = ELEMENTWISE | {"broadcast", "convert", "reshape", "transpose"}
 MAX_BEHIND = 64
@@ -149,6 +155,56 @@ def _numbers_in(module: Module, value: int) -> dict[str, int]:
     return found
 
 
+class _Moved(NamedTuple):
+    """An operation by a number that stands before others on one side, and behind them else."""
+
+    verb: str
+    number: int
+    """Of A."""
+    first: Side
+    """The side where it comes first."""
+    others: tuple[str, ...]
+    """The opcodes of what takes its result there."""
+
+
+def _moved(case: Case, wires: Wires) -> _Moved | None:
+    """The only operation by a number that takes another value, if others take its result so."""
+    a, b = case.a.module, case.b.module
+    moved = [(x, y) for x, y in wires.pairs.items() if wires.operands[y] != b.operands[y]]
+    found = [
+        (x, y, number)
+        for x, y in moved
+        if a.opcodes[x] in SCALINGS and (number := _number_beside(a, x)) is not None
+    ]
+    if len(found) != 1:
+        return None
+    ((x, y, number),) = found
+    others = [(p, q) for p, q in moved if p != x]
+    in_a = [a.opcodes[p] for p, q in others if x in a.operands[p] and y not in b.operands[q]]
+    in_b = [b.opcodes[q] for p, q in others if y in b.operands[q] and x not in a.operands[p]]
+    if not in_a and not in_b:
+        return None
+    first = A if len(in_a) >= len(in_b) else B
+    names = [one for one in (in_a if first is A else in_b) if one not in PLAIN]
+    verb = SCALINGS[a.opcodes[x]]
+    return _Moved(verb, number, first, tuple(dict.fromkeys(names)))
+
+
+def _number_beside(module: Module, i: int) -> int | None:
+    """The number that an operation scales a value by."""
+    numbers = [number_of(module, o) for o in module.operands[i][-1:]]
+    return numbers[0] if numbers and not module.shapes[i].endswith("[]") else None
+
+
+def _told_moved(case: Case, moved: _Moved) -> Message:
+    number = parameter_name(case.a, moved.number)
+    before = join(map(Operation, moved.others), MAX_TOLD)
+    return say(
+        *("a value is ", moved.verb, " by ", number, " before ", before, " in "),
+        *(moved.first, ", and behind that in ", moved.first.other),
+    )
+
+
 def _by_label(case: Case) -> dict[int, int] | None:
     """What the matcher left alone, put together by what it is; None if one side has more of it."""
     free: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -244,10 +300,11 @@ def _finding(case: Case, wires: Wires) -> Finding:
 
     picks = _picks(case, wires)
     scale = _scale(case, wires)
+    moved_by = _moved(case, wires) if scale is None and not picks else None
     number = count(len(moved), "operation")
     return Finding(
         kind=REPLACED_SUBGRAPH,
-        title=_title(case, picks, scale, lines, told),
+        title=_told_moved(case, moved_by) if moved_by else _title(case, picks, scale, lines, told),
         evidence=(
             Evidence(
                 say(
@@ -264,14 +321,20 @@ def _finding(case: Case, wires: Wires) -> Finding:
             ),
             *(Evidence(text) for text in told[1:]),
         ),
-        fix=PICKED_FIX if picks else FIX,
-        short=say(f"{PICKS} in some steps") if picks else SHORT if scale is None else SCALES,
+        fix=PICKED_FIX if picks else MOVED_FIX if moved_by else FIX,
+        short=_short(case, picks, scale, moved_by),
         short_fix=PICKED_SHORT_FIX if picks else SHORT_FIX,
         proof=say(f"{number} of ", B, " were connected as in ", A),
         a=frozenset(wires.pairs),
         b=frozenset(wires.pairs.values()),
         undo=undo,
     )
+
+
+def _short(case: Case, picks: Sequence[int], scale: int | None, moved: _Moved | None) -> Message:
+    if moved:
+        return _told_moved(case, moved)
+    return say(f"{PICKS} in some steps") if picks else SHORT if scale is None else SCALES
 
 
 def _title(
