@@ -9,7 +9,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
-from xlagraph.explain.names.clipped import with_clipped
+from xlagraph.explain.names.clipped import with_clipped, with_scaled_norm
 from xlagraph.explain.names.decay import with_decay
 from xlagraph.explain.names.detached import cut_with, used_at, with_detached
 from xlagraph.explain.names.estimators import with_estimator
@@ -136,6 +136,7 @@ def of_a_pair(
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
+    told = with_scaled_norm(told)
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = _options_first(diff, told)
     if not versions:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.names.merged import merged
-from xlagraph.message import A, B, say
+from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.message import A, B, Code, say
 from xlagraph.rules.training.clipping import CLIPPING
 
 if TYPE_CHECKING:
@@ -14,11 +15,20 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
+    from xlagraph.message import Side
 
 FIX = say(
     "Clip once, where the gradients of all micro-batches are added up and averaged: what is "
     "clipped before that is clipped by the norm of each part."
 )
+PLAIN = "x * x"
+SCALED = re.compile(r"x ([*/]) (\w+) \* \(x \1 \2\)")
+"""Squares of what is scaled, by a number."""
+SCALED_FIX = say(
+    "A norm of gradients that are scaled is another one, and so is what is clipped by it: scale "
+    "them first, as by the number of micro-batches, and clip what is left."
+)
+SCALED_SHORT_FIX = say("Scale gradients first, then clip them.")
 SHORT_FIX = say("Clip at one place: once, behind the sum of all micro-batches.")
 
 
@@ -44,6 +54,34 @@ def with_clipped(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return merged(
         causes, main, [only_a, only_b], title=short, short=short, fix=FIX, short_fix=SHORT_FIX
     )
+
+
+def with_scaled_norm(causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as one those of gradients that one side scales before their norm is taken.
+
+    The other side scales them behind that, which is told as another product in their updates.
+    """
+    for piece in causes:
+        told = [part.text for part in piece.in_short.parts if isinstance(part, Code)]
+        behind = [c for c in causes if c is not piece and c.kind in BRANCHES and c.proved]
+        if len(told) != 2 or not piece.proved or PLAIN not in told or not behind:
+            continue
+        (scaled,) = [text for text in told if text != PLAIN] or [PLAIN]
+        if SCALED.fullmatch(scaled):
+            return _as_scaled(causes, piece, behind[:1], A if told[0] == scaled else B)
+    return list(causes)
+
+
+def _as_scaled(
+    causes: Sequence[Cause], piece: Cause, behind: Sequence[Cause], side: Side
+) -> list[Cause]:
+    short = say(
+        *("gradients are scaled before they are clipped by their norm in ", side),
+        *(", and behind that in ", side.other),
+    )
+    first = [piece, *(cause for cause in causes if cause is not piece)]
+    told = {"title": short, "short": short, "fix": SCALED_FIX, "short_fix": SCALED_SHORT_FIX}
+    return merged(first, piece, [piece, *behind], **told)
 
 
 def _is_inside(module: Module, own: Collection[int]) -> bool:
