@@ -104,7 +104,11 @@ PROVED = {
         "lax.fori_loop(0, turns", "number of a loop's turns", kinds="python-size"
     ),
     "nested_loop": Truth("inner(v) * 0.5", "the body of while"),
-    "weights_left_wider": Truth("lax.rsqrt(h.var", "bf16 -> f32", kinds="dtype extra-subgraph"),
+    "weights_left_wider": Truth(
+        "lax.rsqrt(h.var",
+        "as bf16 and gives their new values back as f32",
+        kinds="dtype extra-subgraph",
+    ),
     "norm_bfloat16": Truth("", r"f32 -> bf16", kinds="dtype shared-scalar"),
     "number_of_its_own": Truth("jnp.tanh(x * 0.1)", "0.1 became 0.2 at 1 place"),
     "one_gradient_fewer": Truth("jnp.tanh(x @ w) @ v", r"1 gradient .* of input 1 \(f32\[5,2\]"),

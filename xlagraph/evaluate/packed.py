@@ -88,16 +88,17 @@ def _same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | N
 def _other_forms(module: Module) -> frozenset[int]:
     """The outputs, by number, that are another one in another form.
 
-    One in the form of an input stays, of the fewest dimensions.
+    One in the form of an input stays, of the fewest dimensions. What is given out twice as it is
+    stays twice.
     """
     inputs = {*input_shapes(module)}
     shapes = output_shapes(module)
-    kept: dict[int, int] = {}
     made = module.outputs
     order = [(s not in inputs, s.count(","), -made[k], k) for k, s in enumerate(shapes)]
+    kept: dict[int, int] = {}
     for *_, k in sorted(order):
-        kept.setdefault(behind(module, module.outputs[k], _FORMS), k)
-    return frozenset({*range(len(shapes))} - {*kept.values()})
+        kept.setdefault(behind(module, made[k], _FORMS), made[k])
+    return frozenset(k for k, i in enumerate(made) if kept[behind(module, i, _FORMS)] != i)
 
 
 def _packings(diff: Diff, *, is_asked: bool) -> Iterator[tuple[Placed, ...]]:
@@ -110,7 +111,7 @@ def _packings(diff: Diff, *, is_asked: bool) -> Iterator[tuple[Placed, ...]]:
     for packing in packings(surplus(*shapes)):
         if packing or is_asked:
             yield packing
-        if squares and (not packing or any(one.form.is_turned for one in packing)):
+        if squares and any(one.form.is_turned for one in packing):
             yield (*packing, *squares)
 
 

@@ -39,7 +39,7 @@ TORCH_FIX = say(
     Code("new.to(p.dtype)"),
     "; or keep the state in f32 from the start, and compute with a narrow copy of it.",
 )
-SHORT_FIX = say("Give new values the type of the old ones, as .astype(p.dtype).")
+SHORT_FIX = say("Cast new values back to the type of the old ones.")
 
 
 def with_promoted(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.case import Case
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.values import but_for, is_form, may_be_versions, where
+from xlagraph.explain.values import REWRITTEN, but_for, is_form, may_be_versions, where
 from xlagraph.facts.training.updates import updates
 from xlagraph.message import A, B, Code, count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
@@ -35,12 +35,13 @@ def in_other_tensors(explanation: Explanation, contexts: tuple[Context, Context]
     if explanation.same or not may_be_versions(diff, contexts):
         return explanation
     others = (cause for cause in explanation.causes if cause.kind not in OF_INPUTS)
-    if explanation.proved and not all(is_form(diff, cause) for cause in others):
+    is_few = len(explanation.causes) < REWRITTEN
+    if explanation.proved and (is_few or not all(is_form(diff, cause) for cause in others)):
         return explanation
     from xlagraph.evaluate.packed import same_packed  # numpy is loaded where it is needed
 
     packed = same_packed(diff, (updates(diff.a), updates(diff.b)))
-    if packed is None:
+    if packed is None or packed.found.more_in_a or packed.found.more_in_b:
         return explanation
     told = replace(explanation, evaluated=packed.found.points, same=True)
     verdict = _verdict(explanation, packed, contexts)

@@ -20,6 +20,7 @@ from xlagraph.rules.numbers.picked_value import FIX as PICKED_FIX
 from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.numbers.picked_value import SHORT_FIX as PICKED_SHORT_FIX
 from xlagraph.rules.order.turned_operations import SHORT, SHORT_FIX
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ def _finding(case: Case, wires: Wires) -> Finding:
     moved_by = _moved(case, wires) if scale is None and not picks else None
     number = count(len(moved), "operation")
     return Finding(
-        kind=REPLACED_SUBGRAPH,
+        kind=OTHER_OPERAND if picks else REPLACED_SUBGRAPH,
         title=_told_moved(case, moved_by) if moved_by else _title(case, picks, scale, lines, told),
         evidence=(
             Evidence(

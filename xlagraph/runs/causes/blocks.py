@@ -194,7 +194,8 @@ def drawn_again(
             continue
         is_there = all((one.call_site, one.rank) in places for one in (first, node))
         is_again = weights[node.digest].read == weights[first.digest].read
-        adds = outcome.causes[0].kind is ACCUMULATED_GRADIENT  # also to those behind no name
+        kinds = [one.kind for one in outcome.causes]
+        adds = kinds[:1] == [ACCUMULATED_GRADIENT]  # also to those behind no name
         turns = (*SECOND_TURN, ADDED_INPUT) if adds else SECOND_TURN
         is_turn = all(one.expected or one.kind in turns for one in outcome.causes)
         if is_there and is_again and is_turn and first.warm_up and first.step <= first_step:

@@ -95,6 +95,15 @@ DROPPED = Stated(
 )
 CONFIGURED = "configuration"
 UNSAID = say("; the configuration does not say a layerdrop")
+_MASKS = "_mask_hidden_states"
+"""What models of speech in transformers call to mask frames while they train."""
+MASKED = say("; the model masks drawn frames (SpecAugment), which the configuration asks for")
+MASKED_FIX = say(
+    "The model's own code in transformers draws on the host which frames to mask, and writes them "
+    "with x[mask], as many as were drawn: give the configuration apply_spec_augment=False, which "
+    "is True by default, or mask_time_prob=0; and mask on the host, or with torch.where."
+)
+MASKED_SHORT_FIX = say("Set the configuration's apply_spec_augment to False: it is on by default.")
 _OF_MODEL = re.compile(r"/transformers/models/(\w+)/")
 STATEMENTS = {
     INPUT_SHAPE: (PADDED, JOINED, DISTINCT, CUT),
@@ -145,13 +154,9 @@ def _as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
     )
 
 
-def _configured(group: CauseGroup, run: Run) -> CauseGroup:
-    """The group of layers that a model drops by default, at the line that configures it.
-
-    One alone, by the name of the model whose code runs.
-    """
-    stack = group.place.stack
-    models = {found[1] for one in stack if (found := _OF_MODEL.search(one.file))}
+def _configuration(group: CauseGroup, run: Run) -> SourceLine | None:
+    """The one line of the program that configures the transformers model which a group runs in."""
+    models = {found[1] for one in group.place.stack if (found := _OF_MODEL.search(one.file))}
     names = {f"{name.replace('_', '')}config" for name in models}
     lines = {
         SourceLine(one.file, one.line, one.function)
@@ -159,14 +164,34 @@ def _configured(group: CauseGroup, run: Run) -> CauseGroup:
         for one in process.settings
         if one.option == CONFIGURED and one.value.lower() in names
     }
-    if group.mend != (LAYERDROP_FIX, LAYERDROP_SHORT_FIX) or len(lines) != 1:
+    return lines.pop() if len(lines) == 1 else None
+
+
+def _configured(group: CauseGroup, run: Run) -> CauseGroup:
+    """The group of layers that a model drops by default, at the line that configures it."""
+    line = _configuration(group, run)
+    if group.mend != (LAYERDROP_FIX, LAYERDROP_SHORT_FIX) or line is None:
         return group
-    (line,) = lines
     title = say(group.title, UNSAID, at((line,)))
     return replace(group, title=title, place=Place(line, tensors=group.place.tensors))
 
 
+def _masked(group: CauseGroup, run: Run) -> CauseGroup:
+    """The group of frames that a model masks by default (SpecAugment), at its configuration."""
+    line = _configuration(group, run)
+    if group.cause is None or line is None:
+        return group
+    title = say(group.title, MASKED, at((line,)))
+    place = Place(line, tensors=group.place.tensors)
+    cause = replace(
+        group.cause, title=title, place=place, fix=MASKED_FIX, short_fix=MASKED_SHORT_FIX
+    )
+    return replace(group, title=title, cause=cause, place=place)
+
+
 def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> CauseGroup:
+    if any(frame.function == _MASKS for frame in group.place.stack):
+        return _masked(group, run)
     said = next((one for one in STATEMENTS.get(group.kind, ()) if _records(one, run)), None)
     records = _records(said, run) if said and not group.expected else ()
     lines = sorted({SourceLine(one.file, one.line, one.function) for one in records})
