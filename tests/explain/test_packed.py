@@ -42,7 +42,7 @@ ENTRY main {
 
 def test_fused_weights_are_weights_in_other_tensors():
     found = explain_modules(read_module(APART, "m"), read_module(FUSED, "m"))
-    told = f"{found.verdict.what} {' '.join(map(str, found.verdict.notes))}"
+    told = " ".join(map(str, (found.verdict.what, *found.verdict.notes)))
     assert found.same
     assert "for equal weights" in told
     assert "f32[4,8] of B is f32[4,6], f32[4,2] of A in one" in told

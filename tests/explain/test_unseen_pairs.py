@@ -16,7 +16,7 @@ SAID = {
     "round33/q10": "x - y < top_p became scatter(x <= top_p, z, true)",
     "round33/q11": "3 sums of f32[4,6,16,16] give f32[6] in A and f32[4,6] in B",
     "round33/q12": "A factor scales another term",
-    "round33/q17": "A branch in Python picks another value on one side",
+    "round33/q17": "A branch in Python picks another value",
     "round33/q18": "A takes 19 tensors as bf16 and gives their new values back as f32",
     "round34/q10": "Gradients are clipped in each turn of a loop in B, and once, behind it, in A",
     "round34/q13": "Gradients are scaled before they are clipped by their norm in A",
@@ -27,7 +27,7 @@ SAME = ("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14
 
 def _explained(pair: str):
     folder, name = pair.split("/")
-    files = (UNSEEN / folder / "pairs" / f"{name}_{side}.hlo.gz" for side in "ab")
+    files = (str(UNSEEN / folder / "pairs" / f"{name}_{side}.hlo.gz") for side in "ab")
     return explain_modules(*map(load, files))
 
 

@@ -35,13 +35,14 @@ def in_other_tensors(explanation: Explanation, contexts: tuple[Context, Context]
     if explanation.same or not may_be_versions(diff, contexts):
         return explanation
     others = (cause for cause in explanation.causes if cause.kind not in OF_INPUTS)
-    is_few = len(explanation.causes) < REWRITTEN
-    if explanation.proved and (is_few or not all(is_form(diff, cause) for cause in others)):
+    if explanation.proved and not all(is_form(diff, cause) for cause in others):
         return explanation
     from xlagraph.evaluate.packed import same_packed  # numpy is loaded where it is needed
 
     packed = same_packed(diff, (updates(diff.a), updates(diff.b)))
     if packed is None or packed.found.more_in_a or packed.found.more_in_b:
+        return explanation
+    if explanation.proved and not packed.packing and len(explanation.causes) < REWRITTEN:
         return explanation
     told = replace(explanation, evaluated=packed.found.points, same=True)
     verdict = _verdict(explanation, packed, contexts)
