@@ -67,7 +67,22 @@ def found(*lines: str) -> list[tuple[int, str, str, str]]:
     ],
 )
 def test_what_sets_an_option(line, option, value):
-    assert found(line) == [(1, "<module>", option, value)]
+    told = [one for one in found(line) if one[2] != "configuration"]
+    assert told == [(1, "<module>", option, value)]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("config = Wav2Vec2Config(hidden_size=8)", ["Wav2Vec2Config"]),
+        ("config = transformers.HubertConfig(layerdrop=0.0)", ["HubertConfig"]),
+        ("config = HubertConfig(**options)", []),
+        ("config = parse_Config(a=1)", []),
+    ],
+)
+def test_what_configures_a_model(line, names):
+    told = [one[3] for one in found(line) if one[2] == "configuration"]
+    assert told == names
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 from xlagraph.run.records import SettingRecord
+from xlagraph.runs.causes.blocks import LAYERDROP_FIX, LAYERDROP_SHORT_FIX
 from xlagraph.runs.causes.stated import with_statements
 from xlagraph.runs.kinds import CHANGING_UPDATES
 from xlagraph.runs.model import CauseGroup
@@ -194,3 +196,43 @@ def test_layers_that_a_library_leaves_out_go_back_to_its_option(settings, line):
     (found,) = with_statements([group_of(SKIPPED_BLOCK, graphs, USED)], run, graphs)
     assert found.place.line.line == line
     assert str(found.fix_in_short).startswith("Set it to 0" if line == 7 else "Run every block")
+
+
+MODEL = SourceLine("/lib/site-packages/transformers/models/wav2vec2/modeling_wav2vec2.py", 692, "f")
+
+
+def configured(name, line=7):
+    return SettingRecord("t.py", line, "build", "configuration", name)
+
+
+def _in_model(group, function):
+    stack = (MODEL._replace(function=function), USED)
+    return replace(group, place=Place(USED, stack))
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ([configured("Wav2Vec2Config")], 7),
+        ([configured("HubertConfig")], USED.line),
+        ([configured("Wav2Vec2Config"), configured("Wav2Vec2Config", 30)], USED.line),
+    ],
+    ids=["its own", "another model's", "two of them"],
+)
+def test_what_a_model_does_by_default_goes_back_to_its_configuration(settings, line):
+    graphs = [graph_of("0", "f32[4]")]
+    run = SimpleNamespace(processes=(SimpleNamespace(settings=settings),))
+    dropped = _in_model(group_of(SKIPPED_BLOCK, graphs, USED), "forward")
+    dropped = replace(dropped, mend=(LAYERDROP_FIX, LAYERDROP_SHORT_FIX))
+    (found,) = with_statements([dropped], run, graphs)
+    assert found.place.line.line == line
+    assert "layerdrop" in str(found.fix_in_short)
+    told = (INPUT_SHAPE, say("rows of a mask"), (), say("Keep all"), 1.0)
+    none = frozenset[int]()
+    cause = Cause(*told, proved=True, proof=say(""), expected=False, a=none, b=none)
+    masked = _in_model(group_of(INPUT_SHAPE, graphs, USED, cause=cause), "_mask_hidden_states")
+    (found,) = with_statements([masked], run, graphs)
+    assert found.place.line.line == line
+    assert ("apply_spec_augment" in str(found.fix_in_short)) is (line == 7)
+    (found,) = with_statements([group_of(SKIPPED_BLOCK, graphs, USED)], run, graphs)
+    assert found.place.line == USED

@@ -252,8 +252,8 @@ class SettingRecord:
     """``momentum``, ``training`` or ``requires_grad``; ``padding`` to the longest of a batch;
     ``joined`` to one tensor in a collate function; ``cut`` to a drawn length; ``hook``, which is
     attached, and ``collects`` if it fills a list; ``untyped`` if a tensor gets its dtype there from
-    values; ``layerdrop``, a share of layers that a model leaves out; ``configuration``, of a model,
-    which does not say that."""
+    values; ``layerdrop``, a share of layers that a model leaves out; ``configuration``, of a
+    model."""
     value: str = ""
     """To which constant, as Python writes it; empty where it is computed. Joined: the axis; a
     hook: the name of its function; a tensor: its name; a configuration: that of its class."""

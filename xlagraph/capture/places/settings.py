@@ -180,13 +180,13 @@ def _called(node: ast.Call, function: str) -> Iterator[Setting]:
 
 
 def _given(node: ast.Call, function: str) -> Iterator[Setting]:
-    drops = [one for one in node.keywords if one.arg and _DROPS.fullmatch(one.arg)]
-    for one in drops:
-        yield Setting(one.value.lineno, function, LAYERDROP, constant_text(one.value))
+    for one in node.keywords:
+        if one.arg and _DROPS.fullmatch(one.arg):
+            yield Setting(one.value.lineno, function, LAYERDROP, constant_text(one.value))
     called = node.func
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
     is_all = all(one.arg for one in node.keywords)  # no further ones from a dictionary
-    if not drops and is_all and _CONFIGURES.fullmatch(name):
+    if is_all and _CONFIGURES.fullmatch(name):
         yield Setting(node.lineno, function, CONFIGURATION, name)
 
 
