@@ -58,6 +58,8 @@ SIZES_LASTING = 40
 """So many steps without a compile show that all sizes of a training are there."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
+ALWAYS = 0.9
+"""So often, beside the graph that ran most, one of the first steps ran that is part of each."""
 SLIGHT = 0.25
 """What makes no more of a difference than this follows from what makes the rest of it."""
 LENGTHS = 4
@@ -83,6 +85,8 @@ def with_early(
     `told`: digests of graphs that are known to be part of something that goes on.
     `stable`: the last step that compiled, None if that is the last of all.
     """
+    most = max((node.hits for node in nodes), default=0)
+    nodes = [replace(n, warm_up=True) if _runs_always(n, history, most) else n for n in nodes]
     open_graphs = [k for k, node in enumerate(nodes) if not node.warm_up]
     found = list(nodes)
     came = len(open_graphs) + sum(1 for node in nodes if node.meant is not Meant.NOT)
@@ -100,6 +104,17 @@ def with_early(
         meant = Meant.NOT if nodes[k].digest in told else early.how(k)
         found[k] = replace(nodes[k], warm_up=meant is not Meant.NOT, meant=meant)
     return found
+
+
+def _runs_always(node: GraphNode, history: History, most: int) -> bool:
+    """Whether a graph of the first steps ran nearly as often as any: part of what each step does.
+
+    A value may be read there, which costs time and no further compile.
+
+    `most`: how often the graph was hit that was hit most.
+    """
+    is_first = node.step <= history.first_step + 1
+    return is_first and most >= LASTING and node.hits >= ALWAYS * most
 
 
 def _is_settled(number: int, history: History, stable: int | None) -> bool:
