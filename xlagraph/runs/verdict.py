@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.facts.shapes.filled_spans import is_of_span
 from xlagraph.message import Quoted, count, duration, join, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
@@ -297,7 +297,7 @@ def _note(group: CauseGroup) -> Message:
         when = say("In a fixed order since ", begin)
     what = say(when, ": ", group.in_short.clause, group.place.within)
     cost = f"; {count(group.compiles, 'compile')}, {group.spent}."
-    if group.kind in BRANCHES and group.meant is Meant.EARLY:
+    if group.kind is REPLACED_SUBGRAPH and group.meant is Meant.EARLY:
         return say(what, cost)  # of a graph that came once, the words that fit all say too much
     otherwise = "To save it" if group.meant is Meant.ODD else "If not on purpose"
     return say(what, cost, f" {otherwise}: ", group.fix_in_short.clause)

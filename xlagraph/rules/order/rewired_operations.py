@@ -95,7 +95,11 @@ def _wires(case: Case) -> Wires | None:
         return None
     to_b = in_b_of(case, lone)
     operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
-    return None if any(-1 in taken for taken in operands.values()) else Wires(pairs, operands)
+    wires = Wires(pairs, operands)
+    is_cut = any("attributes" in change.fields for change in changes)
+    if any(-1 in taken for taken in operands.values()) or (is_cut and not _picks(case, wires)):
+        return None
+    return wires
 
 
 def _is_wire(case: Case, change: Change) -> bool:

@@ -107,13 +107,13 @@ def with_early(
 
 
 def _runs_always(node: GraphNode, history: History, most: int) -> bool:
-    """Whether a graph of the first steps ran nearly as often as any: part of what each step does.
+    """Whether a read of the first steps ran nearly as often as any graph: part of each step.
 
-    A value may be read there, which costs time and no further compile.
+    That costs time in each, and no further compile.
 
     `most`: how often the graph was hit that was hit most.
     """
-    is_first = node.step <= history.first_step + 1
+    is_first = node.begins_reading and node.step <= history.first_step + 1
     return is_first and most >= LASTING and node.hits >= ALWAYS * most
 
 
