@@ -19,7 +19,7 @@ from xlagraph.evaluate.repack import repacked
 from xlagraph.evaluate.same import MAX_MORE, SameValues, output_shapes, same_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xlagraph.diff import Diff
     from xlagraph.evaluate.packing import Form, Placed
@@ -31,8 +31,6 @@ MAX_PACKINGS = 48
 """Ways to hold the tensors of one module in those of the other that are looked at."""
 MAX_ASKED = 2
 """Those of them that are asked in full."""
-
-
 MAX_COST = 16_000_000
 """Element operations of both modules up to which they are asked."""
 _FORMS = frozenset({"bitcast", "copy", "reshape", "transpose"})
@@ -70,17 +68,20 @@ def _same_packed(diff: Diff, updated: tuple[Updated, Updated]) -> PackedSame | N
         return None
     if sum(Program(module).cost for module in (diff.a, diff.b)) > MAX_COST:
         return None
-    dropped = _other_forms(diff.a), _other_forms(diff.b)
+    modules = diff.a, diff.b
     counters = _counted_alone(diff)
-    is_asked = any(dropped) or any(counters)
+    sides = [
+        _Side(module, _alone(diff, k), updated[k], _other_forms(module), counters[k])
+        for k, module in enumerate(modules)
+    ]
+    is_asked = any(side.forms or side.counters for side in sides)
     ways = islice(_packings(diff, is_asked=is_asked), MAX_PACKINGS)
-    rewritten = ((way, _rewritten(diff, updated, way, dropped)) for way in ways)
+    rewritten = ((way, _rewritten(sides, way)) for way in ways)
     likely = ((way, both) for way, both in rewritten if both and _may_agree(*both))
     for packing, both in islice(likely, MAX_ASKED):
         after = diff_modules(*both)
         if found := same_values(after):
-            forms = len(dropped[0]), len(dropped[1])
-            counts = len(counters[0]), len(counters[1])
+            forms, counts = zip(*((len(s.forms), len(s.counters)) for s in sides), strict=True)
             return PackedSame(after, found, packing, forms, counts)
     return None
 
@@ -129,29 +130,18 @@ def _may_agree(a: Module, b: Module) -> bool:
     return False
 
 
-def _rewritten(
-    diff: Diff,
-    updated: tuple[Updated, Updated],
-    packing: Sequence[Placed],
-    dropped: tuple[frozenset[int], frozenset[int]],
-) -> tuple[Module, Module] | None:
+def _rewritten(sides: Sequence[_Side], packing: Sequence[Placed]) -> tuple[Module, Module] | None:
     """Both modules with the same tensors; None where outputs are not as many."""
-    sides = tuple(
-        _Side(module, _alone(diff, k), updated[k], dropped[k])
-        for k, module in enumerate((diff.a, diff.b))
-    )
-    for kept, own in zip(sides, _counted_alone(diff), strict=True):
-        kept.leave_out(own)
+    one, other = (_Rewriting(side) for side in sides)
     left = surplus(*(Counter(side.given) for side in sides))
     for placed in packing:
         side, form, count = placed
         many = _many(left, placed)
-        sides[side].hold(form, count, many)
+        (one, other)[side].hold(form, count, many)
         left = without(left, placed._replace(many=many))
-    if (left[0] and left[1]) or max(one.total() for one in left) > MAX_MORE:
+    if (left[0] and left[1]) or max(more.total() for more in left) > MAX_MORE:
         return None
-    one, other = (side.rewritten() for side in sides)
-    return one, other
+    return one.module(), other.module()
 
 
 def _many(left: tuple[Counter[str], Counter[str]], placed: Placed) -> int:
@@ -197,29 +187,22 @@ def _counters(module: Module) -> list[tuple[int, int]]:
     return found
 
 
-class _Side:
-    """A module, and which of its inputs and outputs are made of others."""
+class _Side(NamedTuple):
+    """A module, and what is known of its inputs and outputs."""
 
-    def __init__(
-        self,
-        module: Module,
-        alone: tuple[set[int], set[int]],
-        updated: Updated,
-        dropped: frozenset[int],
-    ):
-        self.module = module
-        self.alone = alone
-        self.updated = updated
-        self.dropped = dropped
-        self.inputs: dict[int, Form] = {}
-        self.outputs: dict[int, Form] = {}
-        self.removed: set[int] = set()
+    module: Module
+    alone: tuple[set[int], set[int]]
+    """The inputs and outputs that the comparison has paired with none."""
+    updated: Updated
+    forms: frozenset[int]
+    """The outputs that are others in another form."""
+    counters: list[tuple[int, int]]
+    """The inputs that are only counted on, each with the output that it is counted on to."""
 
-    def leave_out(self, counters: Iterable[tuple[int, int]]) -> None:
-        """Takes these numbers out, and what they are counted on to."""
-        for k, n in counters:
-            self.removed.add(k)
-            self.dropped |= {n}
+    @property
+    def dropped(self) -> frozenset[int]:
+        """The outputs that are set aside."""
+        return self.forms | {n for _, n in self.counters}
 
     @property
     def given(self) -> list[str]:
@@ -227,23 +210,35 @@ class _Side:
         shapes = output_shapes(self.module)
         return [shape for k, shape in enumerate(shapes) if k not in self.dropped]
 
+
+class _Rewriting:
+    """Which inputs and outputs of a side are made of others."""
+
+    def __init__(self, side: _Side):
+        self.side = side
+        self.inputs: dict[int, Form] = {}
+        self.outputs: dict[int, Form] = {}
+
     def hold(self, form: Form, inputs: int, outputs: int) -> None:
         """Takes so many of both, of the form's whole, to be made of its parts."""
-        shapes = input_shapes(self.module)
+        module, alone = self.side.module, self.side.alone
+        shapes = input_shapes(module)
         fitting = [k for k, s in enumerate(shapes) if s == form.whole and k not in self.inputs]
-        fitting.sort(key=lambda k: k not in self.alone[0])
+        fitting.sort(key=lambda k: k not in alone[0])
         own = fitting[:inputs]
         self.inputs |= dict.fromkeys(own, form)
-        entry = self.module.entry_computation
-        new = {n for k in own for n in self.updated.get(entry.parameters[k], ())}
-        shapes = output_shapes(self.module)
-        taken = self.dropped | {*self.outputs}
+        entry = module.entry_computation
+        new = {n for k in own for n in self.side.updated.get(entry.parameters[k], ())}
+        taken = self.side.dropped | {*self.outputs}
+        shapes = output_shapes(module)
         fitting = [k for k, s in enumerate(shapes) if s == form.whole and k not in taken]
-        fitting.sort(key=lambda k: (k not in new, k not in self.alone[1]))
+        fitting.sort(key=lambda k: (k not in new, k not in alone[1]))
         self.outputs |= dict.fromkeys(fitting[:outputs], form)
 
-    def rewritten(self) -> Module:
+    def module(self) -> Module:
         """The module, as it was if all stand for themselves."""
-        if not self.inputs and not self.dropped:
-            return self.module
-        return repacked(self.module, self.inputs, self.outputs, self.dropped, self.removed)
+        side = self.side
+        if not self.inputs and not side.dropped:
+            return side.module
+        removed = [k for k, _ in side.counters]
+        return repacked(side.module, self.inputs, self.outputs, side.dropped, removed)

@@ -248,6 +248,11 @@ def _preferred(diff: Diff) -> list[int]:
     return [partners.get(k, k) for k in range(len(diff.a.outputs))]
 
 
+def _are_finite(arrays: Iterable[Array]) -> bool:
+    """Whether no number overflows, and all are numbers."""
+    return all(np.isfinite(x).all() for x in arrays)
+
+
 def _inverse(places: Sequence[int], size: int) -> tuple[int, ...]:
     """For each of so many the place that has it, -1 where none has."""
     found = [-1] * size
@@ -342,14 +347,14 @@ class _Question:
 
     def look_nearer(self, assignment: Sequence[int]) -> bool:
         """Whether all agrees as well for numbers that are less large, where these overflow."""
-        if self.is_shrunk or np.isfinite(np.hstack([*map(np.ravel, self.known[LARGE])])).all():
+        if self.is_shrunk or _are_finite(self.known[LARGE]):
             return False
         self._draw_smaller()
         return self.outputs(assignment) is not None
 
     def _shrink(self, theirs: list[list[Array]]) -> bool:
         """Whether numbers were so large that values overflow; they are less so from here on."""
-        if self.is_shrunk or all(np.isfinite(x).all() for x in (*self.known[-1], *theirs[-1])):
+        if self.is_shrunk or _are_finite((*self.known[-1], *theirs[-1])):
             return False
         self._draw_smaller()
         self.parts_at_large = True

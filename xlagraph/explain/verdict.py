@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.kept import kept_alone
 from xlagraph.explain.names.layers import is_layer
-from xlagraph.explain.names.merged import BRANCHES
+from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import COMPARED, TOLD_BY, follows
@@ -17,7 +17,7 @@ from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
-from xlagraph.message import EMPTY, A, B, Change, Code, count, join, say
+from xlagraph.message import EMPTY, A, B, Change, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
@@ -188,7 +188,7 @@ def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     """
     is_number = cause.kind is CONSTANT_VALUE and not str(cause.in_short).startswith(NUMBER)
     is_formula = first.kind in OWN_EDITS and cause.kind in BRANCHES and not cause.place.is_near
-    is_formula = is_formula and any(isinstance(part, Code) for part in cause.in_short.parts)
+    is_formula = is_formula and has_code(cause)
     is_number = is_number or _stands_alone(diff, first, cause)
     is_number = is_number or str(cause.in_short).startswith((COMPARED, MIXED))
     return is_number or is_formula or is_layer(cause) or cause.kind in NAMED

@@ -17,7 +17,7 @@ from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.losses import with_loss
 from xlagraph.explain.names.means import with_mean
-from xlagraph.explain.names.merged import BRANCHES
+from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.packed import with_packed
@@ -154,7 +154,7 @@ def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     comes before pieces of which no formula tells anything: its derivatives may be among them.
     """
     found = sorted(causes, key=lambda cause: follows(diff, cause))
-    if found and found[0].kind in BRANCHES and not _has_code(found[0].in_short):
+    if found and found[0].kind in BRANCHES and not has_code(found[0]):
         found.sort(key=lambda cause: not _names_functions(diff, cause))
     return tuple(found)
 
@@ -165,7 +165,7 @@ def _options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     Where a proof fails, what the option leads to may be that piece.
     """
     first = next(iter(causes), None)
-    if first is None or first.proved or first.kind not in BRANCHES or _has_code(first.in_short):
+    if first is None or first.proved or first.kind not in BRANCHES or has_code(first):
         return list(causes)
     return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
 
@@ -174,13 +174,9 @@ def _is_of_reduction(diff: Diff, cause: Cause) -> bool:
     return cause.kind is ATTRIBUTE and any(op == "reduce" for op, _ in _options(diff, cause))
 
 
-def _has_code(message: Message) -> bool:
-    return any(isinstance(part, Code) for part in message.parts)
-
-
 def _names_functions(diff: Diff, cause: Cause) -> bool:
     """Whether a cause is proved, and known functions tell it."""
-    is_piece = cause.kind in BRANCHES and cause.proved and _has_code(cause.in_short)
+    is_piece = cause.kind in BRANCHES and cause.proved and has_code(cause)
     found = in_functions(diff, cause.a, cause.b) if is_piece else None
     return found is not None and not found.is_one
 

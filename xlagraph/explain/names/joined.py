@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.message import Code, say
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -37,7 +37,7 @@ def with_joined(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     if not beside:
         return list(causes)
     parts = [main, *beside]
-    if _has_code(main):
+    if has_code(main):
         compared = [cause for cause in beside if _is_comparison(diff, cause)]
         return merged(causes, main, [main, *compared])
     own_a = frozenset[int]().union(*(cause.a for cause in parts))
@@ -47,10 +47,6 @@ def with_joined(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return list(causes)
     short = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
     return merged(causes, main, parts, short=short)
-
-
-def _has_code(cause: Cause) -> bool:
-    return any(isinstance(part, Code) for part in cause.in_short.parts)
 
 
 def _is_comparison(diff: Diff, cause: Cause) -> bool:

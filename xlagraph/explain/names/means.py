@@ -5,11 +5,9 @@ from __future__ import annotations
 from math import isclose
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.names.merged import BRANCHES, merged
-from xlagraph.facts.shapes.products import values
+from xlagraph.explain.names.merged import BRANCHES, EXACT, merged, numbers_of
 from xlagraph.facts.values.scalars import number_of
-from xlagraph.message import Change, Code
-from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.message import Code
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
-
-EXACT = 1e-5
-"""How far the quotient of two numbers may be from the number of elements, as texts round them."""
 
 
 def with_mean(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
@@ -61,9 +56,9 @@ def _numbers(module: Module, own: Collection[int]) -> Iterator[float]:
 
 def _is_by(cause: Cause, sizes: Sequence[float]) -> bool:
     """Whether a cause is of one number, which one of these leads to as a factor or divisor."""
-    changes = [part for part in cause.title.parts if isinstance(part, Change)]
-    if cause.kind is not CONSTANT_VALUE or len(changes) != 1 or not all(values(changes[0])):
+    numbers = numbers_of(cause)
+    if numbers is None:
         return False
-    old, new = values(changes[0])
+    old, new = numbers
     ratios = (new / old, old / new)
     return any(isclose(r, n, rel_tol=EXACT) for r in ratios for n in sizes if n not in (0, 1))

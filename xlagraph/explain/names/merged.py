@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xlagraph.message import join
+from xlagraph.facts.shapes.products import values
+from xlagraph.message import Change, Code, join
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
 
+EXACT = 1e-5
+"""How far the quotient of two numbers may be from the number of elements, as texts round them."""
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
 
@@ -38,3 +42,16 @@ def merged(
     return [
         whole if cause is main else cause for cause in causes if cause is main or cause not in parts
     ]
+
+
+def has_code(cause: Cause) -> bool:
+    """Whether what is said in short of a cause has a formula, or a name of the program."""
+    return any(isinstance(part, Code) for part in cause.in_short.parts)
+
+
+def numbers_of(cause: Cause) -> tuple[float, float] | None:
+    """The one number of the text that a cause is of, as it was and as it is; neither is 0."""
+    changes = [part for part in cause.title.parts if isinstance(part, Change)]
+    if cause.kind is not CONSTANT_VALUE or len(changes) != 1 or not all(values(changes[0])):
+        return None
+    return values(changes[0])

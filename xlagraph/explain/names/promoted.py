@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
-from xlagraph.explain.names.merged import merged
+from xlagraph.explain.names.merged import merged, numbers_of
 from xlagraph.facts.program.arguments import is_jitted
-from xlagraph.facts.shapes.products import values
-from xlagraph.message import A, B, Change, Code, count, say
+from xlagraph.message import A, B, Code, count, say
 from xlagraph.rules.dtypes.dtype import DTYPE
-from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,8 +90,8 @@ def _sizes(module: Module, own: Iterable[int], kind: str) -> Counter[str]:
 
 def _is_rounded(cause: Cause) -> bool:
     """Whether a cause is of one number, which is the other one in a narrow type."""
-    changes = [part for part in cause.title.parts if isinstance(part, Change)]
-    if cause.kind is not CONSTANT_VALUE or len(changes) != 1:
+    numbers = numbers_of(cause)
+    if numbers is None:
         return False
-    old, new = values(changes[0])
+    old, new = numbers
     return 0 < abs(old - new) <= AS_ROUNDED * abs(old)

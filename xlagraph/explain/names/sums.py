@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.sources import at, line_of
-from xlagraph.explain.names.merged import BRANCHES, merged
-from xlagraph.facts.shapes.products import values
+from xlagraph.explain.names.merged import BRANCHES, EXACT, has_code, merged, numbers_of
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import A, B, Change, Code, count, say
-from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.message import A, B, Code, count, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
-
-EXACT = 1e-5
-"""How far the quotient of two numbers may be from the number of elements, as texts round them."""
 
 
 class _Sum(NamedTuple):
@@ -43,7 +38,7 @@ def with_sums(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     as more is kept is what a mean of them divides by.
     """
     main = next(iter(causes), None)
-    if main is None or main.kind not in BRANCHES or _has_formula(main):
+    if main is None or main.kind not in BRANCHES or has_code(main):
         return list(causes)
     sides = _sums(diff.a, main.a), _sums(diff.b, main.b)
     found = _other_sums(*(Counter(side.values()) for side in sides))
@@ -74,16 +69,9 @@ def _other_sums(a: Counter[_Sum], b: Counter[_Sum]) -> tuple[_Sum, _Sum] | None:
     if len(pairs) != 1:
         return None
     ((one, other),) = pairs
-    left = [
-        *((a - b) - Counter({one: (a - b)[one]})),
-        *((b - a) - Counter({other: (b - a)[other]})),
-    ]
+    left = {*(a - b), *(b - a)} - {one, other}
     sizes = {prod(one.kept), prod(other.kept)}
     return pairs[0] if all(another.size in sizes for another in left) else None
-
-
-def _has_formula(cause: Cause) -> bool:
-    return any(isinstance(part, Code) for part in cause.in_short.parts)
 
 
 def _sums(module: Module, own: Iterable[int]) -> dict[int, _Sum]:
@@ -126,8 +114,8 @@ def _told(diff: Diff, main: Cause, in_a: Sequence[int], in_b: Sequence[int]) -> 
 
 def _is_by(cause: Cause, factor: float) -> bool:
     """Whether a cause is of one number that is by this factor another."""
-    changes = [part for part in cause.title.parts if isinstance(part, Change)]
-    if cause.kind is not CONSTANT_VALUE or len(changes) != 1 or not all(values(changes[0])):
+    numbers = numbers_of(cause)
+    if numbers is None:
         return False
-    old, new = values(changes[0])
+    old, new = numbers
     return any(isclose(ratio, factor, rel_tol=EXACT) for ratio in (new / old, old / new))
