@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.editor import is_input
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
@@ -16,9 +16,7 @@ from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import number_of
 from xlagraph.facts.values.telling import PLAIN
 from xlagraph.message import A, B, HloName, Operation, count, join, say
-from xlagraph.rules.numbers.picked_value import FIX as PICKED_FIX
-from xlagraph.rules.numbers.picked_value import PICKS
-from xlagraph.rules.numbers.picked_value import SHORT_FIX as PICKED_SHORT_FIX
+from xlagraph.rules.numbers import picked_value
 from xlagraph.rules.order.turned_operations import SHORT, SHORT_FIX
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -49,7 +47,8 @@ MOVED_FIX = say(
     "place, in every step and in every version."
 )
 SCALINGS = {"divide": "divided", "multiply": "multiplied"}
-SCALES = say("A factor scales another term")
+SCALES = Words(FIX, say("A factor scales another term"), SHORT_FIX)
+PICKED = Words(picked_value.FIX, picked_value.SHORT, picked_value.SHORT_FIX)
 PASSED = ELEMENTWISE | {"broadcast", "convert", "reshape", "transpose"}
 MAX_BEHIND = 64
 """Instructions behind a value in which numbers are sought."""
@@ -63,6 +62,10 @@ class Wires(NamedTuple):
     """A's to B's, those included that the matcher left alone."""
     operands: Mapping[int, tuple[int, ...]]
     """For each of B's what it takes where it is connected as in A, by B's numbers."""
+    moved: tuple[tuple[int, int], ...]
+    """The pairs that take other values, by B's numbers."""
+    picks: tuple[int, ...]
+    """Those of A that cut a part out of an input where B's cut one of what it computes, or back."""
 
 
 def find(case: Case) -> list[Finding]:
@@ -95,11 +98,12 @@ def _wires(case: Case) -> Wires | None:
         return None
     to_b = in_b_of(case, lone)
     operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
-    wires = Wires(pairs, operands)
+    moved = [pair for pair in pairs.items() if operands[pair[1]] != b.operands[pair[1]]]
+    picks = _picks(case, pairs)
     is_cut = any("attributes" in change.fields for change in changes)
-    if any(-1 in taken for taken in operands.values()) or (is_cut and not _picks(case, wires)):
+    if any(-1 in taken for taken in operands.values()) or (is_cut and not picks):
         return None
-    return wires
+    return Wires(pairs, operands, tuple(sorted(moved, key=lambda pair: pair[1])), picks)
 
 
 def _is_wire(case: Case, change: Change) -> bool:
@@ -108,14 +112,13 @@ def _is_wire(case: Case, change: Change) -> bool:
     return own.issuperset(change.fields)
 
 
-def _picks(case: Case, wires: Wires) -> list[int]:
-    """Those of A that cut a part out of an input where B's cut one of what it computes, or back."""
-    return [
+def _picks(case: Case, pairs: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(
         x
-        for x, y in wires.pairs.items()
+        for x, y in pairs.items()
         if case.a.module.opcodes[x] == "slice"
         and _is_of_input(case.a, x) != _is_of_input(case.b, y)
-    ]
+    )
 
 
 def _is_of_input(view: SideView, i: int) -> bool:
@@ -128,11 +131,10 @@ def _scale(case: Case, wires: Wires) -> int | None:
     Each is what an operation of one side takes, and another one of the other side.
     """
     a, b = case.a.module, case.b.module
-    moved = [(x, y) for x, y in wires.pairs.items() if wires.operands[y] != b.operands[y]]
     to_a = {y: x for x, y in enumerate(case.a.partners) if y >= 0}
     swaps = [
         (p, to_a.get(q, -1))
-        for x, y in moved
+        for x, y in wires.moved
         for p, q in zip(a.operands[x], b.operands[y], strict=True)
         if case.a.partners[p] != q
     ]
@@ -175,16 +177,15 @@ class _Moved(NamedTuple):
 def _moved(case: Case, wires: Wires) -> _Moved | None:
     """The only operation by a number that takes another value, if others take its result so."""
     a, b = case.a.module, case.b.module
-    moved = [(x, y) for x, y in wires.pairs.items() if wires.operands[y] != b.operands[y]]
     found = [
         (x, y, number)
-        for x, y in moved
+        for x, y in wires.moved
         if a.opcodes[x] in SCALINGS and (number := _number_beside(a, x)) is not None
     ]
     if len(found) != 1:
         return None
     ((x, y, number),) = found
-    others = [(p, q) for p, q in moved if p != x]
+    others = [(p, q) for p, q in wires.moved if p != x]
     in_a = [a.opcodes[p] for p, q in others if x in a.operands[p] and y not in b.operands[q]]
     in_b = [b.opcodes[q] for p, q in others if y in b.operands[q] and x not in a.operands[p]]
     if not in_a and not in_b:
@@ -197,8 +198,7 @@ def _moved(case: Case, wires: Wires) -> _Moved | None:
 
 def _number_beside(module: Module, i: int) -> int | None:
     """The number that an operation scales a value by."""
-    numbers = [number_of(module, o) for o in module.operands[i][-1:]]
-    return numbers[0] if numbers and not module.shapes[i].endswith("[]") else None
+    return None if module.shapes[i].endswith("[]") else number_of(module, module.operands[i][-1])
 
 
 def _told_moved(case: Case, moved: _Moved) -> Message:
@@ -289,11 +289,9 @@ def _first_lines(module: Module, instructions: Iterable[int]) -> tuple[SourceLin
 
 def _finding(case: Case, wires: Wires) -> Finding:
     b = case.b.module
-    moved = sorted((y, x) for x, y in wires.pairs.items() if wires.operands[y] != b.operands[y])
-    forward = [(x, y) for y, x in moved if (line := line_of(b, y)) and not line.backward_of]
-    told = [text for x, y in forward or ((x, y) for y, x in moved) for text in takes(case, x, y)][
-        :MAX_TOLD
-    ]
+    moved = wires.moved
+    forward = [(x, y) for x, y in moved if (line := line_of(b, y)) and not line.backward_of]
+    told = [text for x, y in forward or moved for text in takes(case, x, y)][:MAX_TOLD]
     lines = _first_lines(b, [y for _, y in forward]) or where(b, wires.pairs.values())
 
     def undo(edit: Editors) -> None:
@@ -303,13 +301,11 @@ def _finding(case: Case, wires: Wires) -> Finding:
             if case.a.module.opcodes[x] == "slice":
                 edit.b.attributes[y] = case.a.module.attributes[x]
 
-    picks = _picks(case, wires)
-    scale = _scale(case, wires)
-    moved_by = _moved(case, wires) if scale is None and not picks else None
+    title, words = _said(case, wires, lines, told)
     number = count(len(moved), "operation")
     return Finding(
-        kind=OTHER_OPERAND if picks else REPLACED_SUBGRAPH,
-        title=_told_moved(case, moved_by) if moved_by else _title(case, picks, scale, lines, told),
+        kind=OTHER_OPERAND if wires.picks else REPLACED_SUBGRAPH,
+        title=title,
         evidence=(
             Evidence(
                 say(
@@ -320,15 +316,15 @@ def _finding(case: Case, wires: Wires) -> Finding:
                     B,
                     " take other values",
                 ),
-                tuple(x for _, x in moved[:MAX_CITED]),
-                tuple(y for y, _ in moved[:MAX_CITED]),
+                tuple(x for x, _ in moved[:MAX_CITED]),
+                tuple(y for _, y in moved[:MAX_CITED]),
                 lines,
             ),
             *(Evidence(text) for text in told[1:]),
         ),
-        fix=PICKED_FIX if picks else MOVED_FIX if moved_by else FIX,
-        short=_short(case, picks, scale, moved_by),
-        short_fix=PICKED_SHORT_FIX if picks else SHORT_FIX,
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
         proof=say(f"{number} of ", B, " were connected as in ", A),
         a=frozenset(wires.pairs),
         b=frozenset(wires.pairs.values()),
@@ -336,35 +332,23 @@ def _finding(case: Case, wires: Wires) -> Finding:
     )
 
 
-def _short(case: Case, picks: Sequence[int], scale: int | None, moved: _Moved | None) -> Message:
-    if moved:
-        return _told_moved(case, moved)
-    return say(f"{PICKS} in some steps") if picks else SHORT if scale is None else SCALES
-
-
-def _title(
-    case: Case,
-    picks: Sequence[int],
-    scale: int | None,
-    lines: Sequence[SourceLine],
-    told: Sequence[Message],
-) -> Message:
-    if picks:
-        return _picked(case, picks)
-    if scale is None:
-        return say(CONNECTED, at(lines), *_first(told))
-    number = parameter_name(case.a, scale)
-    return say(
-        "a factor scales another term",
-        at(lines),
-        ": one by ",
-        number,
-        " and one without it change places",
-    )
-
-
-def _first(told: Sequence[Message]) -> list[Message | str]:
-    return [": ", told[0]] if told else []
+def _said(
+    case: Case, wires: Wires, lines: Sequence[SourceLine], told: Sequence[Message]
+) -> tuple[Message, Words]:
+    """The title and what else is said, the most that is known of what moved."""
+    if wires.picks:
+        return _picked(case, wires.picks), PICKED
+    scale = _scale(case, wires)
+    if scale is not None:
+        number = parameter_name(case.a, scale)
+        places = say(": one by ", number, " and one without it change places")
+        return say("a factor scales another term", at(lines), places), SCALES
+    moved = _moved(case, wires)
+    if moved is not None:
+        title = _told_moved(case, moved)
+        return title, Words(MOVED_FIX, title, SHORT_FIX)
+    example = [say(": ", told[0])] if told else []
+    return say(CONNECTED, at(lines), *example), Words(FIX, SHORT, SHORT_FIX)
 
 
 def _picked(case: Case, picks: Sequence[int]) -> Message:

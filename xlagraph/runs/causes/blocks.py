@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
+    from xlagraph.cause.model import Cause
     from xlagraph.facts.program.enclosing import ProgramText
     from xlagraph.message import Message, SourceLine
     from xlagraph.runs.graphs.captured import CapturedGraph
@@ -345,9 +346,14 @@ def _is_layerdrop(skipped: Skipped, place: Place, program: ProgramText) -> bool:
     )
 
 
+def _causes(nodes: Iterable[GraphNode]) -> list[Cause]:
+    """The causes of all these graphs."""
+    return [c for node in nodes if node.explanation for c in node.explanation.causes]
+
+
 def _in_model(members: Sequence[GraphNode]) -> Place | None:
     """Where the program calls a model of transformers, as one of these graphs tells."""
-    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    causes = _causes(members)
     places = (c.place for c in causes if any(_TRANSFORMERS in one.file for one in c.place.stack))
     found = next(places, None)
     return replace(found, tensors=()) if found else None
@@ -395,7 +401,7 @@ def _drawn_piece(members: Sequence[GraphNode], program: ProgramText) -> Place | 
 
     Weights that an optimizer moves in every step are inputs of graphs without their block, too.
     """
-    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    causes = _causes(members)
     places = (cause.place for cause in causes if cause.kind.is_piece and cause.place.stack)
     found = next((place for place in places if _draw(place, program)), None)
     return replace(found, tensors=()) if found else None
@@ -424,7 +430,7 @@ def _turn(members: Sequence[GraphNode], place: Place, program: ProgramText) -> S
 def _shared(members: Sequence[GraphNode], place: Place, program: ProgramText) -> list[SourceLine]:
     """The frames of a place, from the call on if other blocks return at other lines behind it."""
     frames = frames_from(place)
-    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    causes = _causes(members)
     found = [frames, *(frames_from(c.place) for c in causes if c.kind is ADDED_INPUT)]
     called = {one[0] for one in found if one and one[1:] == frames[1:]}
     texts = [program.lines.get(one.file, {}).get(one.line, "") for one in called]
@@ -453,7 +459,7 @@ def _place(members: Sequence[GraphNode], kinds: Sequence[Kind]) -> Place:
 
     Weights that only some graphs update are also those of blocks that the others leave out.
     """
-    causes = [c for node in members for c in (node.explanation.causes if node.explanation else ())]
+    causes = _causes(members)
     found = (one for kind in kinds for one in causes if one.kind is kind and one.place.line)
     cause = next(found, None)
     if cause is None:

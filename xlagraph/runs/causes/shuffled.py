@@ -115,14 +115,10 @@ class AsShuffled:
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with what is shuffled."""
         graphs = count(len(members), "graph")
-        verb, what, fix, short, short_fix = self._words()
-        where = at((self.shuffle,))
-        title = say(f"Python {verb}", where, f" {what}: {graphs}")
-        if self.given:
-            title = say(Code(self.given), where, f" gives the parts in another order: {graphs}")
+        who, what, fix, short, short_fix = self._words()
         return replace(
             cause,
-            title=title,
+            title=say(who, at((self.shuffle,)), f" {what}: {graphs}"),
             fix=fix,
             short=say(short),
             short_fix=say(short_fix),
@@ -131,11 +127,12 @@ class AsShuffled:
             ),
         )
 
-    def _words(self) -> tuple[str, str, Message, str, str]:
+    def _words(self) -> tuple[Message, str, Message, str, str]:
+        """Who makes the order, what that does, and what else is said of it."""
         one_order = "Keep one order, or send it as a tensor and index."
         if self.is_picked:
             return (
-                "draws",
+                say("Python draws"),
                 "which of a list are computed",
                 PICKED_FIX,
                 "Python draws which parts are computed",
@@ -143,12 +140,26 @@ class AsShuffled:
             )
         if self.is_sorted:
             what = "what is computed in turn, by a key that changes"
-            return "sorts", what, SORTED_FIX, "Python sorts the order of operations", one_order
+            return (
+                say("Python sorts"),
+                what,
+                SORTED_FIX,
+                "Python sorts the order of operations",
+                one_order,
+            )
         if self.given:
             short = "a loop goes through its parts in another order"
-            return "", "", GIVEN_FIX, short, "Sort what the loop goes through; keep one order."
+            short_fix = "Sort what the loop goes through; keep one order."
+            who = say(Code(self.given))
+            return who, "gives the parts in another order", GIVEN_FIX, short, short_fix
         what = "what is computed in turn"
-        return "shuffles", what, FIX, "Python shuffles the order of operations", one_order
+        return (
+            say("Python shuffles"),
+            what,
+            FIX,
+            "Python shuffles the order of operations",
+            one_order,
+        )
 
 
 def shuffled(
@@ -168,8 +179,7 @@ def shuffled(
     left: defaultdict[AsShuffled, list[str]] = defaultdict(list)
     rewired: list[str] = []
     for node, cause in causes:
-        one = _shuffled(cause, program)
-        one = one or _given(cause, program)
+        one = _shuffled(cause, program) or _given(cause, program)
         if one and cause.kind in one.kinds:
             found[one].append(node.digest)
         elif one and one.may_look_like(cause):
