@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from xlagraph.diff import diff_modules
 from xlagraph.evaluate import evaluate, same_values
-from xlagraph.evaluate.packed import same_packed
-from xlagraph.evaluate.packing import Form, Piece, packings, surplus
-from xlagraph.evaluate.repack import repacked
+from xlagraph.evaluate.forms.packed import same_packed
+from xlagraph.evaluate.forms.packing import Form, Piece, packings, surplus
+from xlagraph.evaluate.forms.repack import repacked
 from xlagraph.explain import explain_modules
 from xlagraph.facts.training.updates import updates
 from xlagraph.hlo import read_module

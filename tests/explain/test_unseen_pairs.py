@@ -45,3 +45,15 @@ def test_a_refactoring_is_told_as_that(pair):
     assert found.same
     assert found.evaluated == 6
     assert str(found.verdict.what).startswith("The same values, but for rounding")
+
+
+def test_what_changes_no_value_is_told_apart():
+    """repeat() in place of cat() gives the same; labels in another order do not."""
+    found = _explained("round34/q06")
+    formula = "x * ((y - sqrt(z) * u) / sqrt(1 - z)) became x * v"
+    assert formula in str(found.verdict.what)
+    (form,) = (cause for cause in found.causes if cause.is_neutral)
+    assert "transpose(concatenate(concatenate(x)))" in str(form.in_short)
+    further, written, *_ = map(str, found.verdict.notes)
+    assert further == "1 further cause: an operation takes its values in another order."
+    assert written.startswith("Written otherwise, with the same values: ")

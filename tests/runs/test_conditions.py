@@ -12,7 +12,8 @@ from xlagraph.message import SourceLine
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.runs.causes.conditions import decided
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.runs.causes.conditions import decided, read_in_turns
 
 FILE = "t.py"
 ENDS = SourceLine(FILE, 99, "train")
@@ -65,3 +66,76 @@ def test_pieces_of_the_turns_belong_to_the_condition_that_one_of_them_shows():
 )
 def test_other_graphs_keep_their_own_reasons(known, text):
     assert decided(known, text) == {}
+
+
+LOVASZ = """def lovasz(probas, labels):
+    losses = []
+    for c in range(probas.size(1)):
+        own = (labels == c).float()
+        if own.sum() == 0:
+            continue
+        errors = (own - probas[:, c]).abs()
+        losses.append(errors.sort().values.dot(own))
+    return torch.stack(losses).mean()
+"""
+NAMED = LOVASZ.replace("if own.sum() == 0:", "empty = own.sum().item() == 0\n        if empty:")
+GUARDED = """def lovasz(probas, labels):
+    losses = []
+    for c in range(probas.size(1)):
+        own = (labels == c).float()
+        if own.sum() > 0:
+            errors = (own - probas[:, c]).abs()
+            losses.append(errors)
+    return torch.stack(losses).mean()
+"""
+
+
+def told(*lines: int, kind=PYTHON_INDEX, read=5, also=()):
+    """A read on a line of ``lovasz``, and graphs with a cause on each of these lines of it."""
+    yield SimpleNamespace(
+        digest="read",
+        sync_kind="value",
+        call_site=SourceLine(FILE, read, "lovasz"),
+        explanation=None,
+    )
+    for k, line in enumerate(lines):
+        at = SourceLine(FILE, line, "lovasz")
+        causes = [SimpleNamespace(kind=one, place=Place(at, (at,))) for one in (kind, *also)]
+        explanation = SimpleNamespace(causes=causes)
+        yield SimpleNamespace(
+            digest=f"{line}.{k}", sync_kind="step", call_site=ENDS, explanation=explanation
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "lines"),
+    [(LOVASZ, 5, (7, 8, 7)), (NAMED, 5, (8, 9, 8)), (GUARDED, 5, (6, 7, 7))],
+    ids=["goes on", "by a name", "in the branch"],
+)
+def test_turns_that_a_read_value_leaves_out_belong_to_the_read(text, read, lines):
+    nodes = list(told(*lines, read=read))
+    found = read_in_turns(nodes, nodes, program(text))
+    assert set(found) == {f"{line}.{k}" for k, line in enumerate(lines)}
+    (one,) = set(found.values())
+    assert (one.read.line, one.loop.line) == (read, 3)
+    behind = SimpleNamespace(kind=PYTHON_SIZE, place=Place(SourceLine(FILE, 12, "train")))
+    assert one.accounts_for(behind)
+    assert not one.shows_in(behind)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        (told(7, 8), program(LOVASZ)),
+        (told(4, 4, 4), program(LOVASZ)),
+        (told(7, 8, 7, kind=INPUT_SHAPE, also=(PYTHON_INDEX,)), program(LOVASZ)),
+        (told(7, 8, 7), program(LOVASZ, 3)),
+        (told(7, 8, 7), program(LOVASZ.replace("continue", "break"))),
+        (told(7, 8, 7, read=7), program(LOVASZ)),
+        (told(8, 8, 8), program(GUARDED)),
+    ],
+    ids=["two", "before", "a size", "loop of steps", "ends the loop", "no condition", "behind"],
+)
+def test_other_graphs_are_not_of_the_read(nodes, text):
+    every = list(nodes)
+    assert read_in_turns(every, every, text) == {}

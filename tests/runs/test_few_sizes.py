@@ -219,3 +219,45 @@ def test_a_stage_whose_sizes_go_up_is_a_problem_behind_one_of_few_sizes(tmp_path
 def test_terms_that_come_and_go_are_no_stages(tmp_path):
     steps = [(step, in_stage)[k // 3 % 2](size) for k, size in enumerate(FOUR * 2)]
     assert write(tmp_path, [(20, one) for one in steps]).has_problem
+
+
+TWICE = [12, 8, *(8, 8, 12, 8, 8, 8, 12, 12, 8, 8, 8, 12, 12, 8, 8, 8, 12, 8, 8, 8, 12)]
+"""Two sizes, most of one, in no order: of the other sometimes two in a row."""
+
+
+@pytest.mark.parametrize(("sizes", "is_problem"), [(TWICE, False), ([8, 8, 12] * 8, True)])
+def test_odd_batches_do_not_come_twice_in_a_row(tmp_path, sizes, is_problem):
+    assert explained(tmp_path, sizes).has_problem is is_problem
+
+
+SOME = ("abs", "tanh", "cosine", "floor", "ceil", "sign", "exponential")
+
+
+def begun(size, *, first):
+    """A step that adds to a sum, which the first one of an epoch makes of 0."""
+    taken, start = ("", "constant(0)") if first else (", s: f32[]", "parameter(1)")
+    values = f"f32[{size}]{{0}}"
+    lines = (
+        f"%p = {values} parameter(0)",
+        f"%s = f32[] {start}",
+        f"%x = {values} sine({values} %p)",
+        *(f"%x{k} = {values} {op}({values} %x{k - 1 or ''})" for k, op in enumerate(SOME, 1)),
+        f"%n = {values} negate({values} %x{len(SOME)})",
+        f"%c = f32[1]{{0}} slice({values} %n), slice={{[0:1]}}",
+        "%f = f32[] reshape(f32[1]{0} %c)",
+        "%a = f32[] add(f32[] %s, f32[] %f)",
+        f"ROOT %t = (f32[], {values}) tuple(f32[] %a, {values} %n)",
+    )
+    head = f"HloModule step\n\nENTRY %main (p: f32[{size}]{taken}) -> (f32[], f32[{size}]) {{"
+    return "\n  ".join((head, *lines)) + "\n}\n"
+
+
+def test_the_first_step_of_an_epoch_is_no_size_of_its_own(tmp_path):
+    """Its sum begins with 0, and it comes in one of the sizes that there are."""
+    draw_here = random.Random(3)
+    sizes = [8, 12, 32, *(draw_here.choice((8, 12, 32)) for _ in range(45))]
+    firsts = {0: 8, 6: 12, 12: 8, 18: 12, 24: 12, 30: 8, 36: 12}
+    steps = [(20, begun(firsts.get(k, size), first=k in firsts)) for k, size in enumerate(sizes)]
+    run = write(tmp_path, steps)
+    assert not run.has_problem
+    assert {group.meant for group in run.groups if group.meant} >= {"sizes"}

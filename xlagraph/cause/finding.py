@@ -88,6 +88,8 @@ class Finding:
     """Part of a normal warm-up."""
     is_exact: bool = False
     """It changes no value: both modules give the same numbers, bit for bit."""
+    is_neutral: bool = False
+    """It was evaluated alone, and changes no value but for rounding."""
     incidental: bool = False
     """Never the reason of a compile: undone for the comparison, named only if it is alone."""
 

@@ -130,6 +130,8 @@ class Cause:
     """How large the number was that Python computes, where a largest one is to be chosen."""
     is_exact: bool = False
     """It changes no value: see `Finding.is_exact`."""
+    is_neutral: bool = False
+    """It changes no value but for rounding: see `Finding.is_neutral`."""
 
     @property
     def in_short(self) -> Message:

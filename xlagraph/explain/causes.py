@@ -59,7 +59,7 @@ def unexplained(diff: Diff, found: Found) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tuple[Cause, ...]:
-    """The causes by share, those that follow from others last.
+    """The causes by share, those that follow from others last, and such as change no value.
 
     What is incidental counts only where nothing else is found.
     """
@@ -77,7 +77,7 @@ def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tu
         (f in behind, _cause(diff, f, contexts, (taken_a, taken_b), proved=found.proved))
         for f in named
     ]
-    told.sort(key=lambda one: (one[1].expected, one[0], -one[1].share))
+    told.sort(key=lambda one: (one[1].expected, one[1].is_neutral, one[0], -one[1].share))
     causes = [cause for _, cause in told]
     if found.proved and causes:
         causes[0] = _with_rest(diff, causes, taken_a, taken_b)
@@ -146,6 +146,7 @@ def _cause(
         short_fix=short_fix or finding.short_fix or _if_short(finding.fix),
         seen=finding.seen,
         is_exact=finding.is_exact,
+        is_neutral=finding.is_neutral,
         place=set_there(place, settings, contexts),
     )
 

@@ -440,6 +440,7 @@ def _one(group: list[Finding], diff: Diff) -> Finding:
         evidence=tuple(e for f in group for e in f.evidence),
         proof=join(proofs, len(proofs), "; "),
         is_exact=all(f.is_exact for f in group),
+        is_neutral=all(f.is_neutral for f in group),
         a=a,
         b=b,
         dropped_a=frozenset[int]().union(*(f.dropped_a for f in group)),

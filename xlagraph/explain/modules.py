@@ -17,7 +17,7 @@ from xlagraph.explain.orders import differs_in_order_alone, left_in_order
 from xlagraph.explain.places import place_left
 from xlagraph.explain.registry import rules
 from xlagraph.explain.scope import scope_of, scope_sentence
-from xlagraph.explain.values import by_values
+from xlagraph.explain.values import by_values, with_neutral
 from xlagraph.explain.verdict import pair_verdict, same_verdict
 from xlagraph.explain.versions import of_a_pair
 from xlagraph.facts.distributed.buckets import bucket_rows
@@ -173,6 +173,7 @@ def _explanation(
     diff = task.diff
     left_a, left_b = unexplained(diff, found)
     contexts = (task.context_a, task.context_b)
+    found = with_neutral(task, found)
     causes = () if diff.same else causes_of(diff, found, contexts)
     same = diff.same or differs_in_order_alone(diff, causes, contexts)
     causes = of_a_pair(diff, left_in_order(diff, causes) if same else causes, contexts)

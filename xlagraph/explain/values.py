@@ -31,15 +31,23 @@ from xlagraph.rules.shapes.sizes import ATTRIBUTE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
 if TYPE_CHECKING:
+    from xlagraph.cause.finding import Finding
     from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.diff import Change, Diff
     from xlagraph.evaluate import SameValues
     from xlagraph.evaluate.same import HandedIn
+    from xlagraph.explain.engine import Found, Search
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of both up to which they are evaluated."""
+MAX_ALONE = 6_000
+"""The same for undoing causes one by one."""
+MAX_FRONTIER = 12
+"""So many values are asked at most, whether they count."""
+MAX_FINDINGS = 8
+"""So many are undone one by one at most."""
 REWRITTEN = 3
 """So many causes at least tell of a program that was written anew."""
 FORMS = frozenset(
@@ -78,6 +86,68 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     if found is None or (explanation.proved and _is_one_edit(explanation, found)):
         return explanation
     return _told(explanation, found, contexts)
+
+
+def with_neutral(task: Search, found: Found) -> Found:
+    """The findings of a proof, those marked that two versions only write otherwise.
+
+    Each is undone alone, and the module as it was and as it is then are evaluated.
+    """
+    diff, contexts = task.diff, (task.context_a, task.context_b)
+    is_asked = found.proved and 1 < len(found.findings) <= MAX_FINDINGS
+    if not (is_asked and may_be_versions(diff, contexts)):
+        return found
+    if len(diff.a) + len(diff.b) > MAX_ALONE:
+        return found
+    findings = [replace(f, is_neutral=_is_neutral(task, f)) for f in found.findings]
+    return replace(found, findings=findings)
+
+
+def _is_neutral(task: Search, finding: Finding) -> bool:
+    """Whether undoing one finding leaves what both modules compute, but for rounding."""
+    drops = finding.dropped_a or finding.dropped_b or finding.is_silent
+    if finding.kind not in FORMS or drops:
+        return False
+    start = task.start()
+    alone, _ = start.without([finding])
+    if alone is start:
+        return False
+    from xlagraph.evaluate.influence import with_root_shape  # numpy is loaded where it is needed
+
+    asked = [
+        diff_modules(module, with_root_shape(editor.build()))
+        for module, editor in zip((task.diff.a, task.diff.b), alone.edit, strict=True)
+    ]
+    changed = [diff for diff in asked if diff.differing]
+    return bool(changed) and all(map(_keeps_values, changed))
+
+
+def _keeps_values(diff: Diff) -> bool:
+    """Whether a module and what an edit made of it give the same values at the same places.
+
+    What the edit leaves has to take in what is seen to count.
+    """
+    from xlagraph.evaluate.influence import all_count
+
+    frontier = _frontier(diff)
+    found = _same_values(diff) if 0 < len(frontier) <= MAX_FRONTIER else None
+    if found is None or not all_count(diff.a, frontier):
+        return False
+    conditions = (found.assumed, found.handed_in, found.more_in_a, found.more_in_b)
+    is_free = not any(conditions) and not found.parts_at_zero
+    return is_free and not found.moved_outputs
+
+
+def _frontier(diff: Diff) -> list[int]:
+    """Instructions of A that differ, or are gone, and that something takes in that does not.
+
+    Nothing where one of a called computation differs: it may not be asked alone.
+    """
+    a = diff.a
+    own = {*diff.removed, *(change.a for change in diff.changes)}
+    if any(a.computation_of(i).index != a.entry for i in own):
+        return []
+    return sorted(i for i in own if i in a.outputs or any(u not in own for u in a.users[i]))
 
 
 def _told(

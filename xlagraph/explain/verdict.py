@@ -131,10 +131,19 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
 
     What is given back more because more is computed stands in the list of causes alone.
     """
-    own = [cause for cause in causes[1:] if not _comes_along(diff, cause, causes)]
+    forms = [] if causes[:1] and causes[0].is_neutral else [c for c in causes if c.is_neutral]
+    others = [cause for cause in causes[1:] if cause not in forms]
+    own = [cause for cause in others if not _comes_along(diff, cause, causes)]
     told = [cause for cause in own if _is_beside(diff, causes[0], cause)]
     beside = say("Beside it: ", join(map(_in_words, told), MAX_BESIDE, "; "), ".")
-    return [beside if told else EMPTY, _further([cause for cause in own if cause not in told])]
+    further = _further([cause for cause in own if cause not in told])
+    return [beside if told else EMPTY, further, _forms(forms)]
+
+
+def _forms(causes: Sequence[Cause]) -> Message:
+    """What is only written otherwise."""
+    words = join(dict.fromkeys(map(_in_words, causes)), MAX_BESIDE, "; ")
+    return say("Written otherwise, with the same values: ", words, ".") if causes else EMPTY
 
 
 def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:

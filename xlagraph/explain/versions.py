@@ -80,7 +80,7 @@ EDITED = (
 """What two versions have otherwise because one of them was edited: there is no step to mend."""
 OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
 """What may be one option of an optimizer beside another cause of the kind."""
-MAX_FORMULA = 64
+MAX_FORMULA = 110
 """Characters of a formula in a verdict."""
 MAX_VALUE = 48
 """Characters of a value of an option in a verdict."""

@@ -19,6 +19,7 @@ from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.runs.alike import follows_size, further_lines, moving_alike, worded_alike
 from xlagraph.runs.causes.carried import AsCarried
+from xlagraph.runs.causes.conditions import AsRead
 from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import BAKED, AsLoop, main_line
 from xlagraph.runs.causes.lists import AsList
@@ -181,7 +182,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     # of sizes that are meant what else differs comes of the step that each is compared with
     is_told = cause and main.meant not in OF_SIZES
     found = _further(kind, line, members) if is_told else []
-    if isinstance(retell, (AsDrawn, AsShuffled, AsUneven, AsUnrolled)):
+    if isinstance(retell, (AsDrawn, AsRead, AsShuffled, AsUneven, AsUnrolled)):
         found = [(one, times) for one, times in found if not retell.accounts_for(one)]
     twins = worded_alike(cause, members) if cause and is_told and not retell else ()
     found = [(one, k) for one, k in found if key_of(one) not in set(map(key_of, twins))]

@@ -30,7 +30,7 @@ from xlagraph.runs.beside import (
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.by_design.odd_batches import as_odd_batch
 from xlagraph.runs.causes.carried import as_carried, carried_alone
-from xlagraph.runs.causes.conditions import decided
+from xlagraph.runs.causes.conditions import decided, read_in_turns
 from xlagraph.runs.causes.drawn import AsDrawn, drawn, left_in_turns
 from xlagraph.runs.causes.growth import (
     AsLoop,
@@ -210,7 +210,9 @@ def _drawn(
         d: Reason(REPLACED_SUBGRAPH, one.branch, one)
         for d, one in decided(known_causes, program).items()
     }
-    return asked | uneven | mixed | picks
+    read = read_in_turns(nodes, [node for node, _ in turns], program)
+    left_out = {d: Reason(REPLACED_SUBGRAPH, one.read, one) for d, one in read.items()}
+    return asked | uneven | mixed | picks | left_out
 
 
 def _left_of_draws(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:

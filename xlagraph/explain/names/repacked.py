@@ -17,8 +17,8 @@ from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Context, Explanation
-    from xlagraph.evaluate.packed import PackedSame
-    from xlagraph.evaluate.packing import Placed
+    from xlagraph.evaluate.forms.packed import PackedSame
+    from xlagraph.evaluate.forms.packing import Placed
     from xlagraph.message import Message
 
 OF_INPUTS = frozenset({ADDED_INPUT, ALIAS, INPUT_SHAPE, OPTIMIZER_STATE})
@@ -37,7 +37,7 @@ def in_other_tensors(explanation: Explanation, contexts: tuple[Context, Context]
     others = (cause for cause in explanation.causes if cause.kind not in OF_INPUTS)
     if explanation.proved and not all(is_form(diff, cause) for cause in others):
         return explanation
-    from xlagraph.evaluate.packed import same_packed  # numpy is loaded where it is needed
+    from xlagraph.evaluate.forms.packed import same_packed  # numpy is loaded where it is needed
 
     packed = same_packed(diff, (updates(diff.a), updates(diff.b)))
     if packed is None or packed.found.more_in_a or packed.found.more_in_b:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from xlagraph.diff.match import Side as Matched
     from xlagraph.graph import Module
 
-MAX_OPERATIONS = 8
-"""Operations of a formula; a longer one is no help."""
+SHORT, LONG = 8, 12
+"""Operations of a formula; one of more than the first is told where there is no other, and a still
+longer one is no help."""
 MAX_TRIED = 200
 """Values that are looked at for a formula that tells the difference."""
 MAX_CLIMBED = 3
@@ -75,6 +76,8 @@ class _Own(NamedTuple):
     """What stands between that and the new value of a parameter."""
     alone: frozenset[int]
     """What this side alone computes: a formula without any of it hides what differs."""
+    most: int
+    """Operations that are written out."""
 
 
 class _UntoldError(Exception):
@@ -109,7 +112,8 @@ class _Writer:
     names: _Names
     size: int
     """The elements of the parameter whose new value the formula is; 0 if it is none's."""
-    left: int = MAX_OPERATIONS
+    left: int
+    """Operations that may yet be written out."""
     told: set[int] = field(default_factory=set)
     """The instructions that were written out."""
     computed: bool = False
@@ -177,10 +181,15 @@ def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | N
 
     a, b: the instructions of A and of B that differ by it.
     """
+    return _formulas(diff, a, b, SHORT) or _formulas(diff, a, b, LONG)
+
+
+def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> Formulas | None:
+    """The same with so many operations at most."""
     open_a = {c.a for c in diff.changes}
     open_b = {c.b for c in diff.changes}
     alone_a, alone_b = _computed(diff.a, a, diff.removed), _computed(diff.b, b, diff.added)
-    plain = _Own(open_a, (), alone_a), _Own(open_b, (), alone_b)
+    plain = _Own(open_a, (), alone_a, most), _Own(open_b, (), alone_b, most)
     outer, inner = _roots(diff, a, b)
     outer.sort(key=lambda pair: not _is_result(diff, *pair))
     paths = [(pair, _up_to_new_value(diff, *pair)) for pair in outer[:MAX_TRIED]]
@@ -288,8 +297,18 @@ def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) 
     match, names = diff.match, _Names()
     at_a, at_b = _within(diff.a, pair[0]), _within(diff.b, pair[1])
     writers = (
-        _Writer(match.a, match.to_b, own[0], names, size, is_a=True, other=diff.b, within=at_b),
-        _Writer(match.b, match.to_a, own[1], names, size, is_a=False, other=diff.a, within=at_a),
+        _Writer(
+            *(match.a, match.to_b, own[0], names, size, own[0].most),
+            is_a=True,
+            other=diff.b,
+            within=at_b,
+        ),
+        _Writer(
+            *(match.b, match.to_a, own[1], names, size, own[1].most),
+            is_a=False,
+            other=diff.a,
+            within=at_a,
+        ),
     )
     try:
         a, b = (writer.write(i).text for writer, i in zip(writers, pair, strict=True))

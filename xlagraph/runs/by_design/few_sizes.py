@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.graphs.input_sizes import is_of_batch, sizes_apart
 from xlagraph.runs.graphs.nearest import opcodes_of
@@ -54,6 +55,8 @@ AGAIN = 3
 RULE = 2 / 3
 """A size with this part of the steps is the rule, and the others are exceptions: of three batches
 the last one is odd."""
+FIXED = 0.8
+"""The same where others come two in a row, which odd batches do not."""
 BESIDE = 1 / 4
 """What has this part of a difference beside a size comes of it: an index, a mean of one element."""
 ROW = 3
@@ -81,8 +84,8 @@ def is_one_of_few_sizes(
     The first graph at the place need not come again: its state may not have been there yet.
     `ran`: what ran there.
     """
-    turns, seen = stage_at(number, graphs, comparisons, ran)
-    here = [graph for graph in seen if graph is not None]
+    turns = without_state(stage_at(number, graphs, comparisons, ran).turns, comparisons)
+    here = [graph for graph in dict.fromkeys(turns) if graph is not None]
     if len(here) > MOST + 1 or number not in here:
         return False
     begin = turns.index(here[-1]) + 1  # in order of appearance
@@ -97,7 +100,9 @@ def is_one_of_few_sizes(
         has_settled(len(sizes), begin, len(turns) - begin)
         and _come_again(sizes, again, unnamed, each)
         and not has_rule(turns[begin:])
-        and not _is_odd_batch([graphs[graph] for graph in sizes], [again[one] for one in sizes])
+        and not _is_odd_batch(
+            [graphs[graph] for graph in sizes], [again[one] for one in sizes], turns[begin:]
+        )
         and brings_size(number, graphs, comparisons, here)
         and all(
             changes_sizes_only(graph, graphs, comparisons, here)
@@ -106,6 +111,23 @@ def is_one_of_few_sizes(
         )
         and not _count_up(list(lengths.values()), each)
     )
+
+
+def without_state(
+    turns: Sequence[int | None], comparisons: Sequence[Comparison]
+) -> tuple[int | None, ...]:
+    """What ran, a graph in the place of one that only makes what that one takes in, as a sum's 0.
+
+    The first step of an epoch does so, in whatever size it comes.
+    """
+    same: dict[int | None, int | None] = {}
+    for k in dict.fromkeys(turns):
+        comparison = comparisons[k] if k is not None else None
+        other, outcome = (comparison.number, comparison.outcome) if comparison else (None, None)
+        kinds = {one.kind for one in outcome.causes} if outcome and outcome.proved else ()
+        is_state = kinds == {INITIAL_STATE}
+        same[k] = same[other] if is_state and other in same else k
+    return tuple(same[k] for k in turns)
 
 
 def stage_at(
@@ -180,19 +202,36 @@ def _come_again(
 
 
 def has_rule(since: Sequence[int | None]) -> bool:
-    """Whether most steps have one size, of those up to the last one that is known."""
+    """Whether most steps have one size, of those up to the last one that is known.
+
+    Others stand alone between them, as an odd batch does, or are few.
+    """
     known = [graph for graph in since if graph is not None]
     last = max((k for k, graph in enumerate(since) if graph is not None), default=-1)
-    return max(Counter(known).values(), default=-1) >= RULE * (last + 1)
+    if not known:
+        return False
+    ((most, times),) = Counter(known).most_common(1)
+    return times >= _rule(since, most) * (last + 1)
 
 
-def _is_odd_batch(graphs: Sequence[CapturedGraph], again: Sequence[int]) -> bool:
+def _rule(since: Sequence[int | None], most: int) -> float:
+    """The part of the steps that makes a size the rule; `most` is that of most of them."""
+    is_in_row = any(most not in pair and None not in pair for pair in pairwise(since))
+    return FIXED if is_in_row else RULE
+
+
+def _is_odd_batch(
+    graphs: Sequence[CapturedGraph], again: Sequence[int], since: Sequence[int | None]
+) -> bool:
     """Whether there are two sizes of a batch, one of which is hardly known to run.
 
     Where most hits have no name nothing says which size is the rule.
     """
-    is_batch = all(map(is_of_batch, sizes_apart(graphs)))
-    return len(graphs) == ODD and is_batch and min(again) < (1 - RULE) * sum(again)
+    if len(graphs) != ODD or not all(map(is_of_batch, sizes_apart(graphs))):
+        return False
+    known = Counter(graph for graph in since if graph is not None).most_common(1)
+    rule = _rule(since, known[0][0]) if known else RULE
+    return min(again) < (1 - rule) * sum(again)
 
 
 def brings_size(

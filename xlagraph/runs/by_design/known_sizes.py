@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from xlagraph.runs.by_design.few_sizes import MOST, brings_size, stage_at
+from xlagraph.runs.by_design.few_sizes import MOST, brings_size, stage_at, without_state
 from xlagraph.runs.by_design.periodic import turns_of_part
 from xlagraph.runs.graphs.input_sizes import new_sizes, sizes_apart
 from xlagraph.runs.model import Meant
@@ -92,7 +92,7 @@ def _places(
     files = (graph.process.file for graph in graphs)
     asked = dict.fromkeys(zip(files, seen, strict=True))
     for file, numbers in asked:
-        here = [k for k in numbers if k is not None]
+        here = [k for k in dict.fromkeys(without_state(numbers, comparisons)) if k is not None]
         if not 1 < len(here) <= MOST + 1 or not all(nodes[k].warm_up for k in here):
             continue
         sizes = sizes_apart([graphs[k] for k in here])

@@ -44,7 +44,7 @@ class Pairing:
         self._graphs: list[CapturedGraph] = []
         self._number: dict[str, int] = {}
         self._last_at: dict[tuple[str, tuple[Frame, ...]], int] = {}
-        self._beside: set[tuple[str, tuple[Frame, ...]]] = set()
+        self._alike_at: dict[tuple[object, frozenset[tuple[str, int]]], int] = {}
         self._reads: set[tuple[str, int]] = set()
         self._all = Earlier()
         self._steps = Earlier()
@@ -68,6 +68,7 @@ class Pairing:
         if number is not None:
             return Compared(number, why, self._is_within(graph, number))
         if last is not None:  # however unlike: another type or size is everywhere
+            last = self._alike_at.get((place, _opcodes(histogram)), last)
             is_within = self._is_within(graph, last)
             return Compared(last, SAME_PLACE, is_within, only_if_proved=True)
         return Compared(None, "", is_within=True)
@@ -83,9 +84,7 @@ class Pairing:
         self._number[graph.record.digest] = number
         place = _place(graph)
         if place:
-            if place not in self._last_at and is_another_part(graph, self._history):
-                self._beside.add(place)
-            self._last_at[place] = number
+            self._last_at[place] = self._alike_at[place, _opcodes(histogram)] = number
         if graph.sync and graph.sync.kind == "value":
             self._reads.add((graph.process.file, graph.sync.step))
         if graph.sync and graph.sync.ends_step:
@@ -98,8 +97,9 @@ class Pairing:
     ) -> tuple[int | None, str]:
         if last is None and is_another_part(graph, self._history):
             return None, ""
-        if self._reads_again(graph, last, histogram):
-            return last, SAME_PLACE
+        again = self._read_before(graph, histogram)
+        if again is not None:
+            return again, SAME_PLACE
         if self._was_read_in_turn(graph) and not self._continues(last, histogram):
             within = self._steps.container(histogram)
             if within is not None:
@@ -140,16 +140,15 @@ class Pairing:
         earlier = self._graphs[last].sketch.histogram()
         return earlier <= histogram and earlier.total() < histogram.total()
 
-    def _reads_again(self, graph: CapturedGraph, last: int | None, histogram: Histogram) -> bool:
-        """Whether a part of the program beside the steps reads what it read before, of other sizes.
+    def _read_before(self, graph: CapturedGraph, histogram: Histogram) -> int | None:
+        """What a line read before that is the same of other sizes; the last such graph.
 
-        As an evaluation does of batches in length buckets.
+        As an evaluation reads of batches in length buckets, or a step in which values are read.
         """
         place = _place(graph)
-        is_read = graph.sync is not None and graph.sync.kind == "value"
-        if last is None or not is_read or place not in self._beside:
-            return False
-        return opcodes_of(self._graphs[last].sketch.histogram()) == opcodes_of(histogram)
+        if graph.sync is None or graph.sync.kind != "value":
+            return None
+        return self._alike_at.get((place, _opcodes(histogram)))
 
     def _was_read_in_turn(self, graph: CapturedGraph) -> bool:
         """Whether values were read one after the other: parts of a step, no variants."""
@@ -166,6 +165,11 @@ def _by_step(
     for (step, digest), who in ranks.items():
         found.setdefault(step, []).append((digest, who))
     return found
+
+
+def _opcodes(histogram: Histogram) -> frozenset[tuple[str, int]]:
+    """How often each opcode stands, to look up."""
+    return frozenset(opcodes_of(histogram).items())
 
 
 def _place(graph: CapturedGraph) -> tuple[str, tuple[Frame, ...]] | None:

@@ -10,7 +10,7 @@ from xlagraph.graph import Attributes
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from xlagraph.evaluate.packing import Form, Piece
+    from xlagraph.evaluate.forms.packing import Form, Piece
     from xlagraph.graph import Computation, Module
 
 _NO_ATTRIBUTES = Attributes("", (), "", (), ())

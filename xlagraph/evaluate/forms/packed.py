@@ -11,18 +11,18 @@ from xlagraph.diff import diff_modules
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.domains import of_rows_and_masks
+from xlagraph.evaluate.forms.packing import packings, surplus, turned_squares, without
+from xlagraph.evaluate.forms.repack import repacked
 from xlagraph.evaluate.inputs import RESPONSES, Asked, are_alike, input_shapes, response
 from xlagraph.evaluate.never import behind
-from xlagraph.evaluate.packing import packings, surplus, turned_squares, without
 from xlagraph.evaluate.program import Program
-from xlagraph.evaluate.repack import repacked
 from xlagraph.evaluate.same import MAX_MORE, SameValues, output_shapes, same_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xlagraph.diff import Diff
-    from xlagraph.evaluate.packing import Form, Placed
+    from xlagraph.evaluate.forms.packing import Form, Placed
     from xlagraph.graph import Module
 
     Updated = Mapping[int, Sequence[int]]

@@ -1,0 +1,1 @@
+"""Modules that hold the same tensors in other forms: joined, stacked, cut or turned."""
