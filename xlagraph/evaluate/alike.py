@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import are_close, is_number, moved_by, varies
 from xlagraph.evaluate.budget import Budget
-from xlagraph.evaluate.domains import counters, positive_inputs
+from xlagraph.evaluate.domains import domains_of
 from xlagraph.evaluate.draws import arguments_at, rounded_otherwise
 from xlagraph.evaluate.program import Program
 
@@ -55,12 +55,12 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     values: list[list[Array]] = []
     theirs: list[list[Array]] = []
     noise: list[list[float]] = []
-    known = [(positive_inputs(one.module), counters(one.module)) for one in (a, b)]
+    known = [domains_of(one.module) for one in (a, b)]
     inputs = _input_partners(diff)
     for point in range(COMPARED):
         given, taken = (
-            arguments_at(point, one.parameters, positive, 0, counts)
-            for one, (positive, counts) in zip((a, b), known, strict=True)
+            arguments_at(point, one.parameters, domains)
+            for one, domains in zip((a, b), known, strict=True)
         )
         for k, n in inputs:
             taken[n] = given[k]

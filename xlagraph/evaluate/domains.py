@@ -6,6 +6,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.evaluate.draws import Domains
 from xlagraph.evaluate.never import behind, constant_of
 from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     Limits = Mapping[tuple[int, int], tuple[float, ...]]
 
+FARTHEST = 3.4028234663852886e38
+"""The largest number in single precision: torch_xla hands it in for a bound that there is not."""
 MAX_VALUES = 3
 """Numbers that are tried for one input."""
 _NEEDS = frozenset({"sqrt", "rsqrt", "log", "log-plus-one", "power"})
@@ -28,6 +31,26 @@ _KEEPS = frozenset(
     )
 )
 """What leaves a sign as it is, as a rule."""
+
+
+def domains_of(module: Module) -> Domains:
+    """What a module's inputs are, as far as what takes them in tells."""
+    return Domains(positive_inputs(module), counters(module), _bounds(module))
+
+
+def _bounds(module: Module) -> dict[int, float]:
+    """The numbers that are one bound of values and nothing else, and how far off they may be."""
+    found: dict[int, float] = {}
+    for k, p in enumerate(module.entry_computation.parameters):
+        if module.shapes[p] not in ("f32[]", "f64[]"):
+            continue
+        places = {
+            module.operands[user].index(form) if module.opcodes[user] == "clamp" else 1
+            for user, form in applied(module, p)
+        }
+        if len(places) == 1 and 1 not in places:
+            found[k] = -FARTHEST if 0 in places else FARTHEST
+    return found
 
 
 def positive_inputs(module: Module) -> frozenset[int]:

@@ -7,7 +7,8 @@ values, beside which an epsilon counts, and zeros, where comparisons part.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from xlagraph.evaluate.numbers import rounded
 from xlagraph.evaluate.step import is_float, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.evaluate.step import Array
     from xlagraph.hlo.shapes import Shape
@@ -73,18 +74,24 @@ WITH_ZEROS = POINTS - 1
 """The one with exact zeros, asked last."""
 
 
-def arguments_at(
-    point: int,
-    shapes: Sequence[Shape],
-    positive: Collection[int] = (),
-    rows: int = 0,
-    counters: Collection[int] = (),
-) -> list[Any]:
-    """Arguments of these shapes, those of some numbers positive; `point` is below `POINTS`.
+class Domains(NamedTuple):
+    """What some of a module's inputs are, by number, as far as what takes them in tells."""
 
-    `counters`: single whole numbers that count on, and are large at one point; `rows`: what whole
-    numbers stay below, if it is less than they do anyway; 0 for no such.
+    positive: frozenset[int] = frozenset()
+    """Such as are positive, or zero."""
+    counters: frozenset[int] = frozenset()
+    """Single whole numbers that count on, and are large at one point."""
+    bounds: Mapping[int, float] = MappingProxyType({})
+    """Bounds that hold nothing back at every second point, with the number that they are there:
+    a bound on one side has the largest number there is on the other."""
+
+
+def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: int = 0) -> list[Any]:
+    """Arguments of these shapes; `point` is below `POINTS`.
+
+    `rows`: what whole numbers stay below, if it is less than they do anyway; 0 for no such.
     """
+    positive, counters, bounds = domains
     drawn = [
         _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape, rows)
         for k, shape in enumerate(shapes)
@@ -94,6 +101,8 @@ def arguments_at(
             x + _MANY if k in counters and x.dtype.itemsize >= _WIDE else x
             for k, x in enumerate(drawn)
         ]
+    if point % 2 == 0:
+        drawn = [bounds.get(k, x) for k, x in enumerate(drawn)]
     return [
         np.abs(x) if k in positive and isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
         for k, x in enumerate(drawn)

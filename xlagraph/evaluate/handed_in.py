@@ -201,9 +201,13 @@ class Numbers:
         return self.labels.get(number)
 
     def draw(self, point: int, arguments: list[Any]) -> None:
-        """Puts numbers between 0 and 1 into the first module's arguments, others at each point."""
+        """Puts numbers between 0 and 1 into the first module's arguments, others at each point.
+
+        Bounds that hold nothing back there stay as they are.
+        """
         for number in self.labels:
-            arguments[number] = 0.05 + 0.9 * (0.618034 * (number + 1) * (point + 2) % 1.0)
+            if abs(arguments[number]) < LARGEST:
+                arguments[number] = 0.05 + 0.9 * (0.618034 * (number + 1) * (point + 2) % 1.0)
         self.fill(0, arguments)
 
     def fill(self, side: int, arguments: list[Any]) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.editor import ModuleEditor
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import are_close
 from xlagraph.evaluate.budget import Budget
-from xlagraph.evaluate.domains import positive_inputs
+from xlagraph.evaluate.domains import domains_of
 from xlagraph.evaluate.draws import POINTS, arguments_at
 from xlagraph.evaluate.program import Program
 from xlagraph.hlo.shapes import read_shape
@@ -39,22 +38,33 @@ def all_count(module: Module, instructions: Iterable[int]) -> bool:
 
 def _counts(whole: Program, instruction: int, budget: Budget) -> bool:
     module = whole.module
-    editor = ModuleEditor(module)
-    editor.become_parameter([instruction], module.shapes[instruction])
-    changed = Program(with_root_shape(editor.build()))
-    places = {p: k for k, p in enumerate(module.entry_computation.parameters)}
+    changed = Program(_with_input(module, instruction))
     shapes = (*whole.parameters, read_shape(module.shapes[instruction]))
-    positive = positive_inputs(module)
+    domains = domains_of(module)
     for point in range(POINTS):
-        drawn = arguments_at(point, shapes, positive)
-        given = [
-            drawn[places.get(p, len(places))] for p in changed.module.entry_computation.parameters
-        ]
+        drawn = arguments_at(point, shapes, domains)
         before = whole.run(drawn[:-1], budget, point + 1)
-        after = changed.run(given, budget, point + 1)
+        after = changed.run(drawn, budget, point + 1)
         if not all(map(are_close, before, after)):
             return True
     return False
+
+
+def _with_input(module: Module, instruction: int) -> Module:
+    """The module with an instruction as one more input, behind the others."""
+    opcodes, operands = list(module.opcodes), list(module.operands)
+    opcodes[instruction], operands[instruction] = "parameter", ()
+    entry = module.entry_computation
+    computations = list(module.computations)
+    computations[module.entry] = replace(entry, parameters=(*entry.parameters, instruction))
+    return replace(
+        module,
+        opcodes=opcodes,
+        operands=operands,
+        payloads={**module.payloads, instruction: str(len(entry.parameters))},
+        callees={i: called for i, called in module.callees.items() if i != instruction},
+        computations=tuple(computations),
+    )
 
 
 def with_root_shape(edited: Module) -> Module:

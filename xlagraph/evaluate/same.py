@@ -19,9 +19,8 @@ from xlagraph.evaluate.coverage import forms_of, varying
 from xlagraph.evaluate.domains import (
     Assumed,
     assumptions,
-    counters,
+    domains_of,
     of_rows_and_masks,
-    positive_inputs,
 )
 from xlagraph.evaluate.draws import (
     LARGE,
@@ -286,13 +285,10 @@ class _Question:
         self.preferred = preferred
         self.budget = budget
         self.assumed = assumed
-        positive = positive_inputs(programs[0].module)
         shapes_in = programs[0].parameters
         rows = assumed.rows
-        counts = counters(programs[0].module)
-        self.drawn = [
-            arguments_at(point, shapes_in, positive, rows, counts) for point in range(POINTS)
-        ]
+        domains = domains_of(programs[0].module)
+        self.drawn = [arguments_at(point, shapes_in, domains, rows) for point in range(POINTS)]
         self.known: list[list[Array]] = []
         """A's outputs at the points that were asked, with these limits."""
         self.noise: dict[int, list[float]] = {}

@@ -142,8 +142,9 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
 
 def _forms(causes: Sequence[Cause]) -> Message:
     """What is only written otherwise."""
-    words = join(dict.fromkeys(map(_in_words, causes)), MAX_BESIDE, "; ")
-    return say("Written otherwise, with the same values: ", words, ".") if causes else EMPTY
+    told = [cause for cause in causes if cause.place.line or has_code(cause)]
+    words = join(dict.fromkeys(map(_in_words, told)), MAX_BESIDE, "; ")
+    return say("Written otherwise, with the same values: ", words, ".") if told else EMPTY
 
 
 def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:

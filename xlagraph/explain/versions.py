@@ -9,7 +9,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
-from xlagraph.explain.names.clipped import with_clipped, with_scaled_norm
+from xlagraph.explain.names.clipped import with_clipped, with_clipped_updates, with_scaled_norm
 from xlagraph.explain.names.decay import with_decay
 from xlagraph.explain.names.detached import cut_with, used_at, with_detached
 from xlagraph.explain.names.estimators import with_estimator
@@ -25,7 +25,7 @@ from xlagraph.explain.names.promoted import with_promoted
 from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
-from xlagraph.explain.names.trained import with_trained
+from xlagraph.explain.names.trained import with_statistics, with_trained
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.facts.program.arguments import argument_name
@@ -43,6 +43,7 @@ from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
+from xlagraph.rules.order.turned_operations import SHORT as TURNED_SHORT
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
@@ -80,8 +81,8 @@ EDITED = (
 """What two versions have otherwise because one of them was edited: there is no step to mend."""
 OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
 """What may be one option of an optimizer beside another cause of the kind."""
-MAX_FORMULA = 110
-"""Characters of a formula in a verdict."""
+MAX_FORMULA, MAX_BESIDE_WORDS = 110, 64
+"""Characters of a formula in a verdict, alone and behind words."""
 MAX_VALUE = 48
 """Characters of a value of an option in a verdict."""
 MAX_LEGEND = 5
@@ -123,7 +124,7 @@ def of_a_pair(
     diff: Diff, causes: tuple[Cause, ...], contexts: tuple[Context, Context]
 ) -> tuple[Cause, ...]:
     """The causes in words that fit two versions of a program, where they may be of two versions."""
-    causes = tuple(with_trained(diff, with_promoted(diff, causes)))
+    causes = tuple(with_statistics(diff, with_trained(diff, with_promoted(diff, causes))))
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
@@ -136,7 +137,7 @@ def of_a_pair(
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
-    told = with_scaled_norm(told)
+    told = with_clipped_updates(diff, with_scaled_norm(told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = _options_first(diff, told)
     if not versions:
@@ -235,20 +236,23 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
 def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     """The cause with what each side computes, if a short formula tells that."""
     is_told = cause.kind in TOLD_BY and cause.proved
-    found = formulas(diff, cause.a, cause.b) if is_told else None
+    is_long = not cause.short
+    found = formulas(diff, cause.a, cause.b, long=is_long) if is_told else None
     if found is None:
         return cause
     if cause.kind is ADDED_INPUT and is_of_derivative(found):
         return _with_added(diff, cause)
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
-    has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH
+    is_turned = cause.short == TURNED_SHORT
+    has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH and not is_turned
     has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(
         BACKWARD_MORE
     )
-    if has_words or max(len(found.a), len(found.b)) > MAX_FORMULA:
+    most = MAX_FORMULA if is_long else MAX_BESIDE_WORDS
+    if has_words or max(len(found.a), len(found.b)) > most:
         return cause
-    is_branch = cause.kind in BRANCHES and not cause.short
+    is_branch = cause.kind in BRANCHES and (is_long or is_turned)
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
 
@@ -394,7 +398,7 @@ def _with_new_values(diff: Diff, causes: tuple[Cause, ...]) -> tuple[Cause, ...]
     same = (cause for cause in others if cause.kind is first.kind)
     found = (formulas(diff, cause.a, cause.b) for cause in same)
     further = next((one for one in found if one and "p" in dict(one.legend)), None)
-    if own is None or further is None or max(map(len, (*own[:2], *further[:2]))) > MAX_FORMULA:
+    if own is None or further is None or max(map(len, (*own[:2], *further[:2]))) > MAX_BESIDE_WORDS:
         return causes
     more = (", and ", Code(further.a), " became ", Code(further.b))
     return replace(first, short=say(first.in_short, *more)), *others
@@ -417,7 +421,7 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*named, str(last).removesuffix(CHANGED), ": ", change))
     if cause.kind is CONSTANT_VALUE:
         return replace(cause, short=say(NUMBER, ": ", change))
-    if cause.kind is REPLICA_GROUPS:
+    if cause.kind in (PYTHON_INDEX, REPLICA_GROUPS):
         return replace(cause, short=say(cause.in_short, ": ", change))
     option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
     if option is None:

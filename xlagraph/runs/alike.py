@@ -7,6 +7,7 @@ the other lines. What moves otherwise is a number of its own.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from math import isclose
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.second import Key
 
+_INDEXED = re.compile(r"\w\[[^\]]*\b[A-Za-z_]\w*[^\]]*\]")
 SIZES = frozenset({INPUT_SHAPE, PYTHON_SIZE})
 NUMBERS = frozenset({*BAKED, CONSTANT_VALUE})
 SAME = frozenset({("times", 1.0), ("plus", 0.0)})
@@ -77,6 +79,13 @@ def worded_alike(first: Cause, members: Sequence[GraphNode]) -> tuple[Cause, ...
     return tuple(one for one in causes if first.short and told_as(one) == told)
 
 
+def _is_indexed(cause: Cause) -> bool:
+    """Whether a name stands in the brackets behind another one, on a cause's line."""
+    texts = dict(cause.place.source)
+    line = cause.place.line
+    return cause.kind in BAKED and bool(line and _INDEXED.search(texts.get(line.line, "")))
+
+
 def follows_size(first: Key, other: Cause, members: Sequence[GraphNode]) -> bool:
     """Whether a number is computed of the size that the first cause tells of.
 
@@ -117,9 +126,13 @@ def further_lines(line: SourceLine | None, alike: Sequence[Cause]) -> tuple[Sour
     """The lines of such causes, as far as the number is known to stand there.
 
     A view of a tensor is computed where that is used, which may be in another function; where the
-    program's own words for the number are known, it stands there.
+    program's own words for the number are known, or a name stands in brackets, it stands there.
     """
-    lines = {cause.place.line: bool(cause.short) for cause in alike if cause.place.line}
+    lines = {
+        cause.place.line: bool(cause.short) or _is_indexed(cause)
+        for cause in alike
+        if cause.place.line
+    }
     return tuple(
         sorted(
             own

@@ -1,11 +1,17 @@
-"""Gradients that both sides clip, one of them before they are added up and the other behind it."""
+"""Gradients that both sides clip, one of them before something is done with them, the other behind.
+
+They are added up, scaled, or taken in by Adam, whose update the other side clips.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.facts.training.gradients import through_forms
 from xlagraph.message import A, B, Code, say
 from xlagraph.rules.training.clipping import CLIPPING
 
@@ -29,6 +35,17 @@ SCALED_FIX = say(
     "them first, as by the number of micro-batches, and clip what is left."
 )
 SCALED_SHORT_FIX = say("Scale gradients first, then clip them.")
+UPDATES_FIX = say(
+    "Clip gradients before the optimizer takes them in (first in optax.chain; before step()): "
+    "behind Adam its moments are of gradients that nothing bounds, and the step is clipped instead."
+)
+UPDATES_SHORT_FIX = say("Clip before the optimizer in both, or behind it.")
+SEVERAL = 3
+"""So many tensors at least make one norm."""
+SUMMED = frozenset(
+    {"add", "bitcast", "concatenate", "convert", "copy", "reduce", "reshape", "sqrt", "broadcast"}
+)
+"""What stands between squares and the root of all."""
 SHORT_FIX = say("Clip at one place: once, behind the sum of all micro-batches.")
 
 
@@ -82,6 +99,62 @@ def _as_scaled(
     first = [piece, *(cause for cause in causes if cause is not piece)]
     told = {"title": short, "short": short, "fix": SCALED_FIX, "short_fix": SCALED_SHORT_FIX}
     return merged(first, piece, [piece, *behind], **told)
+
+
+def with_clipped_updates(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as clipping what is wired so that one side clips Adam's update by its norm.
+
+    The other side clips the gradients, before Adam takes them in.
+    """
+    first, *others = causes or (None,)
+    if first is None or first.kind not in BRANCHES or not first.proved:
+        return list(causes)
+    behind = _clips_updates(diff.a), _clips_updates(diff.b)
+    if None in behind or behind[0] == behind[1]:
+        return list(causes)
+    side = B if behind[0] else A
+    short = say(
+        *("gradients are clipped by their norm before Adam takes them in ", side),
+        *("; ", side.other, " clips what Adam makes of them"),
+    )
+    clips = replace(first, title=short, short=short, fix=UPDATES_FIX)
+    return [replace(clips, short_fix=UPDATES_SHORT_FIX), *others]
+
+
+def _clips_updates(module: Module) -> bool | None:
+    """Whether what a norm over several tensors is of was divided by a root; None without a norm."""
+    entry = module.entry_computation
+    numbers = [i for i in range(entry.start, entry.stop) if bare_shape(module, i).endswith("[]")]
+    found = [_squared(module, i) for i in numbers if module.opcodes[i] == "sqrt"]
+    values = max(found, key=len, default=[])
+    if len(values) < SEVERAL:
+        return None
+    return 2 * sum(_is_over_root(module, i) for i in values) > len(values)
+
+
+def _squared(module: Module, root: int) -> list[int]:
+    """The tensors of which a root is taken of the sum of all squares."""
+    front, values = [*module.operands[root]], list[int]()
+    for i in front:  # grows while it is read
+        operands = module.operands[i]
+        is_square = module.opcodes[i] == "power" or operands[1:] == operands[:1]
+        if module.opcodes[i] in ("multiply", "power") and is_square:
+            if not bare_shape(module, i).endswith("[]"):
+                values.append(through_forms(module, operands[0]))
+                continue
+        elif module.opcodes[i] not in SUMMED:
+            continue
+        front += [o for o in operands if o not in front]
+    return values
+
+
+def _is_over_root(module: Module, value: int) -> bool:
+    """Whether a value is divided by a root, or by one and an epsilon."""
+    if module.opcodes[value] != "divide":
+        return False
+    below = through_forms(module, module.operands[value][1])
+    parts = [below, *(through_forms(module, o) for o in module.operands[below])]
+    return any(module.opcodes[i] == "sqrt" for i in parts)
 
 
 def _is_inside(module: Module, own: Collection[int]) -> bool:

@@ -90,7 +90,17 @@ def _is_all(module: Module, found: dict[int, Decay], alone: frozenset[int]) -> b
     own = {i for i in alone if module.opcodes[i] not in IDLE and module.operands[i]}
     squares = {i for i in own if len(set(module.operands[i])) == 1 < len(module.operands[i])}
     followed = {i for i in squares if parts.issuperset(module.operands[i])}
-    return all(i in parts or i in followed or is_number(module, i) for i in own)
+    return all(i in parts or i in followed or _is_of_numbers(module, i) for i in own)
+
+
+def _is_of_numbers(module: Module, value: int) -> bool:
+    """Whether a value is one number that is made of others, and of no tensor."""
+    front = [value]
+    for i in front:  # grows while it is read
+        if not is_number(module, i):
+            return False
+        front += (o for o in module.operands[i] if o not in front)
+    return True
 
 
 def _told(

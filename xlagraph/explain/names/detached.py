@@ -28,7 +28,7 @@ from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
@@ -148,7 +148,7 @@ def _equal(diff: Diff) -> Equal | None:
     if found is None:
         return None
     equal = {k: n for k in numbers if (n := found.partners[k]) is not None and found.telling[k]}
-    weights = sum(_is_number(a, p) for p in renewed(a))
+    weights = sum(_is_number(a, p) and _is_added_to(a, p, k) for p, k in renewed(a).items())
     further = (k for k in range(len(a.outputs)) if found.telling[k] and k not in equal)
     is_less = any(found.partners[k] is None for k in further)
     if not equal or len(numbers) - len(equal) > 2 * weights or not is_less:
@@ -164,6 +164,21 @@ def _equal(diff: Diff) -> Equal | None:
         if any(needed[i] for i in differing.intersection(_fixed(module, one_way))):
             return None
     return forward
+
+
+def _is_added_to(module: Module, number: int, outputs: Iterable[int]) -> bool:
+    """Whether something is added to a number, scaled perhaps, in one of these outputs.
+
+    A loss is multiplied with a number that is no weight.
+    """
+    front = [module.outputs[k] for k in outputs]
+    for i in front:  # grows while it is read
+        operands = module.operands[i]
+        if i == number or (module.opcodes[i] == "multiply" and number in operands):
+            return i not in module.outputs
+        if module.opcodes[i] in ("add", "subtract", "convert"):
+            front += (o for o in operands if o not in front)
+    return False
 
 
 def _fixed(module: Module, one_way: frozenset[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Weights that one side trains and the other leaves as they are, frozen or without a gradient."""
+"""Tensors that one side renews and the other leaves as they are: weights, running statistics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
-from xlagraph.explain.names.merged import merged
+from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.training.updates import renewed
 from xlagraph.message import A, B, Code, count, join, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
     from xlagraph.message import Side
 
 MAX_TOLD = 3
@@ -26,6 +27,15 @@ FIX = say(
     "Weights are frozen, or their gradients set to None, in some steps. Train the same weights in "
     "every step, and multiply the gradients of the others by a tensor on the device that is 0 or "
     "1; or expect one more graph where they are thawed for good."
+)
+STATISTICS_FIX = say(
+    "Observers, or running statistics, are frozen from some step on (a flag, eval()). Renew them "
+    "in every step, by a rate that is a tensor and 0 where nothing is to change: ",
+    Code("low.lerp_(x.min(), rate)"),
+    "; or accept one compile where they are frozen for good.",
+)
+STATISTICS_SHORT_FIX = say(
+    "Renew them in each step, by a rate that may be 0; or accept one compile."
 )
 SHORT_FIX = say("Train the same weights in each step: gradients times 0 or 1.")
 
@@ -53,6 +63,53 @@ def with_trained(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
             first = [told, *(cause for cause in causes if cause is not state)]
             return merged(first, told, [told, step, *outputs])
     return list(causes)
+
+
+def with_statistics(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as one what one side alone computes to renew tensors that both sides use.
+
+    Such as the ranges of observers, or a BatchNorm's averages: what is renewed is used in the same
+    step, and where it is frozen the tensor is used as it is.
+    """
+    piece = next((c for c in causes if c.kind in BRANCHES and c.proved), None)
+    given = [cause for cause in causes if _is_given_out(cause)]
+    if piece is None or not given:
+        return list(causes)
+    new_a, new_b = renewed(diff.a), renewed(diff.b)
+    pairs = [(p, q) for p, q in enumerate(diff.match.to_b) if q >= 0]
+    sides = (
+        (A, diff.a, piece.a, {p: new_a[p] for p, q in pairs if p in new_a and q not in new_b}),
+        (B, diff.b, piece.b, {q: new_b[q] for p, q in pairs if q in new_b and p not in new_a}),
+    )
+    frozen = [one for one in sides if one[3]]
+    if len(frozen) != 1:
+        return list(causes)
+    ((side, module, own, places),) = frozen
+    values = {module.outputs[k] for some in places.values() for k in some}
+    if not values <= own or not all(_is_used(module, value) for value in values):
+        return list(causes)
+    told = _renewed(side, module, sorted(places), piece)
+    return merged([told, *(c for c in causes if c is not piece)], told, [told, *given])
+
+
+def _is_used(module: Module, value: int) -> bool:
+    """Whether a value is more than given out."""
+    return any(user != module.entry_computation.root for user in module.users[value])
+
+
+def _renewed(side: Side, module: Module, tensors: Sequence[int], cause: Cause) -> Cause:
+    """What is said of tensors that one side renews before it uses them."""
+    shapes = dict.fromkeys(Code(bare_shape(module, p)) for p in tensors)
+    is_one = len(tensors) == 1
+    short = say(
+        *(count(len(tensors), "tensor"), " (", join(shapes, MAX_TOLD), ") "),
+        *("is" if is_one else "are", " renewed before ", "it is" if is_one else "they are"),
+        *(" used in ", side, ", as running statistics are, and used as "),
+        *("it is" if is_one else "they are", " in ", side.other),
+    )
+    evidence = (Evidence(short), *cause.evidence)
+    told = replace(cause, title=short, short=short, evidence=evidence)
+    return replace(told, fix=STATISTICS_FIX, short_fix=STATISTICS_SHORT_FIX)
 
 
 def _told(side: Side, weights: Sequence[int], shapes: Sequence[str], cause: Cause) -> Cause:

@@ -176,12 +176,15 @@ class _Writer:
         return self.names.give(key, STATE if i in self.side.outputs else GRADIENTS, meaning)
 
 
-def formulas(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | None:
+def formulas(
+    diff: Diff, a: Collection[int], b: Collection[int], *, long: bool = False
+) -> Formulas | None:
     """How both sides compute a value that a cause tells of; None if no short formula tells it.
 
-    a, b: the instructions of A and of B that differ by it.
+    a, b: the instructions of A and of B that differ by it; long: a longer one will do as well.
     """
-    return _formulas(diff, a, b, SHORT) or _formulas(diff, a, b, LONG)
+    found = _formulas(diff, a, b, SHORT)
+    return _formulas(diff, a, b, LONG) if found is None and long else found
 
 
 def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> Formulas | None:

@@ -242,8 +242,9 @@ def _updates(found: Bypass) -> list[int]:
         return []
     if found.lines:
         return touched if _is_of_optimizer(found) else []
-    if _is_sampled(module, new):
-        return []
+    served = {edge.user(found.more) for edge in found.uses if edge.place != OUTPUT}
+    if _is_sampled(module, new) or not served <= reached:
+        return []  # a new value that the forward pass takes in is a statistic's
     is_part = all(i in reached or module.shapes[i].endswith("[]") for i in found.piece)
     is_part = is_part and not any(module.opcodes[i] in PERMUTES for i in found.piece)
     taken = {o for i in found.piece for o in module.operands[i]}
