@@ -9,23 +9,28 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
-from xlagraph.explain.names.clipped import with_clipped, with_clipped_updates, with_scaled_norm
-from xlagraph.explain.names.decay import with_decay
-from xlagraph.explain.names.detached import cut_with, used_at, with_detached
-from xlagraph.explain.names.estimators import with_estimator
 from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
-from xlagraph.explain.names.losses import with_loss
-from xlagraph.explain.names.means import with_mean
 from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.packed import with_packed
+from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted
-from xlagraph.explain.names.schedules import with_schedule
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
-from xlagraph.explain.names.trained import with_statistics, with_trained
+from xlagraph.explain.names.training.clipped import (
+    with_clipped,
+    with_clipped_updates,
+    with_scaled_norm,
+)
+from xlagraph.explain.names.training.decay import with_decay
+from xlagraph.explain.names.training.detached import cut_with, used_at, with_detached
+from xlagraph.explain.names.training.estimators import with_estimator
+from xlagraph.explain.names.training.losses import with_loss
+from xlagraph.explain.names.training.means import with_mean
+from xlagraph.explain.names.training.schedules import with_schedule
+from xlagraph.explain.names.training.trained import with_statistics, with_trained
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.facts.program.arguments import argument_name
@@ -139,7 +144,7 @@ def of_a_pair(
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_clipped_updates(diff, with_scaled_norm(told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
-    told = _options_first(diff, told)
+    told = _options_first(diff, with_passed(diff, told))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     told = [_with_inputs(diff, cause) for cause in told]

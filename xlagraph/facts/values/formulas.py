@@ -17,6 +17,7 @@ from xlagraph.facts.values.notation import (
     Term,
     elements,
     logistic_of,
+    row_of,
     told_as,
     written,
 )
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from xlagraph.diff.match import Side as Matched
     from xlagraph.graph import Module
 
-SHORT, LONG = 8, 12
+SHORT, LONG = 8, 16
 """Operations of a formula; one of more than the first is told where there is no other, and a still
 longer one is no help."""
 MAX_TRIED = 200
@@ -136,6 +137,11 @@ class _Writer:
         if inner:
             self.told.update(inner[:-1])
             return Term(f"sigmoid({self.write(inner[-1]).text})", ATOM)
+        rows = row_of(module, i)
+        if rows and self.left >= 0:
+            self.told.update(rows[1:-1])
+            table, places = self.write(rows[0]), self.write(rows[-1])
+            return Term(f"{table.within(ATOM)}[{places.text}]", ATOM)
         if self.left < 0 or module.opcodes[i] in UNTOLD:
             raise _UntoldError
         is_fold = module.opcodes[i] in ("reduce", "reduce-window")
@@ -209,8 +215,22 @@ def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> 
 
 def _is_result(diff: Diff, x: int, y: int) -> bool:
     """Whether both give back this number, as a loss: what it is derived by follows from it."""
-    is_number = bare_shape(diff.a, x).endswith("[]")
-    return is_number and x in diff.match.a.outputs and y in diff.match.b.outputs
+    return _is_given(diff.match.a, x) and _is_given(diff.match.b, y)
+
+
+def _is_given(side: Matched, value: int) -> bool:
+    """Whether a number is given back, or a mean that is made of it by nothing but numbers."""
+    module = side.module
+    for _ in range(MAX_CLIMBED):
+        if not bare_shape(module, value).endswith("[]"):
+            return False
+        if value in side.outputs:
+            return True
+        users = [u for u in module.users[value] if module.opcodes[u] in ARITHMETIC | RESHAPED]
+        if len(users) != 1:
+            return False
+        (value,) = users
+    return False
 
 
 def is_of_derivative(found: Formulas) -> bool:

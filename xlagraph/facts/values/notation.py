@@ -59,6 +59,7 @@ _COMPARED = {"EQ": eq, "NE": ne, "LT": lt, "LE": le, "GT": gt, "GE": ge}
 _TRUTH = ("false", "true")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 _NUMBERED = re.compile(r"(?<=\w)(?:[._]\d+)+$")
+_RESHAPED = frozenset({"bitcast", "concatenate", "convert", "copy", "reshape"})
 _REDUCED = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}
 
 
@@ -73,6 +74,33 @@ def logistic_of(module: Module, i: int) -> tuple[int, ...]:
             return ()
         found.append(inner)
     return tuple(found[1:])
+
+
+def row_of(module: Module, i: int) -> tuple[int, ...]:
+    """What a gather of rows is made of, the table first and their numbers last; empty if none.
+
+    Between them stands what turns numbers that count from the end into others: torch_xla wraps
+    each index by that.
+    """
+    if module.opcodes[i] != "gather" or len(_taken_off(module, i)) != 1:
+        return ()
+    found = [module.operands[i][0]]
+    at = module.operands[i][1]
+    while module.opcodes[at] in _RESHAPED and len(module.operands[at]) == 1:
+        found.append(at)
+        (at,) = module.operands[at]
+    if module.opcodes[at] == "select":
+        asked, wrapped, plain = module.operands[at]
+        is_wrap = module.opcodes[asked] == "compare" and module.opcodes[wrapped] == "add"
+        if is_wrap and plain in module.operands[asked] and plain in module.operands[wrapped]:
+            found += (at, asked, wrapped)
+            at = plain
+    return (*found, at)
+
+
+def _taken_off(module: Module, i: int) -> str:
+    """The dimensions of which a gather takes one place each, joined."""
+    return (module.attributes[i].get("collapsed_slice_dims") or "").strip("{}")
 
 
 def written(module: Module, i: int, terms: Sequence[Term]) -> Term:

@@ -13,7 +13,7 @@ from xlagraph.cause.sources import at, called_at, where
 from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.program.step_places import within_step
-from xlagraph.facts.training.updates import updates
+from xlagraph.facts.training.updates import renewed, updates
 from xlagraph.message import EMPTY, HloName, count, join, say
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def find(case: Case) -> list[Finding]:
 
     A few may be single slips. Many are one exchange (another set of weights), which is seen only
     where all are known by other uses, alike on both sides: else the pairing may have gone astray.
-    So are those beside other causes, and there they are inputs.
+    So are those beside other causes, and there they are inputs, before or after their update.
     """
     a, b = case.a, case.b
     edges = [
@@ -91,7 +91,11 @@ def find(case: Case) -> list[Finding]:
         and a.module.shapes[edge.p] == b.module.shapes[edge.q]
     ]
     if a.claimed or b.claimed:
-        edges = [edge for edge in edges if _are_inputs(case, edge) and _is_known(case, edge)]
+        edges = [
+            edge
+            for edge in edges
+            if (_are_inputs(case, edge) and _is_known(case, edge)) or _takes_updated(case, [edge])
+        ]
     elif len(edges) > MAX_SLIPS and not all(_is_known(case, edge) for edge in edges):
         return []
     if not edges or not all(_can_undo(case, edge) for edge in edges):
@@ -173,12 +177,13 @@ def _title(case: Case, edges: Sequence[Edge], lines: tuple[SourceLine, ...]) -> 
 def _takes_updated(case: Case, edges: Sequence[Edge]) -> SideView | None:
     """The side that uses new values of inputs where the other one uses the inputs as they came.
 
-    Only what is given away is an input that a new value takes the place of.
+    Only what is given away is an input that a new value takes the place of; or what it is added
+    to, where nothing is given away.
     """
     for view, other in case.both_ways:
         module, given = view.module, given_away(view.module)
-        found = updates(module).items()
-        new = {p: places for p, places in found if int(module.payloads[p]) in given}
+        found = (updates(module) if given else renewed(module)).items()
+        new = {p: places for p, places in found if not given or int(module.payloads[p]) in given}
         inputs = [(other.partners[edge.value(other)], edge.value(view)) for edge in edges]
         if all(q in {module.outputs[k] for k in new.get(p, ())} for p, q in inputs):
             return view

@@ -31,7 +31,12 @@ def find(case: Case) -> list[Finding]:
     """
     found = []
     for less, more in case.both_ways:
-        averages = [(p, k) for p, k in _averages(more.module) if k not in more.dropped]
+        new = renewed(less.module)
+        averages = [
+            (p, k)
+            for p, k in _averages(more.module)
+            if k not in more.dropped and more.partners[p] not in new
+        ]
         if averages and _averages(less.module):
             averages = [(p, k) for p, k in averages if _is_own(case, more, p, k)]
         if averages:
