@@ -27,7 +27,8 @@ from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.repeated_expression import REPEATED_EXPRESSION
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.shapes.sizes import ATTRIBUTE
+from xlagraph.rules.shapes.exchanged_axes import EXCHANGED_AXES
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ FORMS = frozenset(
     {
         *(EXTRA_SUBGRAPH, LIVE_TENSOR, OTHER_OPERAND, REPLACED_SUBGRAPH, REPEATED_EXPRESSION),
         *(INLINED_CALLS, LOOP_CARRY, OUTPUT_ORDER, REORDERED_OPERANDS, REORDERED_SUM),
-        SKIPPED_BLOCK,
+        *(EXCHANGED_AXES, PYTHON_INDEX, PYTHON_SIZE, SKIPPED_BLOCK),
     }
 )
 """Causes that say in which form something is computed. Another type, layout, option or number is
