@@ -16,7 +16,8 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
-from xlagraph.rules.shapes.sizes import PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.inputs.initial_state import INITIAL_STATE
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.graphs.weights import gradients_of, weights_of
 from xlagraph.runs.model import Meant
 
@@ -62,8 +63,26 @@ def with_stages(
         for begin, end in pairwise([*begins, steps]):
             for k in chain(*(_new(here, graphs, design, begin, end) for here in places.values())):
                 if not nodes[k].warm_up and nodes[k].digest not in told:
-                    found[k] = replace(nodes[k], warm_up=True, meant=Meant.PHASE)
+                    meant = _within(k, nodes[k], graphs, design)
+                    found[k] = replace(nodes[k], warm_up=True, meant=meant)
     return found
+
+
+def _within(
+    number: int, node: GraphNode, graphs: Sequence[CapturedGraph], design: Design
+) -> Meant:
+    """How a new graph of a stage is meant: another size, or what an epoch makes anew, begins none.
+
+    Others run again behind it.
+    """
+    outcome, own = node.explanation, graphs[number].record.digest
+    kinds = {one.kind for one in outcome.causes} if outcome and outcome.proved else set()
+    behind = {t.graph for t in design.turns_of(number) if t.step > graphs[number].step} - {own, None}
+    if not behind or not kinds:
+        return Meant.PHASE
+    if kinds == {INITIAL_STATE}:
+        return Meant.EARLY
+    return Meant.SIZES if kinds == {INPUT_SHAPE} else Meant.PHASE
 
 
 def _begins(graphs: Sequence[tuple[CapturedGraph, GraphNode]], steps: int) -> list[int]:
