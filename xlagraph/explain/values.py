@@ -55,11 +55,13 @@ FORMS = frozenset(
     {
         *(EXTRA_SUBGRAPH, LIVE_TENSOR, OTHER_OPERAND, REPLACED_SUBGRAPH, REPEATED_EXPRESSION),
         *(INLINED_CALLS, LOOP_CARRY, OUTPUT_ORDER, REORDERED_OPERANDS, REORDERED_SUM),
-        *(EXCHANGED_AXES, PYTHON_INDEX, PYTHON_SIZE, SKIPPED_BLOCK),
+        SKIPPED_BLOCK,
     }
 )
 """Causes that say in which form something is computed. Another type, layout, option or number is
 told as that, though the values be the same."""
+OF_REWRITING = frozenset({EXCHANGED_AXES, PYTHON_INDEX, PYTHON_SIZE})
+"""What says no more than that beside several others, as of a loop that became one operation."""
 _NARROW = re.compile(r"(?:bf16|f16|f8\w*)\[")
 _ROUNDS = frozenset({"convert", "convolution", "dot", "reduce"})
 _HINTS = frozenset(
@@ -82,7 +84,10 @@ def by_values(explanation: Explanation, contexts: tuple[Context, Context]) -> Ex
     diff = explanation.diff
     if explanation.same or not may_be_versions(diff, contexts):
         return explanation
-    are_forms = not explanation.proved or all(is_form(diff, c) for c in explanation.causes)
+    further = OF_REWRITING if len(explanation.causes) >= REWRITTEN else frozenset()
+    are_forms = not explanation.proved or all(
+        c.kind in further or is_form(diff, c) for c in explanation.causes
+    )
     found = _same_values(diff) if are_forms else None
     if found is None or (explanation.proved and _is_one_edit(explanation, found)):
         return explanation

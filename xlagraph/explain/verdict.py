@@ -132,12 +132,18 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
     What is given back more because more is computed stands in the list of causes alone.
     """
     forms = [] if causes[:1] and causes[0].is_neutral else [c for c in causes if c.is_neutral]
-    others = [cause for cause in causes[1:] if cause not in forms]
+    others = [c for c in causes[1:] if c not in forms and not _is_told(causes[0], c)]
     own = [cause for cause in others if not _comes_along(diff, cause, causes)]
     told = [cause for cause in own if _is_beside(diff, causes[0], cause)]
     beside = say("Beside it: ", join(map(_in_words, told), MAX_BESIDE, "; "), ".")
     further = _further([cause for cause in own if cause not in told])
     return [beside if told else EMPTY, further, _forms(forms)]
+
+
+def _is_told(first: Cause, cause: Cause) -> bool:
+    """Whether a cause is told in the words of the first one, at its line: a loop's other turns."""
+    is_alike = first.kind is cause.kind and str(first.in_short) == str(cause.in_short)
+    return is_alike and first.place.line == cause.place.line and first.place.line is not None
 
 
 def _forms(causes: Sequence[Cause]) -> Message:

@@ -19,6 +19,7 @@ from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
+from xlagraph.explain.names.taken import with_taken
 from xlagraph.explain.names.training.clipped import (
     with_clipped,
     with_clipped_updates,
@@ -147,7 +148,7 @@ def of_a_pair(
     told = _options_first(diff, with_passed(diff, told))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
-    told = [_with_inputs(diff, cause) for cause in told]
+    told = [with_taken(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
 
@@ -351,24 +352,6 @@ def _named(module: Module, title: Message) -> Message:
         if isinstance(part, HloName) and part.name in places:
             return say(" at ", part, f" {short_shape(module, places[part.name])}")
     return EMPTY
-
-
-def _with_inputs(diff: Diff, cause: Cause) -> Cause:
-    """The cause with two arguments of a jitted function, where one is taken for the other."""
-    if cause.kind is not OTHER_OPERAND or cause.short:
-        return cause
-    taken = (
-        (argument_name(diff.a, p), argument_name(diff.b, q))
-        for x, y, fields in diff.changes
-        if x in cause.a and y in cause.b and "operands" in fields
-        for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True)
-        if diff.match.to_b[p] != q
-    )
-    one, other = next((names for names in taken if all(names)), ("", ""))
-    if not one:
-        return cause
-    told = (Code(one), " in ", A, " and ", Code(other), " in ", B)
-    return replace(cause, short=say("an operation takes ", *told))
 
 
 def _with_maker(diff: Diff, cause: Cause) -> Cause:

@@ -68,16 +68,17 @@ def with_stages(
     return found
 
 
-def _within(
-    number: int, node: GraphNode, graphs: Sequence[CapturedGraph], design: Design
-) -> Meant:
+def _within(number: int, node: GraphNode, graphs: Sequence[CapturedGraph], design: Design) -> Meant:
     """How a new graph of a stage is meant: another size, or what an epoch makes anew, begins none.
 
     Others run again behind it.
     """
     outcome, own = node.explanation, graphs[number].record.digest
     kinds = {one.kind for one in outcome.causes} if outcome and outcome.proved else set()
-    behind = {t.graph for t in design.turns_of(number) if t.step > graphs[number].step} - {own, None}
+    behind = {t.graph for t in design.turns_of(number) if t.step > graphs[number].step} - {
+        own,
+        None,
+    }
     if not behind or not kinds:
         return Meant.PHASE
     if kinds == {INITIAL_STATE}:

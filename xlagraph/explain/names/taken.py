@@ -1,0 +1,81 @@
+"""Operations that take another value, with what they take on each side."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.names import short_shape
+from xlagraph.cause.sources import bare, line_of
+from xlagraph.facts.program.arguments import argument_name
+from xlagraph.facts.values.notation import told_as
+from xlagraph.facts.values.scalars import through
+from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import A, B, Code, Operation, say
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+
+if TYPE_CHECKING:
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+_FORMS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
+_RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
+
+
+def with_taken(diff: Diff, cause: Cause) -> Cause:
+    """The cause with what an operation takes on each side, where one is taken for the other."""
+    if cause.kind is not OTHER_OPERAND or cause.short:
+        return cause
+    for x, y, fields in diff.changes:
+        if x not in cause.a or y not in cause.b or "operands" not in fields:
+            continue
+        for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True):
+            one, other = _value(diff.a, p), _value(diff.b, q)
+            if diff.match.to_b[p] != q and one != other:
+                taken = (one, " in ", A, " and ", other, " in ", B)
+                return replace(cause, short=say(_operation(diff.b, y), " takes ", *taken))
+    return cause
+
+
+def _operation(module: Module, i: int) -> Message:
+    """What the framework calls an operation, or its opcode."""
+    metadata = module.metadata(i)
+    name = bare(metadata.op_type) if metadata and metadata.op_type else ""
+    return say(Operation(name or module.opcodes[i]))
+
+
+def _value(module: Module, value: int) -> Message:
+    """A value by its name, as a part of another one, or by what computes it, and where."""
+    value = through(module, value, _FORMS)
+    if module.opcodes[value] == "slice":
+        part = _part(module, value)
+        return say(_value(module, module.operands[value][0]), Code(part) if part else "")
+    if is_input(module, value):
+        number = f"input {module.payloads[value]}"
+        name = argument_name(module, value)
+        return say(Code(name) if name else f"{number} ({short_shape(module, value)})")
+    line = line_of(module, value)
+    place = (" at ", line) if line else ()
+    return say("the result of ", told_as(module, value), f" {short_shape(module, value)}", *place)
+
+
+def _part(module: Module, cut: int) -> str:
+    """``[1:2, :]`` of a slice; empty if it takes all."""
+    sizes = read_shape(bare_shape(module, module.operands[cut][0])).dimensions
+    ranges = _RANGE.findall(module.attributes[cut].get("slice") or "")
+    if len(ranges) != len(sizes):
+        return ""
+    told = [
+        ":"
+        if (start, stop) == ("0", str(size)) and step in ("", "1")
+        else f"{start}:{stop}" + (f":{step}" if step not in ("", "1") else "")
+        for (start, stop, step), size in zip(ranges, sizes, strict=True)
+    ]
+    while told and told[-1] == ":":
+        told.pop()
+    return f"[{', '.join(told)}]" if told else ""
