@@ -10,6 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.values.scalars import is_one
 from xlagraph.message import A, B, HloName, count, say
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
@@ -73,6 +74,7 @@ def _scaled(view: SideView, i: int) -> _Scaled | None:
         spread = operands[1 - value]
         if (
             module.opcodes[spread] == "broadcast"
+            and not is_one(module, spread)  # as torch_xla scales by whatever alpha is
             and "[]" in bare_shape(module, module.operands[spread][0])
             and bare_shape(module, operands[value]) == bare_shape(module, i)
         ):
