@@ -133,8 +133,12 @@ def test_turns_that_a_read_value_leaves_out_belong_to_the_read(text, read, lines
         (told(7, 8, 7), program(LOVASZ.replace("continue", "break"))),
         (told(7, 8, 7, read=7), program(LOVASZ)),
         (told(8, 8, 8), program(GUARDED)),
+        (told(7, 8, 7), program(LOVASZ.replace("for c in range(probas.size(1))", "while more"))),
     ],
-    ids=["two", "before", "a size", "loop of steps", "ends the loop", "no condition", "behind"],
+    ids=[
+        *("two", "before", "a size", "loop of steps", "ends the loop", "no condition", "behind"),
+        "any number of turns",
+    ],
 )
 def test_other_graphs_are_not_of_the_read(nodes, text):
     every = list(nodes)

@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xlagraph.message import say
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
+from xlagraph.runs.by_design.few_sizes import SIZES
 from xlagraph.runs.by_design.meant import (
     changes_values,
     completes_what_is_left,
@@ -93,11 +95,23 @@ def node_of(
         part=part,
         by_design=by_design,
         begins_reading=begins_reading(graph, history)
-        and not _has_other_turns(graph, graphs, comparison),
+        and not _has_other_turns(graph, graphs, comparison)
+        and not _has_other_size(graph, graphs, comparison),
         warm_up=warm_up or meant is not Meant.NOT,
         meant=Meant.NOT if warm_up else meant,
         another_part=graph.step > history.first_step and is_first(graph, history),
     )
+
+
+def _has_other_size(
+    graph: CapturedGraph, graphs: Sequence[CapturedGraph], comparison: Comparison
+) -> bool:
+    """Whether a line that reads a value has read it before, of a batch of another size."""
+    outcome = comparison.outcome
+    if comparison.number is None or outcome is None or not outcome.proved:
+        return False
+    kinds = {cause.kind for cause in outcome.causes}
+    return graphs[comparison.number].site == graph.site and INPUT_SHAPE in kinds <= SIZES
 
 
 def _has_other_turns(

@@ -29,6 +29,7 @@ from xlagraph.cause.sources import at
 from xlagraph.message import count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.graphs.input_sizes import is_of_batch, sizes_apart
 from xlagraph.runs.graphs.nearest import opcodes_of
@@ -67,6 +68,8 @@ STAGES = 4
 """More stretches than these, each with graphs of its own, are no stages."""
 ODD = 2
 """The size of full batches, and that of the last one."""
+SLIGHT = frozenset({INITIAL_STATE, SHARED_SCALAR})
+"""What graphs of one size may differ in."""
 CUTS = frozenset({"slice", "pad"})
 """What comes and goes with a size: the largest needs no part of a table, and no padding."""
 SIZES = frozenset({INPUT_SHAPE, PYTHON_SIZE})
@@ -118,14 +121,15 @@ def without_state(
 ) -> tuple[int | None, ...]:
     """What ran, a graph in the place of one that only makes what that one takes in, as a sum's 0.
 
-    The first step of an epoch does so, in whatever size it comes.
+    The first step of an epoch does so, in whatever size it comes. Nor is it another size that two
+    Python numbers are equal in some step.
     """
     same: dict[int | None, int | None] = {}
     for k in dict.fromkeys(turns):
         comparison = comparisons[k] if k is not None else None
         other, outcome = (comparison.number, comparison.outcome) if comparison else (None, None)
-        kinds = {one.kind for one in outcome.causes} if outcome and outcome.proved else ()
-        is_state = kinds == {INITIAL_STATE}
+        kinds = {one.kind for one in outcome.causes} if outcome and outcome.proved else set()
+        is_state = bool(kinds) and kinds <= SLIGHT
         same[k] = same[other] if is_state and other in same else k
     return tuple(same[k] for k in turns)
 

@@ -224,8 +224,8 @@ def _as_read(line: SourceLine, program: ProgramText) -> Iterator[AsRead]:
     """What a read decides about, if it is of a condition in a loop within the step."""
     lines, loop = program.lines.get(line.file, {}), program.loop_in_step(line)
     number = _condition_of(lines, line.line)
-    if loop is None or number is None:
-        return
+    if loop is None or number is None or lines[loop.line].strip().startswith("while"):
+        return  # what it reads says how many turns there are
     column = indentation(lines[number])
     body = list(_block(lines, number, column))
     texts = [lines[one].strip() for one in body] or [lines[number].partition(":")[2].strip()]
