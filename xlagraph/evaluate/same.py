@@ -74,6 +74,9 @@ right answers is: they say little of what they are made of."""
 MOST = 0.9
 """The part of the outputs that has to change with the arguments."""
 
+HANDED_ON = frozenset({"call", "get-tuple-element", "parameter", "tuple"})
+"""What only hands on what is computed elsewhere, in a function perhaps."""
+
 
 @dataclass(frozen=True, slots=True)
 class HandedIn:
@@ -227,7 +230,8 @@ def _is_seen(diff: Diff, asked: _Question) -> bool:
         (b, a, {*diff.added, *(change.b for change in diff.changes)}),
     )
     for (own, other, changed), fixed in zip(sides, asked.fixed, strict=True):
-        left = own.coverage.unseen(own.module, changed, in_rows=in_rows) - fixed
+        unseen = own.coverage.unseen(own.module, changed, in_rows=in_rows) - fixed
+        left = {i for i in unseen if own.module.opcodes[i] not in HANDED_ON}
         if left:
             module = other.module
             every = other.coverage.unseen(module, range(len(module)), in_rows=in_rows)

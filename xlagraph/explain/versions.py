@@ -145,10 +145,9 @@ def of_a_pair(
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_clipped_updates(diff, with_scaled_norm(told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
-    told = _options_first(diff, with_passed(diff, told))
+    told = [with_taken(diff, cause) for cause in _options_first(diff, with_passed(diff, told))]
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
-    told = [with_taken(diff, cause) for cause in told]
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
 
@@ -398,7 +397,8 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     is_momentum = cause.short == MOMENTUM_SHORT
     *named, last = cause.short.parts or ("",)
     is_number = cause.kind is CONSTANT_VALUE and str(last).endswith(CHANGED)
-    if (cause.short and not (is_momentum or is_number)) or len(changes) != 1:
+    is_told = cause.short and not (is_momentum or is_number or cause.kind is PYTHON_INDEX)
+    if is_told or len(changes) != 1:
         return cause
     if max(map(len, changes[0][:2])) > MAX_VALUE:
         return cause
