@@ -43,7 +43,7 @@ from xlagraph.facts.values.formulas import formulas, is_of_derivative
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.facts.values.notation import SIGNS
 from xlagraph.facts.values.reductions import reduction_name
-from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Side, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Quoted, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
@@ -108,6 +108,8 @@ COMPARED = "a comparison is another one: "
 """Nothing but an edit makes one of the other: sizes and types leave it."""
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
+SPECIAL, PADDED = "took a special value: ", " pads: padding: "
+PADS = "Values are padded otherwise"
 OF_VERSIONS = {
     "in some steps": "in one version",
     "in every step": "in both versions",
@@ -145,7 +147,10 @@ def of_a_pair(
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_clipped_updates(diff, with_scaled_norm(told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
-    told = [with_taken(diff, cause) for cause in _options_first(diff, with_passed(diff, told))]
+    told = [
+        _with_place(with_taken(diff, cause))
+        for cause in _options_first(diff, with_passed(diff, told))
+    ]
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
@@ -422,6 +427,17 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
         names = {reduction_name(diff.a, x) for x in cause.a if diff.a.opcodes[x] == opcode} - {""}
         opcode = names.pop() if len(names) == 1 else opcode
     return replace(cause, short=say(f"{opcode}'s {key}: ", change))
+
+
+def _with_place(cause: Cause) -> Cause:
+    """The cause with what its title says behind its words: which number is 1, what is padded."""
+    first, *rest = cause.title.parts or ("",)
+    for key, words in ((SPECIAL, cause.in_short), (PADDED, say(PADS))):
+        if isinstance(first, str) and key in first:
+            told = first.partition(key)[2].removesuffix(" at ")
+            ends = rest[:1] if rest and isinstance(rest[0], Quoted) else []
+            return replace(cause, short=say(words, ": ", told, *ends))
+    return cause
 
 
 def _option(diff: Diff, cause: Cause, change: Change) -> tuple[str, str] | None:
