@@ -114,6 +114,8 @@ def print_table(folder: Path) -> None:
     for title, key in (("at first sight", "first"), ("after the mends", "after")):
         for what in ("programs", "pairs"):
             ones = [judged[case["name"]] for case in cases if ("same" in case) == (what == "pairs")]
+            if not ones:
+                continue  # a round of pairs alone
             grades = Counter(one.get(key) or one["first"] for one in ones)
             lined = [one["line"] for one in ones if "line" in one and key == "first"]
             lines = f"{lined.count('right')} of {len(lined)}" if lined else "-"

@@ -21,8 +21,20 @@ SAID = {
     "round34/q10": "Gradients are clipped in each turn of a loop in B, and once, behind it, in A",
     "round34/q13": "Gradients are scaled before they are clipped by their norm in A",
     "round34/q17": "A value is divided by input 27 (f32[]) before sort, compare in A",
+    "round35/q02": "index_add takes input 12 (s64[2,80])[1:2] in A and input 12 (s64[2,80])[0:1]",
+    "round35/q05": "8 tensors (f32[]) are renewed before they are used in A, as running statistics",
+    "round35/q06": "sum(max(x, pow(y + clamp(s, z - y, t) - u, 2))) became sum(x)",
+    "round35/q07": "mean(x) + mean(y) * s became mean(x) * s + mean(y)",
+    "round35/q08": "Gradients are clipped by their norm before Adam takes them in A; B clips what",
+    "round35/q10": "A value passes through rotate() before write() in A, and not in B",
+    "round35/q16": "sum(x) became sum(clamp(s, y[z] / (1 - y[z]), t) / (y[z] / (1 - y[z])) * x)",
+    "round36/q15": "A Python number is 0, 1 or -1: input 30 (f32[]) became the constant 1",
+    "round36/q16": "scatter takes input 9 (s64[60]) in A and input 12 (s64[60]) in B",
 }
-SAME = ("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19")
+SAME = (
+    *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
+    *("round35/q03", "round35/q09", "round35/q18", "round36/q18"),
+)
 
 
 def _explained(pair: str):
@@ -45,6 +57,18 @@ def test_a_refactoring_is_told_as_that(pair):
     assert found.same
     assert found.evaluated == 6
     assert str(found.verdict.what).startswith("The same values, but for rounding")
+
+
+BESIDE = {
+    "round35/q06": "a Python index or slice changes: {[1:2], [0:6]} became {[0:1], [0:6]}",
+    "round35/q16": "input 12 (f32[8,1,3]) and 11 more: used after the update in A, before it in B",
+    "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
+}
+
+
+@pytest.mark.parametrize("pair", BESIDE)
+def test_the_second_edit_is_told_beside_it(pair):
+    assert BESIDE[pair] in " ".join(map(str, _explained(pair).verdict.notes))
 
 
 def test_what_changes_no_value_is_told_apart():
