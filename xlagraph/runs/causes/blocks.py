@@ -122,7 +122,7 @@ def _at_one_place(
     if _are_stages(nodes, weights, pairs):
         return None
     blocks = _all(x.trained - y.read for x, y in pairs) & _all(y.trained - x.read for x, y in pairs)
-    if blocks:
+    if any("." in tensor.path for tensor in blocks):  # else parameters of no module within
         reads = list(dict.fromkeys(weights[digest].read for digest in sorted(digests)))
         left_out = _left_out(nodes, SKIPPED_BLOCK, lambda one: weights[one].read)
         return Skipped(left_out, SKIPPED_BLOCK, _modules(blocks, reads)) if left_out else None
