@@ -49,12 +49,13 @@ from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
+from xlagraph.rules.order.rewired_operations import CONNECTED
 from xlagraph.rules.order.turned_operations import SHORT as TURNED_SHORT
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.shapes.attributes import REPLICA_GROUPS
+from xlagraph.rules.shapes.attributes import REPLICA_GROUPS, WRITTEN_SHORT
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
@@ -254,7 +255,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
         return _with_added(diff, cause)
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
-    is_turned = cause.short == TURNED_SHORT
+    is_turned = cause.short == TURNED_SHORT and str(cause.title).startswith(CONNECTED)
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH and not is_turned
     has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(
         BACKWARD_MORE
@@ -402,7 +403,7 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
     is_momentum = cause.short == MOMENTUM_SHORT
     *named, last = cause.short.parts or ("",)
     is_number = cause.kind is CONSTANT_VALUE and str(last).endswith(CHANGED)
-    is_told = cause.short and not (is_momentum or is_number or cause.kind is PYTHON_INDEX)
+    is_told = cause.short and not (is_momentum or is_number or cause.short == WRITTEN_SHORT)
     if is_told or len(changes) != 1:
         return cause
     if max(map(len, changes[0][:2])) > MAX_VALUE:

@@ -34,7 +34,7 @@ def test_the_place_where_values_are_written_is_an_index():
     (cause,) = explanation.causes
     assert explanation.proved
     assert str(cause.kind) == "python-index"
-    assert str(cause.in_short) == "Values are written at another Python index"
+    assert str(cause.in_short) == "Values are written at another Python index: 5 became 6"
     assert "index_copy_" in str(cause.fix_in_short)
     assert "5 became 6" in str(cause.title)
 

@@ -60,13 +60,14 @@ AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "star
 """What the dimension decides along which is indexed."""
 
 
+WRITTEN_SHORT = say("Values are written at another Python index")
 _WRITTEN = Words(
     say(
         "Write with index_copy_ (or scatter_), at positions that are a tensor on the device: "
         "buffer.index_copy_(dim, positions, values). What they are counted from must be a tensor "
         "too: data that comes with the batch, or a buffer that is added to on the device."
     ),
-    say("Values are written at another Python index"),
+    WRITTEN_SHORT,
     say("Write with index_copy_, at positions that are a tensor."),
 )
 """Of a slice that is assigned to: XLA pads the values to the size of what they are written into."""
