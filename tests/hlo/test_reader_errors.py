@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from xlagraph.errors import InputError
@@ -304,3 +306,17 @@ def test_calls_may_be_long_chains():
 def test_what_is_no_shape_is_an_error(text):
     with pytest.raises(InputError):
         read_shape(text)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [("]op_name=1", "expected '}', found ']'"), ("op_name=1 so00( x", "expected ')', found '}'")],
+)
+def test_brackets_within_metadata_have_to_close(inside, expected, plain):
+    text = (
+        "HloModule m\n\nENTRY e {\n  A = f32[4]{0} parameter(0)\n"
+        f"  ROOT B = f32[4]{{0}} negate(A), metadata={{{inside}}}\n}}\n"
+    )
+    with pytest.raises(InputError, match=re.escape(expected)):
+        read_module(text, plain=plain)

@@ -303,13 +303,14 @@ class _Question:
         self.is_shrunk = False
 
     def limits(self, assignment: Sequence[int]) -> Limits:
-        """The inputs of A that are assumed to take some numbers alone, or whose partners are.
-
-        One of two texts may compare with 0 what the other multiplies with.
-        """
+        """The inputs of A that are assumed to take some numbers alone, as their partners are."""
         known = self.assumed.limits
-        found = ((k, known.get((0, k)) or known.get((1, n))) for k, n in enumerate(assignment))
-        return tuple((k, numbers) for k, numbers in found if numbers)
+        told = (
+            (k, known[0, k])
+            for k, n in enumerate(assignment)
+            if (0, k) in known and (1, n) in known
+        )
+        return tuple(told)
 
     def outputs(self, assignment: Sequence[int]) -> tuple[int, ...] | None:
         """For each output of A the position of B's that has its values, if all have one."""
