@@ -45,7 +45,9 @@ def graph(letter, step, gradients, site=STEP):
 
 def explained(kind, *, proved=True):
     """What is said of a graph."""
-    return SimpleNamespace(proved=proved, causes=[SimpleNamespace(kind=kind)])
+    kinds = frozenset({kind}) if proved else frozenset()
+    causes = [SimpleNamespace(kind=kind)]
+    return SimpleNamespace(proved=proved, causes=causes, proved_kinds=kinds)
 
 
 def meant(graphs, ran, told=(), why=None):

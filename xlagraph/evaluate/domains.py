@@ -12,15 +12,15 @@ from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
 
     Limits = Mapping[tuple[int, int], tuple[float, ...]]
 
-FARTHEST = 3.4028234663852886e38
-"""The largest number in single precision: torch_xla hands it in for a bound that there is not."""
+LARGEST = 3e38
+"""What bounds nothing: torch_xla hands in the largest number where a bound is not given."""
 MAX_VALUES = 3
 """Numbers that are tried for one input."""
 _NEEDS = frozenset({"sqrt", "rsqrt", "log", "log-plus-one", "power"})
@@ -39,18 +39,24 @@ def domains_of(module: Module) -> Domains:
 
 
 def _bounds(module: Module) -> dict[int, float]:
-    """The numbers that are one bound of values and nothing else, and how far off they may be."""
+    """The fractions that bound values alone, each with the number that would bound nothing."""
     found: dict[int, float] = {}
     for k, p in enumerate(module.entry_computation.parameters):
-        if module.shapes[p] not in ("f32[]", "f64[]"):
-            continue
-        places = {
-            module.operands[user].index(form) if module.opcodes[user] == "clamp" else 1
-            for user, form in applied(module, p)
-        }
-        if len(places) == 1 and 1 not in places:
-            found[k] = -FARTHEST if 0 in places else FARTHEST
-    return found
+        if module.shapes[p] in ("f32[]", "f64[]"):
+            uses = applied(module, p)
+            found[k] = unbounding(
+                {(module.opcodes[user], module.operands[user].index(form)) for user, form in uses}
+            )
+    return {k: bound for k, bound in found.items() if bound}
+
+
+def unbounding(uses: Collection[tuple[str, int]]) -> float:
+    """The number that bounds nothing, of one that is a bound in all of its uses; else 0.
+
+    A use: the opcode, and the place among its operands.
+    """
+    bounds = {("clamp", 0): -LARGEST, ("clamp", 2): LARGEST}
+    return next((x for place, x in bounds.items() if {*uses} == {place}), 0.0)
 
 
 def positive_inputs(module: Module) -> frozenset[int]:

@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlagraph.canon.live import live_instructions
-from xlagraph.evaluate.domains import applied
+from xlagraph.evaluate.domains import LARGEST, applied, unbounding
 from xlagraph.evaluate.never import behind
 from xlagraph.hlo.shapes import read_shape
 
@@ -49,8 +49,6 @@ MAX_CONSTANTS = 4
 """Numbers of the first module's text that are tried."""
 MAX_PARTNERS = 6
 """Ways in which further numbers may follow from others."""
-LARGEST = 3e38
-"""What bounds nothing."""
 _MANY = 10**9
 """A whole number that bounds nothing."""
 _ANY = 3
@@ -86,9 +84,7 @@ class Role(NamedTuple):
     @property
     def bound(self) -> float:
         """The number that bounds nothing, of one that bounds a value alone; else 0."""
-        places = {(opcode, place) for opcode, place, _ in self.uses}
-        bounds = {("clamp", 0): -LARGEST, ("clamp", 2): LARGEST}
-        return next((x for place, x in bounds.items() if places == {place}), 0.0)
+        return unbounding({(opcode, place) for opcode, place, _ in self.uses})
 
     @property
     def scales(self) -> bool:

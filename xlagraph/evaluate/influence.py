@@ -5,7 +5,7 @@ Where a bound or a branch hides what stands before it, two ways to compute that 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
@@ -19,6 +19,8 @@ from xlagraph.hlo.shapes import read_shape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xlagraph.evaluate.draws import Domains
+    from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
 
 
@@ -29,25 +31,34 @@ def all_count(module: Module, instructions: Iterable[int]) -> bool:
     They are instructions of the entry computation.
     """
     try:
-        whole = Program(module)
-        budget = Budget()
-        return all(_counts(whole, i, budget) for i in instructions)
+        asked = _Asked(Program(module), domains_of(module), Budget())
+        return all(map(asked.counts, instructions))
     except XlagraphError:
         return False
 
 
-def _counts(whole: Program, instruction: int, budget: Budget) -> bool:
-    module = whole.module
-    changed = Program(_with_input(module, instruction))
-    shapes = (*whole.parameters, read_shape(module.shapes[instruction]))
-    domains = domains_of(module)
-    for point in range(POINTS):
-        drawn = arguments_at(point, shapes, domains)
-        before = whole.run(drawn[:-1], budget, point + 1)
-        after = changed.run(drawn, budget, point + 1)
-        if not all(map(are_close, before, after)):
-            return True
-    return False
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A module, with what it gives back at the points that were asked."""
+
+    whole: Program
+    domains: Domains
+    budget: Budget
+    known: list[list[Array]] = field(default_factory=list)
+
+    def counts(self, instruction: int) -> bool:
+        """Whether another value of an instruction changes an output at some point."""
+        module = self.whole.module
+        changed = Program(_with_input(module, instruction))
+        shapes = (*self.whole.parameters, read_shape(module.shapes[instruction]))
+        for point in range(POINTS):
+            drawn = arguments_at(point, shapes, self.domains)
+            if point == len(self.known):
+                self.known.append(self.whole.run(drawn[:-1], self.budget, point + 1))
+            after = changed.run(drawn, self.budget, point + 1)
+            if not all(map(are_close, self.known[point], after)):
+                return True
+        return False
 
 
 def _with_input(module: Module, instruction: int) -> Module:

@@ -17,6 +17,7 @@ from xlagraph.evaluate.agreement import is_finite, is_number, moved_by, paired, 
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.coverage import forms_of, varying
 from xlagraph.evaluate.domains import (
+    LARGEST,
     Assumed,
     assumptions,
     domains_of,
@@ -32,7 +33,6 @@ from xlagraph.evaluate.draws import (
     shrunk,
 )
 from xlagraph.evaluate.handed_in import (
-    LARGEST,
     MAX_PARTNERS,
     SAME,
     Follows,

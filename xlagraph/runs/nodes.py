@@ -107,10 +107,9 @@ def _has_other_size(
     graph: CapturedGraph, graphs: Sequence[CapturedGraph], comparison: Comparison
 ) -> bool:
     """Whether a line that reads a value has read it before, of a batch of another size."""
-    outcome = comparison.outcome
-    if comparison.number is None or outcome is None or not outcome.proved:
+    if comparison.number is None or comparison.outcome is None:
         return False
-    kinds = {cause.kind for cause in outcome.causes}
+    kinds = comparison.outcome.proved_kinds
     return graphs[comparison.number].site == graph.site and INPUT_SHAPE in kinds <= SIZES
 
 

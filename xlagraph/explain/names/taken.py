@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.sources import bare, line_of
 from xlagraph.facts.program.arguments import argument_name
+from xlagraph.facts.shapes.sizes import BOUNDS
 from xlagraph.facts.values.notation import told_as
 from xlagraph.facts.values.scalars import through
 from xlagraph.hlo.shapes import read_shape
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
 
 _FORMS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
-_RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 
 
 def with_taken(diff: Diff, cause: Cause) -> Cause:
@@ -67,7 +66,7 @@ def _value(module: Module, value: int) -> Message:
 def _part(module: Module, cut: int) -> str:
     """``[1:2, :]`` of a slice; empty if it takes all."""
     sizes = read_shape(bare_shape(module, module.operands[cut][0])).dimensions
-    ranges = _RANGE.findall(module.attributes[cut].get("slice") or "")
+    ranges = BOUNDS.findall(module.attributes[cut].get("slice") or "")
     if len(ranges) != len(sizes):
         return ""
     told = [

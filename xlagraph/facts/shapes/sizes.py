@@ -41,7 +41,8 @@ Sizes = frozenset[tuple[int, int]]
 _WHOLE = frozenset({"pred", "s16", "u16", "s32", "u32", "s64", "u64"})
 """Types of tokens, labels, indices and masks; those of a byte may be weights, quantized."""
 _TYPE = re.compile(r"\b[a-z]+\d*\w*(?=\[)")
-_BOUNDS = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
+BOUNDS = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
+"""Start, end and step of a slice in one dimension, as its attribute has them."""
 
 
 def same_structure(first: str, second: str) -> bool:
@@ -117,7 +118,7 @@ def follows_operand(case: Case, x: int, y: int) -> bool:
         return False
     found = []
     for module, i in ((a, x), (b, y)):
-        bounds = _BOUNDS.findall(module.attributes[i].get("slice") or "")
+        bounds = BOUNDS.findall(module.attributes[i].get("slice") or "")
         sizes = read_shape(module.shapes[module.operands[i][0]]).dimensions
         found.append(
             [

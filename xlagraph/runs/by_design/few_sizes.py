@@ -128,7 +128,7 @@ def without_state(
     for k in dict.fromkeys(turns):
         comparison = comparisons[k] if k is not None else None
         other, outcome = (comparison.number, comparison.outcome) if comparison else (None, None)
-        kinds = {one.kind for one in outcome.causes} if outcome and outcome.proved else set()
+        kinds = outcome.proved_kinds if outcome else frozenset()
         is_state = bool(kinds) and kinds <= SLIGHT
         same[k] = same[other] if is_state and other in same else k
     return tuple(same[k] for k in turns)

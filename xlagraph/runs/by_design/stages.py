@@ -73,13 +73,9 @@ def _within(number: int, node: GraphNode, graphs: Sequence[CapturedGraph], desig
 
     Others run again behind it.
     """
-    outcome, own = node.explanation, graphs[number].record.digest
-    kinds = {one.kind for one in outcome.causes} if outcome and outcome.proved else set()
-    behind = {t.graph for t in design.turns_of(number) if t.step > graphs[number].step} - {
-        own,
-        None,
-    }
-    if not behind or not kinds:
+    kinds = node.explanation.proved_kinds if node.explanation else frozenset()
+    begin, own = graphs[number].step, graphs[number].record.digest
+    if all(t.graph in (own, None) for t in design.turns_of(number) if t.step > begin):
         return Meant.PHASE
     if kinds == {INITIAL_STATE}:
         return Meant.EARLY

@@ -19,6 +19,7 @@ from xlagraph.tensors import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Context
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
@@ -73,6 +74,11 @@ class Outcome:
     cited_a: Mapping[int, tuple[str, str]]
     """Name and opcode of the instructions of A that causes and their evidence speak of."""
     cited_b: Mapping[int, tuple[str, str]]
+
+    @property
+    def proved_kinds(self) -> frozenset[Kind]:
+        """The kinds of its causes; none where they are not proved."""
+        return frozenset(cause.kind for cause in self.causes) if self.proved else frozenset()
 
     def named(self, a: str, b: str) -> Outcome:
         """The same with both modules called by name in every sentence."""
