@@ -33,7 +33,8 @@ SAID = {
 }
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
-    *("round35/q03", "round35/q09", "round35/q18", "round36/q18"),
+    *("round35/q03", "round35/q09", "round35/q18", "round36/q08", "round36/q13"),
+    "round36/q18",
 )
 
 

@@ -193,24 +193,53 @@ def _all(module: Module, i: int) -> Iterable[int]:
 def varying(module: Module, *, in_rows: bool = False) -> set[int]:
     """The instructions that an input reaches, through what is called too."""
     found = {*module.entry_computation.parameters}
+    carried = _carried(module)
+    asks_device = not _OF_DEVICE.isdisjoint(module.opcodes)
     before = -1
     while len(found) > before:
         before = len(found)
         for i, operands in enumerate(module.operands):
             called = [module.computations[c] for c in module.callees.get(i, ())]
             varies = module.opcodes[i] in _OF_DEVICE or not found.isdisjoint(operands)
+            is_given = varies or asks_device
             element = _element(module, i)
             if element is not None:
                 varies = element in found
+            elif i in carried:
+                varies = not found.isdisjoint(carried[i])
             elif module.opcodes[i] == "call":
                 taken = zip(called[0].parameters, operands, strict=True)
                 found.update(p for p, given in taken if given in found)
                 varies = False
             elif varies:
                 found.update(p for computation in called for p in computation.parameters)
-            varies = varies or any(computation.root in found for computation in called)
+            varies = varies or (is_given and any(c.root in found for c in called))
             if varies and not asks_nothing(module, i, in_rows=in_rows):
                 found.add(i)
+    return found
+
+
+def _carried(module: Module) -> dict[int, tuple[int, ...]]:
+    """What is asked of a loop's state, each with what it follows from.
+
+    That is its first value, what the body makes of it, and how often the body runs: a loop's
+    counter follows from no input, whatever else the loop carries.
+    """
+    found: dict[int, tuple[int, ...]] = {}
+    for i, opcode in enumerate(module.opcodes):
+        if opcode != "while":
+            continue
+        condition, body = _condition_and_body(module, i)
+        (first,), then = module.operands[i], _root(module, body)
+        if module.opcodes[first] == module.opcodes[then] == "tuple":
+            states = [i]
+            for computation in (condition, body):
+                states += module.computations[computation].parameters
+            for user in (user for state in states for user in module.users[state]):
+                if module.opcodes[user] == "get-tuple-element":
+                    k = int(module.attributes[user].get("index") or 0)
+                    follows = (module.operands[first][k], module.operands[then][k])
+                    found[user] = (*follows, _root(module, condition))
     return found
 
 

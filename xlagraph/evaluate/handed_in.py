@@ -92,6 +92,11 @@ class Role(NamedTuple):
         return bool(self.uses) and self.uses[0][0] in ("divide", "multiply")
 
     @property
+    def divides(self) -> bool:
+        """Whether it only divides values."""
+        return {(opcode, place) for opcode, place, _ in self.uses} == {("divide", 1)}
+
+    @property
     def sizes(self) -> list[int]:
         """How many elements there are, and along each axis, in what it is used for."""
         found = {prod(sizes) for _, _, sizes in self.uses}
@@ -220,7 +225,10 @@ class Numbers:
 class Search:
     """The numbers of two modules: drawn ones of the first, sought ones of the second."""
 
-    def __init__(self, known: Module, sought: Module) -> None:
+    def __init__(
+        self, known: Module, sought: Module, sizes: Mapping[int, float] | None = None
+    ) -> None:
+        """`sizes`: numbers of the first module that are sizes, and not drawn."""
         self.modules = (known, sought)
         self.own, self.other = roles(known, _FRACTIONS), roles(sought, _FRACTIONS)
         uses = [role.uses for side in (self.own, self.other) for role in side.values()]
@@ -230,12 +238,27 @@ class Search:
         fixed = [self._bounds(side) for side in (self.own, self.other)]
         for side, whole in enumerate(_whole_alone(known, sought)):
             fixed[side] |= whole
-        self.fixed = (fixed[0], fixed[1])
+        self.fixed = (fixed[0] | (sizes or {}), fixed[1])
         self.classes = {k: names[r.uses] for k, r in self.own.items() if k not in self.fixed[0]}
 
     def _bounds(self, side: Mapping[int, Role]) -> dict[int, float]:
         told = {k: role.bound for k, role in side.items() if role.uses not in self.shared}
         return {k: bound for k, bound in told.items() if bound}
+
+    def sized(self) -> Iterator[dict[int, float]]:
+        """What numbers of the first module may be that divide, and that the second does not use so.
+
+        A mean of means divides by one size after the other, where the other module's divides by
+        their product.
+        """
+        divisors = {
+            k: [float(n) for n in reversed(role.sizes) if n > 1]
+            for k, role in self.own.items()
+            if role.divides and role.uses not in self.shared
+        }
+        known = {k: some for k, some in divisors.items() if some}
+        for way in islice(product(*known.values()), MAX_TURNS if known else 0):
+            yield dict(zip(known, way, strict=True))
 
     @property
     def is_asked(self) -> bool:

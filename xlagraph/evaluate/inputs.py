@@ -155,9 +155,16 @@ def fitting_numbers(asked: Asked) -> Iterator[Numbers]:
 
     Those of the first are drawn; all other inputs of a shape are equal.
     """
-    search = Search(*(program.module for program in asked.programs))
+    modules = [program.module for program in asked.programs]
+    search = Search(*modules)
     if not search.is_asked:
         return
+    yield from _fitting(asked, search)
+    for sizes in search.sized():
+        yield from _fitting(asked, Search(*modules, sizes))
+
+
+def _fitting(asked: Asked, search: Search) -> Iterator[Numbers]:
     fixed = search.given()
     target = _answers(asked, 0, fixed)(fixed)
     made = _answers(asked, 1, search.sought)
