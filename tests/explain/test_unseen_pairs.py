@@ -28,6 +28,7 @@ SAID = {
     "round35/q08": "Gradients are clipped by their norm before Adam takes them in A; B clips what",
     "round35/q10": "A value passes through rotate() before write() in A, and not in B",
     "round35/q16": "sum(x) became sum(clamp(s, y[z] / (1 - y[z]), t) / (y[z] / (1 - y[z])) * x)",
+    "round36/q02": "The backward pass goes through more steps before it",
     "round36/q15": "A Python number is 0, 1 or -1: input 30 (f32[]) became the constant 1",
     "round36/q16": "scatter takes input 9 (s64[60]) in A and input 12 (s64[60]) in B",
 }
