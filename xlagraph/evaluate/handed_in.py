@@ -238,7 +238,7 @@ class Search:
         fixed = [self._bounds(side) for side in (self.own, self.other)]
         for side, whole in enumerate(_whole_alone(known, sought)):
             fixed[side] |= whole
-        self.fixed = (fixed[0] | (sizes or {}), fixed[1])
+        self.fixed = ({**fixed[0], **(sizes or {})}, fixed[1])
         self.classes = {k: names[r.uses] for k, r in self.own.items() if k not in self.fixed[0]}
 
     def _bounds(self, side: Mapping[int, Role]) -> dict[int, float]:

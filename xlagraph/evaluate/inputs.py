@@ -155,13 +155,13 @@ def fitting_numbers(asked: Asked) -> Iterator[Numbers]:
 
     Those of the first are drawn; all other inputs of a shape are equal.
     """
-    modules = [program.module for program in asked.programs]
-    search = Search(*modules)
+    first, second = (program.module for program in asked.programs)
+    search = Search(first, second)
     if not search.is_asked:
         return
     yield from _fitting(asked, search)
     for sizes in search.sized():
-        yield from _fitting(asked, Search(*modules, sizes))
+        yield from _fitting(asked, Search(first, second, sizes))
 
 
 def _fitting(asked: Asked, search: Search) -> Iterator[Numbers]:

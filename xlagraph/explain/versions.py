@@ -9,6 +9,7 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import differing_keys, short_shape
 from xlagraph.cause.sources import where
+from xlagraph.explain.names.axes import with_axes
 from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.merged import BRANCHES, has_code
@@ -140,6 +141,7 @@ def of_a_pair(
     orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
     if orders is not None:
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
+    causes = tuple(with_axes(diff, causes))
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])

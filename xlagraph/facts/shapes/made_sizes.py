@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import attribute_changes, short_shape
 from xlagraph.facts.training.gradients import FORMS, through_forms
+from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.facts.values.scalars import number_of
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import Change, say
@@ -58,6 +59,9 @@ def _told(diff: Diff, x: int, y: int) -> Message | None:
     if opcode == "reshape":
         return _divided(diff, x, y) if prod(sizes) == prod(others) else None
     changes = attribute_changes(a.attributes[x], b.attributes[y])
+    if opcode == "reduce" and (name := reduction_name(a, x)):
+        taken_of = short_shape(a, a.operands[x][0])
+        return say(f"the {name} of {taken_of} is taken along other axes, ", changes)
     return say(f"{opcode} has other options, ", changes) if opcode in WITH_OPTIONS else None
 
 

@@ -52,7 +52,8 @@ PICKED = Words(picked_value.FIX, picked_value.SHORT, picked_value.SHORT_FIX)
 PASSED = ELEMENTWISE | {"broadcast", "convert", "reshape", "transpose"}
 MAX_BEHIND = 64
 """Instructions behind a value in which numbers are sought."""
-FEEDS = frozenset({"operands"})
+FEEDS = frozenset({"operands", "layout"})
+"""What may differ of what is connected otherwise: an operation has the layout of what it takes."""
 
 
 class Wires(NamedTuple):
@@ -298,6 +299,7 @@ def _finding(case: Case, wires: Wires) -> Finding:
         for y, operands in wires.operands.items():
             edit.b.set_operands(y, operands)
         for x, y in wires.pairs.items():
+            edit.b.shapes[y] = case.a.module.shapes[x]
             if case.a.module.opcodes[x] == "slice":
                 edit.b.attributes[y] = case.a.module.attributes[x]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import bare_shape
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.training.gradients import through_forms
+from xlagraph.facts.values.scalars import unspread
 from xlagraph.message import A, B, Code, say
 from xlagraph.rules.training.clipping import CLIPPING
 
@@ -40,6 +41,8 @@ UPDATES_FIX = say(
     "behind Adam its moments are of gradients that nothing bounds, and the step is clipped instead."
 )
 UPDATES_SHORT_FIX = say("Clip before the optimizer in both, or behind it.")
+MAX_FACTORS = 12
+"""Instructions in which a root is sought, of a value that it may be made of."""
 SEVERAL = 3
 """So many tensors at least make one norm."""
 SUMMED = frozenset(
@@ -122,14 +125,17 @@ def with_clipped_updates(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
 
 def _clips_updates(module: Module) -> bool | None:
-    """Whether what a norm over several tensors is of was divided by a root; None without a norm."""
+    """Whether what a norm over several tensors is of was divided by a root; None without a norm.
+
+    One of the gradients may stand beside that, to be logged.
+    """
     entry = module.entry_computation
     numbers = [i for i in range(entry.start, entry.stop) if bare_shape(module, i).endswith("[]")]
-    found = [_squared(module, i) for i in numbers if module.opcodes[i] == "sqrt"]
-    values = max(found, key=len, default=[])
-    if len(values) < SEVERAL:
+    roots = [_squared(module, i) for i in numbers if module.opcodes[i] == "sqrt"]
+    norms = [values for values in roots if len(values) >= SEVERAL]
+    if not norms:
         return None
-    return 2 * sum(_is_over_root(module, i) for i in values) > len(values)
+    return any(2 * sum(_is_update(module, i) for i in some) > len(some) for some in norms)
 
 
 def _squared(module: Module, root: int) -> list[int]:
@@ -148,13 +154,30 @@ def _squared(module: Module, root: int) -> list[int]:
     return values
 
 
-def _is_over_root(module: Module, value: int) -> bool:
-    """Whether a value is divided by a root, or by one and an epsilon."""
-    if module.opcodes[value] != "divide":
-        return False
-    below = through_forms(module, module.operands[value][1])
-    parts = [below, *(through_forms(module, o) for o in module.operands[below])]
-    return any(module.opcodes[i] == "sqrt" for i in parts)
+def _is_update(module: Module, value: int) -> bool:
+    """Whether a value is divided by a root, or by one and an epsilon; scaled, and decayed, then."""
+    front = [value]
+    for i in front:  # grows while it is read
+        if len(front) > MAX_FACTORS:
+            return False
+        operands = [through_forms(module, o) for o in module.operands[i]]
+        match module.opcodes[i]:
+            case "divide":
+                parts = [
+                    operands[1],
+                    *(through_forms(module, o) for o in module.operands[operands[1]]),
+                ]
+                if any(module.opcodes[part] == "sqrt" for part in parts):
+                    return True
+            case "multiply":
+                numbers = [bare_shape(module, unspread(module, o)).endswith("[]") for o in operands]
+                if any(numbers):
+                    front += [o for o, is_one in zip(operands, numbers, strict=True) if not is_one]
+            case "add" | "negate":
+                front += operands
+            case _:
+                pass
+    return False
 
 
 def _is_inside(module: Module, own: Collection[int]) -> bool:

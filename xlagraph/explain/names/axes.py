@@ -1,0 +1,102 @@
+"""A sum, mean or minimum along another axis, with what follows from the axis alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.names import differing_keys
+from xlagraph.explain.names.merged import merged
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+
+AXES = frozenset({"dimensions", "iota_dimension"})
+COUNTS = frozenset({"divide"})
+"""What a number of elements is handed in for: the size along the axis, that a mean divides by."""
+
+
+def with_axes(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; with a reduction along another axis those that say no more than which axis.
+
+    The indices of a minimum are counted along it, the derivative is scattered there, and a mean
+    divides by its size.
+    """
+    main = next((cause for cause in causes if _axis(diff, cause)), None)
+    if main is None or not all(cause.proved for cause in causes):
+        return list(causes)
+    axis = _axis(diff, main)
+    parts = [
+        cause
+        for cause in causes
+        if cause is main or (_follows(diff, cause) and _axes(diff, cause) <= {axis, axis[::-1]})
+    ]
+    return merged(causes, main, parts) if len(parts) > 1 else list(causes)
+
+
+def _axis(diff: Diff, cause: Cause) -> tuple[str, ...]:
+    """The one axis of a reduction on both sides, if it is another one and sizes follow."""
+    if cause.kind is not PYTHON_SIZE:
+        return ()
+    reduced = (
+        (diff.a.attributes[x].get("dimensions"), diff.b.attributes[y].get("dimensions"))
+        for x, y in _pairs(diff, cause)
+        if diff.a.opcodes[x] == "reduce"
+    )
+    found = {(old, new) for old, new in reduced if old and new and old != new}
+    old, new = next(iter(found)) if len(found) == 1 else ("", "")
+    return (old.strip("{}"), new.strip("{}")) if old and "," not in old + new else ()
+
+
+def _axes(diff: Diff, cause: Cause) -> set[tuple[str, ...]]:
+    """The axes that are others, of what a cause is of."""
+    return {
+        (str(old.get(key)).strip("{}"), str(new.get(key)).strip("{}"))
+        for x, y in _pairs(diff, cause)
+        for old, new in [(diff.a.attributes[x], diff.b.attributes[y])]
+        for key in differing_keys(old, new)
+    }
+
+
+def _follows(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is of nothing but axes, of indices along them, or of a size."""
+    a, pairs = diff.a, [*_pairs(diff, cause)]
+    if cause.kind is ATTRIBUTE:
+        keys = {
+            key for x, y in pairs for key in differing_keys(a.attributes[x], diff.b.attributes[y])
+        }
+        return keys <= AXES
+    if cause.kind is REORDERED_OPERANDS:
+        own = [x for x, _ in pairs]
+        return all(a.opcodes[x] == "concatenate" and _has_iota(a, x) for x in own)
+    return cause.kind is SHARED_SCALAR and all(
+        _only_divides(a if side else diff.b, p)
+        for side, some in ((True, cause.a), (False, cause.b))
+        for p in some
+        if (a if side else diff.b).opcodes[p] == "parameter"
+    )
+
+
+def _has_iota(module: Module, i: int) -> bool:
+    return any(module.opcodes[o] == "iota" for o in module.operands[i])
+
+
+def _only_divides(module: Module, parameter: int) -> bool:
+    front = [parameter]
+    for i in front:  # grows while it is read
+        for user in module.users[i]:
+            if module.opcodes[user] in ("broadcast", "convert", "reshape"):
+                front.append(user)
+            elif module.opcodes[user] not in COUNTS:
+                return False
+    return True
+
+
+def _pairs(diff: Diff, cause: Cause) -> Iterator[tuple[int, int]]:
+    return ((x, y) for x in sorted(cause.a) if (y := diff.match.to_b[x]) in cause.b)
