@@ -176,10 +176,17 @@ def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 def _options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes, an option of a reduction before a piece of which nothing is known.
 
-    Where a proof fails, what the option leads to may be that piece.
+    Where a proof fails, what the option leads to may be that piece. A ring buffer is rolled where
+    its place to write is: that comes first, too.
     """
     first = next(iter(causes), None)
-    if first is None or first.proved or first.kind not in BRANCHES or has_code(first):
+    if first is None or first.kind not in BRANCHES:
+        return list(causes)
+    if first.proved and any(
+        "roll(" in part.text for part in first.in_short.parts if isinstance(part, Code)
+    ):
+        return sorted(causes, key=lambda cause: not (cause.kind is PYTHON_INDEX and cause.proved))
+    if first.proved or has_code(first):
         return list(causes)
     return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
 

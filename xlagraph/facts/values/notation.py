@@ -8,7 +8,9 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
+from xlagraph.facts.values.ranges import is_doubled, roll_of
 from xlagraph.facts.values.scalars import is_one, through
+from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +108,7 @@ def _taken_off(module: Module, i: int) -> str:
 def written(module: Module, i: int, terms: Sequence[Term]) -> Term:
     """What an instruction computes of these terms."""
     opcode = module.opcodes[i]
-    folded = _folded(module, i, terms)
+    folded = _folded(module, i, terms) or _rolled(module, i, terms)
     if folded:
         return folded
     if opcode == "negate":
@@ -130,6 +132,22 @@ def written(module: Module, i: int, terms: Sequence[Term]) -> Term:
         return Term(f"{_callee(module, i)}({', '.join(t.text for t in terms)})", ATOM)
     name = _CALLED.get(opcode, opcode)
     return Term(f"{name}({', '.join(t.text for t in terms)})", ATOM)
+
+
+def _rolled(module: Module, i: int, terms: Sequence[Term]) -> Term | None:
+    """``roll(x, -1)``, as torch.roll is given its shift; of what is read so, ``x``."""
+    if is_doubled(module, i):
+        rolls = (roll_of(module, user) is not None for user in module.users[i])
+        return terms[0] if all(rolls) else None
+    along = roll_of(module, i)
+    if along is None:
+        return None
+    start, size = terms[1 + along], read_shape(module.shapes[i]).dimensions[along]
+    shift = f"-{start.within(POWER)}"
+    if start.text.isdecimal():
+        places = (size - int(start.text)) % size
+        shift = str(places if 2 * places <= size else places - size)
+    return Term(f"roll({terms[0].text}, {shift})", ATOM)
 
 
 def _folded(module: Module, i: int, terms: Sequence[Term]) -> Term | None:
@@ -175,6 +193,8 @@ def _reduced(module: Module, i: int, text: str) -> Term:
 def told_as(module: Module, i: int) -> str:
     """An instruction's opcode; argmax or argmin where a reduction, or its result, is such a one."""
     opcode = module.opcodes[i]
+    if roll_of(module, i) is not None:
+        return "roll"
     is_place = opcode == "get-tuple-element" and module.attributes[i].get("index") == "1"
     picked = picked_by(module, module.operands[i][0] if is_place else i)
     return f"arg{picked}" if picked else opcode

@@ -61,15 +61,36 @@ def shifts_roll(module: Module, number: int) -> bool:
 
 
 def _is_roll(module: Module, i: int, number: int) -> bool:
+    rolled = roll_of(module, i)
+    starts = module.operands[i][1:]
+    return rolled is not None and [k for k, one in enumerate(starts) if one == number] == [rolled]
+
+
+def roll_of(module: Module, i: int) -> int | None:
+    """The axis along which a value is rolled: it stands twice in a row, and is read from a place.
+
+    None of what is no roll, or does not begin at 0 along the other axes.
+    """
     doubled, *starts = module.operands[i] or (-1,)
-    if module.opcodes[i] != ROLLS or module.opcodes[doubled] != "concatenate":
-        return False
-    parts = module.operands[doubled]
-    if len(parts) != 2 or parts[0] != parts[1]:
-        return False
-    axes = [str(k) for k, start in enumerate(starts) if start == number]
-    along = (module.attributes[doubled].get("dimensions") or "").strip("{}")
-    return axes == [along] and _sizes(module, i) == _sizes(module, parts[0])
+    if module.opcodes[i] != ROLLS or not is_doubled(module, doubled):
+        return None
+    (part, _), (along,) = module.operands[doubled], axes_of(module, doubled)
+    others = (module.payloads.get(start) for k, start in enumerate(starts) if k != along)
+    is_roll = _sizes(module, i) == _sizes(module, part) and all(one == "0" for one in others)
+    return along if is_roll else None
+
+
+def is_doubled(module: Module, i: int) -> bool:
+    """Whether a value is put behind itself, along one axis."""
+    parts = module.operands[i]
+    is_twice = len(parts) == 2 and parts[0] == parts[1] and module.opcodes[i] == "concatenate"
+    return is_twice and len(axes_of(module, i)) == 1
+
+
+def axes_of(module: Module, i: int) -> list[int]:
+    """The axes that an instruction's `dimensions` name."""
+    text = (module.attributes[i].get("dimensions") or "").strip("{}")
+    return [int(axis) for axis in text.split(",") if axis.strip().isdecimal()]
 
 
 def _sizes(module: Module, i: int) -> str:

@@ -13,6 +13,7 @@ from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, count, say
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
-OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION)
+OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION, REPLACED_SUBGRAPH)
 WORDS = {
     Enters.GRADIENT: "into the gradient",
     Enters.WEIGHT: "into the weight alone",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 OF_ONE = (*BRANCHES, CONSTANT_VALUE)
 """What another loss is told as where nothing says that it is one."""
+MAX_MADE = 100
+"""Instructions that a derivative's beginning is made of, at most."""
 OTHER_LOSS = "The loss is another function: "
 WORDS = {
     "A value is computed": "The loss is computed",
@@ -40,12 +42,55 @@ def with_loss(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     of = [c for c in causes if c.kind in BRANCHES and is_of_loss(diff, c.a, c.b)]
     a, b = (loss_by_name(diff.a), loss_by_name(diff.b)) if of else (None, None)
     if not (a and b) or a.name == b.name:
-        return [_in_words(diff, cause) if cause in of else cause for cause in causes]
+        return _with_starts(diff, causes, of)
     within = of_loss(diff.a, a), of_loss(diff.b, b)
     own = [c for c in causes if c.proved and c.kind in OF_ONE and _is_within(diff, c, *within)]
     own = own if of[0] in own else [of[0]]
     told = say(OTHER_LOSS, Code(a.name), " became ", Code(b.name))
     return merged(causes, of[0], own, kind=REPLACED_SUBGRAPH, title=told, short=told)
+
+
+def _with_starts(diff: Diff, causes: Sequence[Cause], of: Sequence[Cause]) -> list[Cause]:
+    """The causes, those of the loss in its words; with one what its derivative begins with.
+
+    A mean's derivative begins with ones divided by their number, without a line: they are no
+    further cause.
+    """
+    main = next((cause for cause in of if cause.proved), None)
+    starts = [
+        cause
+        for cause in causes
+        if main
+        and cause is not main
+        and cause.proved
+        and cause.kind in BRANCHES
+        and _is_of_numbers(diff, cause)
+    ]
+    told = [
+        _in_words(diff, cause) if cause in of and cause not in starts else cause for cause in causes
+    ]
+    if not (main and starts):
+        return told
+    worded = told[[*causes].index(main)]
+    return merged(told, worded, [worded, *starts])
+
+
+def _is_of_numbers(diff: Diff, cause: Cause) -> bool:
+    """Whether all that one side alone computes for a cause is made of numbers, and of no tensor."""
+    sides = (diff.a, cause.a & {*diff.removed}), (diff.b, cause.b & {*diff.added})
+    own = [(module, i) for module, some in sides for i in some]
+    return bool(own) and all(_makes_numbers(module, some) for module, some in sides)
+
+
+def _makes_numbers(module: Module, own: Collection[int]) -> bool:
+    front = [*own]
+    for i in front:  # grows while it is read
+        if module.opcodes[i] == "parameter" and not module.shapes[i].endswith("[]"):
+            return False
+        if len(front) > MAX_MADE:
+            return False
+        front += (o for o in module.operands[i] if o not in front)
+    return True
 
 
 def _is_within(diff: Diff, cause: Cause, a: Set[int], b: Set[int]) -> bool:
