@@ -23,7 +23,7 @@ from xlagraph.runs.causes.growth import BAKED, AsLoop, main_line
 from xlagraph.runs.kinds import UNEXPLAINED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
@@ -228,3 +228,47 @@ def of_loops(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[st
         if reason.kind in (LIVE_TENSOR, UNEXPLAINED) and (one := next(here, None)):
             found[node.digest] = one
     return found
+
+
+def of_new_sizes(
+    nodes: Sequence[GraphNode], known: Mapping[str, Reason], sizes: Collection[Kind]
+) -> dict[str, Reason]:
+    """Digest to reason of graphs that compile only with another one that has a new size.
+
+    Code that reads values cuts a step into parts, and all of them have that size. And where a new
+    size begins something anew, as sums of what is seen, the step behind it goes on with that: it
+    is one graph, in each of the sizes.
+    """
+    members: defaultdict[Reason, list[GraphNode]] = defaultdict(list)
+    for node in nodes:
+        if not node.warm_up:
+            members[known[node.digest]].append(node)
+    steps = {reason: {_step(node) for node in own} for reason, own in members.items()}
+    anew = {one: its for one, its in steps.items() if one.kind in sizes and not one.retell}
+    found: dict[Reason, Reason] = {}
+    for reason, own in members.items():
+        if len(steps[reason]) < OFTEN or reason.kind in sizes or reason.retell or reason.how:
+            continue
+        size = next((one for one, its in anew.items() if steps[reason] <= its), None)
+        size = size or next((one for one, its in anew.items() if _goes_on(own, its)), None)
+        if size:
+            found[reason] = size
+    return {
+        node.digest: found[known[node.digest]]
+        for node in nodes
+        if not node.warm_up and known[node.digest] in found
+    }
+
+
+def _goes_on(own: Sequence[GraphNode], sizes: Collection[tuple[int, int]]) -> bool:
+    """Whether it is one graph in each of the sizes, a step behind that of another one.
+
+    The first of all is behind the steps that no other came before.
+    """
+    is_one = len({node.instructions for node in own}) == 1
+    behind = sorted({(node.rank, node.step - 1) for node in own})
+    return is_one and {*behind[1:]} <= {*sizes} and behind[0] < min(sizes)
+
+
+def _step(node: GraphNode) -> tuple[int, int]:
+    return node.rank, node.step

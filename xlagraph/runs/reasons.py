@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,7 @@ from xlagraph.runs.beside import (
     family,
     of_loops,
     of_most,
+    of_new_sizes,
     of_other_dtypes,
     of_other_sizes,
     of_others,
@@ -143,7 +144,7 @@ def reasons_of(
     found |= read_of_lists(nodes, found)
     found |= of_most(nodes, found)
     found |= of_same_words(nodes, found)
-    return found | _with_sizes(nodes, found)
+    return found | of_new_sizes(nodes, found, SIZES)
 
 
 def own_reasons(nodes: Sequence[GraphNode]) -> dict[str, Reason]:
@@ -240,29 +241,6 @@ def _with_forward(node: GraphNode, main: Cause) -> tuple[Cause, ...]:
     """
     is_backward = main.kind is LONGER_BACKWARD and node.explanation
     return node.explanation.causes if is_backward and node.explanation else (main,)
-
-
-def _with_sizes(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Digest to reason of graphs that compile only in steps in which another has a new size.
-
-    Code that reads values cuts a step into parts, and all of them have that size.
-    """
-    steps: defaultdict[Reason, set[tuple[int, int]]] = defaultdict(set)
-    for node in nodes:
-        if not node.warm_up:
-            steps[known[node.digest]].add((node.rank, node.step))
-    found: dict[Reason, Reason] = {}
-    for reason, own in steps.items():
-        if len(own) < OFTEN or reason.kind in SIZES or reason.retell or reason.how:
-            continue
-        sizes = (one for one in steps if one.kind in SIZES and not one.retell and own <= steps[one])
-        if size := next(sizes, None):
-            found[reason] = size
-    return {
-        node.digest: found[known[node.digest]]
-        for node in nodes
-        if not node.warm_up and known[node.digest] in found
-    }
 
 
 def _grown(
