@@ -74,7 +74,6 @@ LAYERDROP_FIX = say(
 LAYERDROP_SHORT_FIX = say("Set the configuration's layerdrop to 0; some have 0.1 by default.")
 _TRANSFORMERS = "/transformers/models/"
 _LEAVES_OUT = re.compile(r"\s*(?:continue|if not \w*(?:drop|skip)\w*\b.*:)\s*(?:#.*)?")
-_SKIPS = re.compile(r"\s*if (?:not )?\w*(?:layer_?drop|skip_the_layer)\w*\b.*:\s*(?:#.*)?")
 _LAYER = re.compile(r"(?:.*\.)?(?:layers?|blocks?|h)\.\d+")
 
 
@@ -309,7 +308,7 @@ def _group(skipped: Skipped, members: Sequence[GraphNode], program: ProgramText)
     draw = _draw(place, program) if is_called else None
     decided = draw or (_turn(members, place, program) if is_called else None)
     is_drop = is_block and not decided and _is_layerdrop(skipped, place, program)
-    if is_drop and not is_called:
+    if is_drop and not any(_TRANSFORMERS in frame.file for frame in place.stack):
         place = _in_model(members) or place
     return CauseGroup(
         kind=skipped.kind,
@@ -336,9 +335,9 @@ def _is_layerdrop(skipped: Skipped, place: Place, program: ProgramText) -> bool:
     """Whether a model of transformers, which the program calls, leaves out layers in its loop."""
     if not any(_LAYER.fullmatch(path) for path in skipped.paths):
         return False
-    if not place.stack:  # where the step ends: what is known of the model's code has to tell
-        code = (text for file, text in program.lines.items() if _TRANSFORMERS in file)
-        return any(_SKIPS.fullmatch(line) for text in code for line in text.values())
+    if not any(_TRANSFORMERS in frame.file for frame in place.stack):
+        # where the step ends, or its update is: nothing else there leaves out layers of its models
+        return any(_TRANSFORMERS in file for file in program.lines)
     called = takewhile(lambda frame: frame.is_library, place.stack)
     return any(
         _TRANSFORMERS in frame.file and _is_left_out(program.lines.get(frame.file, {}), frame.line)

@@ -155,14 +155,17 @@ def _as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
 
 
 def _configuration(group: CauseGroup, run: Run) -> SourceLine | None:
-    """The one line of the program that configures the transformers model which a group runs in."""
+    """The one line of the program that configures the transformers model which a group runs in.
+
+    Any model's where the group does not tell it.
+    """
     models = {found[1] for one in group.place.stack if (found := _OF_MODEL.search(one.file))}
     names = {f"{name.replace('_', '')}config" for name in models}
     lines = {
         SourceLine(one.file, one.line, one.function)
         for process in run.processes
         for one in process.settings
-        if one.option == CONFIGURED and one.value.lower() in names
+        if one.option == CONFIGURED and (not models or one.value.lower() in names)
     }
     return lines.pop() if len(lines) == 1 else None
 
