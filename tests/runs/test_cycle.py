@@ -30,3 +30,10 @@ def test_graphs_that_come_in_another_order_behind_a_cycle_went_round_by_chance(s
     found = cycle(steps)
     assert found.period
     assert found.is_kept() is is_kept
+
+
+def test_a_graph_that_no_step_is_known_to_have_run_is_not_in_the_cycle():
+    steps = [*"AB" * 3, *("AC", "B") * 3]  # steps that ran one of two graphs
+    found = cycle_of([Turn(k, (), frozenset(g)) for k, g in enumerate(steps)])
+    assert found.period == 2
+    assert {graph for graph in "ABC" if found.has(graph)} == {"A", "B"}

@@ -51,8 +51,8 @@ class Cycle:
         return self.turns[first + self.period].graph
 
     def has(self, graph: str) -> bool:
-        """Whether every turn from the second on runs a graph."""
-        return graph in self.again and self.firsts[graph] < 2 * self.period
+        """Whether every turn from the second on runs a graph; not if no step is known to."""
+        return graph in self.again and self.firsts.get(graph, 2 * self.period) < 2 * self.period
 
     def is_kept(self) -> bool:
         """Whether its graphs come in its order wherever they follow each other behind its end.
