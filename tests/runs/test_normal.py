@@ -115,7 +115,7 @@ MEANT = {
     "length_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "evaluation_in_buckets": "In turn since steps 1, 3, 4: an input comes in 3 sizes (",
     "progressive_resizing": "Changed in steps 14, 28 and stayed so: an input has another size in ",
-    "coin_of_two": "Now and then since step 2: tanh is computed in some steps only at ",
+    "coin_of_two": "One of two in each step since step 2: tanh is computed in some steps only at ",
     "larger_and_unfrozen": "Changed in steps 11, 22 and stayed so: parameters are trained in some ",
     "network_grows": "Changed in step 11 and stayed so: a part of the model is trained in ",
     "longer_rollouts": "Changed in steps 9, 18 and stayed so: ",

@@ -77,7 +77,11 @@ def test_what_settled_twice_in_the_same_words_is_one_note(meant: Meant, notes: i
         replace(run.problems[0], expected=True, meant=meant, steps=(k,)) for k in (6, 9)
     )
     verdict = run_verdict(run.run, (first, again), run.graphs, 3, 20, 0, began_late=False)
-    told = [str(note) for note in verdict.notes if "If not on purpose" in str(note)]
+    told = [
+        str(note)
+        for note in verdict.notes
+        if "; 1 compile, " in str(note) or "; 2 compiles, " in str(note)
+    ]
     assert len(told) == notes
     assert ("steps 6, 9" in told[0] and "2 compiles" in told[0]) is (notes == 1)
 

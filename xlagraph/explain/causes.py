@@ -19,6 +19,7 @@ from xlagraph.facts.calls.callers import placed
 from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import EMPTY, A, B, count, say, words
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
@@ -175,7 +176,9 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
     lines = [line for evidence in finding.evidence for line in evidence.sources]
     if not all(line.is_library for line in lines):
         return ()
-    is_of_optimizer = finding.kind is OPTIMIZER_OPTION or all(map(is_optimizer_line, lines))
+    is_of_optimizer = finding.kind is OPTIMIZER_OPTION or (
+        finding.kind in (REPLACED_SUBGRAPH, SPECIAL_SCALAR) and all(map(is_optimizer_line, lines))
+    )
     if lines and (is_of_optimizer or _clips_otherwise(diff, finding)):
         return ()  # the line that sets it, or calls step(), is none of the model's
     own_a, own_b = finding.a, finding.b

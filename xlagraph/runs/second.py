@@ -122,17 +122,20 @@ def _numbers(text: str) -> list[float]:
 def follows_another(cause: Cause, kinds: Collection[Kind], loops: Sequence[Place]) -> bool:
     """Whether a cause beside the first only follows what else is told.
 
-    Where inputs come in types that change, they pair by these and stand in another order; and what
-    a loop reads and skips leaves out its slices.
+    Where inputs come in types that change, they pair by these and stand in another order; what a
+    loop reads and skips leaves out its slices; and the gradients of parts are joined as these are.
 
     Args:
         cause: one beside the first.
         kinds: what is told of other graphs of the run.
         loops: where loops read a value that says how often they run.
     """
-    if cause.kind in _OF_TYPES:
-        return DTYPE in kinds
     line = cause.place.line
+    is_of_order = cause.kind in _OF_TYPES
+    if line and line.backward_of and (is_of_order or cause.kind in BAKED):
+        return True
+    if is_of_order:
+        return DTYPE in kinds
     return cause.kind in BAKED and any(
         line is not None
         and one.line is not None

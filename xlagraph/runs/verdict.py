@@ -10,7 +10,6 @@ from xlagraph.cause.verdict import Verdict
 from xlagraph.facts.shapes.filled_spans import is_of_span
 from xlagraph.message import Quoted, count, duration, join, say
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
-from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
@@ -292,13 +291,13 @@ def _note(group: CauseGroup) -> Message:
     elif group.meant is Meant.EARLY:
         when = say("Settled since ", begin)
     elif group.meant is Meant.CHOICE:
-        when = say("Now and then since ", begin)
+        when = say("One of two in each step since ", begin)
     else:
         when = say("In a fixed order since ", begin)
     what = say(when, ": ", group.in_short.clause, group.place.within)
     cost = f"; {count(group.compiles, 'compile')}, {group.spent}."
-    if group.kind is REPLACED_SUBGRAPH and group.meant is Meant.EARLY:
-        return say(what, cost)  # of a graph that came once, the words that fit all say too much
+    if group.meant in (Meant.CHOICE, Meant.EARLY):
+        return say(what, cost)  # each compiled for good: its fix stands in the list
     otherwise = "To save it" if group.meant is Meant.ODD else "If not on purpose"
     return say(what, cost, f" {otherwise}: ", group.fix_in_short.clause)
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
-OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION, REPLACED_SUBGRAPH)
+OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION)
+REPLACED = (REPLACED_SUBGRAPH,)
+"""What is asked where none of these has any decay."""
 WORDS = {
     Enters.GRADIENT: "into the gradient",
     Enters.WEIGHT: "into the weight alone",
@@ -57,7 +59,9 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     Where it moves from the gradient to the weight, two pieces are one cause of that.
     """
     a, b = decays(diff.a), decays(diff.b)
-    own = [c for c in causes if c.proved and c.kind in OF_UPDATES and _has_any(c, a, b)]
+    with_any = [c for c in causes if c.proved and _has_any(c, a, b)]
+    ways = ([c for c in with_any if c.kind in kinds] for kinds in (OF_UPDATES, REPLACED))
+    own = next(filter(None, ways), None)
     if not own:
         return list(causes)
     claimed_a = frozenset[int]().union(*(cause.a for cause in own))
