@@ -98,7 +98,9 @@ def run_verdict(
             what = say(_none(warm_up, stable, steps, began_late=began_late))
         if unseen:
             what = say(notes.pop(0))
-        return Verdict(what, notes=(*_meant(warm_up, NOTES), *map(say, notes)))
+        # beside kinds of step that are known nothing is to be told of what is not
+        told = [one for one in warm_up if not (parts and one.meant is Meant.SETTLED)]
+        return Verdict(what, notes=(*_meant(told, NOTES), *map(say, notes)))
     first = problems[0]
     taken = values_taken(first, graphs) if first.kind in OF_VALUES else None
     return Verdict(
@@ -109,7 +111,7 @@ def run_verdict(
             *_beside(problems, taken),
             *_others(problems),
             *_seldom(warm_up),
-            *_meant(warm_up, NOTES_BESIDE),
+            *_meant(warm_up, NOTES_BESIDE, with_fix=False),
             *map(say, notes),
         ),
     )
@@ -180,8 +182,11 @@ def _none(groups: Sequence[CauseGroup], stable: int | None, steps: int, *, began
     return f"{head}: {spent}, the last in step {stable}; none in the {after} after it."
 
 
-def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
-    """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest."""
+def _meant(groups: Sequence[CauseGroup], most: int, *, with_fix: bool = True) -> Iterator[Message]:
+    """Changes that are taken to be made on purpose, in so many lines: the dearest, and the rest.
+
+    `with_fix`: with what to do if they are not, which beside a problem would be read as another.
+    """
     told = [one for one in groups if one.meant not in (Meant.NOT, Meant.SELDOM)]
     begun = _begun(told)
     found = _at_once(
@@ -196,7 +201,7 @@ def _meant(groups: Sequence[CauseGroup], most: int) -> Iterator[Message]:
         found = [one for one in found if one.meant is not Meant.PHASE]
         yield from _as_stages(stages)
     named = found if len(found) <= most else found[: most - 1]
-    yield from map(_note, named)
+    yield from (_note(one, with_fix=with_fix) for one in named)
     rest = found[len(named) :]
     if rest:
         yield say(f"{len(rest)} more such changes stand in the list of causes: {_spent(rest)}.")
@@ -270,7 +275,7 @@ def _is_copy(cause: Cause) -> bool:
     return [{path.partition(".")[2] for path in paths} for paths in longer] == [short]
 
 
-def _note(group: CauseGroup) -> Message:
+def _note(group: CauseGroup, *, with_fix: bool) -> Message:
     """When a change came, what it cost, and what else to do."""
     begin = say(f"step{'s' if len(group.steps) > 1 else ''} ", join(map(str, group.steps), 4))
     if group.meant is Meant.SETTLED:
@@ -296,7 +301,7 @@ def _note(group: CauseGroup) -> Message:
         when = say("In a fixed order since ", begin)
     what = say(when, ": ", group.in_short.clause, group.place.within)
     cost = f"; {count(group.compiles, 'compile')}, {group.spent}."
-    if group.meant in (Meant.CHOICE, Meant.EARLY):
+    if group.meant in (Meant.CHOICE, Meant.EARLY) or not with_fix:
         return say(what, cost)  # each compiled for good: its fix stands in the list
     otherwise = "To save it" if group.meant is Meant.ODD else "If not on purpose"
     return say(what, cost, f" {otherwise}: ", group.fix_in_short.clause)

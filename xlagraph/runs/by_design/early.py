@@ -5,7 +5,8 @@ place show may say nothing, while the whole run says that no more is coming. Whe
 in its longer part, and few graphs are left that nobody has accounted for, they are told and are no
 alarm: each cost its compile once, and the training goes on without.
 
-Python numbers that are equal in some of them only are no alarm then, for they make no third graph.
+Python numbers that are equal in some of them only are no alarm then, for they make no third graph;
+nor is one that is 0 or 1 in some, and goes on as any other number in the rest.
 An alarm stays what a person hardly means, however early it came: another number, an index or a
 type in the graph, a value read within a step, an update that is skipped, what waits in a bucket, an
 order of collectives, or one that Python draws (`shuffled`), a loop of many lengths; and in a
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.rules.distributed.buckets import BUCKET_CARRY
 from xlagraph.rules.effects.effect_order import EFFECT_ORDER
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.replaced_subgraph import FORM_SHORT
@@ -265,7 +267,7 @@ def _may_be_meant(causes: Sequence[Cause], outcome: Outcome) -> bool:
 
 
 def _may_come_alone(cause: Cause) -> bool:
-    return comes_along(cause) or cause.kind in (*SIZES, LAYOUT, SHARED_SCALAR)
+    return comes_along(cause) or cause.kind in (*SIZES, LAYOUT, SHARED_SCALAR, SPECIAL_SCALAR)
 
 
 def _has_size(outcome: Outcome) -> bool:
