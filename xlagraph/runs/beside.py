@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause
+    from xlagraph.facts.program.enclosing import ProgramText
     from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.reasons import Reason
@@ -230,6 +231,40 @@ def of_loops(nodes: Sequence[GraphNode], known: Mapping[str, Reason]) -> dict[st
     return found
 
 
+def of_reading_loops(
+    nodes: Sequence[GraphNode], known: Mapping[str, Reason], program: ProgramText
+) -> dict[str, Reason]:
+    """Digest to reason of graphs that differ in what a loop calls that reads a value in its turns.
+
+    How often it ran decides what else is pending there, and which of its numbers are equal.
+    """
+    sites = {node.call_site for node in nodes if node.sync_kind == "value" and node.call_site}
+    functions = {(one.file, one.function) for one in sites if program.loop_in_step(one)}
+    called = [
+        node
+        for node in nodes
+        if not node.warm_up
+        and not known[node.digest].how
+        and any((one.file, one.function) in functions for one in _stack(node))
+    ]
+    loops = Counter(
+        reason for node in called if isinstance((reason := known[node.digest]).retell, AsLoop)
+    )
+    if not functions or loops.total() < OFTEN:
+        return {}
+    (reason, _), *_ = loops.most_common(1)
+    return {
+        node.digest: reason
+        for node in called
+        if known[node.digest] in loops or not known[node.digest].retell
+    }
+
+
+def _stack(node: GraphNode) -> Sequence[SourceLine]:
+    causes = node.explanation.causes if node.explanation else ()
+    return causes[0].place.stack if causes else ()
+
+
 def of_new_sizes(
     nodes: Sequence[GraphNode], known: Mapping[str, Reason], sizes: Collection[Kind]
 ) -> dict[str, Reason]:
@@ -247,7 +282,14 @@ def of_new_sizes(
     anew = {one: its for one, its in steps.items() if one.kind in sizes and not one.retell}
     found: dict[Reason, Reason] = {}
     for reason, own in members.items():
-        if len(steps[reason]) < OFTEN or reason.kind in sizes or reason.retell or reason.how:
+        if len(steps[reason]) < OFTEN or reason.retell or reason.how:
+            continue
+        if reason.kind in sizes:
+            size = next(
+                (r for r, its in anew.items() if _makes(reason, r) and steps[reason] <= its), None
+            )
+            if size:
+                found[reason] = size
             continue
         size = next((one for one, its in anew.items() if steps[reason] <= its), None)
         size = size or next((one for one, its in anew.items() if _goes_on(own, its)), None)
@@ -258,6 +300,11 @@ def of_new_sizes(
         for node in nodes
         if not node.warm_up and known[node.digest] in found
     }
+
+
+def _makes(reason: Reason, other: Reason) -> bool:
+    """Whether a tensor that the step makes may have its size from an input, of the other reason."""
+    return reason.kind is PYTHON_SIZE and other.kind is INPUT_SHAPE
 
 
 def _goes_on(own: Sequence[GraphNode], sizes: Collection[tuple[int, int]]) -> bool:

@@ -182,7 +182,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     # of sizes that are meant what else differs comes of the step that each is compared with
     is_told = cause and main.meant not in OF_SIZES
     found = _further(kind, line, members) if is_told else []
-    if isinstance(retell, (AsDrawn, AsRead, AsShuffled, AsUneven, AsUnrolled)):
+    if isinstance(retell, (AsDrawn, AsLoop, AsRead, AsShuffled, AsUneven, AsUnrolled)):
         found = [(one, times) for one, times in found if not retell.accounts_for(one)]
     twins = worded_alike(cause, members) if cause and is_told and not retell else ()
     found = [(one, k) for one, k in found if key_of(one) not in set(map(key_of, twins))]

@@ -26,6 +26,7 @@ from xlagraph.runs.beside import (
     of_other_sizes,
     of_others,
     of_read_numbers,
+    of_reading_loops,
     of_same_words,
 )
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
@@ -139,6 +140,7 @@ def reasons_of(
     found |= _left_of_draws(nodes, found)
     found |= of_other_dtypes(nodes, found) | of_read_numbers(nodes, found)
     found |= of_loops(nodes, found)
+    found |= of_reading_loops(nodes, found, program)
     found |= of_others(nodes, found) | of_other_sizes(nodes, found)
     found |= grown_lists(nodes, found)
     found |= read_of_lists(nodes, found)

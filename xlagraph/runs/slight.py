@@ -25,6 +25,8 @@ MANY = 6
 """Compiles of the first cause, from which on others are asked."""
 SLIGHT = 0.25
 """The part of its compiles, and of its seconds, that another one has at most."""
+RARE, HALF = 0.1, 0.5
+"""The part of its compiles that another one has at most that may take so much of its seconds."""
 FEW = 2
 """A cause with more compiles than these goes on."""
 LASTING = 12
@@ -60,9 +62,14 @@ def _is_slight(group: CauseGroup, first: CauseGroup) -> bool:
         group is not first
         and first.compiles >= MANY
         and group.compiles <= min(FEW, SLIGHT * first.compiles)
-        and group.spent.wall_seconds <= SLIGHT * first.spent.wall_seconds
+        and group.spent.wall_seconds <= _part(group, first) * first.spent.wall_seconds
         and group.kind not in NEVER
     )
+
+
+def _part(group: CauseGroup, first: CauseGroup) -> float:
+    """The part of the seconds: a whole step beside small graphs takes long, and comes but once."""
+    return HALF if group.compiles <= RARE * first.compiles else SLIGHT
 
 
 def _is_copied(group: CauseGroup, nodes: Sequence[GraphNode], steps: int) -> bool:

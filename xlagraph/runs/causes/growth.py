@@ -14,6 +14,8 @@ from xlagraph.facts.shapes.size_makers import LISTED
 from xlagraph.message import count, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
@@ -279,6 +281,10 @@ def as_growth(cause: Cause, grown: Sequence[GraphNode]) -> Cause:
     )
 
 
+OF_TURNS = frozenset({LIVE_TENSOR, REORDERED_OPERANDS, SHARED_SCALAR, SPECIAL_SCALAR})
+"""What follows from the number of a loop's turns where each of them reads a value."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AsLoop:
     """Says the cause of a single step as the other length of a loop, which the sizes speak of."""
@@ -325,13 +331,22 @@ class AsLoop:
         """Where most of these graphs end by reading a value, in a loop of a function around."""
         functions = {(frame.file, frame.function) for frame in around or ()}
         reads = Counter(n.call_site for n in nodes if n.sync_kind == "value" and n.call_site)
-        for line, _ in reads.most_common():
-            if around is None:
-                return line
-            within = self.program.loop_in_step(line) is not None
-            if within and (line.file, line.function) in functions:
-                return line
-        return None
+        lines = [line for line, _ in reads.most_common()]
+        inside = [line for line in lines if self.program.loop_in_step(line) is not None]
+        if around is None:
+            return next(iter((*inside, *lines)), None)
+        return next((line for line in inside if (line.file, line.function) in functions), None)
+
+    def accounts_for(self, cause: Cause) -> bool:
+        """Whether a cause beside the first one is of what the loop calls that reads a value.
+
+        How often it ran decides which numbers are equal, and what is kept of its turns; what is
+        not proved of such a graph most likely comes of them as well.
+        """
+        follows = cause.kind in OF_TURNS or not cause.proved
+        if follows and loops_that_read(self.nodes, self.program):
+            return True
+        return self._read(self.nodes, cause.place.stack) is not None
 
 
 def _as_loop(cause: Cause, members: Sequence[GraphNode]) -> Cause:
