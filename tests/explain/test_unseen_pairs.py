@@ -31,11 +31,15 @@ SAID = {
     "round36/q02": "The backward pass goes through more steps before it",
     "round36/q15": "A Python number is 0, 1 or -1: input 30 (f32[]) became the constant 1",
     "round36/q16": "scatter takes input 9 (s64[60]) in A and input 12 (s64[60]) in B",
+    "round37/q01": "Gradients are clipped by their norm before Adam takes them in A; B clips what",
+    "round37/q05": "Values are written at another Python index: 5 became 0",
+    "round37/q06": "Weight decay is on for 14 tensors of 19, all of one dimension",
+    "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
     *("round35/q03", "round35/q09", "round35/q18", "round36/q08", "round36/q13"),
-    "round36/q18",
+    *("round36/q18", "round37/q04", "round37/q07"),
 )
 
 

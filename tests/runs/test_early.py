@@ -188,3 +188,31 @@ def test_a_part_that_a_value_needed_is_a_problem(tmp_path):
         return [*reads, (20, batch(is_mixed=k not in AT_RANDOM))]
 
     assert write(tmp_path, [one for k in range(30) for one in steps(k)]).has_problem
+
+
+def weighted(value):
+    """A step whose loss has a weight: an input, or a special number in the text."""
+    is_input = value is None
+    more = ", w: f32[]" if is_input else ""
+    number = "parameter(1)" if is_input else f"constant({value})"
+    return (
+        f"HloModule step\n\nENTRY %main (p: f32[8]{more}) -> f32[8] {{\n"
+        "  %p = f32[8]{0} parameter(0)\n"
+        f"  %w = f32[] {number}\n"
+        "  %b = f32[8]{0} broadcast(f32[] %w), dimensions={}\n"
+        "  %m = f32[8]{0} multiply(f32[8]{0} %p, f32[8]{0} %b)\n"
+        "  ROOT %t = f32[8]{0} tanh(f32[8]{0} %m)\n}\n"
+    )
+
+
+def test_a_number_that_is_one_now_and_then_makes_one_graph_more_and_is_no_alarm(tmp_path):
+    turns = [None, None, 1, None, 1, 1] + [None, 1, 1, None, None] * 6
+    run = write(tmp_path, [(20, weighted(value)) for value in turns])
+    assert not run.has_problem
+    (group,) = [group for group in run.groups if group.meant]
+    assert (group.meant, group.kind.id, group.proved) == ("early", "special-scalar", True)
+
+
+def test_a_number_that_is_one_at_the_end_of_a_run_stays_a_problem(tmp_path):
+    run = write(tmp_path, [(20, weighted(value)) for value in [None] * 20 + [1] * 4])
+    assert [problem.kind.id for problem in run.problems] == ["special-scalar"]

@@ -10,6 +10,7 @@ from written_runs import write
 from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
 from xlagraph.runs.model import Meant
 from xlagraph.runs.slight import with_slight
+from xlagraph.runs.steps.spent import Spent
 
 END = 20
 STEP = """HloModule step
@@ -69,3 +70,13 @@ def test_what_is_not_slight_stays_a_problem(tmp_path, changed):
     assert len([g for g in with_slight((first, one), run.graphs, END)[0] if not g.expected]) == 1
     groups, _ = with_slight(changed(first, one), run.graphs, END)
     assert not any(group.expected for group in groups)
+
+
+@pytest.mark.parametrize(("part", "is_seldom"), [(0.45, True), (0.55, False)])
+def test_a_rare_compile_may_take_long_beside_many_small_ones(tmp_path, part, is_seldom):
+    run = explained(tmp_path)
+    first, one = run.problems[0], next(g for g in run.groups if g.meant is Meant.SELDOM)
+    spent = Spent(((0.0, part * first.spent.wall_seconds),))
+    one = replace(one, expected=False, meant=Meant.NOT, spent=spent)
+    groups, _ = with_slight((first, one), run.graphs, END)
+    assert [group.expected for group in groups] == [False, is_seldom]
