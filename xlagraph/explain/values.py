@@ -49,6 +49,8 @@ MAX_FRONTIER = 12
 """So many values are asked at most, whether they count."""
 MAX_FINDINGS = 8
 """So many are undone one by one at most."""
+LARGE = 200
+"""Instructions of one cause beyond which it is no edit of how an index is read."""
 REWRITTEN = 3
 """So many causes at least tell of a program that was written anew."""
 FORMS = frozenset(
@@ -177,10 +179,12 @@ def _told(
 def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
     """Whether values agree on conditions, or but for one, and few edits tell where they do not."""
     on_conditions = (
-        *(found.in_rows, found.assumed, found.handed_in, found.parts_at_large),
+        *(found.assumed, found.handed_in, found.parts_at_large),
         *(found.more_in_a, found.more_in_b),
     )
-    is_told = any(on_conditions) and len(explanation.causes) < REWRITTEN
+    few = len(explanation.causes) < REWRITTEN
+    is_small = sum(len(cause.a) + len(cause.b) for cause in explanation.causes) < LARGE
+    is_told = few and (any(on_conditions) or (found.in_rows and is_small))
     return found.parts_at_zero or is_told
 
 
