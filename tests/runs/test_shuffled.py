@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 
+from xlagraph.cause.kinds import Kind
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
-from xlagraph.message import SourceLine
+from xlagraph.message import EMPTY, Message, SourceLine
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
@@ -19,7 +21,7 @@ from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_SIZE
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
-from xlagraph.runs.causes.shuffled import in_drawn_order, shuffled
+from xlagraph.runs.causes.shuffled import in_drawn_order, shuffled, shuffled_beside
 
 FILE = "t.py"
 TEXT = """def project(self, parts):
@@ -273,3 +275,40 @@ def test_what_gives_terms_in_the_order_of_steps_is_no_shuffle():
     program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, frozenset({(FILE, 3)}))
     nodes = [SimpleNamespace(digest=str(k)) for k in range(3)]
     assert not shuffled([(node, _of_order(REORDERED_SUM, 4)) for node in nodes], program)
+
+
+@dataclass(frozen=True)
+class Said:
+    """As much of a cause as an order is told by."""
+
+    kind: Kind
+    place: Place
+    title: str = ""
+    proved: bool = False
+    evidence: tuple[()] = ()
+    fix: Message = EMPTY
+    short: Message = EMPTY
+    short_fix: Message = EMPTY
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "kind", "number", "is_told"),
+    [
+        ("random.shuffle(others)", REORDERED_OPERANDS, 3, True),
+        ("random.shuffle(others)", REORDERED_OPERANDS, 2, False),
+        ("random.shuffle(others)", PYTHON_SIZE, 3, False),
+        ("pass", REORDERED_OPERANDS, 3, False),
+    ],
+    ids=["shuffled", "seldom", "a size", "in one order"],
+)
+def test_an_order_is_told_beside_a_number_that_changes(shuffle, kind, number, is_told):
+    text = TEXT.format(shuffle=shuffle, through="others")
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))})
+    at = SourceLine(FILE, 6, "project")
+    nodes = [SimpleNamespace(digest=str(k)) for k in range(9)]
+    causes = [(node, Said(kind, Place(at, (at,)))) for node in nodes[:number]]
+    found = shuffled_beside(causes, nodes, program)
+    assert [one.place.line.line for one in found] == [3] * is_told
+    assert [str(one.short) for one in found] == [
+        "Python shuffles the order of operations"
+    ] * is_told

@@ -14,9 +14,11 @@ from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import GraphName, count, join, say, without_stop
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.runs.alike import follows_size, further_lines, moving_alike, worded_alike
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.conditions import AsRead
@@ -24,7 +26,7 @@ from xlagraph.runs.causes.drawn import AsDrawn
 from xlagraph.runs.causes.growth import BAKED, AsLoop, main_line
 from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.pending import AsPending
-from xlagraph.runs.causes.shuffled import AsShuffled
+from xlagraph.runs.causes.shuffled import ORDERED, AsShuffled, shuffled_beside
 from xlagraph.runs.causes.spans import with_spans
 from xlagraph.runs.causes.uneven_turns import AsUneven
 from xlagraph.runs.causes.unrolled import AsUnrolled
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 NEARLY_ALL = 0.75
 """Of so many of its graphs the explanations are proved where a reason is called proved."""
+OF_NUMBERS = frozenset({*BAKED, CONSTANT_VALUE, INPUT_SHAPE})
+"""What is one number or size, beside which an order may change as well."""
 LATE_FIRST = say(
     "first graphs since the capture began: the process had compiled before, so they may be "
     "warm-up, or a problem that began earlier"
@@ -71,8 +75,23 @@ def group_nodes(
     `program`: what is known of its text.
     `began_late`: the process had compiled before the capture began.
     """
-    reasons = reasons_of(nodes, turns, lists, pending, unrolled, program or ProgramText())
-    return groups_by(reasons, nodes, began_late=began_late)
+    program = program or ProgramText()
+    reasons = reasons_of(nodes, turns, lists, pending, unrolled, program)
+    groups = groups_by(reasons, nodes, began_late=began_late)
+    return tuple(_with_order(group, nodes, program) for group in groups)
+
+
+def _with_order(group: CauseGroup, nodes: Sequence[GraphNode], program: ProgramText) -> CauseGroup:
+    """The group of a number or a size, with an order that Python changes in its graphs as well."""
+    if group.kind not in OF_NUMBERS or group.expected:
+        return group
+    members = [node for node in nodes if node.digest in group.graphs]
+    beside = [(n, c) for n in members if n.explanation for c in n.explanation.causes[1:]]
+    second = shuffled_beside(beside, members, program)
+    if not second:
+        return group
+    left = tuple(one for one in group.frequent if one.kind not in ORDERED)
+    return replace(group, second=(*group.second, *second), frequent=left)
 
 
 def groups_by(

@@ -258,3 +258,22 @@ def _in_order(frames: Sequence[SourceLine], program: ProgramText) -> AsShuffled 
             is_picked, is_sorted = (bool(one.search(draws.lines[line])) for one in (_PICKS, _SORTS))
             return AsShuffled(frame._replace(line=line), is_sorted, is_picked)
     return None
+
+
+def shuffled_beside(
+    causes: Sequence[tuple[GraphNode, Cause]], members: Sequence[GraphNode], program: ProgramText
+) -> tuple[Cause, ...]:
+    """The cause that an order which Python changes is, where it is not the first of these graphs.
+
+    Args:
+        causes: graphs with what else they differ in.
+        members: the graphs.
+        program: what is known of its text.
+    """
+    of_order = [(node, cause) for node, cause in causes if cause.kind in ORDERED]
+    told = shuffled(of_order, program)
+    if not told:
+        return ()
+    (one, _), *_ = Counter(told.values()).most_common(1)
+    cause = next(cause for node, cause in of_order if told.get(node.digest) == one)
+    return (one(cause, [node for node in members if told.get(node.digest) == one]),)
