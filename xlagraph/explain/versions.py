@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import differing_keys, short_shape
+from xlagraph.cause.names import attribute_changes, differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.names.axes import with_axes
 from xlagraph.explain.names.joined import with_joined
@@ -73,10 +73,12 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.facts.values.formulas import Formulas
     from xlagraph.graph import Module
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import Message, Part, SourceLine
 
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
+TOLD_OPTIONS = frozenset({"convolution", "pad", "reduce-window", "slice"})
+"""What has an option of its own that no formula shows."""
 EDITED = (
     *TOLD_BY,
     CLIPPING,
@@ -274,7 +276,19 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
         return cause
     is_branch = cause.kind in BRANCHES and (is_long or is_turned)
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
-    return replace(cause, short=say(first, ": ", Code(found.a), " became ", Code(found.b)))
+    formula = say(first, ": ", Code(found.a), " became ", Code(found.b))
+    return replace(cause, short=say(formula, *_option_beside(diff, cause)))
+
+
+def _option_beside(diff: Diff, cause: Cause) -> tuple[Part, ...]:
+    """The first option that differs within what a formula tells one value of."""
+    a, b, to_b = diff.a, diff.b, diff.match.to_b
+    for x in sorted(cause.a):
+        if to_b[x] in cause.b and a.opcodes[x] == b.opcodes[to_b[x]] in TOLD_OPTIONS:
+            one, other = a.attributes[x], b.attributes[to_b[x]]
+            if differing_keys(one, other):
+                return ("; ", a.opcodes[x], " has ", *attribute_changes(one, other).parts)
+    return ()
 
 
 def _with_added(diff: Diff, cause: Cause) -> Cause:

@@ -17,7 +17,7 @@ from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION)
 REPLACED = (REPLACED_SUBGRAPH,)
 """What is asked where none of these has any decay."""
+SLIGHT = 0.2
+"""The part of what one side alone computes that may follow from another cause."""
 WORDS = {
     Enters.GRADIENT: "into the gradient",
     Enters.WEIGHT: "into the weight alone",
@@ -64,10 +66,12 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     own = next(filter(None, ways), None)
     if not own:
         return list(causes)
-    claimed_a = frozenset[int]().union(*(cause.a for cause in own))
-    claimed_b = frozenset[int]().union(*(cause.b for cause in own))
-    is_all = _is_all(diff.a, a, claimed_a.intersection(diff.removed)) and _is_all(
-        diff.b, b, claimed_b.intersection(diff.added)
+    others = [cause for cause in causes if cause not in own]
+    claimed_a = _claimed(cause.a for cause in own) - _claimed(cause.a for cause in others)
+    claimed_b = _claimed(cause.b for cause in own) - _claimed(cause.b for cause in others)
+    beside = any(cause.proved for cause in others)
+    is_all = _is_all(diff.a, a, claimed_a.intersection(diff.removed), beside=beside) and _is_all(
+        diff.b, b, claimed_b.intersection(diff.added), beside=beside
     )
     told = _told(diff, a, b) if is_all else None
     if told is None:
@@ -75,6 +79,10 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     short, fix, short_fix = told
     words = {"title": short, "short": short, "fix": fix, "short_fix": short_fix}
     return merged(causes, own[0], own, kind=OPTIMIZER_OPTION, **words)
+
+
+def _claimed(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset[int]().union(*sets)
 
 
 def _has_any(cause: Cause, a: dict[int, Decay], b: dict[int, Decay]) -> bool:
@@ -86,16 +94,20 @@ def _has_any(cause: Cause, a: dict[int, Decay], b: dict[int, Decay]) -> bool:
     )
 
 
-def _is_all(module: Module, found: dict[int, Decay], alone: frozenset[int]) -> bool:
+def _is_all(
+    module: Module, found: dict[int, Decay], alone: frozenset[int], *, beside: bool
+) -> bool:
     """Whether what one side alone computes is the decay of weights, and numbers for it.
 
-    The square of a gradient that holds it is another one as well.
+    The square of a gradient that holds it is another one as well. `beside`: another cause is told,
+    from which a little of it may follow.
     """
     parts = {i for decay in found.values() for i in (decay.product, decay.sum)}
     own = {i for i in alone if module.opcodes[i] not in IDLE and module.operands[i]}
     squares = {i for i in own if len(set(module.operands[i])) == 1 < len(module.operands[i])}
     followed = {i for i in squares if parts.issuperset(module.operands[i])}
-    return all(i in parts or i in followed or _is_of_numbers(module, i) for i in own)
+    further = [i for i in own - parts - followed if not _is_of_numbers(module, i)]
+    return len(further) <= (SLIGHT * len(own) if beside else 0)
 
 
 def _is_of_numbers(module: Module, value: int) -> bool:
