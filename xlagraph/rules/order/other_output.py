@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import output_name, parameter_name, short_shape
+from xlagraph.cause.names import output_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.message import HloName, join, say
@@ -30,14 +30,25 @@ SHORT_FIX = say("Give out the same value.")
 
 
 def find(case: Case) -> list[Finding]:
-    """All outputs of one place and shape on both sides, each a value that the other side has."""
+    """All outputs of one place and shape on both sides, each a value that the other side has.
+
+    Where one side gives out more, the other may be a part of it that ran alone.
+    """
     a, b = case.a, case.b
+    if len(a.module.outputs) != len(b.module.outputs):
+        return []
     pairs = [
         (k, n)
         for k, n in case.replaced_outputs()
-        if k == n and a.partners[_value(a, k)] >= 0 and b.partners[_value(b, n)] >= 0
+        if k == n and _is_computed(a, k) and _is_computed(b, n)
     ]
     return [_finding(case, pairs)] if pairs else []
+
+
+def _is_computed(view: SideView, position: int) -> bool:
+    """Whether a value has a partner and is no input, as what a step has read before is."""
+    value = _value(view, position)
+    return view.partners[value] >= 0 and view.module.opcodes[value] != "parameter"
 
 
 def _value(view: SideView, position: int) -> int:
@@ -81,8 +92,6 @@ def _finding(case: Case, pairs: Sequence[Pair]) -> Finding:
 
 def _told(view: SideView, value: int) -> Message:
     module = view.module
-    if value in module.entry_computation.parameters:
-        return parameter_name(view, value)
     lines = where(module, [value])
     name = say(HloName(module.names[value], module.opcodes[value]))
     return (
@@ -94,5 +103,6 @@ RULE = Rule(
     name="other-output",
     kinds=(),
     find=find,
-    after=("live-tensors",),
+    after=("other-operand",),
+    before=("extra-effect",),
 )
