@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.names import differing_keys
@@ -36,6 +37,8 @@ SIZE_KEYS = frozenset(
 """Attributes that state sizes and so follow the dimensions of operands."""
 MAX_SHIFT = 2
 """So many places are cut off a dimension, or added to it, before it is joined with others."""
+MAX_JOINED = 12
+"""Sizes of which any two may be joined; of more too many fractions would be some product."""
 Sizes = frozenset[tuple[int, int]]
 """Sizes that changed: A's and B's."""
 _WHOLE = frozenset({"pred", "s16", "u16", "s32", "u32", "s64", "u64"})
@@ -85,14 +88,22 @@ def with_dimensions(first: str, second: str) -> str:
 
 
 def explained(first: str, second: str, sizes: Sizes) -> bool:
-    """Whether every dimension that differs is scaled, or shifted, as one of these sizes is."""
+    """Whether every dimension that differs is scaled, or shifted, as one of these sizes is.
+
+    Or as two of them at once: rows and columns that were joined.
+    """
     one, two = read_shape(first), read_shape(second)
     if one.parts or two.parts:
         return len(one.parts) == len(two.parts)
     if len(one.dimensions) != len(two.dimensions):
         return False
     return all(
-        d == e or any(_follows((d, e), size) for size in sizes)
+        d == e
+        or any(_follows((d, e), size) for size in sizes)
+        or (
+            len(sizes) <= MAX_JOINED
+            and any(_follows_both((d, e), pair) for pair in permutations(sizes, 2))
+        )
         for d, e in zip(one.dimensions, two.dimensions, strict=True)
     )
 
@@ -109,6 +120,16 @@ def _follows(change: tuple[int, int], size: tuple[int, int]) -> bool:
     times, rest = divmod(d - e, p - q)
     shift = d - times * p
     return not rest and times > 1 and shift % times == 0 and abs(shift // times) <= MAX_SHIFT
+
+
+def _follows_both(change: tuple[int, int], pair: tuple[tuple[int, int], ...]) -> bool:
+    """Whether a size is a multiple of two others, the second of them without a token or two."""
+    (d, e), ((p, q), (r, s)) = change, pair
+    for cut in range(-MAX_SHIFT, MAX_SHIFT + 1):
+        old, new = p * (r + cut), q * (s + cut)
+        if old and d % old == 0 and d * new == e * old:
+            return True
+    return False
 
 
 def follows_operand(case: Case, x: int, y: int) -> bool:
