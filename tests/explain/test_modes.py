@@ -70,6 +70,6 @@ def test_norms_that_keep_statistics_on_one_side_alone_are_its_mode(is_turned):
     frozen, moving = "BA" if is_turned else "AB"
     assert str(found.verdict.what) == (
         f"2 batch norms take running statistics (eval) in {frozen}, the batch's (train) in "
-        f"{moving} only, which keeps them: eval() was called in {frozen}."
+        f"{moving} only, which keeps them: frozen in {frozen}, as by eval()."
     )
-    assert "after each train()" in str(found.verdict.fix)
+    assert "train() ends what eval() froze" in str(found.verdict.fix)

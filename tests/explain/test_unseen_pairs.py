@@ -42,7 +42,7 @@ SAID = {
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
     *("round35/q03", "round35/q09", "round35/q18", "round36/q08", "round36/q13"),
-    *("round36/q18", "round37/q04", "round37/q07"),
+    *("round36/q18", "round37/q04", "round37/q07", "round38/q08"),
 )
 
 
@@ -68,6 +68,13 @@ def test_a_refactoring_is_told_as_that(pair):
     assert str(found.verdict.what).startswith("The same values, but for rounding")
 
 
+@pytest.mark.parametrize("pair", ["round35/q14", "round38/q19"])
+def test_a_refactoring_that_takes_a_mask_of_lengths_is_told_with_that(pair):
+    found = _explained(pair)
+    assert found.same
+    assert " is 0 or 1, ones first in each row" in str(found.verdict.what)
+
+
 BESIDE = {
     "round35/q06": "a Python index or slice changes: {[1:2], [0:6]} became {[0:1], [0:6]}",
     "round35/q16": "input 12 (f32[8,1,3]) and 11 more: used after the update in A, before it in B",
@@ -78,6 +85,19 @@ BESIDE = {
 @pytest.mark.parametrize("pair", BESIDE)
 def test_the_second_edit_is_told_beside_it(pair):
     assert BESIDE[pair] in " ".join(map(str, _explained(pair).verdict.notes))
+
+
+def test_a_number_of_the_formula_that_is_told_is_no_cause_of_its_own():
+    """3 * mask.sum() became 3: the product comes in ready-made, at the line that is told."""
+    found = _explained("round38/q11")
+    assert "s / (sum(x) * t) became s / r" in str(found.verdict.what)
+    assert not found.verdict.notes
+
+
+def test_counters_of_norms_that_a_flag_freezes_belong_to_them():
+    found = _explained("round38/q17")
+    assert "frozen in B, as by eval()" in str(found.verdict.what)
+    assert not any("further cause" in str(note) for note in found.verdict.notes)
 
 
 def test_what_changes_no_value_is_told_apart():

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.evaluate.draws import Domains
-from xlagraph.evaluate.never import behind, constant_of
+from xlagraph.evaluate.masks import masks
+from xlagraph.evaluate.never import behind
 from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
@@ -76,8 +77,6 @@ def positive_inputs(module: Module) -> frozenset[int]:
     return frozenset(k for k, p in enumerate(entry.parameters) if p in reach)
 
 
-_FORMS = frozenset({"broadcast", "copy", "reshape", "slice", "transpose"})
-"""What only spreads a value, or puts it into another form."""
 _HANDS_ON = frozenset(
     (
         *("add", "broadcast", "clamp", "concatenate", "convert", "copy", "reshape", "select"),
@@ -94,6 +93,9 @@ class Assumed(NamedTuple):
     """Whole numbers are rows or classes that there are, of which there are so many; 0: of any."""
     limits: Limits = MappingProxyType({})
     """Side (0 of A, 1 of B) and number of an input to the numbers that it takes."""
+    ones_first: bool = False
+    """The second of two numbers that an input takes stands first along its last axis, and then the
+    other: what a mask of lengths is."""
 
 
 def assumptions(diff: Diff) -> Iterator[Assumed]:
@@ -107,21 +109,23 @@ def assumptions(diff: Diff) -> Iterator[Assumed]:
     rows = _fewest_rows(diff.a, diff.b)
     yield from of_rows_and_masks(diff.a, diff.b)
     for limits in _numbers_handed_in(diff):
-        yield from _in_rows(rows, limits)
+        yield from _in_rows(rows, Assumed(limits=limits))
 
 
 def of_rows_and_masks(*modules: Module) -> Iterator[Assumed]:
     """What inputs of two modules may be meant to be, but for numbers; what says most comes last."""
     rows = _fewest_rows(*modules)
-    masks = {(side, k): (0.0, 1.0) for side, m in enumerate(modules) for k in _masks(m)}
-    for limits in ({}, masks) if masks else ({},):
-        yield from _in_rows(rows, limits)
+    limits = {(side, k): (0.0, 1.0) for side, m in enumerate(modules) for k in masks(m)}
+    yield from _in_rows(rows, Assumed())
+    if limits:
+        yield from _in_rows(rows, Assumed(limits=limits))
+        yield from _in_rows(rows, Assumed(limits=limits, ones_first=True))
 
 
-def _in_rows(rows: int, limits: Limits) -> Iterator[Assumed]:
-    yield Assumed(0, limits)
+def _in_rows(rows: int, assumed: Assumed) -> Iterator[Assumed]:
+    yield assumed
     if rows:
-        yield Assumed(rows, limits)
+        yield assumed._replace(rows=rows)
 
 
 def _numbers_handed_in(diff: Diff) -> Iterator[Limits]:
@@ -155,35 +159,6 @@ def applied(module: Module, number: int) -> Iterator[tuple[int, int]]:
                 front.append(user)
             else:
                 yield user, i
-
-
-def _masks(module: Module) -> set[int]:
-    """The entry's parameters, by number, that are compared with 0 or 1, or else multiplied."""
-    inputs = module.entry_computation.parameters
-    asked = (k for k, p in enumerate(inputs) if not module.shapes[p].endswith("[]"))
-    return {k for k in asked if _serves_as_mask(module, inputs[k])}
-
-
-def _serves_as_mask(module: Module, parameter: int) -> bool:
-    is_asked = False
-    front = [parameter]
-    for i in front:  # grows while it is read
-        for user in module.users[i]:
-            opcode, operands = module.opcodes[user], module.operands[user]
-            if opcode == "convert" or opcode in _FORMS:
-                front.append(user)
-            elif opcode == "call":
-                front += _given(module, i, user)
-            elif opcode == "compare":
-                is_asked = any(constant_of(module, o) in ("0", "1") for o in operands if o != i)
-                if not is_asked:
-                    return False
-            elif opcode == "select":
-                if not {*module.operands[behind(module, operands[0], _FORMS)]}.isdisjoint(front):
-                    return False  # where it is picked by what it is itself, it is no mask
-            elif opcode not in ("divide", "multiply", "reduce", "tuple"):
-                return False
-    return is_asked
 
 
 def _fewest_rows(*modules: Module) -> int:

@@ -109,11 +109,18 @@ def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: in
     ]
 
 
-def limited(array: Any, numbers: Sequence[float]) -> Any:
-    """The array with one number at all places, or one of two: the second above its median."""
+def limited(array: Any, numbers: Sequence[float], *, ones_first: bool = False) -> Any:
+    """The array with one number at all places, or one of two: the second above its median.
+
+    `ones_first`: the second stands first along the last axis, at one place at least.
+    """
     if not isinstance(array, np.ndarray):
         return array
-    return np.where(array > np.median(array), numbers[-1], numbers[0]).astype(array.dtype)
+    is_second = array > np.median(array)
+    if ones_first and array.ndim:
+        is_second = -np.sort(-is_second.astype(int), axis=-1) > 0
+        is_second[..., 0] = True
+    return np.where(is_second, numbers[-1], numbers[0]).astype(array.dtype)
 
 
 def shrunk(array: Any) -> Any:

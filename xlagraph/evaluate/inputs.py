@@ -285,7 +285,8 @@ def _arguments(
     asked.numbers.fill(side, arguments)
     for (one, k), numbers in asked.assumed.limits.items():
         if one == side:
-            arguments[k] = limited(arguments[k], numbers)
+            first = asked.assumed.ones_first
+            arguments[k] = limited(arguments[k], numbers, ones_first=first)
     return arguments
 
 

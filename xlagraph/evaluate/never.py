@@ -112,7 +112,7 @@ def _is_row_check(module: Module, i: int, direction: str) -> bool:
     users = [(u, module.operands[u]) for u in module.users[i]]
     if direction == "LT" and _is_zero(module, bound):
         return all(
-            module.opcodes[u] == "select"
+            _selects(module, u)
             and taken[2] == row
             and module.opcodes[taken[1]] == "add"
             and row in module.operands[taken[1]]
@@ -123,6 +123,15 @@ def _is_row_check(module: Module, i: int, direction: str) -> bool:
         module.opcodes[u] == "and" and any(_asks(module, o, row, beside) for o in taken if o != i)
         for u, taken in users
     )
+
+
+def _selects(module: Module, i: int) -> bool:
+    """Whether an instruction is a select, or calls one of its three operands, as JAX's `where`."""
+    if module.opcodes[i] != "call":
+        return module.opcodes[i] == "select"
+    called = module.computations[module.callees[i][0]]
+    is_select = module.opcodes[called.root] == "select"
+    return is_select and module.operands[called.root] == called.parameters
 
 
 def _is_count_check(module: Module, i: int, direction: str) -> bool:

@@ -113,6 +113,8 @@ class SameValues:
     """Whole numbers that pick rows picked some that there are: with others they do not agree."""
     assumed: tuple[tuple[int, tuple[float, ...]], ...] = ()
     """Inputs of A, with the numbers that they were given alone: with others they do not agree."""
+    ones_first: bool = False
+    """Those that are 0 or 1 had the ones first along each row."""
     more_in_b: tuple[int, ...] = ()
     """Outputs that B alone has."""
     handed_in: tuple[HandedIn, ...] = ()
@@ -391,9 +393,10 @@ class _Question:
         return True
 
     def _given(self, point: int) -> list[Array]:
-        limits = dict(self.limited)
+        limits, first = dict(self.limited), self.assumed.ones_first
         given = [
-            limited(x, limits[k]) if k in limits else x for k, x in enumerate(self.drawn[point])
+            limited(x, limits[k], ones_first=first) if k in limits else x
+            for k, x in enumerate(self.drawn[point])
         ]
         self.numbers.draw(point, given)
         return given
@@ -426,7 +429,7 @@ class _Question:
         more = tuple(sorted({*range(gives)} - {*outputs}))
         return SameValues(
             *(way, outputs, POINTS - at_zero, at_zero, at_large, self.assumed.rows > 0),
-            *(limits, more, numbers),
+            *(limits, self.assumed.ones_first and bool(limits), more, numbers),
         )
 
     def _handed_in(self, way: tuple[int, ...]) -> Iterator[HandedIn]:

@@ -288,6 +288,7 @@ def where(case: Case, found: SameValues) -> Message:
         say(
             parameter_name(case.a, inputs[k]),
             f" is {' or '.join(f'{number:g}' for number in numbers)}",
+            ", ones first in each row" if found.ones_first else "",
         )
         for k, numbers in found.assumed
     ]

@@ -28,6 +28,7 @@ from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
@@ -132,7 +133,7 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
     What is given back more because more is computed stands in the list of causes alone.
     """
     forms = [] if causes[:1] and causes[0].is_neutral else [c for c in causes if c.is_neutral]
-    others = [c for c in causes[1:] if c not in forms and not _is_told(causes[0], c)]
+    others = [c for c in causes[1:] if c not in forms and not _is_told(diff, causes[0], c)]
     own = [cause for cause in others if not _comes_along(diff, cause, causes)]
     told = [cause for cause in own if _is_beside(diff, causes[0], cause)]
     beside = say("Beside it: ", join(map(_in_words, told), MAX_BESIDE, "; "), ".")
@@ -140,10 +141,23 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
     return [beside if told else EMPTY, further, _forms(forms)]
 
 
-def _is_told(first: Cause, cause: Cause) -> bool:
-    """Whether a cause is told in the words of the first one, at its line: a loop's other turns."""
+def _is_told(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """Whether a cause is told in the words of the first one, at its line: a loop's other turns.
+
+    Or it is one number of that line's formula that one side computes, and the other is handed.
+    """
+    if first.place.line is None or first.place.line != cause.place.line:
+        return False
     is_alike = first.kind is cause.kind and str(first.in_short) == str(cause.in_short)
-    return is_alike and first.place.line == cause.place.line and first.place.line is not None
+    is_number = cause.kind is EARLY_EXECUTION and first.proved and has_code(first)
+    return is_alike or (is_number and _hands_in_numbers_alone(diff, cause))
+
+
+def _hands_in_numbers_alone(diff: Diff, cause: Cause) -> bool:
+    """Whether all inputs that a cause is about are numbers as torch_xla hands in."""
+    sides = ((diff.a, cause.a), (diff.b, cause.b))
+    shapes = [m.shapes[i] for m, own in sides for i in own if m.opcodes[i] == "parameter"]
+    return bool(shapes) and all(shape.endswith("[]") for shape in shapes)
 
 
 def _forms(causes: Sequence[Cause]) -> Message:

@@ -29,7 +29,7 @@ FIX = say(
     "into training mode again, also those that were frozen by eval(): set their mode after each "
     "train(), or in a train() of the model's own."
 )
-SHORT_FIX = say("Call eval() on the frozen part again after each train().")
+SHORT_FIX = say("Freeze them in every step or in none; train() ends what eval() froze.")
 _STATISTICS = frozenset({"batch-norm-training", "reduce"})
 
 
@@ -62,8 +62,10 @@ def _with_norms(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     moving = [cause for cause in causes if _moves_statistics(diff, side, cause)]
     if not moving:
         return list(causes)
-    words = (told, " only, which keeps them: eval() was called in ", side.other)
-    return merged(causes, main, [main, *moving], short=say(*words), fix=FIX, short_fix=SHORT_FIX)
+    counts = [one for one in causes if one not in moving and _counts_batches(diff, side, one)]
+    words = (told, " only, which keeps them: frozen in ", side.other, ", as by eval()")
+    parts = [main, *moving, *counts]
+    return merged(causes, main, parts, short=say(*words), fix=FIX, short_fix=SHORT_FIX)
 
 
 def _says(cause: Cause, words: Message) -> bool:
@@ -84,6 +86,13 @@ def _moves_statistics(diff: Diff, side: Side, cause: Cause) -> bool:
     given = [one for one in kept_alone(diff, cause) if one.side is side]
     others = [one for one in given if not _is_statistic(module, one)]
     return len(others) < len(given) and all(_is_counter(module, one) for one in others)
+
+
+def _counts_batches(diff: Diff, side: Side, cause: Cause) -> bool:
+    """Whether a cause is of counters alone that one side gives back more."""
+    module = diff.a if side is A else diff.b
+    given = [one for one in kept_alone(diff, cause) if one.side is side]
+    return bool(given) and all(_is_counter(module, one) for one in given)
 
 
 def _is_counter(module: Module, kept: Kept) -> bool:

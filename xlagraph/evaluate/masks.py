@@ -1,0 +1,110 @@
+"""Inputs that are masks, of zeros and ones: what computes with them shows it."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from xlagraph.evaluate.never import behind, constant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from xlagraph.graph import Module
+
+FORMS = frozenset({"broadcast", "copy", "reshape", "slice", "transpose"})
+"""What only spreads a value, or puts it into another form."""
+_PARTS = frozenset({"concatenate", "convert", "dynamic-slice", "pad"})
+"""What takes some of its values, or has more beside them."""
+_WEIGHS = frozenset({"divide", "dot", "multiply", "reduce"})
+
+
+def masks(module: Module) -> set[int]:
+    """The entry's parameters, by number, that are compared with 0 or 1, or else weigh values."""
+    inputs = module.entry_computation.parameters
+    asked = (k for k, p in enumerate(inputs) if not module.shapes[p].endswith("[]"))
+    return {k for k in asked if _serves_as_mask(module, inputs[k])}
+
+
+class Use(Enum):
+    """What is done with a value, as far as it tells a mask."""
+
+    OTHER = auto()
+    WEIGHS = auto()
+    ASKED = auto()
+    """It is compared with 0 or 1."""
+    TURNED = auto()
+    """It is taken from 1, or is a half or more."""
+    TARGET = auto()
+    """It is what something should be, as a label is."""
+
+
+def _serves_as_mask(module: Module, parameter: int) -> bool:
+    forms = [*_forms(module, parameter)]
+    found = {*forms}
+    uses = {_use(module, i, user, found) for i in forms for user in module.users[i]}
+    if Use.OTHER in uses:
+        return False
+    return Use.TURNED in uses or (Use.ASKED in uses and Use.TARGET not in uses)
+
+
+def _use(module: Module, i: int, user: int, forms: set[int]) -> Use:
+    """What a user does with one of the forms. What is picked by its own values is no mask."""
+    opcode, operands = module.opcodes[user], module.operands[user]
+    if user in forms or opcode in ("call", "tuple", "while", *_WEIGHS):
+        return Use.WEIGHS
+    others = [o for o in operands if o != i]
+    if opcode == "compare" and len(others) == 1:
+        asked = constant_of(module, others[0])
+        return Use.TURNED if asked == "0.5" else Use.ASKED if asked in ("0", "1") else Use.OTHER
+    if opcode == "subtract" and operands[1] == i:
+        is_turned = constant_of(module, operands[0]) == "1"
+        return Use.TURNED if is_turned else Use.WEIGHS if operands[0] in forms else Use.TARGET
+    if opcode == "subtract":
+        return Use.WEIGHS if operands[1] in forms else Use.OTHER
+    if opcode == "select":
+        picks = {*module.operands[behind(module, operands[0], FORMS)]}
+        return Use.WEIGHS if picks.isdisjoint(forms) else Use.OTHER
+    return Use.OTHER
+
+
+def _forms(module: Module, parameter: int) -> Iterator[int]:
+    """A value in all of its forms, through calls and into loops that take it in."""
+    called_by: dict[int, list[int]] = {}
+    for user, called in module.callees.items():
+        if module.opcodes[user] == "call":
+            called_by.setdefault(module.computations[called[0]].root, []).append(user)
+    front, known = [parameter], {parameter}
+    for i in front:  # grows while it is read
+        yield i
+        taken = {*called_by.get(i, ()), *_taken_on(module, i)} - known
+        front += sorted(taken)
+        known |= taken
+
+
+def _taken_on(module: Module, i: int) -> Iterator[int]:
+    for user in module.users[i]:
+        opcode, operands = module.opcodes[user], module.operands[user]
+        if opcode in FORMS or (opcode in _PARTS and operands[0] == i):
+            yield user
+        elif opcode == "multiply" and any(constant_of(module, o) == "1" for o in operands):
+            yield user  # as torch_xla writes `1 - x`
+        elif opcode == "call":
+            taken = module.computations[module.callees[user][0]].parameters
+            yield from (p for p, o in zip(taken, operands, strict=True) if o == i)
+        elif opcode == "tuple":
+            places = [k for k, o in enumerate(operands) if o == i]
+            loops = [loop for loop in module.users[user] if module.opcodes[loop] == "while"]
+            yield from _in_loops(module, loops, places)
+
+
+def _in_loops(module: Module, loops: Iterable[int], places: list[int]) -> Iterator[int]:
+    """What loops read at places of the tuple that they begin with."""
+    for loop in loops:
+        for called in module.callees[loop]:
+            (carried,) = module.computations[called].parameters
+            for user in module.users[carried]:
+                index = module.attributes[user].get("index") or ""
+                is_read = module.opcodes[user] == "get-tuple-element"
+                if is_read and index.isdecimal() and int(index) in places:
+                    yield user
