@@ -34,6 +34,7 @@ SAID = {
     "round37/q01": "Gradients are clipped by their norm before Adam takes them in A; B clips what",
     "round37/q05": "Values are written at another Python index: 5 became 0",
     "round37/q06": "Weight decay is on for 14 tensors of 19, all of one dimension",
+    "round38/q09": "before the optimizer takes them in A; B clips what it makes of them",
     "round38/q15": "Weight decay goes into the weight alone in A and into the gradient in B",
     "round38/q18": "sum(x) became sum(sum(x)); pad has padding: 2 before and 0 after",
     "round38/q20": "are another value: add.246",

@@ -153,18 +153,26 @@ def _last(task: Search) -> Explanation | None:
     """The explanation that rules of last resort lead to, if that is a proof.
 
     One that is asked in the first round alone is asked without the others first, since these take
-    all that it leaves for one piece.
+    all that it leaves for one piece. Where all of them need several causes one may do with less.
     """
     case = task.start().case()
-    fitting = [rule for rule in rules() if rule.last_resort and rule.ask(case)]
+    last = [rule for rule in rules() if rule.last_resort]
+    fitting = [rule for rule in last if rule.ask(case)]
     first = [rule for rule in fitting if rule.first_round_only]
-    asked = [r for r in rules() if not r.last_resort or r in first] if first else []
-    for chosen in filter(None, (asked, rules() if fitting else ())):
-        again = replace(task, rules=chosen)
-        found = search(again)
-        if found.proved:
-            return _explanation(again, found)
-    return None
+    found = None
+    for added in filter(None, (first, last if fitting else ())):
+        found = found or _with_last(task, added)
+    alone = fitting if found and len(found.causes) > 1 else []
+    others = (_with_last(task, [rule]) for rule in alone)
+    return min(filter(None, (found, *others)), key=lambda one: len(one.causes), default=None)
+
+
+def _with_last(task: Search, added: Sequence[Rule]) -> Explanation | None:
+    """The explanation by some of the rules of last resort and all others, if that is a proof."""
+    chosen = [rule for rule in rules() if not rule.last_resort or rule in added]
+    again = replace(task, rules=chosen)
+    found = search(again)
+    return _explanation(again, found) if found.proved else None
 
 
 def _explanation(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape, clean
+from xlagraph.cause.slices import made_of
 from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import SPREADS, is_number, through
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from xlagraph.cause.editor import ModuleEditor
     from xlagraph.graph import Module
 
 Clipped = dict[int, int]
@@ -87,6 +89,38 @@ def behind(module: Module, values: Iterable[int]) -> set[int]:
         found |= fresh
         stack += sorted(fresh)
     return found
+
+
+def unclip(
+    edit: ModuleEditor, clipped: Clipped, starts: Iterable[int], piece: Collection[int]
+) -> None:
+    """Gives what is behind the tensors as they are, without the piece that clips them.
+
+    In which layout, or view, that is behind `starts` is no matter.
+    """
+    module = edit.module
+    views = forms(module, clipped)
+    for i in behind(module, starts):
+        edit.shapes[i] = bare_shape(module, i)
+    for i in piece:  # what is left of it pairs with nothing
+        if module.operands[i]:
+            edit.become_undone(i, ())
+    for i, (value, order) in views.items():
+        if order:
+            edit.become_undone(i, (value,), order)
+    edit.replace_uses({i: value for i, (value, order) in views.items() if not order})
+
+
+def clipping_of(module: Module, clipped: Clipped) -> set[int]:
+    """What is computed for the clipped tensors alone, behind what they are made of."""
+    left = set[int]()
+    for i in sorted(set[int]().union(*(made_of(module, i) for i in clipped)), reverse=True):
+        kept = i in module.outputs and i not in clipped
+        used = all(u in left for u in module.users[i])
+        if i in clipped or (used and not kept):
+            left.add(i)
+    below = set[int]().union(*(made_of(module, value) for value in clipped.values()))
+    return left - below
 
 
 def _entry(module: Module) -> range:

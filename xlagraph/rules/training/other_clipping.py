@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import at, where
-from xlagraph.facts.pieces.clips import behind, by_norm, by_value, forms, sizes
+from xlagraph.facts.pieces.clips import by_norm, by_value, clipping_of, sizes, unclip
 from xlagraph.message import count, say
 from xlagraph.rules.training.clipping import CLIPPING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from xlagraph.cause.case import Case, SideView
-    from xlagraph.cause.editor import Editors, ModuleEditor
+    from xlagraph.cause.editor import Editors
     from xlagraph.facts.pieces.clips import Clipped
     from xlagraph.graph import Module
     from xlagraph.message import Message
@@ -56,7 +54,7 @@ def _shapes(module: Module, clipped: Clipped) -> Counter[tuple[int, ...]]:
 
 
 def _finding(norm: SideView, value: SideView, scaled: Clipped, cut: Clipped) -> Finding:
-    own, others = _piece(norm.module, scaled), _piece(value.module, cut)
+    own, others = clipping_of(norm.module, scaled), clipping_of(value.module, cut)
     claimed_a, claimed_b = norm.ab(frozenset(own), frozenset(others))
     cited_a, cited_b = norm.ab(tuple(sorted(scaled)), tuple(sorted(cut)))
     lines = where(value.module, sorted(cut)) or where(norm.module, sorted(scaled))
@@ -64,7 +62,7 @@ def _finding(norm: SideView, value: SideView, scaled: Clipped, cut: Clipped) -> 
 
     def undo(edit: Editors) -> None:
         for view, clipped, piece in ((norm, scaled, own), (value, cut, others)):
-            _undo(edit[view.side], clipped, piece)
+            unclip(edit[view.side], clipped, clipped, piece)
 
     return Finding(
         kind=CLIPPING,
@@ -80,35 +78,8 @@ def _finding(norm: SideView, value: SideView, scaled: Clipped, cut: Clipped) -> 
     )
 
 
-def _undo(edit: ModuleEditor, clipped: Clipped, piece: Collection[int]) -> None:
-    """Gives what is behind the tensors as they are: in which layout, or view, is no matter."""
-    module = edit.module
-    views = forms(module, clipped)
-    for i in behind(module, clipped):
-        edit.shapes[i] = bare_shape(module, i)
-    for i in piece:  # what is left of it pairs with nothing
-        if module.operands[i]:
-            edit.become_undone(i, ())
-    for i, (value, order) in views.items():
-        if order:
-            edit.become_undone(i, (value,), order)
-    edit.replace_uses({i: value for i, (value, order) in views.items() if not order})
-
-
 def _text(norm: SideView, value: SideView) -> Message:
     return say("gradients are clipped by their norm in ", norm.side, ", by value in ", value.side)
-
-
-def _piece(module: Module, clipped: Clipped) -> set[int]:
-    """What is computed for the clipped tensors alone, behind what they are made of."""
-    left = set[int]()
-    for i in sorted(set[int]().union(*(made_of(module, i) for i in clipped)), reverse=True):
-        kept = i in module.outputs and i not in clipped
-        used = all(u in left for u in module.users[i])
-        if i in clipped or (used and not kept):
-            left.add(i)
-    below = set[int]().union(*(made_of(module, value) for value in clipped.values()))
-    return left - below
 
 
 RULE = Rule(
