@@ -32,6 +32,7 @@ from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
@@ -170,10 +171,13 @@ def _forms(causes: Sequence[Cause]) -> Message:
 def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     """Whether tensors that one side gives back more are made of what another cause computes.
 
-    So it is with those that the other side gives back in another size, and with gradients that flow
-    further through a value that a branch picks on one side only.
+    So it is with those that the other side gives back in another size, with gradients that flow
+    further through a value that a branch picks on one side only, and with layouts that no line asks
+    for.
     """
     if cause.kind is LONGER_BACKWARD and str(causes[0].in_short).startswith(PICKS):
+        return True
+    if cause.kind is LAYOUT and causes[0].proved and (cause.place.is_near or not cause.place.line):
         return True
     given = kept_alone(diff, cause)
     if given and causes[0].kind in (GROWING_INPUT, INPUT_SHAPE):

@@ -18,6 +18,7 @@ from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted
+from xlagraph.explain.names.sorts import with_order
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
 from xlagraph.explain.names.taken import with_taken
@@ -31,6 +32,7 @@ from xlagraph.explain.names.training.detached import cut_with, used_at, with_det
 from xlagraph.explain.names.training.estimators import with_estimator
 from xlagraph.explain.names.training.losses import with_loss
 from xlagraph.explain.names.training.means import with_mean
+from xlagraph.explain.names.training.options import with_state
 from xlagraph.explain.names.training.schedules import with_schedule
 from xlagraph.explain.names.training.trained import with_statistics, with_trained
 from xlagraph.explain.names.turns import with_turns
@@ -143,10 +145,12 @@ def of_a_pair(
     orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
     if orders is not None:
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
-    causes = tuple(with_axes(diff, causes))
+    causes = tuple(with_order(diff, cause) for cause in with_axes(diff, causes))
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
-    told = with_loss(diff, [_with_maker(diff, cause) for cause in with_decay(diff, told)])
+    told = with_loss(
+        diff, [_with_maker(diff, cause) for cause in with_decay(diff, with_state(diff, told))]
+    )
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))

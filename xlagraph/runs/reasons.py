@@ -31,7 +31,7 @@ from xlagraph.runs.beside import (
 )
 from xlagraph.runs.by_design.few_sizes import as_few_sizes, as_stages, may_come_of_size
 from xlagraph.runs.by_design.odd_batches import as_odd_batch
-from xlagraph.runs.causes.carried import as_carried, carried_alone
+from xlagraph.runs.causes.carried import as_carried, carried_alone, carried_somewhere
 from xlagraph.runs.causes.conditions import decided, read_in_turns
 from xlagraph.runs.causes.drawn import AsDrawn, drawn, left_in_turns
 from xlagraph.runs.causes.growth import (
@@ -251,6 +251,8 @@ def _grown(
     """Digest to reason of those of these growing graphs whose main cause it is."""
     outcomes = [node.explanation for node in grown if node.explanation]
     carried = carried_alone((one for outcome in outcomes for one in outcome.causes), program)
+    if carried is None and any(one.causes[0].kind is LONGER_BACKWARD for one in outcomes):
+        carried = carried_somewhere(line, program)
 
     def retell(cause: Cause, _: Sequence[GraphNode]) -> Cause:
         return as_growth(cause, grown)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
 from xlagraph.facts.program.enclosing import enclosing
-from xlagraph.facts.program.written import statement_at
+from xlagraph.facts.program.written import indentation, statement_at
 from xlagraph.message import Code, count, say
 from xlagraph.runs.causes.draws import draws_around
 from xlagraph.runs.kinds import GROWING_GRAPH
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from xlagraph.facts.program.enclosing import ProgramText
     from xlagraph.message import Message, SourceLine
     from xlagraph.runs.model import GraphNode
+
+
+_NO_GRADIENTS = re.compile(r"\b(?:no_grad|inference_mode)\b")
 
 
 class Carried(NamedTuple):
@@ -123,6 +126,39 @@ def carried_alone(causes: Iterable[Cause], program: ProgramText) -> AsCarried | 
     return AsCarried(None, found[0]) if len({one.name for one in found}) == 1 else None
 
 
+def carried_somewhere(line: SourceLine | None, program: ProgramText) -> AsCarried | None:
+    """What is said of a backward pass at a line that gets longer, where one statement explains it.
+
+    The one of its file, as far as it is stored, that makes a value that is kept of its last one,
+    and under no ``torch.no_grad()``.
+    """
+    stored = program.lines.get(line.file, {}) if line else {}
+    places = [line._replace(line=number, function="") for number in sorted(stored) if line]
+    found = [
+        one
+        for place in places
+        if not _is_without_gradients(stored, place.line)
+        for one in _renewed_by_itself(place, program)
+    ]
+    return AsCarried(line, found[0]) if len({one.line for one in found}) == 1 else None
+
+
+def _is_without_gradients(lines: Mapping[int, str], number: int) -> bool:
+    """Whether a line stands under ``torch.no_grad()``, as far as the lines above it are stored."""
+    inner = indentation(lines[number])
+    above = number - 1
+    while above in lines:
+        text, own = lines[above].strip(), indentation(lines[above])
+        if text and own < inner:
+            inner = own
+            if _NO_GRADIENTS.search(text):
+                return True
+        elif text.startswith("@") and own == inner and _NO_GRADIENTS.search(text):
+            return True
+        above -= 1
+    return False
+
+
 def _carried(frame: SourceLine, program: ProgramText) -> Iterator[Carried]:
     """The statements of a function that make a variable's next value from its last one."""
     lines = program.lines.get(frame.file, {})
@@ -156,13 +192,13 @@ def _renewed(lines: Mapping[int, str], number: int) -> set[str]:
 
 
 def _renewed_by_itself(line: SourceLine, program: ProgramText) -> Iterator[Carried]:
-    """An attribute whose next value the statement of a line computes from its last one."""
+    """An attribute, or a place in a container, whose next value a statement makes of its last."""
     _, found = statement_at(program.lines.get(line.file, {}), line.line)
     node = found[0] if len(found) == 1 else None
     if not isinstance(node, (ast.Assign, ast.AugAssign)):
         return
     (target, *others) = node.targets if isinstance(node, ast.Assign) else [node.target]
-    if others or not isinstance(target, ast.Attribute):
+    if others or not isinstance(target, (ast.Attribute, ast.Subscript)):
         return
     name = ast.unparse(target)
     cut = {one.value for one in ast.walk(node.value) if isinstance(one, ast.Attribute)}  # .detach()

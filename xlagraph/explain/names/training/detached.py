@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
@@ -11,7 +12,7 @@ from xlagraph.canon.live import mark
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.slices import IDLE, made_of
-from xlagraph.cause.sources import is_forward, line_behind, line_of, where
+from xlagraph.cause.sources import is_forward, knows_lines, line_behind, line_of, where
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.cotangents import affected
@@ -53,6 +54,8 @@ GENERAL = (
     "the backward pass computes more",
 )
 """Words for pieces of which nothing else is known, or a formula alone."""
+GRADIENTS_CUT = Code("create_graph=False or .detach()")
+"""What cuts what is made of gradients: those of these need ``torch.autograd.grad`` to ask for it."""
 SCALARS = ("f16[]", "bf16[]", "f32[]", "f64[]")
 
 
@@ -88,6 +91,18 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 def cut_with(module: Module) -> Code:
     """What cuts gradients in the framework that a module comes from."""
     return Code("jax.lax.stop_gradient" if is_jitted(module) else ".detach() or no_grad()")
+
+
+def _is_gradient(module: Module, value: int | None) -> bool:
+    """Whether a value is made of derivatives, as forces and what is left of an equation are.
+
+    Those have no line of their own where a module knows lines.
+    """
+    if value is None or not knows_lines(module):
+        return False
+    products = (i for i in made_of(module, value) if module.opcodes[i] in PRODUCTS)
+    lines = map(partial(line_of, module), products)
+    return any(line is None or line.backward_of for line in lines)
 
 
 def _is_general(cause: Cause) -> bool:
@@ -243,7 +258,7 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
         ", which cuts them",
         named,
         ", as by ",
-        cut_with(module),
+        GRADIENTS_CUT if _is_gradient(module, value) else cut_with(module),
         "; the numbers given out are the same",
     )
     size = "" if value is None else f" {short_shape(module, value)}"
@@ -258,7 +273,7 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
     )
     aside = say("a term of the loss that is not given out would look the same")
     place = main.place
-    line = used_at(module, behind) or line
+    line = line or used_at(module, behind)
     if line is not None:
         place = replace(place, line=line, stack=(), source=(), is_near=True)
     cited = (Evidence(alike, sources=lines), Evidence(aside), *main.evidence)
