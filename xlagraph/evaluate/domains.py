@@ -6,6 +6,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.evaluate.draws import Domains
 from xlagraph.evaluate.masks import masks
 from xlagraph.evaluate.never import behind
@@ -13,7 +14,7 @@ from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
@@ -113,13 +114,29 @@ def assumptions(diff: Diff) -> Iterator[Assumed]:
 
 
 def of_rows_and_masks(*modules: Module) -> Iterator[Assumed]:
-    """What inputs of two modules may be meant to be, but for numbers; what says most comes last."""
+    """What inputs of two modules may be meant to be, but for numbers; what says most comes last.
+
+    What only weighs values in one may be the mask of its shape that the other has.
+    """
     rows = _fewest_rows(*modules)
-    limits = {(side, k): (0.0, 1.0) for side, m in enumerate(modules) for k in masks(m)}
+    known = [masks(module) for module in modules]
+    shapes = [_shapes_of(module, own) for module, own in zip(modules, known, strict=True)]
+    pairs = zip(modules, reversed(shapes), strict=True)
+    likely = [masks(module, others) for module, others in pairs]
     yield from _in_rows(rows, Assumed())
-    if limits:
-        yield from _in_rows(rows, Assumed(limits=limits))
-        yield from _in_rows(rows, Assumed(limits=limits, ones_first=True))
+    if any(likely):
+        for own in (known, likely) if known != likely else (known,):
+            yield from _in_rows(rows, Assumed(limits=_zeros_and_ones(own)))
+        yield from _in_rows(rows, Assumed(limits=_zeros_and_ones(likely), ones_first=True))
+
+
+def _zeros_and_ones(inputs: Sequence[set[int]]) -> Limits:
+    return {(side, k): (0.0, 1.0) for side, own in enumerate(inputs) for k in sorted(own)}
+
+
+def _shapes_of(module: Module, inputs: Iterable[int]) -> set[str]:
+    parameters = module.entry_computation.parameters
+    return {bare_shape(module, parameters[k]) for k in inputs}
 
 
 def _in_rows(rows: int, assumed: Assumed) -> Iterator[Assumed]:

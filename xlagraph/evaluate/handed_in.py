@@ -92,6 +92,15 @@ class Role(NamedTuple):
         return bool(self.uses) and self.uses[0][0] in ("divide", "multiply")
 
     @property
+    def is_picked(self) -> bool:
+        """Whether it is what values are where a condition holds, or does not."""
+        return bool(self.uses) and {opcode for opcode, *_ in self.uses} == {"select"}
+
+    def fits(self, other: Role) -> bool:
+        """Whether what it makes has sizes that another number is used for."""
+        return any({sizes for *_, sizes in self.uses} & {sizes for *_, sizes in other.uses})
+
+    @property
     def divides(self) -> bool:
         """Whether it only divides values."""
         return {(opcode, place) for opcode, place, _ in self.uses} == {("divide", 1)}
@@ -314,12 +323,17 @@ class Search:
         ]
         every = sorted({*self.classes.values()})
         follow = [Guess(label, one) for one in _FORMULAS for label in free]
+        if role.is_picked:
+            alike = [label for k, label in self.classes.items() if self.own[k].fits(role)]
+            follow += [Guess(label, one) for one in (SAME, ONE_MINUS) for label in alike]
         follow += [Guess(label, one) for label in every for one in (SAME, ONE_MINUS)]
         opcode, _, sizes = role.uses[0] if role.uses else ("", 0, ())
         counts = [float(n) for n in reversed(role.sizes) if n > 1]
         own = [*counts, 2.0] if opcode == "divide" else [2.0, *(1 / n for n in counts), 0.5]
+        own = [0.5, *own] if opcode == "compare" else own
         fixed = [Guess(0, Follows(0, offset=x)) for x in (*own, *self._constants)]
-        first, then = (fixed, follow) if sizes and role.scales else (follow, fixed)
+        is_fixed = (sizes and role.scales) or opcode == "compare"
+        first, then = (fixed, follow) if is_fixed else (follow, fixed)
         found = [one for both in zip_longest(first, then) for one in both if one]
         return [*dict.fromkeys(found)][:MAX_LIKELY]
 

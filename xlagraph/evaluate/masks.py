@@ -5,10 +5,11 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.evaluate.never import behind, constant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from xlagraph.graph import Module
 
@@ -19,11 +20,18 @@ _PARTS = frozenset({"concatenate", "convert", "dynamic-slice", "pad"})
 _WEIGHS = frozenset({"divide", "dot", "multiply", "reduce"})
 
 
-def masks(module: Module) -> set[int]:
-    """The entry's parameters, by number, that are compared with 0 or 1, or else weigh values."""
+def masks(module: Module, shapes: Collection[str] = ()) -> set[int]:
+    """The entry's parameters, by number, that are compared with 0 or 1, or else weigh values.
+
+    Of those of some shapes, without layouts, also such as weigh values alone.
+    """
     inputs = module.entry_computation.parameters
     asked = (k for k, p in enumerate(inputs) if not module.shapes[p].endswith("[]"))
-    return {k for k in asked if _serves_as_mask(module, inputs[k])}
+    return {
+        k
+        for k in asked
+        if _serves_as_mask(module, p := inputs[k], is_likely=bare_shape(module, p) in shapes)
+    }
 
 
 class Use(Enum):
@@ -39,24 +47,29 @@ class Use(Enum):
     """It is what something should be, as a label is."""
 
 
-def _serves_as_mask(module: Module, parameter: int) -> bool:
+def _serves_as_mask(module: Module, parameter: int, *, is_likely: bool) -> bool:
     forms = [*_forms(module, parameter)]
     found = {*forms}
     uses = {_use(module, i, user, found) for i in forms for user in module.users[i]}
     if Use.OTHER in uses:
         return False
-    return Use.TURNED in uses or (Use.ASKED in uses and Use.TARGET not in uses)
+    is_asked = is_likely or Use.ASKED in uses
+    return Use.TURNED in uses or (is_asked and Use.TARGET not in uses)
 
 
 def _use(module: Module, i: int, user: int, forms: set[int]) -> Use:
     """What a user does with one of the forms. What is picked by its own values is no mask."""
     opcode, operands = module.opcodes[user], module.operands[user]
+    if _is_truth(module, user):
+        return Use.ASKED
     if user in forms or opcode in ("call", "tuple", "while", *_WEIGHS):
         return Use.WEIGHS
     others = [o for o in operands if o != i]
     if opcode == "compare" and len(others) == 1:
         asked = constant_of(module, others[0])
-        return Use.TURNED if asked == "0.5" else Use.ASKED if asked in ("0", "1") else Use.OTHER
+        if asked == "0.5" or _is_handed_in(module, others[0]):
+            return Use.TURNED
+        return Use.ASKED if asked in ("0", "1") else Use.OTHER
     if opcode == "subtract" and operands[1] == i:
         is_turned = constant_of(module, operands[0]) == "1"
         return Use.TURNED if is_turned else Use.WEIGHS if operands[0] in forms else Use.TARGET
@@ -66,6 +79,19 @@ def _use(module: Module, i: int, user: int, forms: set[int]) -> Use:
         picks = {*module.operands[behind(module, operands[0], FORMS)]}
         return Use.WEIGHS if picks.isdisjoint(forms) else Use.OTHER
     return Use.OTHER
+
+
+def _is_truth(module: Module, i: int) -> bool:
+    """Whether an instruction asks of a number if it is 0, as ``mask.bool()`` does."""
+    if module.opcodes[i] != "convert" or not module.shapes[i].startswith("pred"):
+        return False
+    return not module.shapes[module.operands[i][0]].startswith("pred")
+
+
+def _is_handed_in(module: Module, i: int) -> bool:
+    """Whether a value is one number that is handed in, as torch_xla does with 0.5."""
+    number = behind(module, i, (*FORMS, "convert"))
+    return module.opcodes[number] == "parameter" and module.shapes[number].endswith("[]")
 
 
 def _forms(module: Module, parameter: int) -> Iterator[int]:
@@ -85,6 +111,8 @@ def _forms(module: Module, parameter: int) -> Iterator[int]:
 def _taken_on(module: Module, i: int) -> Iterator[int]:
     for user in module.users[i]:
         opcode, operands = module.opcodes[user], module.operands[user]
+        if _is_truth(module, user):
+            continue
         if opcode in FORMS or (opcode in _PARTS and operands[0] == i):
             yield user
         elif opcode == "multiply" and any(constant_of(module, o) == "1" for o in operands):

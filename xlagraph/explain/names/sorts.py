@@ -47,5 +47,5 @@ def _order(module: Module, compare: int) -> str:
     )
     direction = module.attributes[compare].get("direction") or ""
     pairs = zip(own.parameters[::2], own.parameters[1::2], strict=False)
-    is_plain = module.operands[compare] in pairs
+    is_plain = tuple(module.operands[compare]) in {*pairs}
     return _ORDERS.get(direction, "") if is_sort and is_plain else ""

@@ -45,7 +45,7 @@ from xlagraph.message import A, B, Change, count, join, say
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT, following, growers, growing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
@@ -229,18 +229,20 @@ def find(case: Case) -> list[Finding]:
     for one in propagations(case, shaped):
         if any(_may_start(case, x, y) for x, y in one.origins):
             found += _origins(case, one)
+    joined = _joined(case, found)
+    crossed = _inputs_crossed(case, [one for one in joined if one.kind is INPUT_SHAPE])
     return [
         _finding(case, _with_options(case, origins))
-        for origins in _joined(case, found)
-        if not _inputs_crossed(case, origins)
+        for origins in joined
+        if origins.kind is not INPUT_SHAPE or not (crossed or _inputs_crossed(case, [origins]))
     ]
 
 
-def _inputs_crossed(case: Case, origins: Origins) -> bool:
+def _inputs_crossed(case: Case, origins: Sequence[Origins]) -> bool:
     """Whether the inputs of both sides have the same shapes: they were only used otherwise."""
-    old = Counter(case.diff.a.shapes[x] for x in origins.starts)
-    new = Counter(case.diff.b.shapes[y] for y in origins.starts.values())
-    return origins.kind is INPUT_SHAPE and old == new
+    old = Counter(case.diff.a.shapes[x] for one in origins for x in one.starts)
+    new = Counter(case.diff.b.shapes[y] for one in origins for y in one.starts.values())
+    return old == new
 
 
 def _with_options(case: Case, origins: Origins) -> Origins:

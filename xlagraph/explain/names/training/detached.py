@@ -55,7 +55,7 @@ GENERAL = (
 )
 """Words for pieces of which nothing else is known, or a formula alone."""
 GRADIENTS_CUT = Code("create_graph=False or .detach()")
-"""What cuts what is made of gradients: those of these need ``torch.autograd.grad`` to ask for it."""
+"""What cuts what is made of gradients: ``torch.autograd.grad`` has to be asked."""
 SCALARS = ("f16[]", "bf16[]", "f32[]", "f64[]")
 
 
