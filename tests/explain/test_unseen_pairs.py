@@ -38,12 +38,18 @@ SAID = {
     "round38/q15": "Weight decay goes into the weight alone in A and into the gradient in B",
     "round38/q18": "sum(x) became sum(sum(x)); pad has padding: 2 before and 0 after",
     "round38/q20": "are another value: add.246",
+    "round39/q01": "cuts them at negate.356, as by create_graph=False or .detach()",
+    "round39/q03": "Values are sorted in descending order in A, in ascending order in B",
+    "round39/q05": "averages off, in B only: it is centered (RMSprop)",
+    "round40/q05": "Log_softmax of f32[5,5] runs over axis 1 in A and over axis 0 in B",
+    "round40/q11": "takes input 10 (s64[120]) in A and what is input 17 (s64[120]) of A in B",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
     *("round33/q08", "round33/q15", "round33/q20", "round34/q08", "round34/q14", "round34/q19"),
     *("round35/q03", "round35/q09", "round35/q18", "round36/q08", "round36/q13"),
     *("round36/q18", "round37/q04", "round37/q07", "round38/q08"),
+    *("round39/q07", "round39/q14", "round40/q03", "round40/q08", "round40/q13", "round40/q18"),
 )
 
 

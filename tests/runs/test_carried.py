@@ -10,7 +10,7 @@ from xlagraph.cause.model import Cause
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
-from xlagraph.runs.causes.carried import as_carried, carried_alone
+from xlagraph.runs.causes.carried import as_carried, carried_alone, carried_somewhere
 from xlagraph.runs.kinds import GROWING_GRAPH
 
 FILE = "t.py"
@@ -113,3 +113,31 @@ def test_what_growing_graphs_cite_tells_what_is_carried(statements, name):
         told = found(one, [1, 2])
         assert (told.kind, told.place.line) == (GROWING_GRAPH, lines[0])
         assert "2 graphs, each of which is longer than the one before" in str(told.title)
+
+
+AVERAGE = """class Average:
+    {head}
+    def update(self, model):
+        for name, p in model.named_parameters():
+            {statement}
+
+def main():
+    for x in batches:
+        loss.backward()
+        average.update(model)
+"""
+
+
+def somewhere(statement: str, head: str = "# of weights") -> tuple[int, str] | None:
+    lines = dict(enumerate(AVERAGE.format(head=head, statement=statement).splitlines(), 1))
+    found = carried_somewhere(SourceLine(FILE, 9, "main"), ProgramText({FILE: lines}))
+    return (found.line.line, found.carried.name) if found and found.carried else None
+
+
+def test_the_only_value_of_a_file_that_is_made_of_its_last_one_is_carried():
+    made = "self.mean[name] = torch.lerp(self.mean[name], p, 0.1)"
+    assert somewhere(made) == (5, "self.mean[name]")
+    assert somewhere(made, "@torch.no_grad()") is None
+    assert somewhere("self.mean[name] = torch.lerp(self.mean[name].detach(), p, 0.1)") is None
+    two = f"{made}\n            self.norm = self.norm * 0.9 + p"
+    assert somewhere(two) is None, "which of the two is not known"

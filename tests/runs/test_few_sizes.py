@@ -84,6 +84,12 @@ def test_buckets_may_be_equally_far_apart(tmp_path):
     assert not explained(tmp_path, sizes).has_problem
 
 
+@pytest.mark.parametrize(("sizes", "is_problem"), [((8, 16, 32), False), ((8, 12, 32), True)])
+def test_powers_of_two_are_buckets_after_fewer_steps(tmp_path, sizes, is_problem):
+    steps = [*((20, step(size)) for size in sizes), *[(20, None)] * 3]
+    assert write(tmp_path, steps).has_problem == is_problem
+
+
 @pytest.mark.parametrize(
     "sizes",
     [

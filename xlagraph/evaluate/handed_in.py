@@ -298,6 +298,13 @@ class Search:
                 same = {k: Guess(label, turn.get(k, SAME)) for k, label in alike.items()}
                 yield same | chosen
 
+    def changes(self, guess: Mapping[int, Guess]) -> Iterator[list[Mapping[int, Guess]]]:
+        """For each number that no number of the first module does alike, its other values."""
+        for k, own in guess.items():
+            if self.other[k].uses not in self.shared:
+                likely = self._likely(self.other[k])
+                yield [{**guess, k: one} for one in likely if one != own]
+
     def _otherwise(self, uses: Uses) -> list[dict[int, Follows]]:
         """How numbers that do alike may follow from the others, where they are not the same.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, islice, permutations, product
 from math import factorial, prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.evaluate.budget import Budget
     from xlagraph.evaluate.domains import Assumed
+    from xlagraph.evaluate.handed_in import Guess
     from xlagraph.evaluate.program import Program
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
@@ -39,6 +41,8 @@ MAX_FIRST = 6
 """How many of these complete the comparison's pairs."""
 RESPONSES = 4 * MAX_OPERATIONS
 """What asking the inputs one by one may cost."""
+FAR = 0.9
+"""Where a larger part of the outputs comes to something else a guess is near to nothing."""
 _CLOSE = 1e-6
 _MOVED = 1e-5
 """How far the outputs' moves may be apart, relative to them: numbers may be rounded otherwise."""
@@ -168,9 +172,44 @@ def _fitting(asked: Asked, search: Search) -> Iterator[Numbers]:
     fixed = search.given()
     target = _answers(asked, 0, fixed)(fixed)
     made = _answers(asked, 1, search.sought)
-    for guess in search.guesses():
-        if are_alike(made(search.values(guess)), target):
+
+    def apart(guess: Mapping[int, Guess]) -> int:
+        return _apart(made(search.values(guess)), target)
+
+    tried = [(apart(guess), guess) for guess in search.guesses()]
+    for number, guess in tried:
+        if not number:
             yield from search.told(guess)
+    number, nearest = min(tried, key=itemgetter(0), default=(0, {}))
+    if 0 < number <= FAR * len(target) and (found := _nearer(search, number, nearest, apart)):
+        yield from search.told(found)
+
+
+def _nearer(
+    search: Search,
+    number: int,
+    guess: Mapping[int, Guess],
+    apart: Callable[[Mapping[int, Guess]], int],
+) -> Mapping[int, Guess] | None:
+    """A guess with which all outputs come to the same, from one with which so many do not.
+
+    One number after the other is changed, as long as that brings more outputs to the same.
+    """
+    before = number + 1
+    while 0 < number < before:
+        before = number
+        for others in search.changes(guess):
+            near = min(((apart(one), k) for k, one in enumerate(others)), default=(number, 0))
+            if near[0] < number:
+                number, guess = near[0], others[near[1]]
+    return None if number else guess
+
+
+def _apart(one: Array, other: Array) -> int:
+    """In how many numbers two answers differ."""
+    if one.shape != other.shape:
+        return max(one.size, other.size)
+    return int((~np.isclose(one, other, rtol=_CLOSE, atol=_NOTHING)).sum())
 
 
 def _answers(

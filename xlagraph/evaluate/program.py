@@ -49,6 +49,8 @@ LIFTED = frozenset(
 )
 """What may stand in a computation over scalars that is evaluated for arrays at once."""
 _HELD = frozenset({"parameter", "constant"})
+_ROUNDING = float(np.finfo(np.float64).eps)
+"""How far a result is from what it would be exactly, relative to its size."""
 _ERRORS = (
     ArithmeticError,
     InputError,
@@ -121,9 +123,15 @@ class Program:
         return tuple(read_shape(module.shapes[p]) for p in module.entry_computation.parameters)
 
     def run(
-        self, arguments: Sequence[Any], budget: Budget | None = None, device: int = 1
+        self,
+        arguments: Sequence[Any],
+        budget: Budget | None = None,
+        device: int = 1,
+        chance: np.random.Generator | None = None,
     ) -> list[Array]:
         """The arrays that the module gives back, those of tuples in order.
+
+        `chance`: rounds each result by it, as another order of sums might.
 
         Raises:
             NotEvaluatedError: it costs too much, or attributes do not fit their shapes.
@@ -132,7 +140,7 @@ class Program:
             _argument(shape, argument)
             for shape, argument in zip(self.parameters, arguments, strict=True)
         ]
-        running = _Running(self, budget or Budget(), device)
+        running = _Running(self, budget or Budget(), device, chance)
         with np.errstate(all="ignore"):
             try:
                 value = running.call(self.module.entry, given)
@@ -188,11 +196,21 @@ class Program:
         return self._constants[i]
 
 
+def _rounded_by(chance: np.random.Generator, made: Any) -> Any:
+    """A result with another rounding in its last digit; whole numbers and tuples as they are."""
+    if not isinstance(made, np.ndarray | float) or np.asarray(made).dtype.kind != "f":
+        return made
+    return made * (1.0 + _ROUNDING * chance.uniform(-1.0, 1.0, np.shape(made)))
+
+
 class _Running:
     """One evaluation of a program."""
 
-    def __init__(self, program: Program, budget: Budget, device: int):
+    def __init__(
+        self, program: Program, budget: Budget, device: int, chance: np.random.Generator | None
+    ):
         self.program = program
+        self.chance = chance
         self.module = program.module
         self.budget = budget
         self.depth = 0
@@ -248,6 +266,8 @@ class _Running:
         else:
             made = HANDLERS[step.opcode](step, operands, self.calls)
         self.program.coverage.note(step, operands, made)
+        if self.chance is not None and step.opcode not in CALLING:
+            made = _rounded_by(self.chance, made)
         return _checked(step, step.shape, made)
 
     def _called(self, step: Step, operands: Sequence[Any]) -> Any:

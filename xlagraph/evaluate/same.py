@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 
 ROUNDINGS = 2
 """How often inputs are rounded otherwise to see what rounding does to the outputs."""
+UNSTABLE = 1e-4
+"""The part of an output that rounding moves where nothing is told by its values."""
 MAX_MORE = 8
 """Outputs that one module may have more than the other."""
 FEW = 0.1
@@ -355,13 +357,29 @@ class _Question:
         return self.outputs(assignment) is not None
 
     def _shrink(self, theirs: list[list[Array]]) -> bool:
-        """Whether numbers were so large that values overflow; they are less so from here on."""
-        if self.is_shrunk or _are_finite((*self.known[-1], *theirs[-1])):
+        """Whether numbers were so large that values overflow, or that rounding counts.
+
+        They are less so from here on.
+        """
+        overflows = not _are_finite((*self.known[-1], *theirs[-1]))
+        if self.is_shrunk or not (overflows or self._is_unstable()):
             return False
         self._draw_smaller()
-        self.parts_at_large = True
+        self.parts_at_large = overflows
         theirs.pop()
         return True
+
+    def _is_unstable(self) -> bool:
+        """Whether another rounding of what A computes of the last arguments moves its outputs."""
+        chance = np.random.default_rng(len(self.known))
+        given = self._given(len(self.known) - 1)
+        made = self.programs[0].run(given, self.budget, len(self.known), chance)
+        self.programs[0].coverage.settle(keep=False)
+        return any(
+            moved_by(x, y, 0.0) > UNSTABLE * float(np.abs(y).max(initial=0.0))
+            for x, y in zip(made, self.known[-1], strict=True)
+            if y.dtype.kind in "fc"
+        )
 
     def _draw_smaller(self) -> None:
         self.is_shrunk = True

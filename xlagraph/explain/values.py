@@ -29,6 +29,7 @@ from xlagraph.rules.pieces.repeated_expression import REPEATED_EXPRESSION
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.exchanged_axes import EXCHANGED_AXES
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ FORMS = frozenset(
     {
         *(EXTRA_SUBGRAPH, LIVE_TENSOR, OTHER_OPERAND, REPLACED_SUBGRAPH, REPEATED_EXPRESSION),
         *(INLINED_CALLS, LOOP_CARRY, OUTPUT_ORDER, REORDERED_OPERANDS, REORDERED_SUM),
-        SKIPPED_BLOCK,
+        *(LONGER_BACKWARD, SKIPPED_BLOCK),
     }
 )
 """Causes that say in which form something is computed. Another type, layout, option or number is

@@ -28,25 +28,33 @@ def with_axes(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     The indices of a minimum are counted along it, the derivative is scattered there, and a mean
     divides by its size.
     """
-    main = next((cause for cause in causes if _axis(diff, cause)), None)
-    if main is None or not all(cause.proved for cause in causes):
+    along = [cause for cause in causes if _axis(diff, cause)]
+    if not along or not all(cause.proved for cause in causes):
         return list(causes)
+    main = min(along, key=lambda cause: (cause.kind is ATTRIBUTE, min(cause.a)))
     axis = _axis(diff, main)
+    others = [cause for cause in causes if cause is not main]
     parts = [
         cause
-        for cause in causes
-        if cause is main or (_follows(diff, cause) and _axes(diff, cause) <= {axis, axis[::-1]})
+        for cause in others
+        if _spreads(diff, cause)
+        or (_follows(diff, cause) and _axes(diff, cause) <= {axis, axis[::-1]})
     ]
-    return merged(causes, main, parts) if len(parts) > 1 else list(causes)
+    if not parts:
+        return list(causes)
+    first = min(causes.index(cause) for cause in (main, *parts))
+    return merged([*others[:first], main, *others[first:]], main, [main, *parts])
 
 
 def _axis(diff: Diff, cause: Cause) -> tuple[str, ...]:
     """The one axis of a reduction on both sides, if it is another one and sizes follow."""
-    if cause.kind is not PYTHON_SIZE:
+    pairs = [*_pairs(diff, cause)]
+    is_plain = cause.kind is ATTRIBUTE and all(diff.a.opcodes[x] == "reduce" for x, _ in pairs)
+    if cause.kind is not PYTHON_SIZE and not is_plain:
         return ()
     reduced = (
         (diff.a.attributes[x].get("dimensions"), diff.b.attributes[y].get("dimensions"))
-        for x, y in _pairs(diff, cause)
+        for x, y in pairs
         if diff.a.opcodes[x] == "reduce"
     )
     found = {(old, new) for old, new in reduced if old and new and old != new}
@@ -81,6 +89,12 @@ def _follows(diff: Diff, cause: Cause) -> bool:
         for p in some
         if (a if side else diff.b).opcodes[p] == "parameter"
     )
+
+
+def _spreads(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is of nothing but how values are spread, as what is reduced is again."""
+    pairs = [*_pairs(diff, cause)]
+    return cause.kind is ATTRIBUTE and all(diff.a.opcodes[x] == "broadcast" for x, _ in pairs)
 
 
 def _has_iota(module: Module, i: int) -> bool:

@@ -35,10 +35,19 @@ def with_taken(diff: Diff, cause: Cause) -> Cause:
             continue
         for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True):
             one, other = _value(diff.a, p), _value(diff.b, q)
+            if one == other and (place := _place_in_a(diff, q)) is not None:
+                other = say("what is ", _value(diff.a, place), " of ", A)  # under another number
             if diff.match.to_b[p] != q and one != other:
                 taken = (one, " in ", A, " and ", other, " in ", B)
                 return replace(cause, short=say(_operation(diff.b, y), " takes ", *taken))
     return cause
+
+
+def _place_in_a(diff: Diff, value: int) -> int | None:
+    """The input of A that an input of B is, if it has one."""
+    value = through(diff.b, value, _FORMS)
+    inputs = diff.a.entry_computation.parameters
+    return next((p for p in inputs if diff.match.to_b[p] == value), None)
 
 
 def _operation(module: Module, i: int) -> Message:

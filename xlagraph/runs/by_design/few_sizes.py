@@ -7,7 +7,8 @@ for each. What its steps show tells it from one whose sizes are an accident:
   that the first step makes may come along);
 * there are few, and each has run again after the last of them had compiled; where it is not known
   which graph a hit ran, each may have, but the sizes must not go up from each new one to the next;
-* no new one came any more, although at the pace until then several more would have;
+* no new one came any more, although at the pace until then several more would have; of powers of
+  two fewer steps say so;
 * none of them is known to be the rule, as full batches are between odd ones;
 * they do not count up, as a sequence that gets one more each time does, request after request.
 
@@ -62,6 +63,8 @@ BESIDE = 1 / 4
 """What has this part of a difference beside a size comes of it: an index, a mean of one element."""
 ROW = 3
 """So many sizes, each as much larger than the one before, count up."""
+LEAST = 4
+"""The smallest power of two that is a bucket's."""
 KNOWN = 2
 """So many hits of a stage at least are known to be of its graphs."""
 STAGES = 4
@@ -97,11 +100,12 @@ def is_one_of_few_sizes(
     sizes = [graph for graph in here if graph in again or graph != turns[0] or unnamed]
     if not 1 < len(sizes) <= MOST:
         return False
+    times = 1 if _are_powers([graphs[graph] for graph in sizes]) else AGAIN
     lengths = dict(zip(sizes, _lengths([graphs[graph] for graph in sizes]), strict=True))
     each = [lengths.get(graph) if graph is not None else None for graph in turns]
     return (
-        has_settled(len(sizes), begin, len(turns) - begin)
-        and _come_again(sizes, again, unnamed, each)
+        has_settled(len(sizes), begin, len(turns) - begin, times)
+        and _come_again(sizes, again, unnamed, each, times)
         and not has_rule(turns[begin:])
         and not _is_odd_batch(
             [graphs[graph] for graph in sizes], [again[one] for one in sizes], turns[begin:]
@@ -185,24 +189,38 @@ def _is_begun(turns: Sequence[int | None]) -> bool:
     return first is not None and second is not None and turns.count(first) == 1
 
 
-def has_settled(number: int, until: int, since: int) -> bool:
-    """Whether nothing is new any more: so many came in the first steps, none in those since."""
-    return since >= AGAIN * number and (number - 1) * since >= PACE * (until - 1)
+def _are_powers(graphs: Sequence[CapturedGraph]) -> bool:
+    """Whether several sizes are powers of two, as buckets are and what happens to come is not."""
+    found = {one.size for sizes in sizes_apart(graphs) for one in sizes}
+    return len(found) >= ROW and all(n >= LEAST and n.bit_count() == 1 for n in found)
+
+
+def has_settled(number: int, until: int, since: int, times: int = AGAIN) -> bool:
+    """Whether nothing is new any more: so many came in the first steps, none in those since.
+
+    `times`: how many steps there have to be since for each.
+    """
+    return since >= times * number and (number - 1) * since >= PACE * (until - 1)
 
 
 def _come_again(
-    sizes: Sequence[int], again: Counter[int], unnamed: int, ran: Sequence[int | None]
+    sizes: Sequence[int],
+    again: Counter[int],
+    unnamed: int,
+    ran: Sequence[int | None],
+    times: int,
 ) -> bool:
     """Whether each size has run again, or may have in one of the hits that have no name.
 
-    What only ever got longer grows. `ran`: the length of each step, None where it is not known.
+    What only ever got longer grows, but by powers of two. `ran`: the length of each step, None
+    where it is not known.
     """
     missing = [size for size in sizes if size not in again]
     if not missing:
         return True
     known = [length for length in ran if length is not None]
-    goes_back = any(later < earlier for earlier, later in pairwise(known))
-    return len(sizes) >= ROW and goes_back and unnamed >= AGAIN * len(missing)
+    goes_back = times < AGAIN or any(later < earlier for earlier, later in pairwise(known))
+    return len(sizes) >= ROW and goes_back and unnamed >= times * len(missing)
 
 
 def has_rule(since: Sequence[int | None]) -> bool:
