@@ -42,6 +42,7 @@ SAID = {
     "round39/q03": "Values are sorted in descending order in A, in ascending order in B",
     "round39/q05": "averages off, in B only: it is centered (RMSprop)",
     "round40/q05": "Log_softmax of f32[5,5] runs over axis 1 in A and over axis 0 in B",
+    "round40/q06": "A value is computed in another way: x * y became (1 - z) * y",
     "round40/q11": "takes input 10 (s64[120]) in A and what is input 17 (s64[120]) of A in B",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }

@@ -16,10 +16,11 @@ from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import Listing, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.facts.shapes.size_makers import SizeMaker
+    from xlagraph.graph import Module
     from xlagraph.message import SourceLine
 
 
@@ -48,7 +49,7 @@ def fixed_k(case: Case, starts: Mapping[int, int], lines: Sequence[SourceLine]) 
 
 
 def _seen(case: Case, starts: Mapping[int, int]) -> tuple[Seen | None, int]:
-    """The largest k of both modules, the smallest dimension that it is taken of, and the rank."""
+    """The largest k of both modules, the dimension that it is taken of, and the rank."""
     a, b = case.diff.a, case.diff.b
     found = []
     rank = 0
@@ -64,4 +65,28 @@ def _seen(case: Case, starts: Mapping[int, int]) -> tuple[Seen | None, int]:
             found.append((max(old, new), min(sizes_a[axis], sizes_b[axis])))
     if not found:
         return None, rank
-    return Seen("k", max(k for k, _ in found), min(room for _, room in found)), rank
+    most = max(k for k, _ in found)
+    rooms = {room for x, y in starts.items() for room in _rooms(case, x, y)}
+    return Seen("k", most, max(rooms) if rooms else min(room for _, room in found)), rank
+
+
+def _rooms(case: Case, x: int, y: int) -> Iterator[int]:
+    """The sizes of which values like these are the first ones, in both modules where they are.
+
+    A line may take as many of several tensors, each of its own size.
+    """
+    a, b = case.diff.a, case.diff.b
+    axes = [axis for axis, *_ in changed_sizes(a.shapes[x], b.shapes[y])]
+    own, other = (
+        {
+            read_shape(module.shapes[module.operands[i][0]]).dimensions
+            for i, opcode in enumerate(module.opcodes)
+            if opcode == "slice" and module.opcodes[module.operands[i][0]] == maker
+        }
+        for module, maker in ((a, _maker(a, x)), (b, _maker(b, y)))
+    )
+    yield from (sizes[axis] for sizes in own & other for axis in axes if axis < len(sizes))
+
+
+def _maker(module: Module, i: int) -> str:
+    return module.opcodes[module.operands[i][0]]

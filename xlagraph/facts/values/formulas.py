@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SHORT, LONG = 8, 16
 """Operations of a formula; one of more than the first is told where there is no other, and a still
 longer one is no help."""
+WIDE = 24
+"""Where both sides alone compute more than so many operations, with their derivatives, what comes
+first tells of them."""
 MAX_TRIED = 200
 """Values that are looked at for a formula that tells the difference."""
 MAX_CLIMBED = 3
@@ -205,8 +208,10 @@ def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> 
     alone = (_both(diff, pair, plain, 0) for pair, above in paths if above is None)
     renewed = (_of_update(diff, [p, *above], plain) for p, above in paths if above is not None)
     within = (_both(diff, pair, plain, 0) for pair in inner[:MAX_TRIED])
+    early = sorted((*outer, *inner)) if min(len(alone_a), len(alone_b)) > WIDE else []
+    begins = (_both(diff, pair, plain, 0, is_first=True) for pair in early[:MAX_TRIED])
     first = None
-    for found in chain(alone, renewed, within):
+    for found in chain(begins, alone, renewed, within):
         if found and not is_of_derivative(found):
             return found
         first = first or found
@@ -311,8 +316,17 @@ def _of_update(
     return _both(diff, path[-1], ends, elements(diff.a, path[-1][0]))
 
 
-def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) -> Formulas | None:
+def _both(
+    diff: Diff,
+    pair: tuple[int, int],
+    own: tuple[_Own, _Own],
+    size: int,
+    *,
+    is_first: bool = False,
+) -> Formulas | None:
     """Both formulas; None where they are long, do not tell what differs, or are bare numbers.
+
+    `is_first`: one of the two may be of what both sides compute, as the first values are.
 
     Nor are they told of constants alone (a gradient of 0 does not tell of what it is one), or
     where a number of Python's is all that one side computes.
@@ -339,7 +353,8 @@ def _both(diff: Diff, pair: tuple[int, int], own: tuple[_Own, _Own], size: int) 
         return None
     legend = tuple(_used(names.legend, f"{a} {b}"))
     is_told = a != b and not {a, b} <= names.legend.keys()
-    is_hidden = any(w.computed and w.own.alone.isdisjoint(w.told) for w in writers if w.own.alone)
+    some = all if is_first else any
+    is_hidden = some(w.computed and w.own.alone.isdisjoint(w.told) for w in writers if w.own.alone)
     numbers = names.legend.keys() & set(NUMBERS)
     is_bare = not legend and not any(writer.told for writer in writers)
     is_bare = is_bare or (numbers == names.legend.keys() and not numbers.isdisjoint((a, b)))
