@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import bare_shape
 from xlagraph.evaluate.draws import Domains
 from xlagraph.evaluate.masks import masks
-from xlagraph.evaluate.never import behind
+from xlagraph.evaluate.never import behind, taken_as
 from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
@@ -119,10 +119,13 @@ def of_rows_and_masks(*modules: Module) -> Iterator[Assumed]:
     What only weighs values in one may be the mask of its shape that the other has.
     """
     rows = _fewest_rows(*modules)
-    known = [masks(module) for module in modules]
+    found = [masks(module) for module in modules]
+    known = [own.known for own in found]
     shapes = [_shapes_of(module, own) for module, own in zip(modules, known, strict=True)]
-    pairs = zip(modules, reversed(shapes), strict=True)
-    likely = [masks(module, others) for module, others in pairs]
+    likely = [
+        own.known | {k for k in own.possible if _shape_of(module, k) in others}
+        for module, own, others in zip(modules, found, reversed(shapes), strict=True)
+    ]
     yield from _in_rows(rows, Assumed())
     if any(likely):
         for own in (known, likely) if known != likely else (known,):
@@ -135,8 +138,11 @@ def _zeros_and_ones(inputs: Sequence[set[int]]) -> Limits:
 
 
 def _shapes_of(module: Module, inputs: Iterable[int]) -> set[str]:
-    parameters = module.entry_computation.parameters
-    return {bare_shape(module, parameters[k]) for k in inputs}
+    return {_shape_of(module, k) for k in inputs}
+
+
+def _shape_of(module: Module, number: int) -> str:
+    return bare_shape(module, module.entry_computation.parameters[number])
 
 
 def _in_rows(rows: int, assumed: Assumed) -> Iterator[Assumed]:
@@ -226,13 +232,7 @@ def _taken_on(module: Module, i: int, user: int) -> Iterator[int]:
     if module.opcodes[user] in _HANDS_ON:
         yield user
     elif module.opcodes[user] == "call":
-        yield from _given(module, i, user)
-
-
-def _given(module: Module, i: int, call: int) -> list[int]:
-    """What a call takes a value in as."""
-    taken = module.computations[module.callees[call][0]].parameters
-    return [p for p, o in zip(taken, module.operands[call], strict=True) if o == i]
+        yield from taken_as(module, i, user)
 
 
 def _rows(module: Module, i: int, user: int) -> Iterator[int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from xlagraph.evaluate.numbers import rounded
+from xlagraph.evaluate.numbers import jittered, rounded
 from xlagraph.evaluate.step import is_float, type_of
 
 if TYPE_CHECKING:
@@ -131,10 +131,7 @@ def shrunk(array: Any) -> Any:
 
 def rounded_otherwise(array: Any, seed: Sequence[int]) -> Any:
     """The array as if its numbers were made with other roundings; whole numbers as they are."""
-    if not (isinstance(array, np.ndarray | float) and np.asarray(array).dtype.kind == "f"):
-        return array
-    chance = np.random.default_rng((_SEED, *seed))
-    return array * (1.0 + _ROUNDING * chance.uniform(-1.0, 1.0, np.shape(array)))
+    return jittered(array, np.random.default_rng((_SEED, *seed)), _ROUNDING)
 
 
 def argument_like(shape: Shape, label: int, *, is_other: bool, rows: int = 0) -> Any:

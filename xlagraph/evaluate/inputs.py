@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
 
+    _Apart = tuple[int, Mapping[int, Guess]]
+    """A guess, behind the number of outputs that come to something else with it."""
+
 MAX_ASSIGNMENTS = 24
 """Ways to pair the inputs that are tried."""
 MAX_FIRST = 6
@@ -176,33 +179,30 @@ def _fitting(asked: Asked, search: Search) -> Iterator[Numbers]:
     def apart(guess: Mapping[int, Guess]) -> int:
         return _apart(made(search.values(guess)), target)
 
-    tried = [(apart(guess), guess) for guess in search.guesses()]
-    for number, guess in tried:
+    nearest: _Apart = (len(target) + 1, {})
+    for guess in search.guesses():
+        number = apart(guess)
         if not number:
             yield from search.told(guess)
-    number, nearest = min(tried, key=itemgetter(0), default=(0, {}))
-    if 0 < number <= FAR * len(target) and (found := _nearer(search, number, nearest, apart)):
+        nearest = min(nearest, (number, guess), key=itemgetter(0))
+    if 0 < nearest[0] <= FAR * len(target) and (found := _nearer(search, nearest, apart)):
         yield from search.told(found)
 
 
 def _nearer(
-    search: Search,
-    number: int,
-    guess: Mapping[int, Guess],
-    apart: Callable[[Mapping[int, Guess]], int],
+    search: Search, nearest: _Apart, apart: Callable[[Mapping[int, Guess]], int]
 ) -> Mapping[int, Guess] | None:
-    """A guess with which all outputs come to the same, from one with which so many do not.
+    """A guess with which all outputs come to the same, from one with which some do not.
 
     One number after the other is changed, as long as that brings more outputs to the same.
     """
-    before = number + 1
-    while 0 < number < before:
-        before = number
-        for others in search.changes(guess):
-            near = min(((apart(one), k) for k, one in enumerate(others)), default=(number, 0))
-            if near[0] < number:
-                number, guess = near[0], others[near[1]]
-    return None if number else guess
+    before = nearest[0] + 1
+    while 0 < nearest[0] < before:
+        before = nearest[0]
+        for others in search.changes(nearest[1]):
+            changed = [(apart(one), one) for one in others]
+            nearest = min(nearest, *changed, key=itemgetter(0)) if changed else nearest
+    return None if nearest[0] else nearest[1]
 
 
 def _apart(one: Array, other: Array) -> int:
@@ -356,4 +356,4 @@ def _move_alike(one: Array, other: Array, rounding: Array) -> bool:
 
 def are_alike(one: Array, other: Array) -> bool:
     """Whether the outputs of both come to the same."""
-    return one.shape == other.shape and bool(np.allclose(one, other, rtol=_CLOSE, atol=_NOTHING))
+    return not _apart(one, other)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from xlagraph.canon.labels import bare_shape
-from xlagraph.evaluate.never import behind, constant_of
+from xlagraph.evaluate.never import behind, constant_of, taken_as
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from xlagraph.graph import Module
 
@@ -20,18 +19,29 @@ _PARTS = frozenset({"concatenate", "convert", "dynamic-slice", "pad"})
 _WEIGHS = frozenset({"divide", "dot", "multiply", "reduce"})
 
 
-def masks(module: Module, shapes: Collection[str] = ()) -> set[int]:
-    """The entry's parameters, by number, that are compared with 0 or 1, or else weigh values.
+class Masks(NamedTuple):
+    """The entry's parameters, by number, that are or may be masks."""
 
-    Of those of some shapes, without layouts, also such as weigh values alone.
-    """
-    inputs = module.entry_computation.parameters
-    asked = (k for k, p in enumerate(inputs) if not module.shapes[p].endswith("[]"))
-    return {
-        k
-        for k in asked
-        if _serves_as_mask(module, p := inputs[k], is_likely=bare_shape(module, p) in shapes)
-    }
+    known: set[int]
+    """Such as are compared with 0 or 1, or taken from 1, and else weigh values."""
+    possible: set[int]
+    """Such as weigh values alone."""
+
+
+def masks(module: Module) -> Masks:
+    """Which inputs are masks, but for single numbers; linear in their uses."""
+    found = Masks(set(), set())
+    for k, parameter in enumerate(module.entry_computation.parameters):
+        if module.shapes[parameter].endswith("[]"):
+            continue
+        uses = _uses(module, parameter)
+        if Use.OTHER in uses:
+            continue
+        if Use.TURNED in uses or (Use.ASKED in uses and Use.TARGET not in uses):
+            found.known.add(k)
+        elif Use.TARGET not in uses:
+            found.possible.add(k)
+    return found
 
 
 class Use(Enum):
@@ -47,14 +57,10 @@ class Use(Enum):
     """It is what something should be, as a label is."""
 
 
-def _serves_as_mask(module: Module, parameter: int, *, is_likely: bool) -> bool:
+def _uses(module: Module, parameter: int) -> set[Use]:
     forms = [*_forms(module, parameter)]
     found = {*forms}
-    uses = {_use(module, i, user, found) for i in forms for user in module.users[i]}
-    if Use.OTHER in uses:
-        return False
-    is_asked = is_likely or Use.ASKED in uses
-    return Use.TURNED in uses or (is_asked and Use.TARGET not in uses)
+    return {_use(module, i, user, found) for i in forms for user in module.users[i]}
 
 
 def _use(module: Module, i: int, user: int, forms: set[int]) -> Use:
@@ -96,16 +102,19 @@ def _is_handed_in(module: Module, i: int) -> bool:
 
 def _forms(module: Module, parameter: int) -> Iterator[int]:
     """A value in all of its forms, through calls and into loops that take it in."""
-    called_by: dict[int, list[int]] = {}
-    for user, called in module.callees.items():
-        if module.opcodes[user] == "call":
-            called_by.setdefault(module.computations[called[0]].root, []).append(user)
     front, known = [parameter], {parameter}
     for i in front:  # grows while it is read
         yield i
-        taken = {*called_by.get(i, ()), *_taken_on(module, i)} - known
+        taken = {*_given_out(module, i), *_taken_on(module, i)} - known
         front += sorted(taken)
         known |= taken
+
+
+def _given_out(module: Module, i: int) -> Iterator[int]:
+    """The calls of a function that gives a value out."""
+    own = module.computation_of(i)
+    callers = module.callers.get(own.index, ()) if own.root == i else ()
+    yield from (user for user in callers if module.opcodes[user] == "call")
 
 
 def _taken_on(module: Module, i: int) -> Iterator[int]:
@@ -118,8 +127,7 @@ def _taken_on(module: Module, i: int) -> Iterator[int]:
         elif opcode == "multiply" and any(constant_of(module, o) == "1" for o in operands):
             yield user  # as torch_xla writes `1 - x`
         elif opcode == "call":
-            taken = module.computations[module.callees[user][0]].parameters
-            yield from (p for p, o in zip(taken, operands, strict=True) if o == i)
+            yield from taken_as(module, i, user)
         elif opcode == "tuple":
             places = [k for k, o in enumerate(operands) if o == i]
             loops = [loop for loop in module.users[user] if module.opcodes[loop] == "while"]

@@ -185,6 +185,12 @@ def spread(module: Module, values: Iterable[int]) -> list[int]:
     return front
 
 
+def taken_as(module: Module, value: int, call: int) -> list[int]:
+    """The parameters as which a call takes a value in."""
+    parameters = module.computations[module.callees[call][0]].parameters
+    return [p for p, o in zip(parameters, module.operands[call], strict=True) if o == value]
+
+
 def constant_of(module: Module, i: int) -> str:
     """The constant that an instruction spreads or puts into another form; empty of others."""
     i = behind(module, i, _KEEPS)

@@ -46,6 +46,16 @@ FORMATS = {
 }
 
 
+def jittered(array: Any, chance: np.random.Generator, most: float) -> Any:
+    """The array as if its numbers were rounded otherwise; whole numbers and tuples as they are.
+
+    `most`: how far each is moved at most, relative to its size.
+    """
+    if not (isinstance(array, np.ndarray | float) and np.asarray(array).dtype.kind == "f"):
+        return array
+    return array * (1.0 + most * chance.uniform(-1.0, 1.0, np.shape(array)))
+
+
 def rounded(x: Array, kind: str) -> Array:
     """Floats rounded to the nearest even value of a type; subnormal ones are kept."""
     if kind == "f64":

@@ -11,7 +11,7 @@ from xlagraph.errors import InputError
 from xlagraph.evaluate.budget import MAX_DEPTH, Budget, arrays_of, cost_of, elements_of, total_cost
 from xlagraph.evaluate.coverage import Coverage
 from xlagraph.evaluate.errors import NotEvaluatedError
-from xlagraph.evaluate.numbers import literal
+from xlagraph.evaluate.numbers import jittered, literal
 from xlagraph.evaluate.opcodes import (
     contraction,
     elementwise,
@@ -196,13 +196,6 @@ class Program:
         return self._constants[i]
 
 
-def _rounded_by(chance: np.random.Generator, made: Any) -> Any:
-    """A result with another rounding in its last digit; whole numbers and tuples as they are."""
-    if not isinstance(made, np.ndarray | float) or np.asarray(made).dtype.kind != "f":
-        return made
-    return made * (1.0 + _ROUNDING * chance.uniform(-1.0, 1.0, np.shape(made)))
-
-
 class _Running:
     """One evaluation of a program."""
 
@@ -267,7 +260,7 @@ class _Running:
             made = HANDLERS[step.opcode](step, operands, self.calls)
         self.program.coverage.note(step, operands, made)
         if self.chance is not None and step.opcode not in CALLING:
-            made = _rounded_by(self.chance, made)
+            made = jittered(made, self.chance, _ROUNDING)
         return _checked(step, step.shape, made)
 
     def _called(self, step: Step, operands: Sequence[Any]) -> Any:

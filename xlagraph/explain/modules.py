@@ -162,8 +162,8 @@ def _last(task: Search) -> Explanation | None:
     found = None
     for added in filter(None, (first, last if fitting else ())):
         found = found or _with_last(task, added)
-    alone = fitting if found and len(found.causes) > 1 else []
-    others = (_with_last(task, [rule]) for rule in alone)
+    alone = [[rule] for rule in fitting] if found and len(found.causes) > 1 else []
+    others = (_with_last(task, added) for added in alone if added != first)
     return min(filter(None, (found, *others)), key=lambda one: len(one.causes), default=None)
 
 

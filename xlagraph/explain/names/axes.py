@@ -49,7 +49,7 @@ def with_axes(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 def _axis(diff: Diff, cause: Cause) -> tuple[str, ...]:
     """The one axis of a reduction on both sides, if it is another one and sizes follow."""
     pairs = [*_pairs(diff, cause)]
-    is_plain = cause.kind is ATTRIBUTE and all(diff.a.opcodes[x] == "reduce" for x, _ in pairs)
+    is_plain = cause.kind is ATTRIBUTE and {diff.a.opcodes[x] for x, _ in pairs} == {"reduce"}
     if cause.kind is not PYTHON_SIZE and not is_plain:
         return ()
     reduced = (
@@ -93,8 +93,8 @@ def _follows(diff: Diff, cause: Cause) -> bool:
 
 def _spreads(diff: Diff, cause: Cause) -> bool:
     """Whether a cause is of nothing but how values are spread, as what is reduced is again."""
-    pairs = [*_pairs(diff, cause)]
-    return cause.kind is ATTRIBUTE and all(diff.a.opcodes[x] == "broadcast" for x, _ in pairs)
+    opcodes = {diff.a.opcodes[x] for x, _ in _pairs(diff, cause)}
+    return cause.kind is ATTRIBUTE and opcodes == {"broadcast"}
 
 
 def _has_iota(module: Module, i: int) -> bool:

@@ -83,7 +83,7 @@ def _moves_statistics(diff: Diff, side: Side, cause: Cause) -> bool:
     And the numbers of batches that they were taken of.
     """
     module = diff.a if side is A else diff.b
-    given = [one for one in kept_alone(diff, cause) if one.side is side]
+    given = _given(diff, side, cause)
     others = [one for one in given if not _is_statistic(module, one)]
     return len(others) < len(given) and all(_is_counter(module, one) for one in others)
 
@@ -91,8 +91,13 @@ def _moves_statistics(diff: Diff, side: Side, cause: Cause) -> bool:
 def _counts_batches(diff: Diff, side: Side, cause: Cause) -> bool:
     """Whether a cause is of counters alone that one side gives back more."""
     module = diff.a if side is A else diff.b
-    given = [one for one in kept_alone(diff, cause) if one.side is side]
+    given = _given(diff, side, cause)
     return bool(given) and all(_is_counter(module, one) for one in given)
+
+
+def _given(diff: Diff, side: Side, cause: Cause) -> list[Kept]:
+    """What one side gives back more by a cause."""
+    return [one for one in kept_alone(diff, cause) if one.side is side]
 
 
 def _is_counter(module: Module, kept: Kept) -> bool:

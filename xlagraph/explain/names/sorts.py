@@ -41,10 +41,7 @@ def _order(module: Module, compare: int) -> str:
     if compare < 0 or module.opcodes[compare] != "compare":
         return ""
     own = module.computation_of(compare)
-    is_sort = any(
-        own.index in called and module.opcodes[user] == "sort"
-        for user, called in module.callees.items()
-    )
+    is_sort = any(module.opcodes[i] == "sort" for i in module.callers.get(own.index, ()))
     direction = module.attributes[compare].get("direction") or ""
     pairs = zip(own.parameters[::2], own.parameters[1::2], strict=False)
     is_plain = tuple(module.operands[compare]) in {*pairs}

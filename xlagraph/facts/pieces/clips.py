@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape, clean
+from xlagraph.cause.finding import Finding
+from xlagraph.cause.model import Evidence
 from xlagraph.cause.slices import made_of
+from xlagraph.cause.sources import at, where
 from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import SPREADS, is_number, through
 from xlagraph.hlo.shapes import read_shape
+from xlagraph.message import count, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from xlagraph.cause.editor import ModuleEditor
+    from xlagraph.cause.case import SideView
+    from xlagraph.cause.editor import Editors, ModuleEditor
+    from xlagraph.cause.kinds import Kind
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 Clipped = dict[int, int]
 """Tensors that are clipped, each with the one that it is made of."""
@@ -91,16 +99,62 @@ def behind(module: Module, values: Iterable[int]) -> set[int]:
     return found
 
 
-def unclip(
-    edit: ModuleEditor, clipped: Clipped, starts: Iterable[int], piece: Collection[int]
-) -> None:
-    """Gives what is behind the tensors as they are, without the piece that clips them.
+def all_sizes(module: Module, clipped: Clipped) -> Counter[tuple[int, ...]]:
+    """The sizes of the tensors that are clipped."""
+    return Counter(sizes(module, i) for i in clipped)
 
-    In which layout, or view, that is behind `starts` is no matter.
+
+class ClippedSide(NamedTuple):
+    """What one module clips, in its own way or at its own place."""
+
+    view: SideView
+    clipped: Clipped
+    starts: Collection[int]
+    """In which layout, or view, what is behind these is, is no matter."""
+
+
+def clipped_otherwise(
+    kind: Kind,
+    one: ClippedSide,
+    other: ClippedSide,
+    text: Message,
+    fixes: tuple[Message, Message],
+    what: str = "gradients",
+) -> Finding:
+    """The finding that two modules clip the same tensors in another way.
+
+    `text`: how each does; `fixes`: what to do about it, and that in short; `what`: what they clip.
     """
+    own, others = (_piece(side.view.module, side.clipped) for side in (one, other))
+    claimed_a, claimed_b = one.view.ab(frozenset(own), frozenset(others))
+    cited = (tuple(sorted(side.clipped)) for side in (one, other))
+    cited_a, cited_b = one.view.ab(*cited)
+    lines = where(other.view.module, sorted(other.clipped))
+    lines = lines or where(one.view.module, sorted(one.clipped))
+
+    def undo(edit: Editors) -> None:
+        for side, piece in ((one, own), (other, others)):
+            _unclip(edit[side.view.side], side, piece)
+
+    return Finding(
+        kind=kind,
+        title=say(text, f", for {count(len(one.clipped), 'tensor')}", at(lines)),
+        short=text,
+        evidence=(Evidence(text, cited_a, cited_b, lines),),
+        fix=fixes[0],
+        short_fix=fixes[1],
+        proof=say(f"both were given the {what} as they are before they are clipped"),
+        a=claimed_a,
+        b=claimed_b,
+        undo=undo,
+    )
+
+
+def _unclip(edit: ModuleEditor, side: ClippedSide, piece: Collection[int]) -> None:
+    """Gives what is behind the tensors as they are, without the piece that clips them."""
     module = edit.module
-    views = forms(module, clipped)
-    for i in behind(module, starts):
+    views = forms(module, side.clipped)
+    for i in behind(module, side.starts):
         edit.shapes[i] = bare_shape(module, i)
     for i in piece:  # what is left of it pairs with nothing
         if module.operands[i]:
@@ -111,7 +165,7 @@ def unclip(
     edit.replace_uses({i: value for i, (value, order) in views.items() if not order})
 
 
-def clipping_of(module: Module, clipped: Clipped) -> set[int]:
+def _piece(module: Module, clipped: Clipped) -> set[int]:
     """What is computed for the clipped tensors alone, behind what they are made of."""
     left = set[int]()
     for i in sorted(set[int]().union(*(made_of(module, i) for i in clipped)), reverse=True):

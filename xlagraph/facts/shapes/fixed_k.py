@@ -16,7 +16,7 @@ from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import Listing, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case
     from xlagraph.facts.shapes.size_makers import SizeMaker
@@ -51,11 +51,10 @@ def fixed_k(case: Case, starts: Mapping[int, int], lines: Sequence[SourceLine]) 
 def _seen(case: Case, starts: Mapping[int, int]) -> tuple[Seen | None, int]:
     """The largest k of both modules, the dimension that it is taken of, and the rank."""
     a, b = case.diff.a, case.diff.b
-    found = []
+    cut = {x: y for x, y in starts.items() if a.opcodes[x] == b.opcodes[y] == "slice"}
+    found, axes = [], set[int]()
     rank = 0
-    for x, y in starts.items():
-        if a.opcodes[x] != "slice" or b.opcodes[y] != "slice":
-            continue
+    for x, y in cut.items():
         sizes_a, sizes_b = (
             read_shape(module.shapes[module.operands[i][0]]).dimensions
             for module, i in ((a, x), (b, y))
@@ -63,30 +62,24 @@ def _seen(case: Case, starts: Mapping[int, int]) -> tuple[Seen | None, int]:
         rank = len(sizes_b)
         for axis, old, new in changed_sizes(a.shapes[x], b.shapes[y]):
             found.append((max(old, new), min(sizes_a[axis], sizes_b[axis])))
+            axes.add(axis)
     if not found:
         return None, rank
+    both = _cut_in(a, cut.keys()) & _cut_in(b, cut.values())
+    rooms = {sizes[axis] for sizes in both for axis in axes if axis < len(sizes)}
     most = max(k for k, _ in found)
-    rooms = {room for x, y in starts.items() for room in _rooms(case, x, y)}
     return Seen("k", most, max(rooms) if rooms else min(room for _, room in found)), rank
 
 
-def _rooms(case: Case, x: int, y: int) -> Iterator[int]:
-    """The sizes of which values like these are the first ones, in both modules where they are.
+def _cut_in(module: Module, slices: Iterable[int]) -> set[tuple[int, ...]]:
+    """The sizes of all values that are cut as those of these slices are.
 
     A line may take as many of several tensors, each of its own size.
     """
-    a, b = case.diff.a, case.diff.b
-    axes = [axis for axis, *_ in changed_sizes(a.shapes[x], b.shapes[y])]
-    own, other = (
-        {
-            read_shape(module.shapes[module.operands[i][0]]).dimensions
-            for i, opcode in enumerate(module.opcodes)
-            if opcode == "slice" and module.opcodes[module.operands[i][0]] == maker
-        }
-        for module, maker in ((a, _maker(a, x)), (b, _maker(b, y)))
-    )
-    yield from (sizes[axis] for sizes in own & other for axis in axes if axis < len(sizes))
-
-
-def _maker(module: Module, i: int) -> str:
-    return module.opcodes[module.operands[i][0]]
+    makers = {module.opcodes[module.operands[i][0]] for i in slices}
+    values = (module.operands[i][0] for i, one in enumerate(module.opcodes) if one == "slice")
+    return {
+        read_shape(module.shapes[value]).dimensions
+        for value in values
+        if module.opcodes[value] in makers
+    }

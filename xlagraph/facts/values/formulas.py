@@ -326,10 +326,10 @@ def _both(
 ) -> Formulas | None:
     """Both formulas; None where they are long, do not tell what differs, or are bare numbers.
 
-    `is_first`: one of the two may be of what both sides compute, as the first values are.
-
     Nor are they told of constants alone (a gradient of 0 does not tell of what it is one), or
     where a number of Python's is all that one side computes.
+
+    `is_first`: one of the two may be of what both sides compute, as the first values are.
     """
     match, names = diff.match, _Names()
     at_a, at_b = _within(diff.a, pair[0]), _within(diff.b, pair[1])

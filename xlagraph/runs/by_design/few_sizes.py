@@ -100,16 +100,15 @@ def is_one_of_few_sizes(
     sizes = [graph for graph in here if graph in again or graph != turns[0] or unnamed]
     if not 1 < len(sizes) <= MOST:
         return False
-    times = 1 if _are_powers([graphs[graph] for graph in sizes]) else AGAIN
-    lengths = dict(zip(sizes, _lengths([graphs[graph] for graph in sizes]), strict=True))
+    of_sizes = [graphs[graph] for graph in sizes]
+    times = 1 if _are_powers(of_sizes) else AGAIN
+    lengths = dict(zip(sizes, _lengths(of_sizes), strict=True))
     each = [lengths.get(graph) if graph is not None else None for graph in turns]
     return (
         has_settled(len(sizes), begin, len(turns) - begin, times)
         and _come_again(sizes, again, unnamed, each, times)
         and not has_rule(turns[begin:])
-        and not _is_odd_batch(
-            [graphs[graph] for graph in sizes], [again[one] for one in sizes], turns[begin:]
-        )
+        and not _is_odd_batch(of_sizes, [again[one] for one in sizes], turns[begin:])
         and brings_size(number, graphs, comparisons, here)
         and all(
             changes_sizes_only(graph, graphs, comparisons, here)

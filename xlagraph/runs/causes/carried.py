@@ -132,13 +132,14 @@ def carried_somewhere(line: SourceLine | None, program: ProgramText) -> AsCarrie
     The one of its file, as far as it is stored, that makes a value that is kept of its last one,
     and under no ``torch.no_grad()``.
     """
-    stored = program.lines.get(line.file, {}) if line else {}
-    places = [line._replace(line=number, function="") for number in sorted(stored) if line]
+    if line is None:
+        return None
+    stored = program.lines.get(line.file, {})
     found = [
         one
-        for place in places
-        if not _is_without_gradients(stored, place.line)
-        for one in _renewed_by_itself(place, program)
+        for number in sorted(stored)
+        if not _is_without_gradients(stored, number)
+        for one in _renewed_by_itself(line._replace(line=number, function=""), program)
     ]
     return AsCarried(line, found[0]) if len({one.line for one in found}) == 1 else None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.slices import made_of
 from xlagraph.explain.names.merged import merged
 from xlagraph.facts.training.gradients import through_forms
 from xlagraph.facts.training.updates import updates
@@ -66,19 +65,15 @@ def _named(module: Module, own: Collection[int], side: Side) -> Message | None:
     if any(_takes_off_a_square(module, i, outputs) for i in roots):
         words = ("the optimizer takes the squares of the gradients' averages off, in ", side)
         return say(*words, " only: it is centered (RMSprop)")
-    largest = {i for i in own if module.opcodes[i] == "maximum"} & outputs
-    if largest and any(largest & made_of(module, i) for i in roots):
-        words = ("the optimizer divides by the largest averages so far, in ", side)
-        return say(*words, " only: amsgrad is on")
     return None
 
 
-def _takes_off_a_square(module: Module, root: int, outputs: Collection[int]) -> bool:
+def _takes_off_a_square(module: Module, root: int, outputs: set[int]) -> bool:
     """Whether a root is of a sum with the square of a tensor that is given out among its terms."""
     stack = [*module.operands[root]]
     for i in stack:  # grows while it is read
         factors = {through_forms(module, o) for o in module.operands[i]}
-        if module.opcodes[i] == "multiply" and len(factors) == 1 and factors & {*outputs}:
+        if module.opcodes[i] == "multiply" and len(factors) == 1 and factors & outputs:
             return True
         if module.opcodes[i] in ("add", "multiply", "subtract") and len(stack) < MAX_TERMS:
             stack += module.operands[i]
