@@ -32,8 +32,8 @@ def test_length_buckets_are_told_and_no_alarm(tmp_path):
     (note,) = run.verdict.notes
     assert str(note) == (
         "In turn since steps 1, 2: an input comes in 3 sizes (s32[8], s32[12], s32[32]) in the "
-        "step that ends at train.py:20 in main(); 2 compiles, 1.0 s. If not on purpose: pad every "
-        "batch to the largest size."
+        "step that ends at train.py:20 in main(); 2 compiles, 1.0 s. Nothing to do where the "
+        "sizes are a choice, such as length buckets."
     )
     (group,) = [group for group in run.groups if group.meant]
     assert (group.meant, group.kind.id, group.proved) == ("sizes", "input-shape", True)

@@ -126,7 +126,7 @@ MEANT = {
     "unfreezing_in_stages": "Changed in step 31 and stayed so: parameters are trained in ",
     "stages_accumulated": "Changed in steps 60, 61 and stayed so: a tensor is kept in some steps ",
     "averaged_by_chance": "Settled since step 2: a target network or average moves in some ",
-    "coins_of_two_layers": "Settled since steps 2, 3: a piece is computed in some steps only at ",
+    "coins_of_two_layers": "Settled since steps 2, 3: a branch in a loop is taken more or less ",
     "kept_before_evaluation": "Settled since step 7: a tensor is kept in some steps only at ",
     "kept_first_of_epoch": "Settled since step 1: a tensor is kept in some steps only at ",
     "norm_every_fifth": "Settled since step 4: a tensor is kept in some steps only at ",

@@ -110,7 +110,7 @@ class Coverage:
             is_fixed = is_choice and module.operands[i][0] not in varies
             if is_fixed:
                 return self._edges(module, i)
-            return (o for o in _all(module, i) if not is_neutral(module, i, o))
+            return (o for o in _all(module, i) if not is_neutral(module, i, o, in_rows=in_rows))
 
         of_changed = _users(module, {*changed} - varies, varies)
         asked = _reached(module, edges) & {*changed, *of_changed}

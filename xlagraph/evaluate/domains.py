@@ -37,7 +37,23 @@ _KEEPS = frozenset(
 
 def domains_of(module: Module) -> Domains:
     """What a module's inputs are, as far as what takes them in tells."""
-    return Domains(positive_inputs(module), counters(module), _bounds(module))
+    return Domains(positive_inputs(module), counters(module), _bounds(module), _lengths(module))
+
+
+def _lengths(module: Module) -> dict[int, int]:
+    """The whole numbers that positions are compared with by size, each with how many there are."""
+    found: dict[int, int] = {}
+    for k, p in enumerate(module.entry_computation.parameters):
+        if _is_whole(module, p):
+            asked = (
+                sizes
+                for i, user in _uses(module, [p])
+                if module.opcodes[user] == "compare"
+                and module.attributes[user].get("direction") in _BY_SIZE
+                for sizes in _rows(module, i, user)
+            )
+            found[k] = min(asked, default=0)
+    return {k: most for k, most in found.items() if most}
 
 
 def _bounds(module: Module) -> dict[int, float]:
@@ -78,6 +94,7 @@ def positive_inputs(module: Module) -> frozenset[int]:
     return frozenset(k for k, p in enumerate(entry.parameters) if p in reach)
 
 
+_BY_SIZE = frozenset({"GE", "GT", "LE", "LT"})
 _HANDS_ON = frozenset(
     (
         *("add", "broadcast", "clamp", "concatenate", "convert", "copy", "reshape", "select"),
@@ -206,6 +223,26 @@ def _picks(module: Module, number: int) -> bool:
     uses = [*_uses(module, [number])]
     is_place = any(module.opcodes[user].startswith("dynamic-") for _, user in uses)
     return is_place or any(rows for i, user in uses for rows in _rows(module, i, user))
+
+
+def columns(module: Module, number: int) -> int:
+    """How many columns there are, of a whole number by which rows of a flat table are counted.
+
+    As in ``table.reshape(-1)[i * columns + j]``; 0 of another one. `number`: of the entry's
+    parameters.
+    """
+    scaled = [
+        user
+        for user, _ in applied(module, module.entry_computation.parameters[number])
+        if module.opcodes[user] == "multiply" and _is_whole(module, user)
+    ]
+    for i, user in _uses(module, scaled):
+        if module.opcodes[user] == "gather" and module.operands[user][1] == i:
+            flat = module.operands[user][0]
+            if module.opcodes[flat] == "reshape":
+                sizes = read_shape(module.shapes[module.operands[flat][0]]).dimensions
+                return sizes[-1] if len(sizes) > 1 else 0
+    return 0
 
 
 def _picked_of(module: Module) -> set[int]:

@@ -84,6 +84,9 @@ class Domains(NamedTuple):
     bounds: Mapping[int, float] = MappingProxyType({})
     """Bounds that hold nothing back at every second point, with the number that they are there:
     a bound on one side has the largest number there is on the other."""
+    lengths: Mapping[int, int] = MappingProxyType({})
+    """Whole numbers up to which positions count, as those of padded rows, with how many there are:
+    at least 1 where rows are such as there are."""
 
 
 def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: int = 0) -> list[Any]:
@@ -91,11 +94,15 @@ def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: in
 
     `rows`: what whole numbers stay below, if it is less than they do anyway; 0 for no such.
     """
-    positive, counters, bounds = domains
+    positive, counters, bounds, lengths = domains
     drawn = [
         _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape, rows)
         for k, shape in enumerate(shapes)
     ]
+    if rows:
+        drawn = [
+            _length(x, point, k, lengths[k]) if k in lengths else x for k, x in enumerate(drawn)
+        ]
     if point == LARGE:
         drawn = [
             x + _MANY if k in counters and x.dtype.itemsize >= _WIDE else x
@@ -107,6 +114,12 @@ def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: in
         np.abs(x) if k in positive and isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
         for k, x in enumerate(drawn)
     ]
+
+
+def _length(array: Any, point: int, number: int, most: int) -> Any:
+    """Lengths in place of whole numbers, each of 1 to so many."""
+    chance = np.random.default_rng((_SEED, point, number, most))
+    return chance.integers(1, most + 1, array.shape).astype(array.dtype)
 
 
 def limited(array: Any, numbers: Sequence[float], *, ones_first: bool = False) -> Any:

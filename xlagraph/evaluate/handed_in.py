@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlagraph.canon.live import live_instructions
-from xlagraph.evaluate.domains import LARGEST, applied, unbounding
+from xlagraph.evaluate.domains import LARGEST, applied, columns, unbounding
 from xlagraph.evaluate.never import behind
 from xlagraph.hlo.shapes import read_shape
 
@@ -235,10 +235,18 @@ class Search:
     """The numbers of two modules: drawn ones of the first, sought ones of the second."""
 
     def __init__(
-        self, known: Module, sought: Module, sizes: Mapping[int, float] | None = None
+        self,
+        known: Module,
+        sought: Module,
+        paired: Mapping[int, int],
+        sizes: Mapping[int, float] | None = None,
     ) -> None:
-        """`sizes`: numbers of the first module that are sizes, and not drawn."""
+        """`paired`: numbers of the second module that may be some of the first.
+
+        `sizes`: numbers of the first module that are sizes, and not drawn.
+        """
         self.modules = (known, sought)
+        self.paired = paired
         self.own, self.other = roles(known, _FRACTIONS), roles(sought, _FRACTIONS)
         uses = [role.uses for side in (self.own, self.other) for role in side.values()]
         names = {one: label for label, one in enumerate(dict.fromkeys(uses), 1)}
@@ -290,7 +298,7 @@ class Search:
         uses = dict.fromkeys(self.other[k].uses for k in alike)
         ways = islice(product(*map(self._otherwise, uses)), MAX_TURNS)
         turned = [{k: how for some in way for k, how in some.items()} for way in ways]
-        likely = [self._likely(self.other[k]) for k in further]
+        likely = [self._likely(k) for k in further]
         ranked = islice(product(*(range(len(some)) for some in likely)), MAX_RANKED)
         for way in sorted(ranked, key=sum)[: MAX_STARTS // len(turned)]:
             chosen = {k: some[n] for k, some, n in zip(further, likely, way, strict=True)}
@@ -302,7 +310,7 @@ class Search:
         """For each number that no number of the first module does alike, its other values."""
         for k, own in guess.items():
             if self.other[k].uses not in self.shared:
-                likely = self._likely(self.other[k])
+                likely = self._likely(k)
                 yield [{**guess, k: one} for one in likely if one != own]
 
     def _otherwise(self, uses: Uses) -> list[dict[int, Follows]]:
@@ -321,8 +329,10 @@ class Search:
             return [dict.fromkeys(taken, MINUS)]
         return [{k: MINUS} for k in theirs if k not in taken]
 
-    def _likely(self, role: Role) -> list[Guess]:
+    def _likely(self, number: int) -> list[Guess]:
         """What a number may be that no number of the first module does alike."""
+        role = self.other[number]
+        paired = self.classes.get(self.paired.get(number, -1))
         free = [
             label
             for k, label in self.classes.items()
@@ -342,6 +352,7 @@ class Search:
         is_fixed = (sizes and role.scales) or opcode == "compare"
         first, then = (fixed, follow) if is_fixed else (follow, fixed)
         found = [one for both in zip_longest(first, then) for one in both if one]
+        found = [*([Guess(paired, SAME)] if paired else []), *found]
         return [*dict.fromkeys(found)][:MAX_LIKELY]
 
     @property
@@ -397,16 +408,21 @@ def _constants(module: Module) -> Iterator[float]:
                 yield value
 
 
-def _whole_alone(a: Module, b: Module) -> tuple[dict[int, int], dict[int, int]]:
-    """Whole numbers that one module takes more of, where the other has none that does alike."""
+def _whole_alone(a: Module, b: Module) -> tuple[dict[int, float], dict[int, float]]:
+    """Whole numbers of one module that no number of the other does alike, with what they may be.
+
+    Each is as many columns as rows are counted in, or bounds nothing, or is any.
+    """
     sides = roles(a, _WHOLE), roles(b, _WHOLE)
-    if len(sides[0]) == len(sides[1]):
-        return {}, {}
     uses = [Counter(role.uses for role in side.values()) for side in sides]
     more = (uses[0] - uses[1], uses[1] - uses[0])
     found = [
-        {k: _bound(role) for k, role in side.items() if role.uses in extra}
-        for side, extra in zip(sides, more, strict=True)
+        {
+            k: float(columns(module, k)) or _bound(role)
+            for k, role in side.items()
+            if role.uses in extra
+        }
+        for module, side, extra in zip((a, b), sides, more, strict=True)
     ]
     return found[0], found[1]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.hlo.shapes import read_shape
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -13,8 +15,6 @@ MAX_DEPTH = 24
 """Instructions on the way from a value to what says that it is not negative."""
 _NEVER = frozenset({"abs", "exponential", "logistic", "sqrt"})
 _KEEPS = frozenset({"broadcast", "convert", "copy", "reshape", "slice", "transpose"})
-_LEFT_OUT = "-100"
-"""torch's own `ignore_index`."""
 _NEUTRAL = {"maximum": "-inf", "minimum": "inf"}
 
 
@@ -70,14 +70,19 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
 
 
 def _hands_on_no_number(module: Module, i: int) -> bool:
-    """Whether what is no number is asked for and stays none, as ``xlogy`` does."""
+    """Whether what is no number is asked for and stays none, as ``xlogy`` does, or has no sign."""
     if not _is_nan_check(module, i):
         return False
     asked = module.operands[i][0]
-    users = module.users[i]
-    picks = (module.opcodes[u] == "select" and module.operands[u][0] == i for u in users)
-    picked = [module.operands[u][1:2] for u in users]
-    return all(picks) and all(o == asked or constant_of(module, o) == "nan" for (o,) in picked)
+    users = [module.operands[u] for u in module.users[i] if module.opcodes[u] == "select"]
+    if len(users) < len(module.users[i]) or any(taken[0] != i for taken in users):
+        return False
+    return all(
+        then == asked
+        or constant_of(module, then) == "nan"
+        or (module.opcodes[other] == "sign" and module.operands[other] == (asked,))
+        for _, then, other in users
+    )
 
 
 def _is_tie(module: Module, i: int) -> bool:
@@ -102,13 +107,14 @@ def _is_row_check(module: Module, i: int, direction: str) -> bool:
     """Whether a whole number is asked if it is a row: it counts from the end, or is none there is.
 
     As JAX asks of each index: ``where(i < 0, i + n, i)``, and ``i >= 0 and i <= n - 1``. And as
-    torch's losses ask of each class if it is to be left out, which none is that there is.
+    torch's losses and embeddings ask of each class if it is to be left out (`ignore_index` -100,
+    `padding_idx` -1), which none is that there is.
     """
     row, bound = module.operands[i]
     if module.shapes[row][:1] not in ("s", "u") or not constant_of(module, bound):
         return False
     if direction in ("EQ", "NE"):
-        return constant_of(module, bound) == _LEFT_OUT
+        return constant_of(module, bound).startswith("-")
     users = [(u, module.operands[u]) for u in module.users[i]]
     if direction == "LT" and _is_zero(module, bound):
         return all(
@@ -149,15 +155,33 @@ def _asks(module: Module, i: int, row: int, direction: str) -> bool:
     return is_compare and module.attributes[i].get("direction") == direction
 
 
-def is_neutral(module: Module, i: int, operand: int) -> bool:
+def is_neutral(module: Module, i: int, operand: int, *, in_rows: bool) -> bool:
     """Whether an operand of a maximum or minimum is what nothing is beyond: an infinity.
 
-    So is where a counter's type ends, and what it may be to be counted on.
+    So is where a counter's type ends, and what it may be to be counted on; and, of rows that there
+    are (`in_rows`), what keeps them between the first and the last.
     """
     opcode, bound = module.opcodes[i], constant_of(module, operand)
+    if opcode == "clamp" and in_rows and module.operands[i][1] != operand and bound:
+        return _is_end_of_rows(module, i, operand, bound)
+    if opcode == "maximum" and in_rows and bound == "0":
+        return all(_is_row(module, o) for o in module.operands[i] if o != operand)
     if opcode == "minimum" and bound.isdecimal():
         return _is_largest(module, operand) or _is_largest(module, operand, but=1)
     return opcode in _NEUTRAL and bound == _NEUTRAL[opcode]
+
+
+def _is_end_of_rows(module: Module, i: int, operand: int, bound: str) -> bool:
+    """Whether a bound of what only picks rows is the first, 0, or at least the last of them."""
+    picked = [
+        read_shape(module.shapes[module.operands[u][0]]).dimensions
+        for u in module.users[i]
+        if module.opcodes[u] in ("gather", "scatter") and module.operands[u][1] == i
+    ]
+    if not picked or len(picked) < len(module.users[i]) or not bound.isdecimal():
+        return False
+    is_last = operand == module.operands[i][2]
+    return int(bound) >= max(map(max, picked)) - 1 if is_last else int(bound) == 0
 
 
 def _is_zero(module: Module, i: int) -> bool:
@@ -192,9 +216,36 @@ def taken_as(module: Module, value: int, call: int) -> list[int]:
 
 
 def constant_of(module: Module, i: int) -> str:
-    """The constant that an instruction spreads or puts into another form; empty of others."""
+    """The constant that an instruction spreads or puts into another form; empty of others.
+
+    So is what a function is given that all its calls give the same constant.
+    """
     i = behind(module, i, _KEEPS)
+    if module.opcodes[i] == "parameter":
+        told = {constant_of(module, o) for o in given_as(module, i)}
+        return told.pop() if len(told) == 1 else ""
     return module.payloads.get(i, "") if module.opcodes[i] == "constant" else ""
+
+
+def given_as(module: Module, parameter: int) -> list[int]:
+    """What each call gives a function as one of its parameters; nothing of other parameters."""
+    own = module.computation_of(parameter)
+    callers = module.callers.get(own.index, ())
+    if any(module.opcodes[i] != "call" for i in callers):
+        return []
+    place = own.parameters.index(parameter)
+    return [module.operands[i][place] for i in callers]
+
+
+def _is_row(module: Module, i: int) -> bool:
+    """Whether it is a whole number that the module is given, in some form."""
+    i = behind(module, i, _KEEPS)
+    if module.opcodes[i] != "parameter" or module.shapes[i][:1] not in ("s", "u"):
+        return False
+    if module.computation_of(i).index == module.entry:
+        return True
+    given = given_as(module, i)
+    return bool(given) and all(_is_row(module, o) for o in given)
 
 
 def _is_at_least_zero(text: str) -> bool:

@@ -205,10 +205,13 @@ def _with_numbers(
     Those of the module that takes more are sought.
     """
     is_turned = takes_more(diff.a, diff.b)
+    slots = [(slot.a, slot.b) for slot in diff.parameters]
     if is_turned:
         programs, shapes = (programs[1], programs[0]), (shapes[1], shapes[0])
+        slots = [(b, a) for a, b in slots]
     every = [*of_rows_and_masks(*(program.module for program in programs))]
-    asked = Asked(programs, Budget(RESPONSES), every[-1])
+    paired = {n: k for k, n in slots if k is not None and n is not None}
+    asked = Asked(programs, Budget(RESPONSES), every[-1], paired=paired)
     for numbers in fitting_numbers(asked):
         ways = [*islice(by_response(replace(asked, numbers=numbers)), MAX_PARTNERS)]
         for assumed in every:

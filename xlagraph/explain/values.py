@@ -292,6 +292,7 @@ def where(case: Case, found: SameValues) -> Message:
             ", ones first in each row" if found.ones_first else "",
         )
         for k, numbers in found.assumed
+        if found.ones_first or not case.diff.a.shapes[inputs[k]].startswith("pred[")
     ]
     told += [say("indices are in range")] if found.in_rows else []
     told += [_handed_in(case, one) for one in found.handed_in]

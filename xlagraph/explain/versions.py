@@ -18,6 +18,7 @@ from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted
+from xlagraph.explain.names.repeated import with_repeated
 from xlagraph.explain.names.sorts import with_order
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
@@ -152,7 +153,8 @@ def of_a_pair(
         diff, [_with_maker(diff, cause) for cause in with_decay(diff, with_state(diff, told))]
     )
     told = with_estimator(diff, with_layers(diff, told))
-    told = with_mixed(diff, with_mode(diff, with_mean(diff, with_schedule(diff, told))))
+    told = with_mode(diff, with_mean(diff, with_schedule(diff, with_repeated(diff, told))))
+    told = with_mixed(diff, told)
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_clipped_updates(diff, with_scaled_norm(told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))

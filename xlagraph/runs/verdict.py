@@ -37,6 +37,7 @@ STAGES = 3
 """A program in which so many phases began is one of stages."""
 MAX_BESIDE = 2
 """Further causes of the same graphs that are named."""
+CHOSEN = say("Nothing to do where the sizes are a choice, such as length buckets.")
 MANY_SIZES = say("Pad to one size that all fit in, or a few.")
 """What to do where there is no odd batch that may be dropped."""
 
@@ -303,6 +304,8 @@ def _note(group: CauseGroup, *, with_fix: bool) -> Message:
     cost = f"; {count(group.compiles, 'compile')}, {group.spent}."
     if group.meant in (Meant.CHOICE, Meant.EARLY) or not with_fix:
         return say(what, cost)  # each compiled for good: its fix stands in the list
+    if group.meant is Meant.SIZES:
+        return say(what, cost, " ", CHOSEN)
     otherwise = "To save it" if group.meant is Meant.ODD else "If not on purpose"
     return say(what, cost, f" {otherwise}: ", group.fix_in_short.clause)
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.diff.stated import ELIDED
-from xlagraph.message import Message, count, say
+from xlagraph.message import A, B, Message, count, join, say
 
 if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.diff.match import Side
 
 
+MAX_TOLD = 3
+
+
 def not_compared(diff: Diff) -> tuple[Message, ...]:
     """Sentences on what nobody knows to be equal, because a source leaves it out."""
-    return tuple(filter(None, (elided_constants(diff), unstated_fields(diff))))
+    constants = left_out_alone(diff) or elided_constants(diff)
+    return tuple(filter(None, (constants, unstated_fields(diff))))
 
 
 def unstated_fields(diff: Diff) -> Message:
@@ -38,10 +43,41 @@ def elided_constants(diff: Diff) -> Message:
     )
 
 
-def _elided(side: Side) -> int:
-    module = side.module
-    return sum(
-        1
-        for i, payload in module.payloads.items()
-        if payload == ELIDED and module.opcodes[i] == "constant" and side.live[i]
+def left_out_alone(diff: Diff) -> Message:
+    """Says that each module has constants of its own which the texts leave out, if it is so.
+
+    One may be the other in another form, as a mask of numbers is one of truth values: then both
+    compute the same, and no comparison of the texts can tell.
+    """
+    sides = (
+        (A, diff.match.a, (*diff.removed, *(change.a for change in diff.changes))),
+        (B, diff.match.b, (*diff.added, *(change.b for change in diff.changes))),
     )
+    shapes = [
+        [bare_shape(own.module, i) for i in sorted(some) if _is_elided(own, i)]
+        for _, own, some in sides
+    ]
+    if not all(shapes):
+        return say()
+    told = [
+        say(join(dict.fromkeys(own), MAX_TOLD), " of ", side)
+        for (side, _, _), own in zip(sides, shapes, strict=True)
+    ]
+    return say(
+        "Whether both compute the same is not known: the texts leave out (",
+        ELIDED,
+        ") the constants ",
+        join(told),
+        ". Write them with --xla_dump_large_constants, or with "
+        "as_hlo_text(print_large_constants=True), and compare again.",
+    )
+
+
+def _elided(side: Side) -> int:
+    return sum(_is_elided(side, i) for i in side.module.payloads)
+
+
+def _is_elided(side: Side, i: int) -> bool:
+    module = side.module
+    is_left_out = module.opcodes[i] == "constant" and module.payloads.get(i) == ELIDED
+    return is_left_out and bool(side.live[i])

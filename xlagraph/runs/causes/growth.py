@@ -26,6 +26,7 @@ from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.runs.causes.kept import kept
 from xlagraph.runs.causes.lists import LIST_SHORT
 from xlagraph.runs.kinds import GROWING_GRAPH
+from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,8 @@ MANY = 3
 """So many graphs in a row, each larger than the one before, are growth."""
 EVEN = 0.1
 """How far from a whole number of turns the sizes of a loop's graphs may be, in turns."""
+FEW_EVEN = 0.05
+"""The same of two graphs, where a loop is known to stand there."""
 BEGINNING = {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE, REORDERED_OPERANDS}
 """What the first step differs in that takes a growing input in."""
 BAKED = (PYTHON_SIZE, PYTHON_INDEX, ATTRIBUTE)
@@ -198,7 +201,8 @@ def uneven_loops(
     """Digest to line of graphs that stand about equal pieces apart, one or several.
 
     A piece in place of another is a branch, but where the loop reads a value: it ends by that.
-    `reading`: such loops (`loops_that_read`).
+    `reading`: such loops (`loops_that_read`). Two graphs are enough where the program's text has a
+    loop: each is also compared with the steady state of the step that it differs from.
     """
 
     def is_looped(cause: Cause) -> bool:
@@ -213,7 +217,8 @@ def uneven_loops(
     return {
         node.digest: line
         for (_, line), members in lines.items()
-        if len(members) >= MANY and _are_turns(members, sizes)
+        if (len(members) >= MANY and _are_turns(members, sizes))
+        or (program.loop_in_step(line) is not None and _are_few_turns(members, nodes))
         for node in members
     }
 
@@ -230,23 +235,35 @@ def _are_turns(members: Sequence[GraphNode], sizes: Mapping[str, int]) -> bool:
     return _evenly_apart(own) or _evenly_apart(own | {sizes[node.nearest] for node in members})
 
 
-def _evenly_apart(sizes: Iterable[int]) -> bool:
+def _are_few_turns(members: Sequence[GraphNode], nodes: Sequence[GraphNode]) -> bool:
+    """Whether two graphs are turns apart, and from one of those that the place began with."""
+    own = {node.instructions for node in members}
+    first = (n for n in nodes if n.warm_up and n.call_site == members[0].call_site)
+    others = {node.instructions for node in first} - own
+    return any(_evenly_apart(own | {size}, MANY - 1, FEW_EVEN) for size in others)
+
+
+def _evenly_apart(sizes: Iterable[int], least: int = MANY, even: float = EVEN) -> bool:
+    """Whether at least so many steps lie between sizes, each of them whole turns long."""
     steps = [y - x for x, y in pairwise(sorted(sizes))]
-    if len(steps) < MANY:
+    if len(steps) < least:
         return False
     turns = [round(step / min(steps)) for step in steps]
     one = sum(steps) / sum(turns)
-    return all(abs(step / one - k) <= EVEN for step, k in zip(steps, turns, strict=True))
+    return all(abs(step / one - k) <= even for step, k in zip(steps, turns, strict=True))
 
 
 def _with_line(
     nodes: Sequence[GraphNode], fits: Callable[[Cause], bool]
 ) -> list[tuple[GraphNode, SourceLine | None]]:
-    """The graphs beyond warm-up whose first cause is of such a sort, with its line."""
+    """The graphs beyond warm-up whose first cause is of such a sort, with its line.
+
+    One that settled early is among them: it counts as warm-up for what it costs.
+    """
     return [
         (node, main_line(node.explanation.causes[0]))
         for node in nodes
-        if not node.warm_up
+        if (not node.warm_up or node.meant is Meant.EARLY)
         and node.explanation
         and node.explanation.causes
         and fits(node.explanation.causes[0])

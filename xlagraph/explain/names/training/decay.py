@@ -14,6 +14,7 @@ from xlagraph.message import A, B, count, say
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
+from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
 
 OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION)
-REPLACED = (REPLACED_SUBGRAPH,)
-"""What is asked where none of these has any decay."""
+REPLACED = (CLIPPING, REPLACED_SUBGRAPH)
+"""What is asked where none of these has any decay; one number that scales weights may be one."""
 SLIGHT = 0.2
 """The part of what one side alone computes that may follow from another cause."""
 WORDS = {
