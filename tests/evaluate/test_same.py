@@ -544,3 +544,28 @@ def test_what_is_no_number_may_stay_none_without_being_asked():
     assert same(step(*CHECKED.strip().splitlines()), plain)
     replaced = CHECKED.replace("select(n, e, s)", "select(n, x, s)")
     assert not same(step(*replaced.strip().splitlines()), plain), "another number is put there"
+
+
+RING = """HloModule jit_step
+
+ENTRY %step (p: s32[], x: f32[9,4]) -> f32[1,4] {{
+  %p = s32[] parameter(0)
+  %x = f32[9,4]{{1,0}} parameter(1)
+  %zero = s32[] constant(0)
+  %five = s32[] constant(5)
+  %slot = s32[] remainder(%p, %five)
+  %other = s32[] {other}
+  %taken = f32[1,4]{{1,0}} dynamic-slice(%x, %slot, %zero), dynamic_slice_sizes={{1,4}}
+  %number = f32[] convert(%{used})
+  %spread = f32[1,4]{{1,0}} broadcast(%number), dimensions={{}}
+  ROOT %r = f32[1,4]{{1,0}} multiply(%taken, %spread)
+}}
+"""
+
+
+@pytest.mark.parametrize(("used", "is_same"), [("other", True), ("p", False)])
+def test_a_position_in_a_ring_is_asked_beyond_its_end(used, is_same):
+    """Up to there the place in the ring is the position, and one stands for the other."""
+    before = RING.format(other="add(%slot, %zero)", used="slot")
+    after = RING.format(other="add(%zero, %slot)", used=used)
+    assert bool(same(read_module(before, "a"), read_module(after, "b"))) == is_same

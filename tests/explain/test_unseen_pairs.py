@@ -44,6 +44,9 @@ SAID = {
     "round40/q05": "Log_softmax of f32[5,5] runs over axis 1 in A and over axis 0 in B",
     "round40/q06": "A value is computed in another way: x * y became (1 - z) * y",
     "round40/q11": "takes input 10 (s64[120]) in A and what is input 17 (s64[120]) of A in B",
+    "round41/q10": "Values are repeated one by one (repeat_interleave, jnp.repeat) in A, all",
+    "round41/q14": "Weight decay goes into the weight alone in A and into the gradient in B",
+    "round42/q20": "reshape takes pos in A and the result of call s32[]",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -51,6 +54,7 @@ SAME = (
     *("round35/q03", "round35/q09", "round35/q18", "round36/q08", "round36/q13"),
     *("round36/q18", "round37/q04", "round37/q07", "round38/q08"),
     *("round39/q07", "round39/q14", "round40/q03", "round40/q08", "round40/q13", "round40/q18"),
+    *("round41/q09", "round41/q15", "round42/q03", "round42/q08", "round42/q19"),
 )
 
 
@@ -100,6 +104,13 @@ def test_a_number_of_the_formula_that_is_told_is_no_cause_of_its_own():
     found = _explained("round38/q11")
     assert "s / (sum(x) * t) became s / r" in str(found.verdict.what)
     assert not found.verdict.notes
+
+
+def test_what_texts_leave_out_is_said_where_it_may_make_them_the_same():
+    """A mask of numbers in one text, of truth values in the other; both are left out."""
+    (note,) = (n for n in map(str, _explained("round39/q09").verdict.notes) if "leave out" in n)
+    assert note.startswith("Whether both compute the same is not known: the texts leave out")
+    assert "f32[1,4,4] of A, pred[4,4] of B" in note
 
 
 def test_counters_of_norms_that_a_flag_freezes_belong_to_them():

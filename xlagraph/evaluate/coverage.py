@@ -53,12 +53,17 @@ def _of_sign(operands: Sequence[Any], _: Any) -> int:
     return _bits(operands[0] > 0, operands[0] < 0)
 
 
+def _of_remainder(operands: Sequence[Any], made: Any) -> int:
+    return _bits(made != operands[0])
+
+
 _SEEN: dict[str, tuple[int, Callable[[Sequence[Any], Any], int]]] = {
     "abs": (3, _of_sign),
     "clamp": (7, _of_clamp),
     "compare": (3, _of_compare),
     "maximum": (3, _of_larger),
     "minimum": (3, _of_smaller),
+    "remainder": (1, _of_remainder),
     "select": (3, _of_select),
     "sign": (3, _of_sign),
 }
@@ -116,6 +121,12 @@ class Coverage:
         asked = _reached(module, edges) & {*changed, *of_changed}
         of_one_sign = {i for i in asked & varies if self._is_of_one_sign(module, i)}
         return of_one_sign | (asked - _reached(module, self._edges))
+
+    def wraps_all(self, module: Module) -> bool:
+        """Whether each remainder of what inputs reach was seen to be another number than that."""
+        own = {i for i, opcode in enumerate(module.opcodes) if opcode == "remainder"}
+        unseen = {i for i in own if not self._seen.get(i, 0)}
+        return not unseen or unseen.isdisjoint(_reached(module, _all) & varying(module))
 
     def one_way(self, module: Module) -> frozenset[int]:
         """The comparisons that were never true, or always, wherever the module was evaluated."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import bare_shape
 from xlagraph.evaluate.draws import Domains
 from xlagraph.evaluate.masks import masks
-from xlagraph.evaluate.never import behind, taken_as
+from xlagraph.evaluate.never import behind, constant_of, taken_as
 from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
@@ -37,7 +37,32 @@ _KEEPS = frozenset(
 
 def domains_of(module: Module) -> Domains:
     """What a module's inputs are, as far as what takes them in tells."""
-    return Domains(positive_inputs(module), counters(module), _bounds(module), _lengths(module))
+    known = positive_inputs(module), counters(module), _bounds(module), _lengths(module)
+    return Domains(*known, _wraps(module))
+
+
+def _wraps(module: Module) -> dict[int, int]:
+    """The whole numbers that are taken modulo a constant, each with the largest of these."""
+    found: dict[int, int] = {}
+    for k, p in enumerate(module.entry_computation.parameters):
+        if _is_whole(module, p):
+            asked = (
+                divisor
+                for i, user in _uses(module, [p])
+                if module.opcodes[user] == "remainder" and module.operands[user][0] == i
+                for divisor in _divisors(module, user)
+            )
+            found[k] = max(asked, default=0)
+    return {k: divisor for k, divisor in found.items() if divisor > 0}
+
+
+def _divisors(module: Module, remainder: int) -> Iterator[int]:
+    """What a remainder may be by: JAX calls a function for it, which asks if that is 0."""
+    callers = module.callers.get(module.computation_of(remainder).index, ())
+    given = (o for i in callers for o in module.operands[i])
+    for operand in (module.operands[remainder][1], *given):
+        if (text := constant_of(module, operand)).isdecimal():
+            yield int(text)
 
 
 def _lengths(module: Module) -> dict[int, int]:

@@ -87,6 +87,9 @@ class Domains(NamedTuple):
     lengths: Mapping[int, int] = MappingProxyType({})
     """Whole numbers up to which positions count, as those of padded rows, with how many there are:
     at least 1 where rows are such as there are."""
+    wraps: Mapping[int, int] = MappingProxyType({})
+    """Whole numbers that are taken modulo another, as positions in a ring, with that one: beyond it
+    at every second point."""
 
 
 def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: int = 0) -> list[Any]:
@@ -94,7 +97,7 @@ def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: in
 
     `rows`: what whole numbers stay below, if it is less than they do anyway; 0 for no such.
     """
-    positive, counters, bounds, lengths = domains
+    positive, counters, bounds, lengths, wraps = domains
     drawn = [
         _drawn(np.random.default_rng((_SEED, point, k)), k, point, shape, rows)
         for k, shape in enumerate(shapes)
@@ -103,6 +106,8 @@ def arguments_at(point: int, shapes: Sequence[Shape], domains: Domains, rows: in
         drawn = [
             _length(x, point, k, lengths[k]) if k in lengths else x for k, x in enumerate(drawn)
         ]
+    if point % 2:
+        drawn = [x + wraps[k] if k in wraps else x for k, x in enumerate(drawn)]
     if point == LARGE:
         drawn = [
             x + _MANY if k in counters and x.dtype.itemsize >= _WIDE else x

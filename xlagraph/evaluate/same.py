@@ -228,9 +228,11 @@ def _is_seen(diff: Diff, asked: _Question) -> bool:
     """Whether what differs in writing was seen to count at some of the arguments.
 
     What was not has to stand in both: bounds that nothing exceeds, of numbers that both have. Those
-    that are handed in are told.
+    that are handed in are told. A position in a ring has to be seen beyond its end, wherever it is.
     """
     a, b = asked.in_order
+    if not all(one.coverage.wraps_all(one.module) for one in (a, b)):
+        return False
     in_rows = asked.assumed.rows > 0
     sides = (
         (a, b, {*diff.removed, *(change.a for change in diff.changes)}),

@@ -20,6 +20,7 @@ from xlagraph.rules.calls.inlined_calls import INLINED_CALLS
 from xlagraph.rules.calls.loop_carry import LOOP_CARRY
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
@@ -63,7 +64,7 @@ FORMS = frozenset(
 )
 """Causes that say in which form something is computed. Another type, layout, option or number is
 told as that, though the values be the same."""
-OF_REWRITING = frozenset({EXCHANGED_AXES, PYTHON_INDEX, PYTHON_SIZE})
+OF_REWRITING = frozenset({EXCHANGED_AXES, PYTHON_INDEX, PYTHON_SIZE, SPECIAL_SCALAR})
 """What says no more than that beside several others, as of a loop that became one operation."""
 _NARROW = re.compile(r"(?:bf16|f16|f8\w*)\[")
 _ROUNDS = frozenset({"convert", "convolution", "dot", "reduce"})

@@ -33,7 +33,7 @@ from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
 from xlagraph.runs.reasons import OF_SIZES, SIZES, Reason, main_cause, reasons_of
-from xlagraph.runs.second import FREQUENT, follows_another, key_of, second_causes
+from xlagraph.runs.second import FREQUENT, follows_another, is_made_as_large, key_of, second_causes
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
@@ -118,8 +118,13 @@ def groups_by(
 def _without_effects(
     group: CauseGroup, kinds: Collection[Kind], loops: Sequence[Place]
 ) -> CauseGroup:
-    """The group, of what is often beside it only that which follows nothing that is told."""
+    """The group, of what is often beside it only that which follows nothing that is told.
+
+    What numbers set right behind a size follows from that, as what is made as large as it.
+    """
     left = tuple(one for one in group.frequent if not follows_another(one, kinds, loops))
+    if group.kind in SIZES:
+        left = tuple(one for one in left if not is_made_as_large(one, group.place))
     return group if left == group.frequent else replace(group, frequent=left)
 
 

@@ -16,6 +16,7 @@ from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
+from xlagraph.rules.shapes.sizes import ATTRIBUTE
 from xlagraph.runs.beside import family
 from xlagraph.runs.causes.growth import BAKED, main_line
 
@@ -136,10 +137,18 @@ def follows_another(cause: Cause, kinds: Collection[Kind], loops: Sequence[Place
         return True
     if is_of_order:
         return DTYPE in kinds
-    return cause.kind in BAKED and any(
-        line is not None
-        and one.line is not None
-        and (one.line.file, one.line.function) == (line.file, line.function)
-        and 0 <= line.line - one.line.line <= MAX_BODY
-        for one in loops
-    )
+    return cause.kind in BAKED and any(_is_right_behind(cause, one) for one in loops)
+
+
+def is_made_as_large(cause: Cause, place: Place) -> bool:
+    """Whether options of an operation are those of what is made as large as a size that changes."""
+    return cause.kind is ATTRIBUTE and _is_right_behind(cause, place)
+
+
+def _is_right_behind(cause: Cause, place: Place) -> bool:
+    """Whether a cause is of a line of one function, at a place or a few lines behind it."""
+    line, first = cause.place.line, place.line
+    if line is None or first is None:
+        return False
+    is_one = (first.file, first.function) == (line.file, line.function)
+    return is_one and 0 <= line.line - first.line <= MAX_BODY

@@ -7,6 +7,7 @@ different parameters in turn. What a graph does (`sorts`) and how graphs follow 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cached_property
 from itertools import dropwhile, groupby, pairwise
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 COMPUTES = frozenset({"convolution", "custom-call", "dot", "gather", "reduce"})
 """What an evaluation has and a copy of weights has not."""
+ACTS = re.compile(r"roll|collect|explor|play|bootstrap|teacher|prefill|decode|serve", re.I)
+"""Functions that read weights, and evaluate nothing, by their names."""
 KNOWN = 0.5
 """The sort of so many of the steps of a place has to be known for their order to say something."""
 SMALL = 0.01
@@ -309,6 +312,8 @@ class Design:
         sort = self._sorts[number]
         if sort is None or (sort.part is Part.EVALUATION and not self._computes(number)):
             return say()
+        if sort.part is Part.EVALUATION:
+            return self._of_forward(number)
         if sort.part is not Part.UPDATE:
             return say(sort.part.value)
         if len(self._updates) > 1:
@@ -321,6 +326,13 @@ class Design:
             return say("update of ", join(shown, 1))
         accumulates = self._parts & {Part.MICRO_BATCH, Part.ACCUMULATE}
         return say("update" if accumulates else "training")
+
+    def _of_forward(self, number: int) -> Message:
+        """What only reads weights: an evaluation, if no function has the name of something else."""
+        line = own_frame(self._graphs[number].site)
+        if line is not None and ACTS.search(line.function):
+            return say("step at ", line)
+        return say(Part.EVALUATION.value)
 
     def _computes(self, number: int) -> bool:
         """Whether there is a product in a graph, or a sum: what copies weights has none."""
