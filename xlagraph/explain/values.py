@@ -13,6 +13,7 @@ from xlagraph.cause.names import differing_keys, output_name, parameter_name
 from xlagraph.cause.sources import line_of
 from xlagraph.cause.verdict import Verdict
 from xlagraph.diff import diff_modules
+from xlagraph.explain.names.training.detached import FURTHER
 from xlagraph.facts.program.arguments import is_jitted, same_arguments
 from xlagraph.facts.program.versions import are_versions, nothing_tells
 from xlagraph.message import EMPTY, A, B, count, join, say, without_stop
@@ -269,7 +270,9 @@ def _verdict(
     told, causes = explanation.verdict, explanation.causes
     written = say(
         f"{differing} {'is' if diff.differing == 1 else 'are'} written otherwise",
-        say(": ", without_stop(told.what), causes[0].place.within) if explanation.proved else EMPTY,
+        say(": ", without_stop(told.what), causes[0].place.within)
+        if explanation.proved and FURTHER not in str(told.what).lower()  # values would be others
+        else EMPTY,
         f"; {count(moved, 'output')} come in another order" if moved else "",
         "; where inputs are exactly 0 some values are others" if found.parts_at_zero else "",
         "; XLA compiles both forms, once each",

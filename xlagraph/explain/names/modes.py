@@ -60,9 +60,9 @@ def _with_norms(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return list(causes)
     *_, side = (part for part in told.parts if isinstance(part, Side))
     moving = [cause for cause in causes if _moves_statistics(diff, side, cause)]
-    if not moving:
-        return list(causes)
     counts = [one for one in causes if one not in moving and _counts_batches(diff, side, one)]
+    if not moving:
+        return merged(causes, main, [main, *counts]) if counts else list(causes)
     words = (told, " only, which keeps them: frozen in ", side.other, ", as by eval()")
     parts = [main, *moving, *counts]
     return merged(causes, main, parts, short=say(*words), fix=FIX, short_fix=SHORT_FIX)

@@ -45,6 +45,8 @@ MOST = 2
 """The side on which gradients flow further computes so many times more than the other alone."""
 FEWEST = 5
 """Operations that further terms of gradients have at least: of fewer the rule of pieces tells."""
+FURTHER = "gradients flow further"
+"""What is said of such gradients first."""
 GENERAL = (
     "a value is computed",
     "the same value is computed",
@@ -252,7 +254,7 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
         if value is not None
         else say("")
     )
-    first = say("gradients flow further in ", side, " than in ", side.other)
+    first = say(FURTHER, " in ", side, " than in ", side.other)
     short = say(
         first,
         ", which cuts them",
