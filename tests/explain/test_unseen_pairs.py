@@ -45,7 +45,6 @@ SAID = {
     "round40/q06": "A value is computed in another way: x * y became (1 - z) * y",
     "round40/q11": "takes input 10 (s64[120]) in A and what is input 17 (s64[120]) of A in B",
     "round41/q10": "Values are repeated one by one (repeat_interleave, jnp.repeat) in A, all",
-    "round41/q14": "Weight decay goes into the weight alone in A and into the gradient in B",
     "round42/q20": "reshape takes pos in A and the result of call s32[]",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }

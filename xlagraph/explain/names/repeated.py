@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from xlagraph.evaluate.step import integers
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, say
@@ -56,7 +55,8 @@ def _repeats(module: Module, piece: Collection[int]) -> Iterator[bool]:
 
 def _ways(module: Module, spread: int, merged_into: int) -> Iterator[bool]:
     """How a broadcast repeats values whose axes a reshape puts together."""
-    given = {*integers(module.attributes[spread].get("dimensions") or "")}
+    axes = (module.attributes[spread].get("dimensions") or "").strip("{}")
+    given = {int(axis) for axis in axes.split(",") if axis}
     sizes = read_shape(module.shapes[spread]).dimensions
     for group in _groups(sizes, read_shape(module.shapes[merged_into]).dimensions):
         large = [k for k in group if sizes[k] > 1]

@@ -15,13 +15,11 @@ from xlagraph.facts.values.formulas import is_weight
 from xlagraph.facts.values.scalars import is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from xlagraph.graph import Module
 
 SUMS = frozenset({"add", "subtract"})
-SPREAD = frozenset({"broadcast", "reduce", "reshape"})
-"""What makes one number of a row, as row-wise Adagrad keeps, or spreads it."""
 
 
 class Enters(Enum):
@@ -46,7 +44,7 @@ def decays(module: Module) -> dict[int, Decay]:
     new = updates(module)
     found: dict[int, Decay] = {}
     for weight, places in new.items():
-        if not is_weight(module, weight) or is_number(module, weight):
+        if not is_weight(module, weight):
             continue
         into = set[int]().union(*(formula(module, module.outputs[k]) for k in places))
         for product, total in _sums(module, weight):
@@ -64,11 +62,11 @@ def _enters(module: Module, total: int, weight: int, tensors: Collection[int]) -
             continue
         for user in set(module.users[i]) - seen:
             seen.add(user)
-            beside = (_formula(module, o) for o in module.operands[user] if o not in seen)
+            beside = (formula(module, o) for o in module.operands[user] if o not in seen)
             kept = set[int]().union(*beside).intersection(tensors)
             if kept - {weight}:
                 return Enters.GRADIENT
-            if not kept and (elementwise(module, user) or module.opcodes[user] in SPREAD):
+            if not kept and elementwise(module, user):
                 stack.append(user)
     return Enters.WEIGHT
 
@@ -95,13 +93,4 @@ def _averages(module: Module, total: int, product: int, tensors: Collection[int]
     scaled = [o for o in factors if not is_number(module, o)]
     if len(scaled) == 1 and (is_input(module, scaled[0]) or scaled[0] in values):
         return True
-    return total in values and _formula(module, other).isdisjoint(tensors)
-
-
-def _formula(module: Module, value: int) -> set[int]:
-    """What a value is computed of, state that is kept for each row alone among it."""
-    return formula(module, value, _with_rows)
-
-
-def _with_rows(module: Module, i: int) -> Sequence[int]:
-    return module.operands[i] if module.opcodes[i] in SPREAD else elementwise(module, i)
+    return total in values and formula(module, other).isdisjoint(tensors)

@@ -14,7 +14,6 @@ from xlagraph.message import A, B, count, say
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
 
 OF_UPDATES = (CALL_OPTION, EXTRA_SUBGRAPH, OPTIMIZER_OPTION)
-REPLACED = (CLIPPING, REPLACED_SUBGRAPH)
-"""What is asked where none of these has any decay; one number that scales weights may be one."""
+REPLACED = (REPLACED_SUBGRAPH,)
+"""What is asked where none of these has any decay."""
 SLIGHT = 0.2
 """The part of what one side alone computes that may follow from another cause."""
 WORDS = {
