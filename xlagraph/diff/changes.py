@@ -115,6 +115,16 @@ class Diff:
         """Number of instructions that differ, an outputs tuple not counted."""
         return len(self.changes) + len(self.removed) + len(self.added)
 
+    @property
+    def differing_in_a(self) -> frozenset[int]:
+        """Instructions of A that differ from their partners, or have none."""
+        return frozenset((*self.removed, *(change.a for change in self.changes)))
+
+    @property
+    def differing_in_b(self) -> frozenset[int]:
+        """Instructions of B that differ from their partners, or have none."""
+        return frozenset((*self.added, *(change.b for change in self.changes)))
+
 
 def diff_modules(
     a: Module,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import are_close, is_number, moved_by, varies
 from xlagraph.evaluate.budget import Budget
-from xlagraph.evaluate.domains import domains_of
 from xlagraph.evaluate.draws import arguments_at, rounded_otherwise
 from xlagraph.evaluate.program import Program
 
@@ -55,13 +54,9 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     values: list[list[Array]] = []
     theirs: list[list[Array]] = []
     noise: list[list[float]] = []
-    known = [domains_of(one.module) for one in (a, b)]
     inputs = _input_partners(diff)
     for point in range(COMPARED):
-        given, taken = (
-            arguments_at(point, one.parameters, domains)
-            for one, domains in zip((a, b), known, strict=True)
-        )
+        given, taken = (arguments_at(point, one.parameters, one.domains) for one in (a, b))
         for k, n in inputs:
             taken[n] = given[k]
         moved = [rounded_otherwise(x, (point, 0, k)) for k, x in enumerate(given)]

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlagraph.evaluate.never import asks_nothing, constant_of, is_neutral, is_never_negative
+from xlagraph.evaluate.never import (
+    asks_nothing,
+    constant_of,
+    given_as,
+    is_neutral,
+    is_never_negative,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -266,7 +272,6 @@ def _users(module: Module, fixed: set[int], varies: set[int]) -> set[int]:
 def _reached(module: Module, edges: Callable[[Module, int], Iterable[int]]) -> set[int]:
     """What is reached from the outputs, also through functions to what they are given."""
     root = module.entry_computation.root
-    given = _given(module)
     found, pending = {root}, [root]
     while pending:
         i = pending.pop()
@@ -275,7 +280,8 @@ def _reached(module: Module, edges: Callable[[Module, int], Iterable[int]]) -> s
         elif module.opcodes[i] == "call":
             following = (_root(module, module.callees[i][0]),)
         else:
-            following = given[i] if i in given else edges(module, i)
+            is_parameter = module.opcodes[i] == "parameter"
+            following = (given_as(module, i) if is_parameter else ()) or edges(module, i)
         for below in following:
             if below not in found:
                 found.add(below)
@@ -293,14 +299,3 @@ def _element(module: Module, i: int) -> int | None:
     if module.opcodes[whole] != "tuple":
         return None
     return module.operands[whole][int(module.attributes[i].get("index") or 0)]
-
-
-def _given(module: Module) -> dict[int, list[int]]:
-    """The parameters of functions that are called, each with what it is given."""
-    found: dict[int, list[int]] = {}
-    for i, called in module.callees.items():
-        if module.opcodes[i] == "call":
-            parameters = module.computations[called[0]].parameters
-            for p, operand in zip(parameters, module.operands[i], strict=True):
-                found.setdefault(p, []).append(operand)
-    return found

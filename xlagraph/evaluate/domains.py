@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xlagraph.canon.labels import bare_shape
 from xlagraph.evaluate.draws import Domains
 from xlagraph.evaluate.masks import masks
-from xlagraph.evaluate.never import behind, constant_of, taken_as
+from xlagraph.evaluate.never import behind, constant_of, is_whole, taken_as
 from xlagraph.evaluate.step import integers
 from xlagraph.hlo.shapes import read_shape
 
@@ -43,42 +43,45 @@ def domains_of(module: Module) -> Domains:
 
 def _wraps(module: Module) -> dict[int, int]:
     """The whole numbers that are taken modulo a constant, each with the largest of these."""
-    found: dict[int, int] = {}
-    for k, p in enumerate(module.entry_computation.parameters):
-        if _is_whole(module, p):
-            asked = (
-                divisor
-                for i, user in _uses(module, [p])
-                if module.opcodes[user] == "remainder" and module.operands[user][0] == i
-                for divisor in _divisors(module, user)
-            )
-            found[k] = max(asked, default=0)
-    return {k: divisor for k, divisor in found.items() if divisor > 0}
+    found = {
+        k: max((n for i, user in uses for n in _divisors(module, i, user)), default=0)
+        for k, uses in _uses_of_inputs(module)
+    }
+    return {k: divisor for k, divisor in found.items() if divisor}
 
 
-def _divisors(module: Module, remainder: int) -> Iterator[int]:
-    """What a remainder may be by: JAX calls a function for it, which asks if that is 0."""
-    callers = module.callers.get(module.computation_of(remainder).index, ())
+def _divisors(module: Module, value: int, user: int) -> Iterator[int]:
+    """What a value is taken modulo: JAX calls a function for it, which asks if that is 0."""
+    if module.opcodes[user] != "remainder" or module.operands[user][0] != value:
+        return
+    callers = module.callers.get(module.computation_of(user).index, ())
     given = (o for i in callers for o in module.operands[i])
-    for operand in (module.operands[remainder][1], *given):
+    for operand in (module.operands[user][1], *given):
         if (text := constant_of(module, operand)).isdecimal():
             yield int(text)
 
 
 def _lengths(module: Module) -> dict[int, int]:
     """The whole numbers that positions are compared with by size, each with how many there are."""
-    found: dict[int, int] = {}
-    for k, p in enumerate(module.entry_computation.parameters):
-        if _is_whole(module, p):
-            asked = (
-                sizes
-                for i, user in _uses(module, [p])
-                if module.opcodes[user] == "compare"
-                and module.attributes[user].get("direction") in _BY_SIZE
-                for sizes in _rows(module, i, user)
-            )
-            found[k] = min(asked, default=0)
+    found = {
+        k: min((n for i, user in uses for n in _positions(module, i, user)), default=0)
+        for k, uses in _uses_of_inputs(module)
+    }
     return {k: most for k, most in found.items() if most}
+
+
+def _positions(module: Module, value: int, user: int) -> Iterator[int]:
+    """How many positions there are that a value is compared with by size."""
+    is_compare = module.opcodes[user] == "compare"
+    if is_compare and module.attributes[user].get("direction") in _BY_SIZE:
+        yield from _rows(module, value, user)
+
+
+def _uses_of_inputs(module: Module) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """The whole numbers that the entry takes, each with its uses (`_uses`)."""
+    for k, p in enumerate(module.entry_computation.parameters):
+        if is_whole(module, p):
+            yield k, [*_uses(module, [p])]
 
 
 def _bounds(module: Module) -> dict[int, float]:
@@ -238,7 +241,7 @@ def _fewest_rows(*modules: Module) -> int:
 def counters(module: Module) -> frozenset[int]:
     """The entry's parameters, by number, that are one whole number and pick no row."""
     inputs = module.entry_computation.parameters
-    asked = {k: p for k, p in enumerate(inputs) if _is_whole(module, p)}
+    asked = {k: p for k, p in enumerate(inputs) if is_whole(module, p)}
     single = {k for k, p in asked.items() if module.shapes[p].endswith("[]")}
     return frozenset(k for k in single if not _picks(module, asked[k]))
 
@@ -259,7 +262,7 @@ def columns(module: Module, number: int) -> int:
     scaled = [
         user
         for user, _ in applied(module, module.entry_computation.parameters[number])
-        if module.opcodes[user] == "multiply" and _is_whole(module, user)
+        if module.opcodes[user] == "multiply" and is_whole(module, user)
     ]
     for i, user in _uses(module, scaled):
         if module.opcodes[user] == "gather" and module.operands[user][1] == i:
@@ -272,7 +275,7 @@ def columns(module: Module, number: int) -> int:
 
 def _picked_of(module: Module) -> set[int]:
     """How many rows there are of which whole numbers pick one."""
-    whole = [p for p in module.entry_computation.parameters if _is_whole(module, p)]
+    whole = [p for p in module.entry_computation.parameters if is_whole(module, p)]
     return {rows for i, user in _uses(module, whole) for rows in _rows(module, i, user)}
 
 
@@ -284,7 +287,7 @@ def _uses(module: Module, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
         for user in module.users[i]:
             yield i, user
             for value in _taken_on(module, i, user):
-                if value not in known and _is_whole(module, value):
+                if value not in known and is_whole(module, value):
                     known.add(value)
                     front.append(value)
 
@@ -322,7 +325,3 @@ def _counted(module: Module, i: int) -> Iterator[int]:
 
 def _numbers(module: Module, i: int, key: str) -> tuple[int, ...]:
     return integers(module.attributes[i].get(key) or "")
-
-
-def _is_whole(module: Module, i: int) -> bool:
-    return module.shapes[i][:1] in ("s", "u")

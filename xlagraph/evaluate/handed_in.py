@@ -235,18 +235,10 @@ class Search:
     """The numbers of two modules: drawn ones of the first, sought ones of the second."""
 
     def __init__(
-        self,
-        known: Module,
-        sought: Module,
-        paired: Mapping[int, int],
-        sizes: Mapping[int, float] | None = None,
+        self, known: Module, sought: Module, sizes: Mapping[int, float] | None = None
     ) -> None:
-        """`paired`: numbers of the second module that may be some of the first.
-
-        `sizes`: numbers of the first module that are sizes, and not drawn.
-        """
+        """`sizes`: numbers of the first module that are sizes, and not drawn."""
         self.modules = (known, sought)
-        self.paired = paired
         self.own, self.other = roles(known, _FRACTIONS), roles(sought, _FRACTIONS)
         uses = [role.uses for side in (self.own, self.other) for role in side.values()]
         names = {one: label for label, one in enumerate(dict.fromkeys(uses), 1)}
@@ -298,7 +290,7 @@ class Search:
         uses = dict.fromkeys(self.other[k].uses for k in alike)
         ways = islice(product(*map(self._otherwise, uses)), MAX_TURNS)
         turned = [{k: how for some in way for k, how in some.items()} for way in ways]
-        likely = [self._likely(k) for k in further]
+        likely = [self._likely(self.other[k]) for k in further]
         ranked = islice(product(*(range(len(some)) for some in likely)), MAX_RANKED)
         for way in sorted(ranked, key=sum)[: MAX_STARTS // len(turned)]:
             chosen = {k: some[n] for k, some, n in zip(further, likely, way, strict=True)}
@@ -310,7 +302,7 @@ class Search:
         """For each number that no number of the first module does alike, its other values."""
         for k, own in guess.items():
             if self.other[k].uses not in self.shared:
-                likely = self._likely(k)
+                likely = self._likely(self.other[k])
                 yield [{**guess, k: one} for one in likely if one != own]
 
     def _otherwise(self, uses: Uses) -> list[dict[int, Follows]]:
@@ -329,10 +321,8 @@ class Search:
             return [dict.fromkeys(taken, MINUS)]
         return [{k: MINUS} for k in theirs if k not in taken]
 
-    def _likely(self, number: int) -> list[Guess]:
+    def _likely(self, role: Role) -> list[Guess]:
         """What a number may be that no number of the first module does alike."""
-        role = self.other[number]
-        paired = self.classes.get(self.paired.get(number, -1))
         free = [
             label
             for k, label in self.classes.items()
@@ -352,7 +342,6 @@ class Search:
         is_fixed = (sizes and role.scales) or opcode == "compare"
         first, then = (fixed, follow) if is_fixed else (follow, fixed)
         found = [one for both in zip_longest(first, then) for one in both if one]
-        found = [*([Guess(paired, SAME)] if paired else []), *found]
         return [*dict.fromkeys(found)][:MAX_LIKELY]
 
     @property

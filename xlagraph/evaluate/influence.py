@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import are_close
 from xlagraph.evaluate.budget import Budget
-from xlagraph.evaluate.domains import domains_of
 from xlagraph.evaluate.draws import POINTS, arguments_at
 from xlagraph.evaluate.program import Program
 from xlagraph.hlo.shapes import read_shape
@@ -19,7 +18,6 @@ from xlagraph.hlo.shapes import read_shape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from xlagraph.evaluate.draws import Domains
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
 
@@ -31,7 +29,7 @@ def all_count(module: Module, instructions: Iterable[int]) -> bool:
     They are instructions of the entry computation.
     """
     try:
-        asked = _Asked(Program(module), domains_of(module), Budget())
+        asked = _Asked(Program(module), Budget())
         return all(map(asked.counts, instructions))
     except XlagraphError:
         return False
@@ -42,7 +40,6 @@ class _Asked:
     """A module, with what it gives back at the points that were asked."""
 
     whole: Program
-    domains: Domains
     budget: Budget
     known: list[list[Array]] = field(default_factory=list)
 
@@ -52,7 +49,7 @@ class _Asked:
         changed = Program(_with_input(module, instruction))
         shapes = (*self.whole.parameters, read_shape(module.shapes[instruction]))
         for point in range(POINTS):
-            drawn = arguments_at(point, shapes, self.domains)
+            drawn = arguments_at(point, shapes, self.whole.domains)
             if point == len(self.known):
                 self.known.append(self.whole.run(drawn[:-1], self.budget, point + 1))
             after = changed.run(drawn, self.budget, point + 1)

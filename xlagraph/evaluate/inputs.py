@@ -134,8 +134,6 @@ class Asked:
     """What some inputs take alone."""
     numbers: Numbers = field(default_factory=Numbers)
     """What numbers are that do not pair by their shapes."""
-    paired: Mapping[int, int] = field(default_factory=dict)
-    """Inputs of the second that the comparison pairs with some of the first."""
 
     @cached_property
     def uneven(self) -> frozenset[tuple[int, ...]]:
@@ -165,12 +163,12 @@ def fitting_numbers(asked: Asked) -> Iterator[Numbers]:
     Those of the first are drawn; all other inputs of a shape are equal.
     """
     first, second = (program.module for program in asked.programs)
-    search = Search(first, second, asked.paired)
+    search = Search(first, second)
     if not search.is_asked:
         return
     yield from _fitting(asked, search)
     for sizes in search.sized():
-        yield from _fitting(asked, Search(first, second, asked.paired, sizes))
+        yield from _fitting(asked, Search(first, second, sizes))
 
 
 def _fitting(asked: Asked, search: Search) -> Iterator[Numbers]:

@@ -111,7 +111,7 @@ def _is_row_check(module: Module, i: int, direction: str) -> bool:
     `padding_idx` -1), which none is that there is.
     """
     row, bound = module.operands[i]
-    if module.shapes[row][:1] not in ("s", "u") or not constant_of(module, bound):
+    if not is_whole(module, row) or not constant_of(module, bound):
         return False
     if direction in ("EQ", "NE"):
         return constant_of(module, bound).startswith("-")
@@ -222,7 +222,7 @@ def constant_of(module: Module, i: int) -> str:
     """
     i = behind(module, i, _KEEPS)
     if module.opcodes[i] == "parameter":
-        told = {constant_of(module, o) for o in given_as(module, i)}
+        told = {constant_of(module, o) for o in _always_given(module, i)}
         return told.pop() if len(told) == 1 else ""
     return module.payloads.get(i, "") if module.opcodes[i] == "constant" else ""
 
@@ -230,21 +230,31 @@ def constant_of(module: Module, i: int) -> str:
 def given_as(module: Module, parameter: int) -> list[int]:
     """What each call gives a function as one of its parameters; nothing of other parameters."""
     own = module.computation_of(parameter)
-    callers = module.callers.get(own.index, ())
-    if any(module.opcodes[i] != "call" for i in callers):
-        return []
-    place = own.parameters.index(parameter)
-    return [module.operands[i][place] for i in callers]
+    calls = [i for i in module.callers.get(own.index, ()) if module.opcodes[i] == "call"]
+    place = own.parameters.index(parameter) if calls else -1
+    return [module.operands[i][place] for i in calls]
+
+
+def _always_given(module: Module, parameter: int) -> list[int]:
+    """The same, nothing where anything but calls applies the function."""
+    callers = module.callers.get(module.computation_of(parameter).index, ())
+    given = given_as(module, parameter)
+    return given if len(given) == len(callers) else []
+
+
+def is_whole(module: Module, i: int) -> bool:
+    """Whether an instruction's values are whole numbers, and no truth values."""
+    return module.shapes[i][:1] in ("s", "u")
 
 
 def _is_row(module: Module, i: int) -> bool:
     """Whether it is a whole number that the module is given, in some form."""
     i = behind(module, i, _KEEPS)
-    if module.opcodes[i] != "parameter" or module.shapes[i][:1] not in ("s", "u"):
+    if module.opcodes[i] != "parameter" or not is_whole(module, i):
         return False
     if module.computation_of(i).index == module.entry:
         return True
-    given = given_as(module, i)
+    given = _always_given(module, i)
     return bool(given) and all(_is_row(module, o) for o in given)
 
 

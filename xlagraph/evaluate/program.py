@@ -10,6 +10,7 @@ import numpy as np
 from xlagraph.errors import InputError
 from xlagraph.evaluate.budget import MAX_DEPTH, Budget, arrays_of, cost_of, elements_of, total_cost
 from xlagraph.evaluate.coverage import Coverage
+from xlagraph.evaluate.domains import domains_of
 from xlagraph.evaluate.errors import NotEvaluatedError
 from xlagraph.evaluate.numbers import jittered, literal
 from xlagraph.evaluate.opcodes import (
@@ -26,6 +27,7 @@ from xlagraph.hlo.shapes import read_shape
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from xlagraph.evaluate.draws import Domains
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
     from xlagraph.hlo.shapes import Shape
@@ -121,6 +123,11 @@ class Program:
         """The shapes that it takes."""
         module = self.module
         return tuple(read_shape(module.shapes[p]) for p in module.entry_computation.parameters)
+
+    @cached_property
+    def domains(self) -> Domains:
+        """What its inputs are, as far as what takes them in tells."""
+        return domains_of(self.module)
 
     def run(
         self,

@@ -20,7 +20,6 @@ from xlagraph.evaluate.domains import (
     LARGEST,
     Assumed,
     assumptions,
-    domains_of,
     of_rows_and_masks,
 )
 from xlagraph.evaluate.draws import (
@@ -205,13 +204,10 @@ def _with_numbers(
     Those of the module that takes more are sought.
     """
     is_turned = takes_more(diff.a, diff.b)
-    slots = [(slot.a, slot.b) for slot in diff.parameters]
     if is_turned:
         programs, shapes = (programs[1], programs[0]), (shapes[1], shapes[0])
-        slots = [(b, a) for a, b in slots]
     every = [*of_rows_and_masks(*(program.module for program in programs))]
-    paired = {n: k for k, n in slots if k is not None and n is not None}
-    asked = Asked(programs, Budget(RESPONSES), every[-1], paired=paired)
+    asked = Asked(programs, Budget(RESPONSES), every[-1])
     for numbers in fitting_numbers(asked):
         ways = [*islice(by_response(replace(asked, numbers=numbers)), MAX_PARTNERS)]
         for assumed in every:
@@ -235,8 +231,8 @@ def _is_seen(diff: Diff, asked: _Question) -> bool:
         return False
     in_rows = asked.assumed.rows > 0
     sides = (
-        (a, b, {*diff.removed, *(change.a for change in diff.changes)}),
-        (b, a, {*diff.added, *(change.b for change in diff.changes)}),
+        (a, b, diff.differing_in_a),
+        (b, a, diff.differing_in_b),
     )
     for (own, other, changed), fixed in zip(sides, asked.fixed, strict=True):
         unseen = own.coverage.unseen(own.module, changed, in_rows=in_rows) - fixed
@@ -300,7 +296,7 @@ class _Question:
         self.assumed = assumed
         shapes_in = programs[0].parameters
         rows = assumed.rows
-        domains = domains_of(programs[0].module)
+        domains = programs[0].domains
         self.drawn = [arguments_at(point, shapes_in, domains, rows) for point in range(POINTS)]
         self.known: list[list[Array]] = []
         """A's outputs at the points that were asked, with these limits."""

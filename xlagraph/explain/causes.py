@@ -48,14 +48,10 @@ def unexplained(diff: Diff, found: Found) -> tuple[tuple[int, ...], tuple[int, .
     case.a.claimed.update(called_only_by(diff.a, case.a.claimed))
     case.b.claimed.update(called_only_by(diff.b, case.b.claimed))
     now = found.state.now
-    left_a = {c.a for c in now.changes} | set(now.removed)
-    left_b = {c.b for c in now.changes} | set(now.added)
     open_pairs = case.open_changes()
-    left_a |= {x for x, _, _ in open_pairs} | set(case.a.open_lone())
-    left_b |= {y for _, y, _ in open_pairs} | set(case.b.open_lone())
-    differing_a = {c.a for c in diff.changes} | set(diff.removed)
-    differing_b = {c.b for c in diff.changes} | set(diff.added)
-    return tuple(sorted(left_a & differing_a)), tuple(sorted(left_b & differing_b))
+    left_a = now.differing_in_a.union((x for x, _, _ in open_pairs), case.a.open_lone())
+    left_b = now.differing_in_b.union((y for _, y, _ in open_pairs), case.b.open_lone())
+    return tuple(sorted(left_a & diff.differing_in_a)), tuple(sorted(left_b & diff.differing_in_b))
 
 
 def causes_of(diff: Diff, found: Found, contexts: tuple[Context, Context]) -> tuple[Cause, ...]:

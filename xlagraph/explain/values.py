@@ -155,7 +155,7 @@ def _frontier(diff: Diff) -> list[int]:
     Nothing where one of a called computation differs: it may not be asked alone.
     """
     a = diff.a
-    own = {*diff.removed, *(change.a for change in diff.changes)}
+    own = diff.differing_in_a
     if any(a.computation_of(i).index != a.entry for i in own):
         return []
     return sorted(i for i in own if i in a.outputs or any(u not in own for u in a.users[i]))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xlagraph.message import say, words
+from xlagraph.message import words
 from xlagraph.runs.account import Compared, account_of
 from xlagraph.runs.by_design.design import Design
 from xlagraph.runs.compare import compare, compare_by_sort, compare_further
+from xlagraph.runs.graphs.context import step_at
 from xlagraph.runs.graphs.weights import weights_of
 from xlagraph.runs.model import OFTEN, GraphNode, RunExplanation
 from xlagraph.runs.pairs.explained import Pairs
@@ -124,7 +125,7 @@ def _parts(nodes: Sequence[GraphNode], design: Design, first_step: int) -> tuple
     places = {nodes[k].call_site for k in kinds}
     for k, node in enumerate(nodes):
         if node.call_site and node.call_site not in places and _runs_often(node):
-            kinds[k] = say("step at ", node.call_site)
+            kinds[k] = step_at(node.call_site)
     return tuple({words(kinds[k]): kinds[k] for k in sorted(kinds)}.values())
 
 

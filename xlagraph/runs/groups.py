@@ -122,9 +122,13 @@ def _without_effects(
 
     What numbers set right behind a size follows from that, as what is made as large as it.
     """
-    left = tuple(one for one in group.frequent if not follows_another(one, kinds, loops))
-    if group.kind in SIZES:
-        left = tuple(one for one in left if not is_made_as_large(one, group.place))
+    is_of_size = group.kind in SIZES
+    left = tuple(
+        one
+        for one in group.frequent
+        if not follows_another(one, kinds, loops)
+        and not (is_of_size and is_made_as_large(one, group.place))
+    )
     return group if left == group.frequent else replace(group, frequent=left)
 
 

@@ -19,7 +19,7 @@ from xlagraph.runs.by_design.meant import (
     takes_what_is_left,
 )
 from xlagraph.runs.causes.kept import held_in_places
-from xlagraph.runs.graphs.context import own_frame
+from xlagraph.runs.graphs.context import own_frame, step_at
 from xlagraph.runs.graphs.places import (
     begins_reading,
     begins_something,
@@ -68,7 +68,7 @@ def node_of(
     )
     by_design = begins_sort or has_line or phase is not None or adds
     call_site = own_frame(graph.sync.call_site) if graph.sync else None
-    here = say("step at ", call_site) if call_site else say()
+    here = step_at(call_site)
     part = design.label(number)
     if begins_sort or has_line:
         part = part if part and begins_sort else here

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.facts.values.ranges import axes_of
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, say
 from xlagraph.rules.shapes.sizes import ATTRIBUTE
@@ -55,8 +56,7 @@ def _repeats(module: Module, piece: Collection[int]) -> Iterator[bool]:
 
 def _ways(module: Module, spread: int, merged_into: int) -> Iterator[bool]:
     """How a broadcast repeats values whose axes a reshape puts together."""
-    axes = (module.attributes[spread].get("dimensions") or "").strip("{}")
-    given = {int(axis) for axis in axes.split(",") if axis}
+    given = {*axes_of(module, spread)}
     sizes = read_shape(module.shapes[spread]).dimensions
     for group in _groups(sizes, read_shape(module.shapes[merged_into]).dimensions):
         large = [k for k in group if sizes[k] > 1]

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from xlagraph.facts.layers.layer import Layer, chain, reduces_by, sizes_of
+from xlagraph.facts.values.ranges import axes_of
 from xlagraph.facts.values.scalars import SPREADS, is_number, number_of, through
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _of_root(module: Module, root: int) -> tuple[str, set[int]]:
     if total is None:
         return "", way
     squared = _squared(module, module.operands[total][0], way)
-    axes = _axes(module, total)
+    axes = {*axes_of(module, total)}
     if squared is None or axes != {len(sizes_of(module, module.operands[total][0])) - 1}:
         return "", way
     is_layer = centre is not None or _is_centred(module, squared, axes)
@@ -163,11 +164,6 @@ def _is_centred(module: Module, value: int, axes: set[int]) -> bool:
         return False
     x, mean = module.operands[value]
     total = _mean_of(module, through(module, mean, SPREADS), set())
-    if total is None or _axes(module, total) != axes:
+    if total is None or {*axes_of(module, total)} != axes:
         return False
     return through(module, module.operands[total][0], SPREADS) == through(module, x, SPREADS)
-
-
-def _axes(module: Module, reduction: int) -> set[int]:
-    axes = (module.attributes[reduction].get("dimensions") or "").strip("{}")
-    return {int(axis) for axis in axes.split(",") if axis.strip().isdigit()}

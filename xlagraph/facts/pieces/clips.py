@@ -11,6 +11,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.values.opcodes import ELEMENTWISE
+from xlagraph.facts.values.ranges import axes_of
 from xlagraph.facts.values.scalars import SPREADS, is_number, through
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import count, say
@@ -84,8 +85,8 @@ def forms(module: Module, clipped: Clipped) -> dict[int, Form]:
                 if module.opcodes[user] == "reshape" and order == start:
                     stack.append((user, order, True))
                 elif module.opcodes[user] == "transpose" and not is_other:
-                    axes = (module.attributes[user].get("dimensions") or "").strip("{}").split(",")
-                    stack.append((user, tuple(order[int(axis)] for axis in axes), False))
+                    turned = tuple(order[axis] for axis in axes_of(module, user))
+                    stack.append((user, turned, False))
     return found
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.diff.match import Side
 
-
 MAX_TOLD = 3
+"""Constants of one side that are named."""
 
 
 def not_compared(diff: Diff) -> tuple[Message, ...]:
@@ -50,8 +50,8 @@ def left_out_alone(diff: Diff) -> Message:
     compute the same, and no comparison of the texts can tell.
     """
     sides = (
-        (A, diff.match.a, (*diff.removed, *(change.a for change in diff.changes))),
-        (B, diff.match.b, (*diff.added, *(change.b for change in diff.changes))),
+        (A, diff.match.a, diff.differing_in_a),
+        (B, diff.match.b, diff.differing_in_b),
     )
     shapes = [
         [bare_shape(own.module, i) for i in sorted(some) if _is_elided(own, i)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
+from xlagraph.facts.values.ranges import axes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,10 +37,10 @@ def _known(module: Module, move: int, source: int) -> int | None:
     """What stands before an instruction and is what it makes of another value than its own."""
     opcode = module.opcodes[move]
     if opcode == "transpose":
-        if module.opcodes[source] == opcode and _order(module, move) == _inverse(module, source):
+        if module.opcodes[source] == opcode and axes_of(module, move) == _inverse(module, source):
             return module.operands[source][0]
-        order = _order(module, move)
-        alike = [u for u in _moves(module, source, opcode) if _order(module, u) == order]
+        order = axes_of(module, move)
+        alike = [u for u in _moves(module, source, opcode) if axes_of(module, u) == order]
     elif opcode == "reshape":
         shapes = [source, *_moves(module, source, opcode)]
         while module.opcodes[source] == opcode:
@@ -56,11 +57,6 @@ def _moves(module: Module, source: int, opcode: str) -> list[int]:
     return [u for u in module.users[source] if module.opcodes[u] == opcode]
 
 
-def _order(module: Module, i: int) -> list[int]:
-    text = module.attributes[i].get("dimensions") or ""
-    return [int(number) for number in text.strip("{}").split(",") if number.strip()]
-
-
 def _inverse(module: Module, i: int) -> list[int]:
-    order = _order(module, i)
+    order = axes_of(module, i)
     return [order.index(k) for k in range(len(order))]

@@ -11,6 +11,7 @@ from xlagraph.cause.names import attribute_changes, differing_keys, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, line_of, where
 from xlagraph.facts.values.evaluated import FORMS
+from xlagraph.facts.values.ranges import axes_of
 from xlagraph.facts.values.reductions import PLAIN, reduction_name
 from xlagraph.facts.values.scalars import through
 from xlagraph.hlo.shapes import read_shape
@@ -107,8 +108,7 @@ def _turn(a: Module, x: int, b: Module, y: int) -> _Turn | None:
 
 def _axes(module: Module, i: int) -> tuple[Axes, Axes]:
     """Those axes, and the sizes of the larger value: of others the axes are exchanged."""
-    named = (module.attributes[i].get("dimensions") or "").strip("{}").split(",")
-    axes = tuple(sorted(int(axis) for axis in named if axis.strip()))
+    axes = tuple(sorted(axes_of(module, i)))
     is_sum = module.opcodes[i] == "reduce"
     sizes = _sizes(module, module.operands[i][0] if is_sum else i)
     return axes if is_sum else tuple(k for k in range(len(sizes)) if k not in axes), sizes

@@ -17,7 +17,7 @@ from xlagraph.message import join, say
 from xlagraph.rules.training.accumulated_gradient import ACCUMULATED_GRADIENT
 from xlagraph.runs.by_design.settled import LASTING, stages_of
 from xlagraph.runs.by_design.sorts import Part, Sorts
-from xlagraph.runs.graphs.context import own_frame
+from xlagraph.runs.graphs.context import own_frame, step_at
 from xlagraph.runs.graphs.nearest import opcodes_of
 from xlagraph.runs.steps.cycle import cycle_of
 from xlagraph.runs.steps.order import (
@@ -310,10 +310,10 @@ class Design:
     def label(self, number: int) -> Message:
         """What the steps of a graph are called; empty where that cannot be told."""
         sort = self._sorts[number]
-        if sort is None or (sort.part is Part.EVALUATION and not self._computes(number)):
+        if sort is None:
             return say()
         if sort.part is Part.EVALUATION:
-            return self._of_forward(number)
+            return self._of_forward(number) if self._computes(number) else say()
         if sort.part is not Part.UPDATE:
             return say(sort.part.value)
         if len(self._updates) > 1:
@@ -330,9 +330,8 @@ class Design:
     def _of_forward(self, number: int) -> Message:
         """What only reads weights: an evaluation, if no function has the name of something else."""
         line = own_frame(self._graphs[number].site)
-        if line is not None and ACTS.search(line.function):
-            return say("step at ", line)
-        return say(Part.EVALUATION.value)
+        is_named = line is not None and ACTS.search(line.function)
+        return step_at(line) if is_named else say(Part.EVALUATION.value)
 
     def _computes(self, number: int) -> bool:
         """Whether there is a product in a graph, or a sum: what copies weights has none."""

@@ -21,9 +21,9 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.message import say
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 from xlagraph.runs.by_design.sorts import Part
+from xlagraph.runs.graphs.context import step_at
 from xlagraph.runs.model import Meant
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def without_notes(nodes: Sequence[GraphNode], design: Design) -> list[GraphNode]
         elif _is_second(node, last.get(place)) or _is_without_state(node, like, nodes):
             found.append(replace(node, meant=Meant.NOT))
         elif node.meant is Meant.SETTLED and number[place] == 1 and _is_kind_of_step(node):
-            here = say("step at ", node.call_site) if node.call_site else say()
-            found.append(replace(node, meant=Meant.NOT, by_design=True, part=node.part or here))
+            part = node.part or step_at(node.call_site)
+            found.append(replace(node, meant=Meant.NOT, by_design=True, part=part))
         else:
             found.append(node)
         last[place] = node

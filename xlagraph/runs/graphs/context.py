@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.model import Context, MissingGradient, Setting, UnfinishedBackward
 from xlagraph.facts.program.enclosing import ProgramText
 from xlagraph.facts.training.named_inputs import replaced_inputs, with_inputs_named
-from xlagraph.message import SourceLine
+from xlagraph.message import SourceLine, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xlagraph.cause.model import Member
     from xlagraph.graph import Module
+    from xlagraph.message import Message
     from xlagraph.run.reader import Process
     from xlagraph.run.records import BucketState, Frame, GraphRecord, SyncRecord
     from xlagraph.tensors import Tensor
@@ -56,6 +57,11 @@ def own_frame(frames: Sequence[Frame]) -> SourceLine | None:
     """The innermost frame of the program itself, else the innermost."""
     lines = _lines(frames)
     return next((line for line in lines if not line.is_library), next(iter(lines), None))
+
+
+def step_at(line: SourceLine | None) -> Message:
+    """What steps that end at a line are called; empty where that is not known."""
+    return say("step at ", line) if line else say()
 
 
 def _lines(frames: Sequence[Frame]) -> tuple[SourceLine, ...]:

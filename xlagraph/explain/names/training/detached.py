@@ -174,8 +174,8 @@ def _equal(diff: Diff) -> Equal | None:
     mark(a, forward.a, [a.outputs[k] for k in equal])
     mark(b, forward.b, [b.outputs[n] for n in equal.values()])
     sides = (
-        (a, forward.a, {*diff.removed, *(change.a for change in diff.changes)}),
-        (b, forward.b, {*diff.added, *(change.b for change in diff.changes)}),
+        (a, forward.a, diff.differing_in_a),
+        (b, forward.b, diff.differing_in_b),
     )
     for (module, needed, differing), one_way in zip(sides, found.one_way, strict=True):
         if any(needed[i] for i in differing.intersection(_fixed(module, one_way))):
