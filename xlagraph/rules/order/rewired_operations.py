@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
@@ -46,6 +47,12 @@ MOVED_FIX = say(
     "What is computed of a value is another thing before it is scaled than behind: scale it at one "
     "place, in every step and in every version."
 )
+TURNED = "and each side begins with the other one"
+TURNS_FIX = say(
+    "What is computed first in a turn takes the other value as the turn before left it, and what is "
+    "computed last is what the loop ends with: the results differ, though less from turn to turn. "
+    "Compute them in one order, in every step and in every version."
+)
 SCALINGS = {"divide": "divided", "multiply": "multiplied"}
 SCALES = Words(FIX, say("A factor scales another term"), SHORT_FIX)
 PICKED = Words(picked_value.FIX, picked_value.SHORT, picked_value.SHORT_FIX)
@@ -67,6 +74,8 @@ class Wires(NamedTuple):
     """The pairs that take other values, by B's numbers."""
     picks: tuple[int, ...]
     """Those of A that cut a part out of an input where B's cut one of what it computes, or back."""
+    begun: tuple[tuple[int, int], ...] = ()
+    """What one number fills in another size on each side, A's and B's."""
 
 
 def find(case: Case) -> list[Finding]:
@@ -82,14 +91,16 @@ def _wires(case: Case) -> Wires | None:
     """What is connected in another way; None if that is much, or anything else differs."""
     changes = case.diff.changes
     lone = _by_label(case)
-    is_plain = all(_is_wire(case, change) for change in changes)
+    filled = {change.a: change.b for change in changes if _is_filled(case, change)}
+    is_plain = all(change.a in filled or _is_wire(case, change) for change in changes)
     outputs = all(s.a is not None and s.b is not None for s in case.diff.outputs)
     if not changes or lone is None or not (is_plain and outputs):
         return None
     a, b = case.a.module, case.b.module
     root = a.entry_computation.root
     pairs = {x: y for x, y, _ in changes if x != root} | lone
-    pairs = {x: y for x, y in pairs.items() if not case.a.matched.closed[x]}
+    closed = case.a.matched.closed, case.b.matched.closed
+    pairs = {x: y for x, y in pairs.items() if x in filled or not (closed[0][x] and closed[1][y])}
     entries = (a.entry_computation, b.entry_computation)
     inside = all(
         e.start <= i < e.stop for xy in pairs.items() for e, i in zip(entries, xy, strict=True)
@@ -97,20 +108,29 @@ def _wires(case: Case) -> Wires | None:
     part = MAX_PART if case.a.lone or case.b.lone else MAX_PART_PAIRED
     if not inside or len(pairs) > part * min(live_work(a), live_work(b)):
         return None
-    to_b = in_b_of(case, lone)
+    to_b = in_b_of(case, pairs)
     operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
     moved = [pair for pair in pairs.items() if operands[pair[1]] != b.operands[pair[1]]]
     picks = _picks(case, pairs)
     is_cut = any("attributes" in change.fields for change in changes)
     if any(-1 in taken for taken in operands.values()) or (is_cut and not picks):
         return None
-    return Wires(pairs, operands, tuple(sorted(moved, key=lambda pair: pair[1])), picks)
+    begun = tuple(filled.items())
+    return Wires(pairs, operands, tuple(sorted(moved, key=lambda pair: pair[1])), picks, begun)
 
 
 def _is_wire(case: Case, change: Change) -> bool:
     """Whether only what is taken in differs; what cuts a part out of it may cut another one."""
     own = FEEDS | {"attributes"} if case.a.module.opcodes[change.a] == "slice" else FEEDS
     return own.issuperset(change.fields)
+
+
+def _is_filled(case: Case, change: Change) -> bool:
+    """Whether a change is another size of what one number fills: what a loop begins with."""
+    return change.fields == ("shape",) and all(
+        view.module.opcodes[i] == "broadcast" and view.matched.closed[i]
+        for view, i in ((case.a, change.a), (case.b, change.b))
+    )
 
 
 def _picks(case: Case, pairs: Mapping[int, int]) -> tuple[int, ...]:
@@ -232,15 +252,18 @@ def _key(view: SideView, i: int) -> tuple[int, ...]:
     return (matched.labels[i], *called)
 
 
-def in_b_of(case: Case, lone: Mapping[int, int]) -> Callable[[int], int]:
-    """B's value for one of A's, -1 if it has none; what is made of constants is told by that."""
+def in_b_of(case: Case, pairs: Mapping[int, int]) -> Callable[[int], int]:
+    """B's value for one of A's, -1 if it has none; what is made of constants is told by that.
+
+    `pairs`: A's to B's, of those that the matcher left alone, or that are to become as in A.
+    """
     a, b = case.a, case.b
     constants = {number: y for y, number in enumerate(b.matched.expressions) if b.matched.closed[y]}
 
     def in_b(x: int) -> int:
         if a.matched.closed[x]:
-            return constants.get(a.matched.expressions[x], -1)
-        return a.partners[x] if a.partners[x] >= 0 else lone.get(x, -1)
+            return constants.get(a.matched.expressions[x], pairs.get(x, -1))
+        return a.partners[x] if a.partners[x] >= 0 else pairs.get(x, -1)
 
     return in_b
 
@@ -345,12 +368,22 @@ def _said(
         number = parameter_name(case.a, scale)
         places = say(": one by ", number, " and one without it change places")
         return say("a factor scales another term", at(lines), places), SCALES
+    if len(wires.begun) == 1:
+        begins = _begins(case, *wires.begun[0])
+        return say(begins, at(lines)), Words(TURNS_FIX, begins, SHORT_FIX)
     moved = _moved(case, wires)
     if moved is not None:
         title = _told_moved(case, moved)
         return title, Words(MOVED_FIX, title, SHORT_FIX)
     example = [say(": ", told[0])] if told else []
     return say(CONNECTED, at(lines), *example), Words(FIX, SHORT, SHORT_FIX)
+
+
+def _begins(case: Case, x: int, y: int) -> Message:
+    """What is said of two values computed from each other in turns, from the other one on."""
+    filled = zip((A, B), (case.a.module, case.b.module), (x, y), strict=True)
+    each = (say(side, " with ", bare_shape(module, i)) for side, module, i in filled)
+    return say("two values are computed from each other in turns, ", TURNED, ": ", join(each))
 
 
 def _picked(case: Case, picks: Sequence[int]) -> Message:

@@ -31,7 +31,7 @@ from xlagraph.rules.pieces.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.newly_updated import SKIPPED_UPDATE
-from xlagraph.runs.by_design.few_sizes import BESIDE, PACE, SIZES, has_rule
+from xlagraph.runs.by_design.few_sizes import BESIDE, SIZES, has_rule
 from xlagraph.runs.by_design.meant import MOST, comes_along, is_value
 from xlagraph.runs.by_design.sorts import Part
 from xlagraph.runs.causes.growth import MANY
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from xlagraph.runs.steps.history import History
     from xlagraph.runs.steps.turns import Turns
 
+PACE = 3
+"""So many more graphs would have come at the pace until then: that none did is no accident."""
 FEW = 6
 """More graphs than these that nobody has accounted for are no set that somebody meant."""
 LASTING = 12

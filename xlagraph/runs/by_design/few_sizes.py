@@ -49,11 +49,10 @@ if TYPE_CHECKING:
 
 MOST = 8
 """So many sizes are few."""
-PACE = 3
-"""So many new sizes would have come since the last one at the pace at which they came until then:
-that none did is no accident (with a chance of 5 % at one pace throughout)."""
 AGAIN = 3
-"""So many steps for each size since the last one was new."""
+"""So many steps for each size since the last one was new, and so many new sizes that would have
+come in them at the pace until then: that none did is no accident (with a chance of 5 % at one pace
+throughout)."""
 RULE = 2 / 3
 """A size with this part of the steps is the rule, and the others are exceptions: of three batches
 the last one is odd."""
@@ -197,9 +196,10 @@ def _are_powers(graphs: Sequence[CapturedGraph]) -> bool:
 def has_settled(number: int, until: int, since: int, times: int = AGAIN) -> bool:
     """Whether nothing is new any more: so many came in the first steps, none in those since.
 
-    `times`: how many steps there have to be since for each.
+    `times`: how many steps there have to be since for each, and how many more sizes would have come
+    at the pace until then.
     """
-    return since >= times * number and (number - 1) * since >= PACE * (until - 1)
+    return since >= times * number and (number - 1) * since >= times * (until - 1)
 
 
 def _come_again(

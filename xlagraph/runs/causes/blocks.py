@@ -239,11 +239,10 @@ def _left_out(
         node
         for node in nodes
         if node.explanation
-        and node.explanation.causes
         and not node.begins_reading
         and (
             choice(node.digest) != choice(node.nearest)
-            or node.explanation.causes[0].kind.id in kind.entails
+            or any(one.kind.id in kind.entails for one in node.explanation.causes[:1])
         )
     ]
     found = {node.digest for node in differ if not (node.warm_up or node.meant)}

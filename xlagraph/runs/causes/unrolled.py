@@ -172,9 +172,14 @@ class AsUnrolled:
         return found if len(found) >= MANY and not explained.isdisjoint(found) else []
 
     def _differs_in_turns(self, node: GraphNode) -> bool:
-        """Whether a graph looks like one with as many turns that compute something else."""
+        """Whether a graph looks like one with as many turns that compute something else.
+
+        Where several turns differ at once no single cause may fit.
+        """
         causes = node.explanation.causes if node.explanation else ()
-        return bool(causes) and (causes[0].kind in TURNS or self._has_equal_numbers(causes[0]))
+        if not causes:
+            return len({*self.loop.turns.values()}) >= MANY_NUMBERS
+        return causes[0].kind in TURNS or self._has_equal_numbers(causes[0])
 
     def _has_equal_numbers(self, cause: Cause) -> bool:
         """Whether numbers of the turns are equal in some graphs only.

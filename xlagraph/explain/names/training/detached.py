@@ -27,6 +27,7 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -79,11 +80,14 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     given out.
     """
     main = next(iter(causes), None)
-    side = None if main is None or main.kind not in BRANCHES else _side(diff)
+    kinds = (*BRANCHES, ACCUMULATION_COUNT)
+    side = None if main is None or main.kind not in kinds else _side(diff)
     if main is None or side is None or not _is_general(main):
         return list(causes)
     equal = _equal(diff)
     if equal is None or not _has_further(diff, side, equal):
+        return list(causes)
+    if main.kind is ACCUMULATION_COUNT and _has_data(diff, side, equal):
         return list(causes)
     told = _told(diff, side, equal, main)
     parts = [cause for cause in causes if cause is not main and _is_part(diff, cause, equal)]
@@ -130,6 +134,20 @@ def _behind(diff: Diff, side: Side, equal: Equal) -> set[int]:
     """What a side computes alone that no equal number needs."""
     lone, forward = (diff.removed, equal.a) if side is A else (diff.added, equal.b)
     return {i for i in lone if not forward[i]}
+
+
+def _has_data(diff: Diff, side: Side, equal: Equal) -> bool:
+    """Whether what a side computes alone takes in an array, or a part of one, that no loss needs.
+
+    A further pass has a batch of its own; derivatives are made of what the loss is made of.
+    """
+    module, forward = (diff.a, equal.a) if side is A else (diff.b, equal.b)
+    first = module.entry_computation.parameters
+    behind = _behind(diff, side, equal)
+    taken = {o for i in behind for o in module.operands[i] if o not in behind}
+    return any(
+        o in first and not forward[o] and not module.shapes[o].endswith("[]") for o in taken
+    ) or any(module.opcodes[i] == "slice" and module.operands[i][0] in first for i in behind)
 
 
 def _has_further(diff: Diff, side: Side, equal: Equal) -> bool:
