@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from itertools import chain
+from math import isclose
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.case import Case
@@ -21,6 +22,7 @@ from xlagraph.rules.calls.inlined_calls import INLINED_CALLS
 from xlagraph.rules.calls.loop_carry import LOOP_CARRY
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -205,11 +207,28 @@ def is_form(diff: Diff, cause: Cause) -> bool:
     """Whether a cause says how something is written, as along which axes, and not how to run it."""
     if cause.kind is DTYPE:
         return _is_of_a_number(diff.a, cause.a) and _is_of_a_number(diff.b, cause.b)
+    if cause.kind is CONSTANT_VALUE:
+        return all(_is_turned(diff, c) for c in diff.changes if c.a in cause.a)
     if cause.kind is not ATTRIBUTE:
         return cause.kind in FORMS
     own = (c for c in diff.changes if c.a in cause.a and "attributes" in c.fields)
     keys = (differing_keys(diff.a.attributes[c.a], diff.b.attributes[c.b]) for c in own)
     return _HINTS.isdisjoint(chain.from_iterable(keys))
+
+
+def _is_turned(diff: Diff, change: Change) -> bool:
+    """Whether a constant is the other one with another sign, or 1 by it, as in a quotient."""
+    if "payload" not in change.fields:
+        return True
+    a, b = (_number(m.payloads[i]) for m, i in ((diff.a, change.a), (diff.b, change.b)))
+    return bool(a and b) and (isclose(abs(a), abs(b)) or isclose(abs(a * b), 1.0))
+
+
+def _number(payload: str) -> float:
+    try:
+        return float(payload)
+    except ValueError:  # an array, or a truth value
+        return 0.0
 
 
 def _is_of_a_number(module: Module, claimed: frozenset[int]) -> bool:

@@ -10,6 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.names.axes import with_axes
+from xlagraph.explain.names.folded import with_folded
 from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.merged import BRANCHES, has_code
@@ -158,10 +159,8 @@ def of_a_pair(
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_clipped_updates(diff, with_scaled_norm(told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
-    told = [
-        _with_place(with_taken(diff, cause))
-        for cause in _options_first(diff, with_passed(diff, told))
-    ]
+    told = _options_first(diff, with_passed(diff, told))
+    told = with_folded([_with_place(with_taken(diff, cause)) for cause in told])
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))

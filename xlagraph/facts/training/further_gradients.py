@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import knows_lines, line_of
 from xlagraph.facts.pieces.pieces import OUTPUT
-from xlagraph.facts.values.scalars import without_one
+from xlagraph.facts.values.scalars import SPREADS, without_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -36,7 +36,8 @@ def flows_further(case: Case, part: Region) -> SideView | None:
     """
     a = {i for i in part.a if is_backward(case.diff.a, i)}
     b = {i for i in part.b if is_backward(case.diff.b, i)}
-    if bool(a) == bool(b):
+    own = [case.diff.a.opcodes[i] for i in a] or [case.diff.b.opcodes[i] for i in b]
+    if bool(a) == bool(b) or SPREADS.issuperset(own):  # a derivative multiplies, or adds up
         return None
     forward = [e for e in part.edges if e.p not in a and e.q not in b]
     ends = [e for e in part.edges if e not in forward]

@@ -1,0 +1,53 @@
+"""What is said of a line again that a formula of that line has told."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.explain.names.merged import BRANCHES, merged, numbers_of
+from xlagraph.message import Code
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.model import Cause
+
+USED = AFTER_UPDATE.removesuffix("some steps")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def with_folded(causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, those with a formula together with what only says the same of its line.
+
+    That are its numbers, the order in which its operations take their values, and that one of
+    these is used before its update on one side and behind it on the other: which is said first.
+    """
+    told = list(causes)
+    for main in causes:
+        parts = [cause for cause in told if _is_part(cause, main)] if main in told else []
+        if parts:
+            told = merged(told, main, [main, *parts], **_words(parts))
+    return told
+
+
+def _words(parts: Sequence[Cause]) -> dict[str, object]:
+    """How all of it is called: by the value that another one has replaced, if one has."""
+    first = next((one for one in parts if one.kind is OTHER_OPERAND), None)
+    return {} if first is None else {"kind": first.kind, "title": first.title, "short": first.short}
+
+
+def _is_part(cause: Cause, main: Cause) -> bool:
+    """Whether a cause says no more than the formula of another one, at its line."""
+    formulas = [part.text for part in main.in_short.parts if isinstance(part, Code)]
+    line, own = main.place.line, cause.place.line
+    if cause is main or line is None or own is None or line[:2] != own[:2] or len(formulas) != 2:
+        return False
+    if not (cause.proved and main.proved and main.kind in BRANCHES):
+        return False
+    if numbers := numbers_of(cause):
+        found = ({*map(float, _NUMBER.findall(text))} for text in formulas)
+        return all(number in has for number, has in zip(numbers, found, strict=True))
+    return cause.kind is REORDERED_OPERANDS or USED in str(cause.in_short)
