@@ -70,7 +70,10 @@ def asks_nothing(module: Module, i: int, *, in_rows: bool) -> bool:
 
 
 def _hands_on_no_number(module: Module, i: int) -> bool:
-    """Whether what is no number is asked for and stays none, as ``xlogy`` does, or has no sign."""
+    """Whether what is no number is asked for and stays none, as ``xlogy`` does, or has no sign.
+
+    ``logaddexp`` asks a difference, and hands on the sum of both; of 0 and a value that value.
+    """
     if not _is_nan_check(module, i):
         return False
     asked = module.operands[i][0]
@@ -80,9 +83,20 @@ def _hands_on_no_number(module: Module, i: int) -> bool:
     return all(
         then == asked
         or constant_of(module, then) == "nan"
+        or _is_sum_of_both(module, then, asked)
         or (module.opcodes[other] == "sign" and module.operands[other] == (asked,))
         for _, then, other in users
     )
+
+
+def _is_sum_of_both(module: Module, value: int, difference: int) -> bool:
+    """Whether a value is the sum of two that are subtracted, one of which may be 0."""
+    if module.opcodes[difference] != "subtract":
+        return False
+    both = {*module.operands[difference]}
+    if module.opcodes[value] == "add" and {*module.operands[value]} == both:
+        return True
+    return value in both and all(_is_zero(module, i) for i in both - {value})
 
 
 def _is_tie(module: Module, i: int) -> bool:

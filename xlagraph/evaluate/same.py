@@ -67,6 +67,8 @@ ROUNDINGS = 2
 """How often inputs are rounded otherwise to see what rounding does to the outputs."""
 UNSTABLE = 1e-4
 """The part of an output that rounding moves where nothing is told by its values."""
+SHRINKS = 2
+"""How often large arguments are made less so, where values overflow."""
 MAX_MORE = 8
 """Outputs that one module may have more than the other."""
 FEW = 0.1
@@ -305,7 +307,7 @@ class _Question:
         self.limited: Limits = ()
         self.parts_at_zero = False
         self.parts_at_large = False
-        self.is_shrunk = False
+        self.shrinks = 0
 
     def limits(self, assignment: Sequence[int]) -> Limits:
         """The inputs of A that are assumed to take some numbers alone, as their partners are."""
@@ -325,7 +327,7 @@ class _Question:
         found: tuple[int, ...] | None = None
         for point in range(POINTS):
             here = self._outputs_at(point, assignment, theirs)
-            if here is None and point == LARGE and self._shrink(theirs):
+            while here is None and point == LARGE and self._shrink(theirs):
                 here = self._outputs_at(point, assignment, theirs)
             self.parts_at_zero = here is None and point == WITH_ZEROS
             found = found if self.parts_at_zero else here
@@ -352,7 +354,7 @@ class _Question:
 
     def look_nearer(self, assignment: Sequence[int]) -> bool:
         """Whether all agrees as well for numbers that are less large, where these overflow."""
-        if self.is_shrunk or _are_finite(self.known[LARGE]):
+        if self.shrinks or _are_finite(self.known[LARGE]):
             return False
         self._draw_smaller()
         return self.outputs(assignment) is not None
@@ -363,10 +365,10 @@ class _Question:
         They are less so from here on.
         """
         overflows = not _are_finite((*self.known[-1], *theirs[-1]))
-        if self.is_shrunk or not (overflows or self._is_unstable()):
+        if self.shrinks == SHRINKS or not (overflows or self._is_unstable()):
             return False
         self._draw_smaller()
-        self.parts_at_large = overflows
+        self.parts_at_large |= overflows
         theirs.pop()
         return True
 
@@ -383,7 +385,7 @@ class _Question:
         )
 
     def _draw_smaller(self) -> None:
-        self.is_shrunk = True
+        self.shrinks += 1
         self.drawn[LARGE] = [shrunk(x) for x in self.drawn[LARGE]]
         del self.known[LARGE:]
         self.noise = {point: noise for point, noise in self.noise.items() if point < LARGE}

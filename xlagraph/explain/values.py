@@ -29,6 +29,7 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.pieces.other_reduction import OTHER_REDUCTION
 from xlagraph.rules.pieces.repeated_expression import REPEATED_EXPRESSION
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.exchanged_axes import EXCHANGED_AXES
@@ -67,7 +68,9 @@ FORMS = frozenset(
 )
 """Causes that say in which form something is computed. Another type, layout, option or number is
 told as that, though the values be the same."""
-OF_REWRITING = frozenset({EXCHANGED_AXES, PYTHON_INDEX, PYTHON_SIZE, SPECIAL_SCALAR})
+OF_REWRITING = frozenset(
+    {EXCHANGED_AXES, OTHER_REDUCTION, PYTHON_INDEX, PYTHON_SIZE, SPECIAL_SCALAR}
+)
 """What says no more than that beside several others, as of a loop that became one operation."""
 _NARROW = re.compile(r"(?:bf16|f16|f8\w*)\[")
 _ROUNDS = frozenset({"convert", "convolution", "dot", "reduce"})

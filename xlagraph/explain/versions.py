@@ -51,6 +51,7 @@ from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Quoted, Side, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
+from xlagraph.rules.inputs.second_input import SECOND_INPUT
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
@@ -91,6 +92,7 @@ EDITED = (
     OTHER_OPERAND,
     PYTHON_INDEX,
     PYTHON_SIZE,
+    SECOND_INPUT,
 )
 """What two versions have otherwise because one of them was edited: there is no step to mend."""
 OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
@@ -157,7 +159,7 @@ def of_a_pair(
     told = with_mode(diff, with_mean(diff, with_schedule(diff, with_repeated(diff, told))))
     told = with_mixed(diff, told)
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
-    told = with_clipped_updates(diff, with_scaled_norm(told))
+    told = with_clipped_updates(diff, with_scaled_norm(diff, told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = _options_first(diff, with_passed(diff, told))
     told = with_folded([_with_place(with_taken(diff, cause)) for cause in told])

@@ -13,7 +13,7 @@ from xlagraph.cause.sources import at, where
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.pieces.split_tensors import Split, split_tensors
 from xlagraph.facts.training.updates import updates
-from xlagraph.message import count, join, say
+from xlagraph.message import EMPTY, count, join, say
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 
 if TYPE_CHECKING:
@@ -99,9 +99,11 @@ def _finding(
         tuple(sorted({split.one for split in splits})), tuple(sorted(partners))
     )
     claimed_a, claimed_b = one.ab(frozenset(users_one), frozenset(users_two | both))
+    short = EMPTY
     if kind is INITIAL_STATE:
         rest = say("where ", side, " still uses what they are copies of")
     elif len(splits) == 1:
+        short = say(side, " uses ", used, " also where ", other, " uses another input, ", new)
         rest = say("beside ", used, ", where ", side, " uses one for both")
     else:
         rest = say("where ", side, " uses tensors that it takes in anyway")
@@ -133,6 +135,7 @@ def _finding(
                 lines,
             ),
         ),
+        short=short,
         proof=say(other, " was given the tensor that ", side, " uses in place of the second one"),
         a=claimed_a,
         b=claimed_b,

@@ -49,8 +49,8 @@ MOVED_FIX = say(
 )
 TURNED = "and each side begins with the other one"
 TURNS_FIX = say(
-    "What is computed first in a turn takes the other value as the turn before left it, and what is "
-    "computed last is what the loop ends with: the results differ, though less from turn to turn. "
+    "What is computed first in a turn takes the other value as the turn before left it, and what "
+    "comes last is what the loop ends with: the results differ, though less from turn to turn. "
     "Compute them in one order, in every step and in every version."
 )
 SCALINGS = {"divide": "divided", "multiply": "multiplied"}

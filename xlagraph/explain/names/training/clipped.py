@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
-from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.gradients import through_forms
 from xlagraph.facts.values.scalars import unspread
 from xlagraph.message import A, B, Code, say
@@ -76,11 +76,17 @@ def with_clipped(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     )
 
 
-def with_scaled_norm(causes: Sequence[Cause]) -> list[Cause]:
+def with_scaled_norm(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes; as one those of gradients that one side scales before their norm is taken.
 
-    The other side scales them behind that, which is told as another product in their updates.
+    The other side scales them behind that, which is told as another product in their updates, or
+    as a piece with all that differs.
     """
+    first = next(iter(causes), None)
+    if first is not None and first.kind in BRANCHES and first.proved and not has_code(first):
+        side = A if _is_scaled(diff.a, diff.b, diff.match.to_b) else None
+        if side or _is_scaled(diff.b, diff.a, diff.match.to_a):
+            return _as_scaled(causes, first, [], side or B)
     for piece in causes:
         told = [part.text for part in piece.in_short.parts if isinstance(part, Code)]
         behind = [c for c in causes if c is not piece and c.kind in BRANCHES and c.proved]
@@ -124,15 +130,39 @@ def with_clipped_updates(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return [replace(clips, short_fix=UPDATES_SHORT_FIX), *others]
 
 
+def _is_scaled(module: Module, other: Module, partners: Sequence[int]) -> bool:
+    """Whether a norm is of values scaled by a number of which the other side has one unscaled."""
+    theirs = [{*values} for values in _norms(other)]
+    for values in _norms(module):
+        unscaled = {partners[i] for value in values for i in _unscaled(module, value)}
+        if any(len(unscaled & those) >= SEVERAL == min(len(those), SEVERAL) for those in theirs):
+            return True
+    return False
+
+
+def _unscaled(module: Module, value: int) -> list[int]:
+    """What is scaled by a number, if a value is."""
+    if module.opcodes[value] not in ("multiply", "divide"):
+        return []
+    scaled, number = module.operands[value]
+    is_number = bare_shape(module, unspread(module, number)).endswith("[]")
+    return [through_forms(module, scaled)] if is_number else []
+
+
+def _norms(module: Module) -> list[list[int]]:
+    """For each norm over several tensors what its squares are of."""
+    entry = module.entry_computation
+    numbers = [i for i in range(entry.start, entry.stop) if bare_shape(module, i).endswith("[]")]
+    roots = [_squared(module, i) for i in numbers if module.opcodes[i] == "sqrt"]
+    return [values for values in roots if len(values) >= SEVERAL]
+
+
 def _clips_updates(module: Module) -> bool | None:
     """Whether what a norm over several tensors is of was divided by a root; None without a norm.
 
     One of the gradients may stand beside that, to be logged.
     """
-    entry = module.entry_computation
-    numbers = [i for i in range(entry.start, entry.stop) if bare_shape(module, i).endswith("[]")]
-    roots = [_squared(module, i) for i in numbers if module.opcodes[i] == "sqrt"]
-    norms = [values for values in roots if len(values) >= SEVERAL]
+    norms = _norms(module)
     if not norms:
         return None
     return any(2 * sum(_is_update(module, i) for i in some) > len(some) for some in norms)
@@ -145,8 +175,12 @@ def _squared(module: Module, root: int) -> list[int]:
         operands = module.operands[i]
         is_square = module.opcodes[i] == "power" or operands[1:] == operands[:1]
         if module.opcodes[i] in ("multiply", "power") and is_square:
+            value = through_forms(module, operands[0])
+            if module.opcodes[value] == "concatenate":  # torch's norm of all tensors' norms
+                front.append(value)
+                continue
             if not bare_shape(module, i).endswith("[]"):
-                values.append(through_forms(module, operands[0]))
+                values.append(value)
                 continue
         elif module.opcodes[i] not in SUMMED:
             continue
