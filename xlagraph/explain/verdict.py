@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.sources import knows_lines
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.kept import kept_alone
 from xlagraph.explain.names.layers import is_layer
 from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.orders import as_compared
-from xlagraph.explain.versions import COMPARED, TOLD_BY, follows
+from xlagraph.explain.versions import BACKWARD_MORE, COMPARED, TOLD_BY, follows
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
+from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import EMPTY, A, B, Change, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
 from xlagraph.rules.dtypes.dtype import DTYPE
@@ -28,6 +30,7 @@ from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
     from xlagraph.message import Message, Side
 
 OWN_EDITS = (
@@ -64,6 +68,8 @@ OWN_EDITS = (
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
+ORDERS = (REORDERED_OPERANDS, REORDERED_SUM)
+"""What changes no value but for rounding."""
 NAMED = (ADDED_INPUT, AVERAGED_SUM, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OPTION)
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
@@ -133,13 +139,20 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
 
     What is given back more because more is computed stands in the list of causes alone.
     """
-    forms = [] if causes[:1] and causes[0].is_neutral else [c for c in causes if c.is_neutral]
-    others = [c for c in causes[1:] if c not in forms and not _is_told(diff, causes[0], c)]
+    forms = [] if causes[:1] and causes[0].is_neutral else [c for c in causes[1:] if _is_form(c)]
+    others = [c for c in causes[1:] if not _is_told(diff, causes[0], c)]
     own = [cause for cause in others if not _comes_along(diff, cause, causes)]
+    forms = [cause for cause in forms if cause in own]
+    own = [cause for cause in own if cause not in forms]
     told = [cause for cause in own if _is_beside(diff, causes[0], cause)]
     beside = say("Beside it: ", join(map(_in_words, told), MAX_BESIDE, "; "), ".")
     further = _further([cause for cause in own if cause not in told])
     return [beside if told else EMPTY, further, _forms(forms)]
+
+
+def _is_form(cause: Cause) -> bool:
+    """Whether a cause changes no value but for rounding: so it is with the order of terms."""
+    return cause.is_neutral or (cause.kind in ORDERS and cause.proved)
 
 
 def _is_told(diff: Diff, first: Cause, cause: Cause) -> bool:
@@ -172,10 +185,14 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     """Whether tensors that one side gives back more are made of what another cause computes.
 
     So it is with those that the other side gives back in another size, with gradients that flow
-    further through a value that a branch picks on one side only, and with layouts that no line asks
-    for.
+    further through a value that a branch picks on one side only, with layouts that no line asks
+    for, with the order of sums that gradients have more terms of, and with derivatives of an edit.
     """
     if cause.kind is LONGER_BACKWARD and str(causes[0].in_short).startswith(PICKS):
+        return True
+    if cause.kind in ORDERS and causes[0].kind is LONGER_BACKWARD and causes[0].proved:
+        return True
+    if any(_has_derivative(diff, other, cause) for other in causes if other is not cause):
         return True
     if cause.kind is LAYOUT and causes[0].proved and (cause.place.is_near or not cause.place.line):
         return True
@@ -190,6 +207,30 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
         B: {i for other in others for i in other.b},
     }
     return bool(given) and all(one.made_alone & claimed[one.side] for one in given)
+
+
+def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
+    """Whether a cause is of derivatives, or of their types, that take in what an edit takes in.
+
+    The edit is of the forward pass, whose lines are known.
+    """
+    is_edit = edit.kind in BRANCHES and edit.proved and edit.place.line and not edit.place.is_near
+    is_behind = cause.kind is DTYPE or str(cause.in_short).startswith(BACKWARD_MORE)
+    if not (is_edit and is_behind and cause.proved and knows_lines(diff.a)):
+        return False
+    sides = ((diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added))
+    return any(
+        not _taken(module, one, lone).isdisjoint(_taken(module, other, lone))
+        for module, one, other, lone in sides
+    )
+
+
+def _taken(module: Module, claimed: frozenset[int], lone: Sequence[int]) -> set[int]:
+    """The arrays that one side's own instructions of a cause take in."""
+    own = claimed.intersection(lone)
+    below = {o for i in own for o in module.operands[i]} - own
+    forms = {through(module, o, SPREADS) for o in below}
+    return {i for i in forms if not module.shapes[i].endswith("[]")}
 
 
 def _in_words(cause: Cause) -> Message:

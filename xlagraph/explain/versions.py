@@ -23,7 +23,7 @@ from xlagraph.explain.names.repeated import with_repeated
 from xlagraph.explain.names.sorts import with_order
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
-from xlagraph.explain.names.taken import with_taken
+from xlagraph.explain.names.taken import with_forward, with_taken
 from xlagraph.explain.names.training.clipped import (
     with_clipped,
     with_clipped_updates,
@@ -36,6 +36,7 @@ from xlagraph.explain.names.training.losses import with_loss
 from xlagraph.explain.names.training.means import with_mean
 from xlagraph.explain.names.training.options import with_state
 from xlagraph.explain.names.training.schedules import with_schedule
+from xlagraph.explain.names.training.slow import with_slow
 from xlagraph.explain.names.training.trained import with_statistics, with_trained
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
@@ -142,7 +143,8 @@ def of_a_pair(
     diff: Diff, causes: tuple[Cause, ...], contexts: tuple[Context, Context]
 ) -> tuple[Cause, ...]:
     """The causes in words that fit two versions of a program, where they may be of two versions."""
-    causes = tuple(with_statistics(diff, with_trained(diff, with_promoted(diff, causes))))
+    causes = tuple(with_slow(diff, with_trained(diff, with_promoted(diff, causes))))
+    causes = tuple(with_statistics(diff, causes))
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
@@ -162,7 +164,8 @@ def of_a_pair(
     told = with_clipped_updates(diff, with_scaled_norm(diff, told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = _options_first(diff, with_passed(diff, told))
-    told = with_folded([_with_place(with_taken(diff, cause)) for cause in told])
+    told = [_with_place(with_forward(diff, with_taken(diff, cause))) for cause in told]
+    told = with_folded(told)
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))

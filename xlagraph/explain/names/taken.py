@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
-from xlagraph.cause.sources import bare, line_of
-from xlagraph.facts.program.arguments import argument_name
+from xlagraph.cause.sources import bare, knows_lines, line_of
+from xlagraph.explain.names.merged import BRANCHES
+from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.shapes.sizes import BOUNDS
 from xlagraph.facts.values.notation import told_as
 from xlagraph.facts.values.scalars import through
@@ -43,6 +44,44 @@ def with_taken(diff: Diff, cause: Cause) -> Cause:
     return cause
 
 
+def with_forward(diff: Diff, cause: Cause) -> Cause:
+    """The cause with what operations of the forward pass take, where its formula is a derivative's.
+
+    Both sides compute what each of them takes, and nothing else of the forward pass differs: all
+    the rest follows from that.
+    """
+    if cause.kind not in BRANCHES or not cause.proved or not _is_forward_pass(diff, cause):
+        return cause
+    sides = ((diff.a, cause.a & {*diff.removed}), (diff.b, cause.b & {*diff.added}))
+    changed = [(x, y) for x, y, _ in diff.changes if x in cause.a and y in cause.b]
+    told = [(x, y) for x, y in changed if _is_forward(diff.b, y)]
+    own = any(_is_forward(module, i) for module, lone in sides for i in lone)
+    if own or not told or len(told) == len(changed):
+        return cause
+    taken = [
+        (p, q)
+        for x, y in told
+        for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True)
+        if diff.match.to_b[p] != q
+    ]
+    if not all(diff.match.to_b[p] >= 0 and diff.match.to_a[q] >= 0 for p, q in taken):
+        return cause
+    (p, q), y = taken[0], told[0][1]
+    words = (_value(diff.a, p), " in ", A, " and ", _value(diff.b, q), " in ", B)
+    return replace(cause, short=say(_operation(diff.b, y), " takes ", *words))
+
+
+def _is_forward_pass(diff: Diff, cause: Cause) -> bool:
+    """Whether lines tell the forward pass from derivatives, and a cause stands in it."""
+    is_known = knows_lines(diff.a) and knows_lines(diff.b) and not is_jitted(diff.b)
+    return is_known and cause.place.line is not None and not cause.place.is_near
+
+
+def _is_forward(module: Module, i: int) -> bool:
+    line = line_of(module, i)
+    return line is not None and not line.backward_of and module.opcodes[i] not in _FORMS
+
+
 def _place_in_a(diff: Diff, value: int) -> int | None:
     """The input of A that an input of B is, if it has one."""
     value = through(diff.b, value, _FORMS)
@@ -62,7 +101,10 @@ def _value(module: Module, value: int) -> Message:
     value = through(module, value, _FORMS)
     if module.opcodes[value] == "slice":
         part = _part(module, value)
-        return say(_value(module, module.operands[value][0]), Code(part) if part else "")
+        (whole,) = module.operands[value]
+        if part and not is_input(module, through(module, whole, _FORMS)):
+            return say("part ", Code(part), " of ", _value(module, whole))
+        return say(_value(module, whole), Code(part) if part else "")
     if is_input(module, value):
         number = f"input {module.payloads[value]}"
         name = argument_name(module, value)

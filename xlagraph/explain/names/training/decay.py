@@ -100,14 +100,27 @@ def _is_all(
     """Whether what one side alone computes is the decay of weights, and numbers for it.
 
     The square of a gradient that holds it is another one as well. `beside`: another cause is told,
-    from which a little of it may follow.
+    from which a little of it may follow, and all that no decay takes in or is taken in by.
     """
     parts = {i for decay in found.values() for i in (decay.product, decay.sum)}
     own = {i for i in alone if module.opcodes[i] not in IDLE and module.operands[i]}
+    if beside and parts:
+        own = _around(module, own, parts)
     squares = {i for i in own if len(set(module.operands[i])) == 1 < len(module.operands[i])}
     followed = {i for i in squares if parts.issuperset(module.operands[i])}
     further = [i for i in own - parts - followed if not _is_of_numbers(module, i)]
     return len(further) <= (SLIGHT * len(own) if beside else 0)
+
+
+def _around(module: Module, own: set[int], parts: set[int]) -> set[int]:
+    """Those of some instructions that others of them lead to, or from, the parts of a decay."""
+    front = [*parts]
+    seen = {*parts}
+    for i in front:  # grows while it is read
+        beside = {*module.operands[i], *module.users[i]} & own - seen
+        seen |= beside
+        front += beside
+    return own & seen
 
 
 def _is_of_numbers(module: Module, value: int) -> bool:

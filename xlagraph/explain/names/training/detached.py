@@ -279,13 +279,15 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
         named,
         ", as by ",
         GRADIENTS_CUT if _is_gradient(module, value) else cut_with(module),
-        "; the numbers given out are the same",
+        "; the numbers given out are the same, what gradients renew is not",
     )
     size = "" if value is None else f" {short_shape(module, value)}"
     title = say(
         first, named, size, ": ", count(len(behind), "instruction"), " more behind the loss"
     )
     lines = where(module, [value]) if value is not None else ()
+    taken = () if value is None else [u for u in module.users[value] if forward[u]]
+    lines = lines if any(map(is_forward, lines)) else where(module, taken)
     line = next((one for one in lines if is_forward(one)), None)
     alike = say(
         "the numbers that both give out are equal for equal inputs, and new values and gradients "
@@ -328,11 +330,18 @@ def _is_of_forward(module: Module, i: int) -> bool:
 
 
 def _parting(module: Module, behind: Collection[int], forward: bytearray) -> int | None:
-    """The last value of the forward pass that gradients of one side alone are multiplied with."""
-    values = (
+    """The last value of the forward pass that gradients of one side alone are multiplied with.
+
+    One that no gradient of both sides takes in comes first, and one made of another: there they go
+    on, as into a target, and what is compared with it has its gradients on both sides.
+    """
+    values = {
         o
         for i in behind
         for o in module.operands[i]
         if forward[o] and module.opcodes[o] not in IDLE and module.opcodes[o] != "broadcast"
-    )
-    return max(values, default=None)
+    }
+    own = {o for o in values if all(forward[u] or u in behind for u in module.users[o])}
+    found = sorted(own or values, reverse=True)
+    told = (i for i in found if any(o in values and o != i for o in made_of(module, i)))
+    return next(told, next(iter(found), None))
