@@ -10,8 +10,9 @@ from xlagraph.explain.kept import kept_alone
 from xlagraph.explain.names.layers import is_layer
 from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.explain.names.mixed import MIXED
+from xlagraph.explain.names.ordered import follows, has_more_terms, is_pick
 from xlagraph.explain.orders import as_compared
-from xlagraph.explain.versions import BACKWARD_MORE, COMPARED, TOLD_BY, follows
+from xlagraph.explain.versions import BACKWARD_MORE, COMPARED, TOLD_BY
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
@@ -27,7 +28,6 @@ from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
-from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
@@ -188,7 +188,7 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     further through a value that a branch picks on one side only, with layouts that no line asks
     for, with the order of sums that gradients have more terms of, and with derivatives of an edit.
     """
-    if cause.kind is LONGER_BACKWARD and str(causes[0].in_short).startswith(PICKS):
+    if is_pick(causes[0]) and (cause.kind is LONGER_BACKWARD or has_more_terms(cause)):
         return True
     if cause.kind in ORDERS and causes[0].kind is LONGER_BACKWARD and causes[0].proved:
         return True

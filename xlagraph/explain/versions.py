@@ -13,9 +13,10 @@ from xlagraph.explain.names.axes import with_axes
 from xlagraph.explain.names.folded import with_folded
 from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
-from xlagraph.explain.names.merged import BRANCHES, has_code
+from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
+from xlagraph.explain.names.ordered import edited_first, options_first
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted
@@ -69,11 +70,8 @@ from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
-from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
@@ -163,64 +161,13 @@ def of_a_pair(
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_clipped_updates(diff, with_scaled_norm(diff, told))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
-    told = _options_first(diff, with_passed(diff, told))
+    told = options_first(diff, with_passed(diff, told))
     told = [_with_place(with_forward(diff, with_taken(diff, cause))) for cause in told]
     told = with_folded(told)
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
-    worded = _edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
+    worded = edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
     return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
-
-
-def _edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """The causes, those last that follow from an edit that is told as well.
-
-    So does the number of passes, and how what was computed along another axis is spread again. From
-    a batch that is cut into another number of parts follow sizes and numbers. A function by name
-    comes before pieces of which no formula tells anything: its derivatives may be among them.
-    """
-    found = sorted(causes, key=lambda cause: follows(diff, cause))
-    if found and found[0].kind in BRANCHES and not has_code(found[0]):
-        found.sort(key=lambda cause: not _names_functions(diff, cause))
-    return tuple(found)
-
-
-def _options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
-    """The causes, an option of a reduction before a piece of which nothing is known.
-
-    Where a proof fails, what the option leads to may be that piece. A ring buffer is rolled where
-    its place to write is: that comes first, too.
-    """
-    first = next(iter(causes), None)
-    if first is None or first.kind not in BRANCHES:
-        return list(causes)
-    if first.proved and any(
-        "roll(" in part.text for part in first.in_short.parts if isinstance(part, Code)
-    ):
-        return sorted(causes, key=lambda cause: not (cause.kind is PYTHON_INDEX and cause.proved))
-    if first.proved or has_code(first):
-        return list(causes)
-    return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
-
-
-def _is_of_reduction(diff: Diff, cause: Cause) -> bool:
-    return cause.kind is ATTRIBUTE and any(op == "reduce" for op, _ in _options(diff, cause))
-
-
-def _names_functions(diff: Diff, cause: Cause) -> bool:
-    """Whether a cause is proved, and known functions tell it."""
-    is_piece = cause.kind in BRANCHES and cause.proved and has_code(cause)
-    found = in_functions(diff, cause.a, cause.b) if is_piece else None
-    return found is not None and not found.is_one
-
-
-def follows(diff: Diff, cause: Cause) -> bool | int:
-    """Whether a cause follows from another one that is told, if any is; below 0 if they follow."""
-    if MICRO_BATCHES in str(next(iter(cause.short.parts), "")):
-        return -1
-    options = _options(diff, cause) if cause.kind is ATTRIBUTE else set()
-    is_spread = bool(options) and all(opcode == "broadcast" for opcode, _ in options)
-    return is_spread or cause.kind is ACCUMULATION_COUNT
 
 
 def _called_apart(diff: Diff, cause: Cause) -> Cause:
@@ -482,16 +429,6 @@ def _option(diff: Diff, cause: Cause, change: Change) -> tuple[str, str] | None:
             if (old.get(key), new.get(key)) == change[:2]:
                 return diff.a.opcodes[x], key
     return None
-
-
-def _options(diff: Diff, cause: Cause) -> set[tuple[str, str]]:
-    """The opcodes that have other options, with the names of these."""
-    pairs = ((x, y) for x in cause.a if (y := diff.match.to_b[x]) in cause.b)
-    return {
-        (diff.a.opcodes[x], key)
-        for x, y in pairs
-        for key in differing_keys(diff.a.attributes[x], diff.b.attributes[y])
-    }
 
 
 def _evidence(found: Formulas, sources: tuple[SourceLine, ...]) -> Evidence:

@@ -1,0 +1,101 @@
+"""Which of several causes of a pair comes first, and which follow from others."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.names import differing_keys
+from xlagraph.explain.names.merged import BRANCHES, has_code
+from xlagraph.facts.values.functions import in_functions
+from xlagraph.message import Code
+from xlagraph.rules.numbers.picked_value import PICKS
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+
+_TERMS = re.compile(r"(\w+) \+ \S")
+
+
+def edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """The causes, those last that follow from an edit that is told as well.
+
+    So does the number of passes, and how what was computed along another axis is spread again. From
+    a batch that is cut into another number of parts follow sizes and numbers. A function by name
+    comes before pieces of which no formula tells anything: its derivatives may be among them.
+    """
+    found = sorted(causes, key=lambda cause: follows(diff, cause))
+    if found and found[0].kind in BRANCHES and not has_code(found[0]):
+        found.sort(key=lambda cause: not _names_functions(diff, cause))
+    return tuple(found)
+
+
+def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, an option of a reduction before a piece of which nothing is known.
+
+    Where a proof fails, what the option leads to may be that piece. A ring buffer is rolled where
+    its place to write is: that comes first, too. So does a value that Python picks, before the
+    terms that gradients have more where it is computed.
+    """
+    first = next(iter(causes), None)
+    if first is None or first.kind not in BRANCHES:
+        return list(causes)
+    if has_more_terms(first) and any(map(is_pick, causes)):
+        return sorted(causes, key=lambda cause: not is_pick(cause))
+    if first.proved and any(
+        "roll(" in part.text for part in first.in_short.parts if isinstance(part, Code)
+    ):
+        return sorted(causes, key=lambda cause: not (cause.kind is PYTHON_INDEX and cause.proved))
+    if first.proved or has_code(first):
+        return list(causes)
+    return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
+
+
+def _is_of_reduction(diff: Diff, cause: Cause) -> bool:
+    return cause.kind is ATTRIBUTE and any(op == "reduce" for op, _ in options_of(diff, cause))
+
+
+def _names_functions(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is proved, and known functions tell it."""
+    is_piece = cause.kind in BRANCHES and cause.proved and has_code(cause)
+    found = in_functions(diff, cause.a, cause.b) if is_piece else None
+    return found is not None and not found.is_one
+
+
+def follows(diff: Diff, cause: Cause) -> bool | int:
+    """Whether a cause follows from another one that is told, if any is; below 0 if they follow."""
+    if MICRO_BATCHES in str(next(iter(cause.short.parts), "")):
+        return -1
+    options = options_of(diff, cause) if cause.kind is ATTRIBUTE else set()
+    is_spread = bool(options) and all(opcode == "broadcast" for opcode, _ in options)
+    return is_spread or cause.kind is ACCUMULATION_COUNT
+
+
+def is_pick(cause: Cause) -> bool:
+    """Whether Python is proved to pick another value."""
+    return cause.proved and str(cause.in_short).startswith(PICKS)
+
+
+def has_more_terms(cause: Cause) -> bool:
+    """Whether a formula tells that terms are added to a value on one side only."""
+    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    if len(told) != 2 or not cause.proved:
+        return False
+    one, other = sorted(told, key=len)
+    found = _TERMS.match(other)
+    return found is not None and found[1] == one
+
+
+def options_of(diff: Diff, cause: Cause) -> set[tuple[str, str]]:
+    """The opcodes that have other options, with the names of these."""
+    pairs = ((x, y) for x in cause.a if (y := diff.match.to_b[x]) in cause.b)
+    return {
+        (diff.a.opcodes[x], key)
+        for x, y in pairs
+        for key in differing_keys(diff.a.attributes[x], diff.b.attributes[y])
+    }
