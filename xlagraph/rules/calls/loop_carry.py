@@ -17,12 +17,13 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.match import match_modules
 from xlagraph.diff.same import same_computation
+from xlagraph.facts.calls.handed_on import body_of, can_narrow_loop
 from xlagraph.facts.calls.inlining import inline_both
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import HloName, count, join, say
+from xlagraph.message import EMPTY, HloName, count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -63,12 +64,22 @@ w, trace = lax.fori_loop(0, n, body, (w, trace))  # always carried, read only wh
 )
 
 
+LATE = say(
+    "One version uses what the turn before has handed on where the other uses what this turn has: "
+    "all that follows from it stands one turn off. Which of both is meant is the algorithm's "
+    "choice (a flag of this step or of the next one); use one of them in both."
+)
+LATE_SHORT_FIX = say("Use the value of one turn, this or the one before, in both versions.")
+
+
 class Carried(NamedTuple):
     """The positions in a loop's tuple that the other side has not."""
 
     loop: int
     """A ``while`` of the module with its calls put in line."""
     positions: tuple[int, ...]
+    is_late: bool = False
+    """Each turn uses there what the turn before hands on, and the other side what this one has."""
 
 
 def find(case: Case) -> list[Finding]:
@@ -92,12 +103,19 @@ def find(case: Case) -> list[Finding]:
         more, other, loop = (flat_a, flat_b, x) if a_has_more else (flat_b, flat_a, y)
         less = ModuleEditor(other).build()
         fewer, many = sorted((parts_a, parts_b), key=len)
-        for positions in _choices(many, fewer):
-            carried = Carried(loop, positions)
-            dropped = _outputs_of(more, carried)
+        for carried in _ways(more, loop, _choices(many, fewer)):
+            dropped = [] if carried.is_late else _outputs_of(more, carried)
             if same_computation(_without(more, carried, dropped), less):
                 return [_finding(case, case.a if a_has_more else case.b, more, carried, dropped)]
     return []
+
+
+def _ways(module: Module, loop: int, choices: Iterable[tuple[int, ...]]) -> Iterator[Carried]:
+    """What may be carried more, and for what: to be given out, or to be used a turn later."""
+    for positions in choices:
+        yield Carried(loop, positions)
+        if can_narrow_loop(module, loop):
+            yield Carried(loop, positions, is_late=True)
 
 
 def _loop_differs(case: Case) -> bool:
@@ -149,6 +167,11 @@ def _without(module: Module, carried: Carried, outputs: Iterable[int]) -> Module
 def drop_carried(editor: ModuleEditor, carried: Carried) -> None:
     """Takes values out of a loop's tuple: of its start, its computations and its users."""
     module, loop, positions = editor.module, carried.loop, carried.positions
+    if carried.is_late:
+        body = body_of(module, loop)
+        given = module.operands[body.root]
+        taken = (u for u in module.users[body.parameters[0]] if _index(module, u) in positions)
+        editor.replace_uses({u: given[_index(module, u)] for u in taken})
     tuples = [loop, *module.operands[loop]]
     for c in module.callees[loop]:
         computation = module.computations[c]
@@ -195,18 +218,18 @@ def _finding(
         inline_both(edit)
         drop_carried(edit[side], carried)
 
+    named = say("the loop ", HloName(module.names[loop], "while"))
+    number = count(len(carried.positions), "value")
+    late = say(
+        " uses ", number, " of the turn before in ", side, ", of the same turn in ", side.other
+    )
+    more = say(" carries ", number, " more in ", side)
     return Finding(
         kind=LOOP_CARRY,
-        title=say(
-            "the loop ",
-            HloName(module.names[loop], "while"),
-            f" carries {count(len(carried.positions), 'value')} more in ",
-            side,
-            " (",
-            values,
-            ")",
-            at(lines),
-        ),
+        title=say(named, late if carried.is_late else more, " (", values, ")", at(lines)),
+        fix=LATE if carried.is_late else EMPTY,
+        short=say("a loop", late) if carried.is_late else EMPTY,
+        short_fix=LATE_SHORT_FIX if carried.is_late else EMPTY,
         evidence=(
             Evidence(
                 say(

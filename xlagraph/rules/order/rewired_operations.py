@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
@@ -13,17 +15,18 @@ from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE, live_work
 from xlagraph.cause.sources import at, bare, is_forward, line_of, where
+from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import number_of
 from xlagraph.facts.values.telling import PLAIN
-from xlagraph.message import A, B, HloName, Operation, count, join, say
+from xlagraph.message import EMPTY, A, B, HloName, Operation, count, join, say
 from xlagraph.rules.numbers import picked_value
 from xlagraph.rules.order.turned_operations import SHORT, SHORT_FIX
-from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -84,7 +87,35 @@ def find(case: Case) -> list[Finding]:
     That concerns the whole module, so what other rules suspect of it does not matter.
     """
     wires = _wires(case)
-    return [_finding(case, wires)] if wires else []
+    if wires is None:
+        return []
+    renewed = _renewed(case, wires)
+    if not renewed or len(renewed) == len(wires.moved):
+        return [_finding(case, wires)]
+    rest = [y for y in wires.operands if y not in renewed]
+    return [_finding(case, _part(wires, rest)), _of_updates(case, _part(wires, renewed), renewed)]
+
+
+def _renewed(case: Case, wires: Wires) -> dict[int, int]:
+    """B's operations that take a tensor where A's take its new value, or back, with the tensor."""
+    b = case.b.module
+    new = {(b.outputs[k], p): p for p, places in updates(b).items() for k in places}
+    new |= {(p, value): p for (value, _), p in new.items()}
+    found = {}
+    for _, y in wires.moved:
+        pairs = [(p, q) for p, q in zip(wires.operands[y], b.operands[y], strict=True) if p != q]
+        if all(pair in new for pair in pairs):
+            found[y] = new[pairs[0]]
+    return found
+
+
+def _part(wires: Wires, own: Collection[int]) -> Wires:
+    """The wires of some of B's operations alone."""
+    return wires._replace(
+        pairs={x: y for x, y in wires.pairs.items() if y in own},
+        operands={y: taken for y, taken in wires.operands.items() if y in own},
+        moved=tuple(pair for pair in wires.moved if pair[1] in own),
+    )
 
 
 def _wires(case: Case) -> Wires | None:
@@ -309,6 +340,25 @@ def _first_lines(module: Module, instructions: Iterable[int]) -> tuple[SourceLin
     """The program's own lines of the forward pass, in the order in which they run."""
     lines = (line for i in instructions if (line := line_of(module, i)) and is_forward(line))
     return tuple(dict.fromkeys(lines))[:MAX_TOLD]
+
+
+def _of_updates(case: Case, wires: Wires, renewed: Mapping[int, int]) -> Finding:
+    """The finding of tensors that are used before their update on one side, behind it else.
+
+    The first of them tells the side; with an average those of its source move the other way.
+    """
+    found = _finding(case, wires)
+    b = case.b.module
+    first = min(renewed)
+    side = A if renewed[first] in b.operands[first] else B
+    tensors = [p for y, p in sorted(renewed.items()) if (p in b.operands[y]) is (side is A)]
+    named = list(map(partial(parameter_name, case.b), dict.fromkeys(tensors)))
+    used = say(
+        side, " uses ", join(named, MAX_TOLD), " after their update, ", side.other, " before"
+    )
+    one = say(named[0], f" and {len(named) - 1} more" if len(named) > 1 else "")
+    short = say(one, AFTER_UPDATE)
+    return replace(found, kind=OTHER_OPERAND, title=used, fix=EMPTY, short=short, short_fix=EMPTY)
 
 
 def _finding(case: Case, wires: Wires) -> Finding:
