@@ -16,6 +16,7 @@ from xlagraph.explain.versions import BACKWARD_MORE, COMPARED, TOLD_BY
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
+from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
@@ -245,7 +246,7 @@ def _is_beside(diff: Diff, first: Cause, cause: Cause) -> bool:
     """
     counts = cause.share >= MIN_BESIDE or _is_named(diff, first, cause)
     is_told = _is_average(cause) or (cause.proved and counts)
-    is_own = cause.kind in OWN_EDITS and _is_apart(first, cause)
+    is_own = (cause.kind in OWN_EDITS or _is_along(cause)) and _is_apart(first, cause)
     return is_told and is_own and not follows(diff, cause)
 
 
@@ -266,7 +267,13 @@ def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     is_formula = is_formula and has_code(cause)
     is_number = is_number or _stands_alone(diff, first, cause)
     is_number = is_number or str(cause.in_short).startswith((COMPARED, MIXED))
+    is_number = is_number or _is_along(cause)
     return is_number or is_formula or is_layer(cause) or cause.kind in NAMED
+
+
+def _is_along(cause: Cause) -> bool:
+    """Whether values are spread along another axis, which no other size makes them."""
+    return str(cause.in_short).lower().startswith(ALONG)
 
 
 def _stands_alone(diff: Diff, first: Cause, cause: Cause) -> bool:

@@ -28,6 +28,7 @@ from xlagraph.explain.names.taken import with_forward, with_taken
 from xlagraph.explain.names.training.clipped import (
     with_clipped,
     with_clipped_updates,
+    with_fewer_clipped,
     with_scaled_norm,
 )
 from xlagraph.explain.names.training.decay import with_decay
@@ -159,7 +160,7 @@ def of_a_pair(
     told = with_mode(diff, with_mean(diff, with_schedule(diff, with_repeated(diff, told))))
     told = with_mixed(diff, told)
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
-    told = with_clipped_updates(diff, with_scaled_norm(diff, told))
+    told = with_clipped_updates(diff, with_scaled_norm(diff, with_fewer_clipped(diff, told)))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = options_first(diff, with_passed(diff, told))
     told = [_with_place(with_forward(diff, with_taken(diff, cause))) for cause in told]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.names import differing_keys
 from xlagraph.explain.names.merged import merged
+from xlagraph.facts.shapes.made_sizes import ALONG, made_by
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_SIZE
@@ -26,8 +27,12 @@ def with_axes(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes; with a reduction along another axis those that say no more than which axis.
 
     The indices of a minimum are counted along it, the derivative is scattered there, and a mean
-    divides by its size.
+    divides by its size. So it is with values that are spread along another axis.
     """
+    for main in causes:
+        spread = [c for c in causes if c.proved and _spreads(diff, c)] if _turns(diff, main) else []
+        if spread:
+            return merged(causes, main, [main, *spread])
     along = [cause for cause in causes if _axis(diff, cause)]
     if not along or not all(cause.proved for cause in causes):
         return list(causes)
@@ -44,6 +49,14 @@ def with_axes(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return list(causes)
     first = min(causes.index(cause) for cause in (main, *parts))
     return merged([*others[:first], main, *others[first:]], main, [main, *parts])
+
+
+def _turns(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is of values that stand along another axis of as many, with 1 beside it."""
+    made = (
+        made_by(diff, _pairs(diff, cause)) if cause.kind is PYTHON_SIZE and cause.proved else None
+    )
+    return made is not None and str(made.what).startswith(ALONG)
 
 
 def _axis(diff: Diff, cause: Cause) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WITH_OPTIONS = frozenset({"convolution", "dot", "reduce", "reduce-window", "concatenate"})
 """What gives another shape of the same operands by an option that the program writes."""
 GROUPS = "values are divided into other groups"
+ALONG = "values are spread along another axis"
 NORM_GROUPS = "a normalisation's number of groups"
 NORMALIZED = "a normalisation's number of values taken together"
 HEADS = "the number of heads of an attention"
@@ -84,7 +85,17 @@ def _divided(diff: Diff, x: int, y: int) -> Message:
         ("dot", sizes[second]) in found for found, sizes in zip(uses, (old, new), strict=True)
     ):
         return _counted(HEADS, old[first], new[first])
-    return say(GROUPS, ": ", Change(short_shape(diff.a, x), short_shape(diff.b, y), "became"))
+    is_along = len(old) == len(new) and without_ones(old) == without_ones(new)
+    return say(
+        ALONG if is_along else GROUPS,
+        ": ",
+        Change(short_shape(diff.a, x), short_shape(diff.b, y), "became"),
+    )
+
+
+def without_ones(sizes: Iterable[int]) -> list[int]:
+    """The sizes along which there is more than one value."""
+    return [size for size in sizes if size != 1]
 
 
 def _counted(what: str, old: int, new: int) -> Message:

@@ -14,6 +14,7 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.gradients import through_forms
 from xlagraph.facts.values.scalars import unspread
 from xlagraph.message import A, B, Code, say
+from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ FIX = say(
     "Clip once, where the gradients of all micro-batches are added up and averaged: what is "
     "clipped before that is clipped by the norm of each part."
 )
+FEWER_FIX = say(
+    "The norm is of the parameters that are handed to clip_grad_norm_, and no others are clipped: "
+    "hand it the same ones (model.parameters()) in both versions, and in every step."
+)
+FEWER_SHORT_FIX = say("Clip the gradients of the same parameters in both.")
 PLAIN = "x * x"
 SCALED = re.compile(r"x ([*/]) (\w+) \* \(x \1 \2\)")
 """Squares of what is scaled, by a number."""
@@ -96,6 +102,37 @@ def with_scaled_norm(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         if SCALED.fullmatch(scaled):
             return _as_scaled(causes, piece, behind[:1], A if told[0] == scaled else B)
     return list(causes)
+
+
+def with_fewer_clipped(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as one those of a norm of fewer gradients on one side: the others are unclipped.
+
+    That is a shorter list that is joined, and what scales the others on one side alone.
+    """
+    parts = [c for c in causes if c.proved and (c.kind is CLIPPING or _joins(diff, c))]
+    if {cause.kind for cause in parts} != {CLIPPING, PYTHON_SIZE}:
+        return list(causes)
+    sides = ((A, diff.a, diff.b, diff.match.to_a), (B, diff.b, diff.a, diff.match.to_b))
+    for side, more, fewer, partners in sides:
+        many = [{*values} for values in _norms(more)]
+        for values in _norms(fewer):
+            taken = {partners[i] for i in values}
+            if any(taken < one for one in many):
+                first = min(causes.index(cause) for cause in parts)
+                short = say(
+                    *("gradients of fewer tensors are clipped by their norm in ", side.other),
+                    *(" than in ", side),
+                )
+                told = {"title": short, "short": short, "fix": FEWER_FIX}
+                told["short_fix"] = FEWER_SHORT_FIX
+                return merged(causes, causes[first], parts, kind=CLIPPING, **told)
+    return list(causes)
+
+
+def _joins(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is of a list of another length that is joined."""
+    is_joined = any(diff.a.opcodes[i] == "concatenate" for i in cause.a)
+    return cause.kind is PYTHON_SIZE and is_joined
 
 
 def _as_scaled(
