@@ -75,6 +75,8 @@ NAMED = (ADDED_INPUT, AVERAGED_SUM, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OP
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
+ALL = 0.95
+"""The part of a difference that is as good as all of it."""
 MAX_BESIDE = 2
 STAGES = " is a module after optimization, the other one before: what differs is XLA's work."
 OF_ONE_STAGE = say("Compare two modules before optimization, or two after it.")
@@ -187,7 +189,8 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
 
     So it is with those that the other side gives back in another size, with gradients that flow
     further through a value that a branch picks on one side only, with layouts that no line asks
-    for, with the order of sums that gradients have more terms of, and with derivatives of an edit.
+    for, with the order of sums that gradients have more terms of, with derivatives of an edit, and
+    with what a type leads to at the line where nearly all else comes of it.
     """
     if is_pick(causes[0]) and (cause.kind is LONGER_BACKWARD or has_more_terms(cause)):
         return True
@@ -196,6 +199,9 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     if any(_has_derivative(diff, other, cause) for other in causes if other is not cause):
         return True
     if cause.kind is LAYOUT and causes[0].proved and (cause.place.is_near or not cause.place.line):
+        return True
+    is_all = causes[0].kind is DTYPE and causes[0].proved and causes[0].share >= ALL
+    if is_all and cause.kind in BRANCHES and cause.place.line == causes[0].place.line:
         return True
     given = kept_alone(diff, cause)
     if given and causes[0].kind in (GROWING_INPUT, INPUT_SHAPE):

@@ -422,10 +422,11 @@ def _are_inputs(case: Case, starts: Iterable[tuple[int, int]], *, scalars: bool)
     )
 
 
-def inputs_in_short(number: int, types: Iterable[tuple[str, str]]) -> Message:
-    """That so many inputs have these types in A and in B."""
+def inputs_in_short(number: int, types: Iterable[tuple[str, str]], name: str = "") -> Message:
+    """That so many inputs, one with a name perhaps, have these types in A and in B."""
+    one = say("Argument ", Code(name), " has") if name else say("An input has")
     return say(
-        "An input has" if number == 1 else "Inputs have",
+        one if number == 1 else "Inputs have",
         " another dtype (",
         join(Change(old, new) for old, new in dict.fromkeys(types)),
         ") in some steps",
