@@ -111,3 +111,11 @@ loader = DataLoader(rows, collate_fn={given})
 def test_an_object_that_pads_to_the_longest_itself(longest, given, lines):
     text = PADS_ITSELF.format(longest=longest, given=given).splitlines()
     assert [one.line for one in settings_in(text) if one.option == "padding"] == lines
+
+
+def test_a_collator_that_joins_pads_nothing():
+    """It gives one row with the items of a batch, one behind the other."""
+    text = ["trainer = Trainer(model, data_collator=DataCollatorWithFlattening())"]
+    assert [(one.option, one.value) for one in settings_in(text)] == [("joined", "-1")]
+    padded = ["trainer = Trainer(model, data_collator=DataCollatorWithPadding(tokenizer))"]
+    assert [one.option for one in settings_in(padded)] == ["padding"]

@@ -26,7 +26,9 @@ LEAVES = frozenset(
 )
 _JOINS = frozenset({"cat", "concat", "concatenate"})
 _AXES = frozenset({"dim", "axis"})
-PADS = re.compile(r"pad_sequence|DataCollator\w*")
+FLATTENS = "DataCollatorWithFlattening"
+"""What transformers calls its collator that joins the items of a batch along the last axis."""
+PADS = re.compile(rf"pad_sequence|(?!{FLATTENS}\b)DataCollator\w*")
 _LONGEST = ("True", "'longest'")
 _SIZES = frozenset({"shape", "size"})
 _LENGTHS = frozenset({"padding", "max_length", "pad_to_multiple_of"})
@@ -49,6 +51,12 @@ def pads(node: ast.Call, *, collates: bool) -> bool:
     if PADDING in given:
         return given[PADDING] in _LONGEST and "pad_to_multiple_of" not in given
     return bool(PADS.fullmatch(name)) and _LENGTHS.isdisjoint(given)
+
+
+def flattened(node: ast.Call, function: str) -> Iterator[Setting]:
+    """A call that makes a collator of transformers which joins the items of a batch."""
+    if getattr(node.func, "attr", getattr(node.func, "id", "")) == FLATTENS:
+        yield Setting(node.lineno, function, JOINED, "-1")
 
 
 def makes(node: ast.Call) -> bool:

@@ -17,11 +17,13 @@ from xlagraph.capture.places.attached import ATTACHES, attached
 from xlagraph.capture.places.batches import (
     COLLATES,
     DRAWS,
+    FLATTENS,
     LEAVES,
     PADDING,
     PADS,
     cut,
     distinct,
+    flattened,
     given_collates,
     joined,
     joined_lists,
@@ -51,7 +53,7 @@ _TAKES_ONE = frozenset({"train", "requires_grad_"})
 _SETS = re.compile(
     rf"\.(?:{'|'.join(sorted(ATTRIBUTES))})\b|[\"'](?:{'|'.join(sorted(ATTRIBUTES))})[\"']"
     rf"|\.(?:{'|'.join(sorted(METHODS))})\("
-    rf"|{PADS.pattern}|\b{PADDING}\s*=|{COLLATES.pattern}|\.{ATTACHES.pattern}\("
+    rf"|{PADS.pattern}|\b{FLATTENS}\(|\b{PADDING}\s*=|{COLLATES.pattern}|\.{ATTACHES.pattern}\("
     rf"|{_DROPS.pattern}\s*=|{_CONFIGURES.pattern}\("
     rf"|\.(?:{'|'.join(sorted(LEAVES))})\("
     rf"|\b(?:{'|'.join(sorted(DRAWS))})\(|\b{MAKES.pattern}\(|\.(?:{TABLES})\("
@@ -144,6 +146,7 @@ def _put_together(node: ast.Call, function: str, *, is_collated: bool) -> Iterat
     """What a call says of how long a batch is."""
     if pads(node, collates=is_collated):
         yield Setting(node.lineno, function, PADDING, "")
+    yield from flattened(node, function)
     if is_collated:
         yield from joined(node, function)
         yield from distinct(node, function)
