@@ -25,8 +25,8 @@ def test_the_short_last_batch_of_each_epoch_is_told_and_no_alarm(tmp_path):
     (note,) = run.verdict.notes
     assert str(note) == (
         "Since step 3: an odd batch comes again and again (s32[5,4], s32[8,4]) in the step that "
-        "ends at train.py:20 in main(); 1 compile, 0.50 s. To save it: leave it out "
-        "(drop_last=True) or pad it."
+        "ends at train.py:20 in main(); 1 compile, 0.50 s. To save it: pad it, or "
+        "in training leave it out (drop_last=True)."
     )
     (group,) = [group for group in run.groups if group.meant]
     assert (group.meant, group.kind.id, group.proved) == ("odd", "input-shape", True)

@@ -42,7 +42,7 @@ def test_stages_of_a_program_are_told_and_no_alarm(tmp_path):
     assert str(note) == (
         "Changed in steps 10, 20 and stayed so: an input has another size in each of 3 stages "
         "(f32[4,16,16], f32[4,24,24], f32[4,32,32]) in the step that ends at train.py:20 in "
-        "main(); 2 compiles, 1.0 s. If not on purpose: pad every batch to the largest size."
+        "main(); 2 compiles, 1.0 s."
     )
     (group,) = [group for group in run.groups if group.meant]
     assert (group.meant, group.kind.id, group.proved) == ("stages", "input-shape", True)

@@ -126,7 +126,7 @@ def notes_of(run, **changed):
     """What is said of a run whose only reason is a phase that is as the first one, but for this."""
     group = replace(run.problems[0], expected=True, meant=Meant.PHASE, steps=(6,), **changed)
     verdict = run_verdict(run.run, (group,), run.graphs, 3, 20, 0, began_late=False)
-    return [str(note) for note in verdict.notes if "If not on purpose" in str(note)]
+    return [str(note) for note in verdict.notes if "and stayed so" in str(note)]
 
 
 def test_the_first_graphs_of_a_part_are_no_note() -> None:

@@ -37,6 +37,8 @@ STAGES = 3
 """A program in which so many phases began is one of stages."""
 MAX_BESIDE = 2
 """Further causes of the same graphs that are named."""
+ONCE = (Meant.CHOICE, Meant.EARLY, Meant.PHASE, Meant.STAGES)
+"""What compiled for good, so that mending it saves nothing any more."""
 CHOSEN = say("Nothing to do where the sizes are a choice, such as length buckets.")
 MANY_SIZES = say("Pad to one size that all fit in, or a few.")
 """What to do where there is no odd batch that may be dropped."""
@@ -302,7 +304,7 @@ def _note(group: CauseGroup, *, with_fix: bool) -> Message:
         when = say("In a fixed order since ", begin)
     what = say(when, ": ", group.in_short.clause, group.place.within)
     cost = f"; {count(group.compiles, 'compile')}, {group.spent}."
-    if group.meant in (Meant.CHOICE, Meant.EARLY) or not with_fix:
+    if group.meant in ONCE or not with_fix:
         return say(what, cost)  # each compiled for good: its fix stands in the list
     if group.meant is Meant.SIZES:
         return say(what, cost, " ", CHOSEN)

@@ -114,8 +114,8 @@ def as_odd_batch(cause: Cause, members: Sequence[GraphNode]) -> Cause:
         ),
         fix=say(
             "None needed if all examples are to count, as of a short last batch. To save the "
-            "compile leave it out (drop_last=True), or pad it and mask what is added."
+            "compile pad it and mask what is added, or in training leave it out (drop_last=True)."
         ),
         short=say("an odd batch comes again and again", listed),
-        short_fix=say("Leave it out (drop_last=True) or pad it."),
+        short_fix=say("Pad it, or in training leave it out (drop_last=True)."),
     )
