@@ -11,11 +11,13 @@ import numpy as np
 
 from xlagraph.evaluate.never import (
     asks_nothing,
+    behind,
     constant_of,
     given_as,
     is_neutral,
     is_never_negative,
 )
+from xlagraph.facts.values.opcodes import ELEMENTWISE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from xlagraph.evaluate.step import Step
     from xlagraph.graph import Module
 
+    _Alone = dict[tuple[int, int], frozenset[float]]
+    """By instruction and operand: the one number of it all, at each of the points."""
 
 _OF_DEVICE = frozenset({"partition-id", "replica-id"})
 
@@ -63,6 +67,15 @@ def _of_remainder(operands: Sequence[Any], made: Any) -> int:
     return _bits(made != operands[0])
 
 
+_TELLS_NOTHING = frozenset({0.0, 1.0, -1.0})
+"""What is added, or multiplied with, and leaves all as it is."""
+_MANY = frozenset({0.0, 0.5, 1.0})
+_FORMS = frozenset(
+    {"bitcast", "broadcast", "call", "clamp", "compare", "concatenate", "conditional", "convert"}
+    | {"copy", "gather", "reshape", "select", "slice", "transpose", "tuple", "while"}
+)
+"""What computes nothing, or has a coverage of its own."""
+_SPREADS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
 _SEEN: dict[str, tuple[int, Callable[[Sequence[Any], Any], int]]] = {
     "abs": (3, _of_sign),
     "clamp": (7, _of_clamp),
@@ -80,18 +93,26 @@ class Coverage:
     """What was seen of a program's instructions, over all its evaluations."""
 
     def __init__(self) -> None:
+        self.watched: frozenset[int] = frozenset()
+        """The instructions of which it is noted if an operand is always one number."""
+        self.is_rough = False
+        """Numbers are so large that small terms drown: nothing is noted of operands."""
         self._seen: dict[int, int] = {}
         self._branches: dict[int, set[int]] = {}
-        self._before: tuple[dict[int, int], dict[int, set[int]]] = ({}, {})
+        self._alone: _Alone = {}
+        self._before: tuple[
+            dict[int, int], dict[int, set[int]], dict[tuple[int, int], frozenset[float]]
+        ]
+        self._before = ({}, {}, {})
 
     def settle(self, *, keep: bool) -> None:
         """Keeps, or forgets, what was seen since it was settled last."""
         if keep:
             branches = {i: set(taken) for i, taken in self._branches.items()}
-            self._before = (dict(self._seen), branches)
+            self._before = (dict(self._seen), branches, dict(self._alone))
         else:
-            seen, branches = self._before
-            self._seen = dict(seen)
+            seen, branches, alone = self._before
+            self._seen, self._alone = dict(seen), dict(alone)
             self._branches = {i: set(taken) for i, taken in branches.items()}
 
     def note(self, step: Step, operands: Sequence[Any], made: Any) -> None:
@@ -101,6 +122,17 @@ class Coverage:
             seen = self._seen.get(step.number, 0)
             if seen != whole:
                 self._seen[step.number] = seen | of(operands, made)
+
+        if step.number in self.watched and not self.is_rough:
+            self._note_alone(step.number, operands)
+
+    def _note_alone(self, i: int, operands: Sequence[Any]) -> None:
+        for k, x in enumerate(operands):
+            found = self._alone.get((i, k), frozenset())
+            is_float = isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.size
+            if found is not _MANY and is_float:
+                is_one = bool((x == x.flat[0]).all())
+                self._alone[i, k] = found | {float(x.flat[0])} if is_one else _MANY
 
     def note_branch(self, step: Step, branch: int) -> None:
         """Takes in that a branch was taken, or a loop's body was."""
@@ -127,6 +159,22 @@ class Coverage:
         asked = _reached(module, edges) & {*changed, *of_changed}
         of_one_sign = {i for i in asked & varies if self._is_of_one_sign(module, i)}
         return of_one_sign | (asked - _reached(module, self._edges))
+
+    def stuck(self, module: Module, changed: Collection[int], *, in_rows: bool) -> set[int]:
+        """Those of these instructions that take in what inputs reach, and saw nothing of it.
+
+        It was 0 or 1 alone, as the logarithm of what is cut off at 1 from below, or one number at
+        all places, which a softmax leaves out: where such a term stands makes no difference.
+        """
+        varies, numbers = varying(module, in_rows=in_rows), _numbers(module)
+        own = (i for i in varies.intersection(changed) if module.opcodes[i] not in _FORMS)
+        return {
+            i
+            for i in own
+            for k, o in enumerate(module.operands[i])
+            if o in varies and (seen := self._alone.get((i, k), _MANY)) is not _MANY
+            if o not in numbers or (len(seen) == 1 and seen <= _TELLS_NOTHING)
+        }
 
     def wraps_all(self, module: Module) -> bool:
         """Whether each remainder of what inputs reach was seen to be another number than that."""
@@ -170,6 +218,26 @@ class Coverage:
                 return ()
             case _:
                 return _all(module, i)
+
+
+def _numbers(module: Module) -> set[int]:
+    """What is one number at all its places, whatever that is: made of single numbers, or spread."""
+    found: set[int] = set()
+    for i, opcode in enumerate(module.opcodes):
+        is_one = module.shapes[i].partition("{")[0].endswith("[]")
+        is_made = opcode in _SPREADS or opcode in ELEMENTWISE
+        if is_one or (is_made and found.issuperset(module.operands[i])):
+            found.add(i)
+    return found
+
+
+def deep_forms_of(module: Module, some: Iterable[int]) -> set[tuple[str, ...]]:
+    """Which operations are among some instructions, with what makes their operands."""
+    return {
+        (module.opcodes[i], *sorted(module.opcodes[behind(module, o, _SPREADS)] for o in below))
+        for i in some
+        for below in [module.operands[i]]
+    }
 
 
 def forms_of(module: Module, some: Iterable[int]) -> set[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ import numpy as np
 from xlagraph.errors import XlagraphError
 from xlagraph.evaluate.agreement import is_finite, is_number, moved_by, paired, varies
 from xlagraph.evaluate.budget import Budget
-from xlagraph.evaluate.coverage import forms_of, varying
+from xlagraph.evaluate.coverage import deep_forms_of, forms_of, varying
 from xlagraph.evaluate.domains import (
     LARGEST,
     Assumed,
@@ -160,6 +160,10 @@ def _same_values(diff: Diff) -> SameValues | None:
     if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
         return None
     programs = Program(a), Program(b)
+    programs[0].coverage.watched, programs[1].coverage.watched = (
+        frozenset(diff.differing_in_a),
+        frozenset(diff.differing_in_b),
+    )
     budget = Budget()
     if POINTS * (programs[0].cost + programs[1].cost) > budget.operations:
         return None
@@ -237,13 +241,17 @@ def _is_seen(diff: Diff, asked: _Question) -> bool:
         (b, a, diff.differing_in_b),
     )
     for (own, other, changed), fixed in zip(sides, asked.fixed, strict=True):
+        stuck = own.coverage.stuck(own.module, changed, in_rows=in_rows)
+        every = range(len(other.module))
+        if not deep_forms_of(own.module, stuck) <= deep_forms_of(other.module, every):
+            return False
         unseen = own.coverage.unseen(own.module, changed, in_rows=in_rows) - fixed
         left = {i for i in unseen if own.module.opcodes[i] not in HANDED_ON}
         if left:
             module = other.module
-            every = other.coverage.unseen(module, range(len(module)), in_rows=in_rows)
+            theirs = other.coverage.unseen(module, every, in_rows=in_rows)
             numbers = (i for i, opcode in enumerate(module.opcodes) if opcode == "constant")
-            if not forms_of(own.module, left) <= forms_of(module, {*every, *numbers}):
+            if not forms_of(own.module, left) <= forms_of(module, {*theirs, *numbers}):
                 return False
     return True
 
@@ -343,6 +351,8 @@ class _Question:
         moved = dict(zip(assignment, given, strict=True))
         arguments = [moved.get(n, 0.0) for n in range(len(self.programs[1].parameters))]
         self.numbers.fill(1, arguments)
+        for program in self.programs:
+            program.coverage.is_rough = point == LARGE
         self._ask_a(point, given)
         made = self.programs[1].run(arguments, self.budget, point + 1)
         self.programs[1].coverage.settle(keep=is_finite(made))

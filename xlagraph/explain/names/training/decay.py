@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean
 from xlagraph.cause.slices import IDLE
 from xlagraph.explain.names.merged import merged
 from xlagraph.facts.training.weight_decay import Enters, decays
+from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.scalars import is_number
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import A, B, count, say
+from xlagraph.message import A, B, Code, count, say
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -78,7 +80,50 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return list(causes)
     short, fix, short_fix = told
     words = {"title": short, "short": short, "fix": fix, "short_fix": short_fix}
-    return merged(causes, own[0], own, kind=OPTIMIZER_OPTION, **words)
+    found = merged(causes, own[0], own, kind=OPTIMIZER_OPTION, **words)
+    edit = _edit_before(diff, own[0], a, b)
+    return found if edit is None else [*found, edit]
+
+
+def _edit_before(
+    diff: Diff, cause: Cause, a: dict[int, Decay], b: dict[int, Decay]
+) -> Cause | None:
+    """What a piece with decay has otherwise before any gradient decays, if it has: another edit.
+
+    A piece is told as a whole where what it gives out stands in one net of gradients.
+    """
+    behind = [_behind(m, found) for m, found in ((diff.a, a), (diff.b, b))]
+    changed = [
+        (x, y)
+        for x, y, _ in diff.changes
+        if x in cause.a and y in cause.b and x not in behind[0] and y not in behind[1]
+    ]
+    own_a, own_b = (frozenset(some) for some in zip(*changed, strict=True)) if changed else ((), ())
+    own_a, own_b = frozenset(own_a), frozenset(own_b)
+    found = formulas(diff, own_a, own_b) if changed else None
+    if found is None:
+        return None
+    told = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
+    return replace(
+        cause,
+        kind=REPLACED_SUBGRAPH,
+        title=told,
+        short=told,
+        share=len(changed) / max(diff.differing, 1),
+        a=own_a,
+        b=own_b,
+    )
+
+
+def _behind(module: Module, found: dict[int, Decay]) -> set[int]:
+    """What is computed of decayed gradients and weights, and these."""
+    front = [i for decay in found.values() for i in (decay.product, decay.sum)]
+    seen = {*front}
+    for i in front:  # grows while it is read
+        fresh = {*module.users[i]} - seen
+        seen |= fresh
+        front += fresh
+    return seen
 
 
 def _claimed(sets: Iterable[frozenset[int]]) -> frozenset[int]:

@@ -25,6 +25,7 @@ from xlagraph.message import A, B, Code, HloName, count, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.shapes.sizes import ATTRIBUTE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
@@ -49,6 +50,7 @@ FEWEST = 5
 FURTHER = "gradients flow further"
 """What is said of such gradients first."""
 GENERAL = (
+    "a gradient penalty",  # which would change the loss; second derivatives alone do not
     "a value is computed",
     "the same value is computed",
     "a piece is computed",
@@ -253,6 +255,8 @@ def _is_part(diff: Diff, cause: Cause, equal: Equal) -> bool:
 
     Gradients that are given out stand in another form where they have more terms.
     """
+    if cause.kind is ATTRIBUTE:  # of a sum among the derivatives, of one side at least
+        return not (any(equal.a[i] for i in cause.a) and any(equal.b[i] for i in cause.b))
     if cause.kind is not CLIPPING:
         return cause.kind in (*OWN, LIVE_TENSOR)
     sides = (diff.a, cause.a, equal.a), (diff.b, cause.b, equal.b)
@@ -267,6 +271,8 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
     module, forward = (diff.a, equal.a) if side is A else (diff.b, equal.b)
     behind = _behind(diff, side, equal)
     value = _parting(module, behind, forward)
+    product = None if value is None else _product(module, value, behind, forward)
+    value = value if product is None else product.factor
     named = (
         say(" at ", HloName(module.names[value], module.opcodes[value]))
         if value is not None
@@ -285,8 +291,9 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
     title = say(
         first, named, size, ": ", count(len(behind), "instruction"), " more behind the loss"
     )
-    lines = where(module, [value]) if value is not None else ()
+    lines = where(module, [value]) if value is not None and product is None else ()
     taken = () if value is None else [u for u in module.users[value] if forward[u]]
+    taken = taken if product is None else [product.number]
     lines = lines if any(map(is_forward, lines)) else where(module, taken)
     line = next((one for one in lines if is_forward(one)), None)
     alike = say(
@@ -327,6 +334,40 @@ def used_at(module: Module, own: Collection[int]) -> SourceLine | None:
 def _is_of_forward(module: Module, i: int) -> bool:
     line = line_of(module, i)
     return line is not None and not line.backward_of
+
+
+class Product(NamedTuple):
+    """A product of the forward pass, and the factor that gradients go on to."""
+
+    number: int
+    factor: int
+
+
+def _product(
+    module: Module, value: int, behind: Collection[int], forward: bytearray
+) -> Product | None:
+    """The product whose other factor has gradients on one side alone: they are made of this one.
+
+    None where gradients of one side alone are made of both.
+    """
+    taken = {through(module, o, THROUGH) for i in behind for o in module.operands[i]}
+    forms = [value]
+    for form in forms:  # grows while it is read
+        for user in module.users[form]:
+            if forward[user] and module.opcodes[user] in THROUGH:
+                forms.append(user)
+            elif forward[user] and module.opcodes[user] == "multiply":
+                factors = [through(module, o, THROUGH) for o in module.operands[user]]
+                other = next((o for o in factors if o != value), value)
+                if other != value and other not in taken and _is_computed(module, other):
+                    return Product(user, other)
+    return None
+
+
+def _is_computed(module: Module, value: int) -> bool:
+    """Whether a value is computed, of what the module takes in."""
+    made = made_of(module, value)
+    return len(made) > 1 and any(module.opcodes[i] == "parameter" for i in made)
 
 
 def _parting(module: Module, behind: Collection[int], forward: bytearray) -> int | None:
