@@ -46,6 +46,24 @@ SAID = {
     "round40/q11": "takes input 10 (s64[120]) in A and what is input 17 (s64[120]) of A in B",
     "round41/q10": "Values are repeated one by one (repeat_interleave, jnp.repeat) in A, all",
     "round42/q20": "reshape takes pos in A and the result of call s32[]",
+    "round43/q05": "computed from each other in turns, and each side begins with the other one",
+    "round43/q07": "Gradients flow further in A than in B, which cuts them at multiply.134",
+    "round43/q10": "Input 9 (f32[3,2,8]) and 5 more: used after the update in A, before it in B",
+    "round43/q11": "Gradients flow further in B than in A, which cuts them at add.406",
+    "round43/q13": "Weight decay goes into the gradient in A and into the weight alone in B",
+    "round43/q15": "sum takes the result of multiply f32[24,3] at q15/before.py:35 in A and part",
+    "round43/q16": "9 slow weights (f32[7,3], f32[30,8], f32[30,10] and 3 more) move towards",
+    "round44/q01": "B uses input 16 (s64[108]) also where A uses another input, input 13",
+    "round44/q02": "Input 32 (f32[16,9]) and 7 more: used after the update in A, before it in B",
+    "round44/q06": "Gradients of fewer tensors are clipped by their norm in B than in A",
+    "round44/q07": "A branch in Python picks another value",
+    "round44/q15": "Gradients are scaled before they are clipped by their norm in A",
+    "round44/q19": "A loop uses 1 value of the turn before in B, of the same turn in A",
+    "round44/q20": "Argument state has another dtype (f32 -> bf16)",
+    "round45/q01": "Gradients flow further in B than in A, which cuts them at exponential.119",
+    "round45/q05": "x / y - z became (x - z) / y",
+    "round45/q16": "Weight decay goes into the gradient in A and into the weight alone in B",
+    "round45/q19": "Gradients flow further in A than in B, which cuts them at dot_general.55",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -54,7 +72,15 @@ SAME = (
     *("round36/q18", "round37/q04", "round37/q07", "round38/q08"),
     *("round39/q07", "round39/q14", "round40/q03", "round40/q08", "round40/q13", "round40/q18"),
     *("round41/q09", "round41/q15", "round42/q03", "round42/q08", "round42/q19"),
+    *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
 )
+BESIDE = {
+    "round43/q10": "the loss is computed in another way: 0.010416667 became min(x / (1 - x), 5)",
+    "round43/q13": "a value is computed with or without scatter_reduce: exp(clamp(s, x, t))",
+    "round44/q02": "sub takes the result of minimum f32[12,1] at q02/before.py:55 in A",
+    "round44/q06": "values are spread along another axis: f32[1,10] became f32[10,1]",
+    "round45/q16": "a value is computed in another way: x / s - y became (x - y) / s",
+}
 
 
 def _explained(pair: str):
@@ -128,3 +154,14 @@ def test_what_changes_no_value_is_told_apart():
     further, written, *_ = map(str, found.verdict.notes)
     assert further == "1 further cause: an operation takes its values in another order."
     assert written.startswith("Written otherwise, with the same values: ")
+
+
+@pytest.mark.parametrize("pair", BESIDE)
+def test_the_second_edit_stands_beside_the_first_and_nothing_else(pair):
+    (note,) = _explained(pair).verdict.notes
+    assert str(note).startswith(f"Beside it: {BESIDE[pair]}")
+
+
+def test_what_follows_from_an_edit_is_no_further_cause():
+    for pair in ("round43/q15", "round44/q07", "round44/q16", "round44/q20", "round45/q19"):
+        assert not _explained(pair).verdict.notes
