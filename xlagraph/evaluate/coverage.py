@@ -17,7 +17,7 @@ from xlagraph.evaluate.never import (
     is_neutral,
     is_never_negative,
 )
-from xlagraph.facts.values.opcodes import ELEMENTWISE
+from xlagraph.evaluate.opcodes.elementwise import FUNCTIONS, STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -225,7 +225,7 @@ def _numbers(module: Module) -> set[int]:
     found: set[int] = set()
     for i, opcode in enumerate(module.opcodes):
         is_one = module.shapes[i].partition("{")[0].endswith("[]")
-        is_made = opcode in _SPREADS or opcode in ELEMENTWISE
+        is_made = opcode in _SPREADS or opcode in FUNCTIONS or opcode in STEPS
         if is_one or (is_made and found.issuperset(module.operands[i])):
             found.add(i)
     return found

@@ -160,10 +160,8 @@ def _same_values(diff: Diff) -> SameValues | None:
     if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
         return None
     programs = Program(a), Program(b)
-    programs[0].coverage.watched, programs[1].coverage.watched = (
-        frozenset(diff.differing_in_a),
-        frozenset(diff.differing_in_b),
-    )
+    programs[0].coverage.watched = frozenset(diff.differing_in_a)
+    programs[1].coverage.watched = frozenset(diff.differing_in_b)
     budget = Budget()
     if POINTS * (programs[0].cost + programs[1].cost) > budget.operations:
         return None
@@ -236,10 +234,7 @@ def _is_seen(diff: Diff, asked: _Question) -> bool:
     if not all(one.coverage.wraps_all(one.module) for one in (a, b)):
         return False
     in_rows = asked.assumed.rows > 0
-    sides = (
-        (a, b, diff.differing_in_a),
-        (b, a, diff.differing_in_b),
-    )
+    sides = (a, b, diff.differing_in_a), (b, a, diff.differing_in_b)
     for (own, other, changed), fixed in zip(sides, asked.fixed, strict=True):
         stuck = own.coverage.stuck(own.module, changed, in_rows=in_rows)
         every = range(len(other.module))

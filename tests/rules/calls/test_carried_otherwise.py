@@ -49,7 +49,7 @@ CARRIED = SCAN.format(
 def test_what_a_loop_carries_and_takes_from_there_is_told() -> None:
     found = explain_modules(read_module(PLAIN), read_module(CARRIED))
     told = str(found.verdict.what)
-    assert "A loop carries 1 value more in B" in told
+    assert told == "A loop uses 1 value of the turn before in B, of the same turn in A."
 
 
 def test_another_formula_in_a_loop_that_carries_as_much_is_no_matter_of_carrying() -> None:
