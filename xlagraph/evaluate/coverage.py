@@ -69,6 +69,7 @@ def _of_remainder(operands: Sequence[Any], made: Any) -> int:
 
 _TELLS_NOTHING = frozenset({0.0, 1.0, -1.0})
 """What is added, or multiplied with, and leaves all as it is."""
+_CHOICES = frozenset({"compare", "conditional", "select"})
 _MANY = frozenset({0.0, 0.5, 1.0})
 _FORMS = frozenset(
     {"bitcast", "broadcast", "call", "clamp", "compare", "concatenate", "conditional", "convert"}
@@ -167,14 +168,33 @@ class Coverage:
         all places, which a softmax leaves out: where such a term stands makes no difference.
         """
         varies, numbers = varying(module, in_rows=in_rows), _numbers(module)
+        seen, through_choices = self._seen_to_vary(module), self._seen_to_vary(module, but=_CHOICES)
+
+        def is_stuck(i: int, k: int, value: int) -> bool:
+            if value not in varies or (i, k) not in self._alone:
+                return False
+            if value not in through_choices:  # cut off
+                return True
+            found = self._alone[i, k]
+            is_told = len(found) == 1 and found <= _TELLS_NOTHING
+            is_one = value not in numbers and found is not _MANY
+            return value in seen and (is_one or is_told)
+
         own = (i for i in varies.intersection(changed) if module.opcodes[i] not in _FORMS)
-        return {
-            i
-            for i in own
-            for k, o in enumerate(module.operands[i])
-            if o in varies and (seen := self._alone.get((i, k), _MANY)) is not _MANY
-            if o not in numbers or (len(seen) == 1 and seen <= _TELLS_NOTHING)
-        }
+        return {i for i in own if any(is_stuck(i, k, o) for k, o in enumerate(module.operands[i]))}
+
+    def _seen_to_vary(self, module: Module, but: Collection[str] = ()) -> set[int]:
+        """What inputs reach through operands that were seen to count, as far as the entry tells.
+
+        `but`: opcodes all of whose operands count; `unseen` asks about these.
+        """
+        entry = module.entry_computation
+        found = {*range(len(module))} - {*range(entry.start, entry.stop)} | {*entry.parameters}
+        for i in range(entry.start, entry.stop):
+            is_open = module.opcodes[i] in but
+            if not found.isdisjoint(_all(module, i) if is_open else self._edges(module, i)):
+                found.add(i)
+        return found
 
     def wraps_all(self, module: Module) -> bool:
         """Whether each remainder of what inputs reach was seen to be another number than that."""
@@ -224,7 +244,8 @@ def _numbers(module: Module) -> set[int]:
     """What is one number at all its places, whatever that is: made of single numbers, or spread."""
     found: set[int] = set()
     for i, opcode in enumerate(module.opcodes):
-        is_one = module.shapes[i].partition("{")[0].endswith("[]")
+        sizes = module.shapes[i].partition("[")[2].partition("]")[0].split(",")
+        is_one = {*sizes} <= {"", "1"}
         is_made = opcode in _SPREADS or opcode in FUNCTIONS or opcode in STEPS
         if is_one or (is_made and found.issuperset(module.operands[i])):
             found.add(i)
