@@ -17,16 +17,12 @@ from xlagraph.evaluate.never import (
     is_neutral,
     is_never_negative,
 )
-from xlagraph.evaluate.opcodes.elementwise import FUNCTIONS, STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from xlagraph.evaluate.step import Step
     from xlagraph.graph import Module
-
-    _Alone = dict[tuple[int, int], frozenset[float]]
-    """By instruction and operand: the one number of it all, at each of the points."""
 
 _OF_DEVICE = frozenset({"partition-id", "replica-id"})
 
@@ -67,10 +63,7 @@ def _of_remainder(operands: Sequence[Any], made: Any) -> int:
     return _bits(made != operands[0])
 
 
-_TELLS_NOTHING = frozenset({0.0, 1.0, -1.0})
-"""What is added, or multiplied with, and leaves all as it is."""
-_CHOICES = frozenset({"compare", "conditional", "select"})
-_MANY = frozenset({0.0, 0.5, 1.0})
+_BOUNDS = frozenset({"clamp", "maximum", "minimum"})
 _FORMS = frozenset(
     {"bitcast", "broadcast", "call", "clamp", "compare", "concatenate", "conditional", "convert"}
     | {"copy", "gather", "reshape", "select", "slice", "transpose", "tuple", "while"}
@@ -94,26 +87,18 @@ class Coverage:
     """What was seen of a program's instructions, over all its evaluations."""
 
     def __init__(self) -> None:
-        self.watched: frozenset[int] = frozenset()
-        """The instructions of which it is noted if an operand is always one number."""
-        self.is_rough = False
-        """Numbers are so large that small terms drown: nothing is noted of operands."""
         self._seen: dict[int, int] = {}
         self._branches: dict[int, set[int]] = {}
-        self._alone: _Alone = {}
-        self._before: tuple[
-            dict[int, int], dict[int, set[int]], dict[tuple[int, int], frozenset[float]]
-        ]
-        self._before = ({}, {}, {})
+        self._before: tuple[dict[int, int], dict[int, set[int]]] = ({}, {})
 
     def settle(self, *, keep: bool) -> None:
         """Keeps, or forgets, what was seen since it was settled last."""
         if keep:
             branches = {i: set(taken) for i, taken in self._branches.items()}
-            self._before = (dict(self._seen), branches, dict(self._alone))
+            self._before = (dict(self._seen), branches)
         else:
-            seen, branches, alone = self._before
-            self._seen, self._alone = dict(seen), dict(alone)
+            seen, branches = self._before
+            self._seen = dict(seen)
             self._branches = {i: set(taken) for i, taken in branches.items()}
 
     def note(self, step: Step, operands: Sequence[Any], made: Any) -> None:
@@ -123,17 +108,6 @@ class Coverage:
             seen = self._seen.get(step.number, 0)
             if seen != whole:
                 self._seen[step.number] = seen | of(operands, made)
-
-        if step.number in self.watched and not self.is_rough:
-            self._note_alone(step.number, operands)
-
-    def _note_alone(self, i: int, operands: Sequence[Any]) -> None:
-        for k, x in enumerate(operands):
-            found = self._alone.get((i, k), frozenset())
-            is_float = isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.size
-            if found is not _MANY and is_float:
-                is_one = bool((x == x.flat[0]).all())
-                self._alone[i, k] = found | {float(x.flat[0])} if is_one else _MANY
 
     def note_branch(self, step: Step, branch: int) -> None:
         """Takes in that a branch was taken, or a loop's body was."""
@@ -161,38 +135,23 @@ class Coverage:
         of_one_sign = {i for i in asked & varies if self._is_of_one_sign(module, i)}
         return of_one_sign | (asked - _reached(module, self._edges))
 
-    def stuck(self, module: Module, changed: Collection[int], *, in_rows: bool) -> set[int]:
-        """Those of these instructions that take in what inputs reach, and saw nothing of it.
+    def cut_off(self, module: Module, changed: Collection[int], *, in_rows: bool) -> set[int]:
+        """Those of these instructions that take in what a bound has always cut off.
 
-        It was 0 or 1 alone, as the logarithm of what is cut off at 1 from below, or one number at
-        all places, which a softmax leaves out: where such a term stands makes no difference.
+        As the logarithm of counts that are at least 1: where such a term stands, in a sum or in a
+        quotient of one, makes no difference as long as it is 0.
         """
-        varies, numbers = varying(module, in_rows=in_rows), _numbers(module)
-        seen, through_choices = self._seen_to_vary(module), self._seen_to_vary(module, but=_CHOICES)
+        cut = varying(module, in_rows=in_rows) - self._not_cut_off(module)
+        own = (i for i in changed if module.opcodes[i] not in _FORMS)
+        return {i for i in own if not cut.isdisjoint(module.operands[i])}
 
-        def is_stuck(i: int, k: int, value: int) -> bool:
-            if value not in varies or (i, k) not in self._alone:
-                return False
-            if value not in through_choices:  # cut off
-                return True
-            found = self._alone[i, k]
-            is_told = len(found) == 1 and found <= _TELLS_NOTHING
-            is_one = value not in numbers and found is not _MANY
-            return value in seen and (is_one or is_told)
-
-        own = (i for i in varies.intersection(changed) if module.opcodes[i] not in _FORMS)
-        return {i for i in own if any(is_stuck(i, k, o) for k, o in enumerate(module.operands[i]))}
-
-    def _seen_to_vary(self, module: Module, but: Collection[str] = ()) -> set[int]:
-        """What inputs reach through operands that were seen to count, as far as the entry tells.
-
-        `but`: opcodes all of whose operands count; `unseen` asks about these.
-        """
+    def _not_cut_off(self, module: Module) -> set[int]:
+        """What inputs reach, through bounds where they were seen not to be exceeded."""
         entry = module.entry_computation
         found = {*range(len(module))} - {*range(entry.start, entry.stop)} | {*entry.parameters}
         for i in range(entry.start, entry.stop):
-            is_open = module.opcodes[i] in but
-            if not found.isdisjoint(_all(module, i) if is_open else self._edges(module, i)):
+            is_bound = module.opcodes[i] in _BOUNDS
+            if not found.isdisjoint(self._edges(module, i) if is_bound else _all(module, i)):
                 found.add(i)
         return found
 
@@ -238,18 +197,6 @@ class Coverage:
                 return ()
             case _:
                 return _all(module, i)
-
-
-def _numbers(module: Module) -> set[int]:
-    """What is one number at all its places, whatever that is: made of single numbers, or spread."""
-    found: set[int] = set()
-    for i, opcode in enumerate(module.opcodes):
-        sizes = module.shapes[i].partition("[")[2].partition("]")[0].split(",")
-        is_one = {*sizes} <= {"", "1"}
-        is_made = opcode in _SPREADS or opcode in FUNCTIONS or opcode in STEPS
-        if is_one or (is_made and found.issuperset(module.operands[i])):
-            found.add(i)
-    return found
 
 
 def deep_forms_of(module: Module, some: Iterable[int]) -> set[tuple[str, ...]]:

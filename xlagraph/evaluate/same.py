@@ -160,8 +160,6 @@ def _same_values(diff: Diff) -> SameValues | None:
     if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
         return None
     programs = Program(a), Program(b)
-    programs[0].coverage.watched = frozenset(diff.differing_in_a)
-    programs[1].coverage.watched = frozenset(diff.differing_in_b)
     budget = Budget()
     if POINTS * (programs[0].cost + programs[1].cost) > budget.operations:
         return None
@@ -236,9 +234,9 @@ def _is_seen(diff: Diff, asked: _Question) -> bool:
     in_rows = asked.assumed.rows > 0
     sides = (a, b, diff.differing_in_a), (b, a, diff.differing_in_b)
     for (own, other, changed), fixed in zip(sides, asked.fixed, strict=True):
-        stuck = own.coverage.stuck(own.module, changed, in_rows=in_rows)
+        cut = own.coverage.cut_off(own.module, changed, in_rows=in_rows)
         every = range(len(other.module))
-        if not deep_forms_of(own.module, stuck) <= deep_forms_of(other.module, every):
+        if not deep_forms_of(own.module, cut) <= deep_forms_of(other.module, every):
             return False
         unseen = own.coverage.unseen(own.module, changed, in_rows=in_rows) - fixed
         left = {i for i in unseen if own.module.opcodes[i] not in HANDED_ON}
@@ -346,8 +344,6 @@ class _Question:
         moved = dict(zip(assignment, given, strict=True))
         arguments = [moved.get(n, 0.0) for n in range(len(self.programs[1].parameters))]
         self.numbers.fill(1, arguments)
-        for program in self.programs:
-            program.coverage.is_rough = point == LARGE
         self._ask_a(point, given)
         made = self.programs[1].run(arguments, self.budget, point + 1)
         self.programs[1].coverage.settle(keep=is_finite(made))
