@@ -92,10 +92,12 @@ def graph(digest, *causes):
         ([(0.3125, 0.25), (0.25, 0.4375), (0.4375, 0.375)], True),
         ([(2, 1), (1, 4), (4, 3)], True),
         ([(5, 4), (4, 7)], True),
+        ([(25, 16)], True),
+        ([(25, 17)], False),
         ([(0.3, 0.2), (0.2, 0.4), (0.4, 0.3)], False),
         ([(2, 1), (9, 4), (4, 3)], False),
     ],
-    ids=["times", "less", "the same", "its own", "its own once"],
+    ids=["times", "less", "the same", "all pairs", "not quite", "its own", "its own once"],
 )
 def test_a_number_that_is_computed_of_a_size_is_no_cause_beside_it(numbers, follows):
     sizes = [(5, 4), (4, 7), (7, 6)]

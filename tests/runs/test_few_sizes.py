@@ -44,6 +44,14 @@ def test_hits_that_nobody_named_do_not_speak_against_it(tmp_path):
     assert not write(tmp_path, steps).has_problem
 
 
+@pytest.mark.parametrize(("second", "alarms"), [(16, False), (12, True)])
+def test_powers_of_two_are_buckets_as_soon_as_as_many_steps_went_by(tmp_path, second, alarms):
+    """Prompts: the third size came in the fifth of ten, and nobody named the hits."""
+    sizes = [8, second, None, None, 32, *[None] * 5]
+    run = write(tmp_path, [(20, step(size) if size else None) for size in sizes])
+    assert run.has_problem is alarms
+
+
 def late(size, *, named):
     """Two sizes in turn, and in step 10 a third; behind it hits that have a name, or have none."""
     steps = [(20, step((12, 32)[k % 2])) for k in range(10)] + [(20, step(size))]

@@ -153,3 +153,15 @@ def test_blocks_of_a_copy_are_no_other_blocks(other: tuple[str, ...], notes: int
     ]
     cause = replace(run.problems[0].cause, evidence=tuple(told))
     assert len(notes_of(run, kind=SKIPPED_BLOCK, cause=cause)) == notes
+
+
+@pytest.mark.parametrize(("line", "notes"), [(15, 1), (16, 2)], ids=["its line", "another line"])
+def test_a_size_that_came_early_is_one_of_those_in_turn_at_its_line(line: int, notes: int) -> None:
+    run = explained_run(FIXTURES / "pairs" / "pad_to_multiple")
+    sizes = replace(run.problems[0], expected=True, meant=Meant.SIZES, steps=(2,))
+    own = sizes.place.line
+    assert own is not None
+    place = replace(sizes.place, line=own._replace(line=own.line + line - 15))
+    early = replace(sizes, meant=Meant.EARLY, steps=(1,), place=place)
+    verdict = run_verdict(run.run, (sizes, early), run.graphs, 3, 20, 0, began_late=False)
+    assert len(verdict.notes) == notes

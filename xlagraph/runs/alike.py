@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _INDEXED = re.compile(r"\w\[[^\]]*\b[A-Za-z_]\w*[^\]]*\]")
 SIZES = frozenset({INPUT_SHAPE, PYTHON_SIZE})
 NUMBERS = frozenset({*BAKED, CONSTANT_VALUE})
-SAME = frozenset({("times", 1.0), ("plus", 0.0)})
-"""How a number comes of a size that is the same."""
+SAME = frozenset({("times", 1.0), ("plus", 0.0), ("square", 1.0)})
+"""How a number comes of a size that is the same, or counts all pairs of as many."""
 
 
 def moving_alike(
@@ -89,8 +89,8 @@ def _is_indexed(cause: Cause) -> bool:
 def follows_size(first: Key, other: Cause, members: Sequence[GraphNode]) -> bool:
     """Whether a number is computed of the size that the first cause tells of.
 
-    Then it is always so many times as large, or always so much larger. In a single graph it has to
-    be the same number.
+    Then it is always so many times as large, or always so much larger, or its square. In a single
+    graph it has to be the same number.
 
     Args:
         first: the key of what the graphs are filed with.
@@ -120,6 +120,8 @@ def _relations(size: Cause, other: Cause) -> Iterator[tuple[str, float]]:
         yield "times", round(c / a, 9)
     if c - a == d - b:
         yield "plus", c - a
+    if (c, d) == (a * a, b * b):
+        yield "square", 1.0
 
 
 def further_lines(line: SourceLine | None, alike: Sequence[Cause]) -> tuple[SourceLine, ...]:

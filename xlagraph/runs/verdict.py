@@ -197,6 +197,7 @@ def _meant(groups: Sequence[CauseGroup], most: int, *, with_fix: bool = True) ->
             one
             for one in told
             if not (_settles(one) or _is_of_a_kind(one) or _goes_on_beginning(one, begun))
+            and not _is_one_size(one, told)
         ]
     )
     if len(begun) >= STAGES:
@@ -253,6 +254,13 @@ def _at_once(groups: Sequence[CauseGroup]) -> list[CauseGroup]:
 def _settles(group: CauseGroup) -> bool:
     """Whether it came early and is what comes once: there is nothing to say of it."""
     return group.meant is Meant.EARLY and group.cause is not None and group.cause.expected
+
+
+def _is_one_size(group: CauseGroup, others: Iterable[CauseGroup]) -> bool:
+    """Whether a size that came early is one of those that are told to come in turn at its line."""
+    at = [one.place.line for one in others if one.meant is Meant.SIZES]
+    is_early = group.kind is INPUT_SHAPE and group.meant is Meant.EARLY
+    return is_early and group.place.line in at
 
 
 def _is_of_a_kind(group: CauseGroup) -> bool:
