@@ -149,7 +149,8 @@ def test_what_changes_no_value_is_told_apart():
     assert formula in str(found.verdict.what)
     (form,) = (cause for cause in found.causes if cause.is_neutral)
     assert "transpose(concatenate(concatenate(x)))" in str(form.in_short)
-    (written,) = map(str, found.verdict.notes)
+    further, written, *_ = map(str, found.verdict.notes)
+    assert further == "1 further cause: an operation takes its values in another order."
     assert written.startswith("Written otherwise, with the same values: ")
 
 

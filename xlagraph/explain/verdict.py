@@ -8,7 +8,7 @@ from xlagraph.cause.sources import knows_lines
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.kept import kept_alone
 from xlagraph.explain.names.layers import is_layer
-from xlagraph.explain.names.merged import BRANCHES, has_code
+from xlagraph.explain.names.merged import BRANCHES, has_code, is_order
 from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.names.ordered import follows, has_more_terms, is_pick
 from xlagraph.explain.orders import as_compared
@@ -31,7 +31,6 @@ from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
@@ -69,8 +68,6 @@ OWN_EDITS = (
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
-ORDERS = (REORDERED_OPERANDS, REORDERED_SUM)
-"""What changes no value but for rounding."""
 NAMED = (ADDED_INPUT, AVERAGED_SUM, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OPTION)
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
@@ -142,7 +139,9 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
 
     What is given back more because more is computed stands in the list of causes alone.
     """
-    forms = [] if causes[:1] and causes[0].is_neutral else [c for c in causes[1:] if _is_form(c)]
+    forms = (
+        [] if causes[:1] and causes[0].is_neutral else [c for c in causes[1:] if _is_form(diff, c)]
+    )
     others = [c for c in causes[1:] if not _is_told(diff, causes[0], c)]
     own = [cause for cause in others if not _comes_along(diff, cause, causes)]
     forms = [cause for cause in forms if cause in own]
@@ -153,9 +152,9 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
     return [beside if told else EMPTY, further, _forms(forms)]
 
 
-def _is_form(cause: Cause) -> bool:
+def _is_form(diff: Diff, cause: Cause) -> bool:
     """Whether a cause changes no value but for rounding: so it is with the order of terms."""
-    return cause.is_neutral or (cause.kind in ORDERS and cause.proved)
+    return cause.is_neutral or is_order(diff, cause)
 
 
 def _is_told(diff: Diff, first: Cause, cause: Cause) -> bool:
@@ -194,7 +193,7 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     """
     if is_pick(causes[0]) and (cause.kind is LONGER_BACKWARD or has_more_terms(cause)):
         return True
-    if cause.kind in ORDERS and causes[0].kind is LONGER_BACKWARD and causes[0].proved:
+    if causes[0].kind is LONGER_BACKWARD and causes[0].proved and is_order(diff, cause):
         return True
     if any(_has_derivative(diff, other, cause) for other in causes if other is not cause):
         return True
@@ -217,12 +216,14 @@ def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
 
 
 def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
-    """Whether a cause is of derivatives, or of their types, that take in what an edit takes in.
+    """Whether a cause is of derivatives that take in what an edit takes in.
 
-    The edit is of the forward pass, whose lines are known.
+    The edit is of the forward pass, whose lines are known. To clamp, torch compares in f64, which
+    changes no value.
     """
     is_edit = edit.kind in BRANCHES and edit.proved and edit.place.line and not edit.place.is_near
-    is_behind = cause.kind is DTYPE or str(cause.in_short).startswith(BACKWARD_MORE)
+    is_wide = cause.kind is DTYPE and "f64" in str(cause.in_short)
+    is_behind = is_wide or str(cause.in_short).startswith(BACKWARD_MORE)
     if not (is_edit and is_behind and cause.proved and knows_lines(diff.a)):
         return False
     sides = ((diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added))

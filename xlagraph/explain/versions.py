@@ -164,7 +164,7 @@ def of_a_pair(
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = options_first(diff, with_passed(diff, told))
     told = [_with_place(with_forward(diff, with_taken(diff, cause))) for cause in told]
-    told = with_folded(told)
+    told = with_folded(diff, told)
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     worded = edited_first(diff, (_worded(cause, is_sure=True) for cause in told))

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.names.merged import BRANCHES, merged, numbers_of
+from xlagraph.explain.names.merged import BRANCHES, is_order, merged, numbers_of
 from xlagraph.message import Code
-from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
 
 USED = AFTER_UPDATE.removesuffix("some steps")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
-def with_folded(causes: Sequence[Cause]) -> list[Cause]:
+def with_folded(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes, those with a formula together with what only says the same of its line.
 
     That are its numbers, the order in which its operations take their values, and that one of
@@ -27,7 +27,7 @@ def with_folded(causes: Sequence[Cause]) -> list[Cause]:
     """
     told = list(causes)
     for main in causes:
-        parts = [cause for cause in told if _is_part(cause, main)] if main in told else []
+        parts = [cause for cause in told if _is_part(diff, cause, main)] if main in told else []
         if parts:
             told = merged(told, main, [main, *parts], **_words(parts))
     return told
@@ -39,7 +39,7 @@ def _words(parts: Sequence[Cause]) -> dict[str, object]:
     return {} if first is None else {"kind": first.kind, "title": first.title, "short": first.short}
 
 
-def _is_part(cause: Cause, main: Cause) -> bool:
+def _is_part(diff: Diff, cause: Cause, main: Cause) -> bool:
     """Whether a cause says no more than the formula of another one, at its line."""
     formulas = [part.text for part in main.in_short.parts if isinstance(part, Code)]
     line, own = main.place.line, cause.place.line
@@ -50,4 +50,4 @@ def _is_part(cause: Cause, main: Cause) -> bool:
     if numbers := numbers_of(cause):
         found = ({*map(float, _NUMBER.findall(text))} for text in formulas)
         return all(number in has for number, has in zip(numbers, found, strict=True))
-    return cause.kind is REORDERED_OPERANDS or USED in str(cause.in_short)
+    return is_order(diff, cause) or USED in str(cause.in_short)

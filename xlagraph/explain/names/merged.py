@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from xlagraph.facts.shapes.products import values
 from xlagraph.message import Change, Code, join
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
 
 EXACT = 1e-5
 """How far the quotient of two numbers may be from the number of elements, as texts round them."""
+COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
 
@@ -42,6 +46,17 @@ def merged(
     return [
         whole if cause is main else cause for cause in causes if cause is main or cause not in parts
     ]
+
+
+def is_order(diff: Diff, cause: Cause) -> bool:
+    """Whether a cause is of the order in which terms are added up, or of two that may be swapped.
+
+    Values that are joined in another order are others.
+    """
+    pairs = [(diff.a, i) for i in cause.a] + [(diff.b, i) for i in cause.b]
+    is_swap = all(module.opcodes[i] in COMMUTATIVE for module, i in pairs)
+    is_one = cause.kind is REORDERED_SUM or (cause.kind is REORDERED_OPERANDS and is_swap)
+    return is_one and cause.proved
 
 
 def has_code(cause: Cause) -> bool:

@@ -98,8 +98,7 @@ def _edit_before(
         for x, y, _ in diff.changes
         if x in cause.a and y in cause.b and x not in behind[0] and y not in behind[1]
     ]
-    own_a, own_b = (frozenset(some) for some in zip(*changed, strict=True)) if changed else ((), ())
-    own_a, own_b = frozenset(own_a), frozenset(own_b)
+    own_a, own_b = frozenset(x for x, _ in changed), frozenset(y for _, y in changed)
     found = formulas(diff, own_a, own_b) if changed else None
     if found is None:
         return None
