@@ -17,7 +17,9 @@ from xlagraph.diff import diff_modules
 from xlagraph.explain.names.training.detached import FURTHER
 from xlagraph.facts.program.arguments import is_jitted, same_arguments
 from xlagraph.facts.program.versions import are_versions, nothing_tells
+from xlagraph.facts.shapes.products import values
 from xlagraph.message import EMPTY, A, B, count, join, say, without_stop
+from xlagraph.message import Change as Became
 from xlagraph.rules.calls.inlined_calls import INLINED_CALLS
 from xlagraph.rules.calls.loop_carry import LOOP_CARRY
 from xlagraph.rules.dtypes.dtype import DTYPE
@@ -223,15 +225,8 @@ def _is_turned(diff: Diff, change: Change) -> bool:
     """Whether a constant is the other one with another sign, or 1 by it, as in a quotient."""
     if "payload" not in change.fields:
         return True
-    a, b = (_number(m.payloads[i]) for m, i in ((diff.a, change.a), (diff.b, change.b)))
+    a, b = values(Became(diff.a.payloads[change.a], diff.b.payloads[change.b]))
     return bool(a and b) and (isclose(abs(a), abs(b)) or isclose(abs(a * b), 1.0))
-
-
-def _number(payload: str) -> float:
-    try:
-        return float(payload)
-    except ValueError:  # an array, or a truth value
-        return 0.0
 
 
 def _is_of_a_number(module: Module, claimed: frozenset[int]) -> bool:

@@ -139,12 +139,10 @@ def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
 
     What is given back more because more is computed stands in the list of causes alone.
     """
-    forms = (
-        [] if causes[:1] and causes[0].is_neutral else [c for c in causes[1:] if _is_form(diff, c)]
-    )
     others = [c for c in causes[1:] if not _is_told(diff, causes[0], c)]
     own = [cause for cause in others if not _comes_along(diff, cause, causes)]
-    forms = [cause for cause in forms if cause in own]
+    is_main = bool(causes) and causes[0].is_neutral
+    forms = [] if is_main else [cause for cause in own if _is_form(diff, cause)]
     own = [cause for cause in own if cause not in forms]
     told = [cause for cause in own if _is_beside(diff, causes[0], cause)]
     beside = say("Beside it: ", join(map(_in_words, told), MAX_BESIDE, "; "), ".")

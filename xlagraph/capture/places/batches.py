@@ -44,7 +44,7 @@ def pads(node: ast.Call, *, collates: bool) -> bool:
         node: the call.
         collates: it stands in a function that puts batches together.
     """
-    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    name = _called(node)
     given = {one.arg: constant_text(one.value) for one in node.keywords if one.arg}
     if name == "max":
         return collates and _asks_lengths(node)
@@ -55,13 +55,13 @@ def pads(node: ast.Call, *, collates: bool) -> bool:
 
 def flattened(node: ast.Call, function: str) -> Iterator[Setting]:
     """A call that makes a collator of transformers which joins the items of a batch."""
-    if getattr(node.func, "attr", getattr(node.func, "id", "")) == FLATTENS:
+    if _called(node) == FLATTENS:
         yield Setting(node.lineno, function, JOINED, "-1")
 
 
 def makes(node: ast.Call) -> bool:
     """Whether a call makes an object of a class, which pads each batch that it is given."""
-    return getattr(node.func, "attr", getattr(node.func, "id", ""))[:1].isupper()
+    return _called(node)[:1].isupper()
 
 
 def _asks_lengths(node: ast.Call) -> bool:
@@ -104,7 +104,7 @@ def _is_drawn(value: ast.expr) -> bool:
         value = value.args[0]
     if not isinstance(value, ast.Call):
         return False
-    name = getattr(value.func, "attr", getattr(value.func, "id", ""))
+    name = _called(value)
     is_many = len(value.args) > 2 or any(one.arg == "size" for one in value.keywords)
     return name in DRAWS and not is_many
 
@@ -169,7 +169,7 @@ def distinct(node: ast.Call, function: str) -> Iterator[Setting]:
 
 def joined(node: ast.Call, function: str) -> Iterator[Setting]:
     """A call that joins a list of as many tensors as a batch has; not one of those it names."""
-    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    name = _called(node)
     if name not in _JOINS or not node.args or isinstance(node.args[0], (ast.List, ast.Tuple)):
         return
     axes = [*node.args[1:], *(one.value for one in node.keywords if one.arg in _AXES)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xlagraph.facts.shapes.products import values
+from xlagraph.facts.values.terms import COMMUTATIVE
 from xlagraph.message import Change, Code, join
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 EXACT = 1e-5
 """How far the quotient of two numbers may be from the number of elements, as texts round them."""
-COMMUTATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+SWAPPED = COMMUTATIVE | {"maximum", "minimum"}
+"""What gives the same of two values in either order."""
 BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 """What control flow in Python makes, or somebody who edits the program."""
 
@@ -54,7 +56,7 @@ def is_order(diff: Diff, cause: Cause) -> bool:
     Values that are joined in another order are others.
     """
     pairs = [(diff.a, i) for i in cause.a] + [(diff.b, i) for i in cause.b]
-    is_swap = all(module.opcodes[i] in COMMUTATIVE for module, i in pairs)
+    is_swap = all(module.opcodes[i] in SWAPPED for module, i in pairs)
     is_one = cause.kind is REORDERED_SUM or (cause.kind is REORDERED_OPERANDS and is_swap)
     return is_one and cause.proved
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import clean
 from xlagraph.cause.slices import IDLE
 from xlagraph.explain.names.merged import merged
+from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.weight_decay import Enters, decays
 from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.scalars import is_number
@@ -92,7 +93,7 @@ def _edit_before(
 
     A piece is told as a whole where what it gives out stands in one net of gradients.
     """
-    behind = [_behind(m, found) for m, found in ((diff.a, a), (diff.b, b))]
+    behind = [affected(m, _parts(found), ()) for m, found in ((diff.a, a), (diff.b, b))]
     changed = [
         (x, y)
         for x, y, _ in diff.changes
@@ -114,15 +115,9 @@ def _edit_before(
     )
 
 
-def _behind(module: Module, found: dict[int, Decay]) -> set[int]:
-    """What is computed of decayed gradients and weights, and these."""
-    front = [i for decay in found.values() for i in (decay.product, decay.sum)]
-    seen = {*front}
-    for i in front:  # grows while it is read
-        fresh = {*module.users[i]} - seen
-        seen |= fresh
-        front += fresh
-    return seen
+def _parts(found: dict[int, Decay]) -> set[int]:
+    """The instructions by which weights decay."""
+    return {i for decay in found.values() for i in (decay.product, decay.sum)}
 
 
 def _claimed(sets: Iterable[frozenset[int]]) -> frozenset[int]:
@@ -146,7 +141,7 @@ def _is_all(
     The square of a gradient that holds it is another one as well. `beside`: another cause is told,
     from which a little of it may follow, and all that no decay takes in or is taken in by.
     """
-    parts = {i for decay in found.values() for i in (decay.product, decay.sum)}
+    parts = _parts(found)
     own = {i for i in alone if module.opcodes[i] not in IDLE and module.operands[i]}
     if beside and parts:
         own = _around(module, own, parts)
