@@ -24,9 +24,10 @@ from module_edits import with_parameters_permuted
 from real_modules import real_texts
 
 from xlagraph.diff import diff_modules
-from xlagraph.evaluate import NotEvaluatedError, evaluate, inputs, same_values
+from xlagraph.evaluate import NotEvaluatedError, evaluate, same_values
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.domains import Assumed
+from xlagraph.evaluate.pairing import inputs
 from xlagraph.evaluate.program import Program
 from xlagraph.hlo import read_module
 

@@ -2,6 +2,7 @@
 
 from xlagraph.evaluate.errors import NotEvaluatedError
 from xlagraph.evaluate.program import evaluate
-from xlagraph.evaluate.same import SameValues, same_values
+from xlagraph.evaluate.question import SameValues
+from xlagraph.evaluate.same import same_values
 
 __all__ = ["NotEvaluatedError", "SameValues", "evaluate", "same_values"]

@@ -68,6 +68,8 @@ _WIDE = 4
 """Bytes of a number that can be as large."""
 _ROUNDING = 1e-13
 """How far numbers are moved that are rounded otherwise, relative to their size."""
+_DOWN = 0.2
+"""What is taken of numbers from which values overflow."""
 POINTS = len(_FLOATS)
 """How many arguments there are for each module."""
 WITH_ZEROS = POINTS - 1
@@ -145,6 +147,12 @@ def shrunk(array: Any) -> Any:
     """The array with numbers of fewer magnitudes; whole numbers as they are."""
     is_float = isinstance(array, np.ndarray) and array.dtype.kind == "f"
     return np.cbrt(array) if is_float else array
+
+
+def scaled_down(array: Any) -> Any:
+    """The array with smaller numbers; whole numbers as they are."""
+    is_float = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+    return _DOWN * array if is_float else array
 
 
 def rounded_otherwise(array: Any, seed: Sequence[int]) -> Any:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.diff import Change, Diff
     from xlagraph.evaluate import SameValues
-    from xlagraph.evaluate.same import HandedIn
+    from xlagraph.evaluate.question import HandedIn
     from xlagraph.explain.engine import Found, Search
     from xlagraph.graph import Module
     from xlagraph.message import Message
@@ -316,17 +316,26 @@ def where(case: Case, found: SameValues) -> Message:
         if found.ones_first or not case.diff.a.shapes[inputs[k]].startswith("pred[")
     ]
     told += [say("indices are in range")] if found.in_rows else []
-    told += [_handed_in(case, one) for one in found.handed_in]
+    told += [_handed_in(case, one) for one in found.handed_in if one.follows]
+    fitting = [_number(case, one) for one in found.handed_in if not one.follows]
+    told += [say(join(fitting, 4), " fit each other")] if fitting else []
     return say(", where ", join(told, 4)) if told else EMPTY
+
+
+def _number(case: Case, one: HandedIn) -> Message:
+    """The name of a Python number that is handed in, and its side."""
+    view = case.a if one.side == 0 else case.b
+    number = view.module.entry_computation.parameters[one.number]
+    return say(parameter_name(view, number), " of ", view.side)
 
 
 def _handed_in(case: Case, one: HandedIn) -> Message:
     """What a Python number is that one module takes in, and the other another way or not at all."""
     views = (case.a, case.b) if one.side == 0 else (case.b, case.a)
     inputs = [view.module.entry_computation.parameters for view in views]
-    own = say(parameter_name(views[0], inputs[0][one.number]), " of ", views[0].side)
-    if one.bounds_nothing:
-        return say(own, " bounds nothing")
+    own = _number(case, one)
+    if one.bounds_nothing or one.follows is None:
+        return say(own, " bounds nothing" if one.follows else " fits")
     power, factor, offset = one.follows
     if one.other is None:
         return say(own, f" is {offset:g}")

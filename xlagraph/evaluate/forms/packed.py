@@ -13,10 +13,11 @@ from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.domains import of_rows_and_masks
 from xlagraph.evaluate.forms.packing import packings, surplus, turned_squares, without
 from xlagraph.evaluate.forms.repack import repacked
-from xlagraph.evaluate.inputs import RESPONSES, Asked, are_alike, input_shapes, response
 from xlagraph.evaluate.never import behind
+from xlagraph.evaluate.pairing.inputs import RESPONSES, Asked, are_alike, input_shapes, response
 from xlagraph.evaluate.program import Program
-from xlagraph.evaluate.same import MAX_MORE, SameValues, output_shapes, same_values
+from xlagraph.evaluate.question import SameValues
+from xlagraph.evaluate.same import MAX_MORE, output_shapes, same_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

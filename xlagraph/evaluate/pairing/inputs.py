@@ -21,7 +21,7 @@ import numpy as np
 
 from xlagraph.evaluate.budget import MAX_OPERATIONS
 from xlagraph.evaluate.draws import argument_like, limited
-from xlagraph.evaluate.handed_in import Numbers, Search
+from xlagraph.evaluate.pairing.handed_in import Numbers, Search
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.evaluate.budget import Budget
     from xlagraph.evaluate.domains import Assumed
-    from xlagraph.evaluate.handed_in import Guess
+    from xlagraph.evaluate.pairing.handed_in import Guess
     from xlagraph.evaluate.program import Program
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
@@ -216,15 +216,20 @@ def _answers(
     asked: Asked, side: int, numbers: Collection[int]
 ) -> Callable[[Mapping[int, float]], Array]:
     """What a program's outputs come to for these numbers, with one array for all of a shape."""
-    shapes = [input_shapes(program.module) for program in asked.programs]
-    labels = {shape: k for k, shape in enumerate(sorted({*shapes[0]}))}
-    others = ((k, shape) for k, shape in enumerate(shapes[side]) if k not in numbers)
-    drawn = _arguments(asked, {_Input(side, k): labels[shape] for k, shape in others}, side)
+    drawn = arguments_of(asked, side, numbers)
 
     def made(given: Mapping[int, float]) -> Array:
         return _told_of(asked, side, [given.get(k, x) for k, x in enumerate(drawn)])
 
     return made
+
+
+def arguments_of(asked: Asked, side: int, numbers: Collection[int]) -> list[Any]:
+    """A program's arguments, with one array for all of a shape, and anything for these numbers."""
+    shapes = [input_shapes(program.module) for program in asked.programs]
+    labels = {shape: k for k, shape in enumerate(sorted({*shapes[0]}))}
+    others = ((k, shape) for k, shape in enumerate(shapes[side]) if k not in numbers)
+    return _arguments(asked, {_Input(side, k): labels[shape] for k, shape in others}, side)
 
 
 def by_response(asked: Asked) -> Iterator[tuple[int, ...]]:

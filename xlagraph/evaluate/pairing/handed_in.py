@@ -55,7 +55,7 @@ _ANY = 3
 """What is handed in for a whole number that one module alone has, such as what wraps an index."""
 _LINEAR = frozenset(("broadcast", "convert", "copy", "divide", "multiply", "reshape", "transpose"))
 """What hands the sign of a number on, to where it is added."""
-_FRACTIONS = ("f64[]", "f32[]", "f16[]", "bf16[]")
+FRACTIONS = ("f64[]", "f32[]", "f16[]", "bf16[]")
 _WHOLE = ("s64[]", "s32[]")
 _COMMUTES = frozenset({"add", "maximum", "minimum", "multiply"})
 
@@ -67,7 +67,7 @@ def are_handed_in(*modules: Module) -> bool:
 
 def takes_more(a: Module, b: Module) -> bool:
     """Whether the first module takes more numbers than the second."""
-    return len(roles(a, _FRACTIONS)) > len(roles(b, _FRACTIONS))
+    return len(roles(a, FRACTIONS)) > len(roles(b, FRACTIONS))
 
 
 class Role(NamedTuple):
@@ -80,6 +80,8 @@ class Role(NamedTuple):
     """Whether what it makes is subtracted."""
     counts: frozenset[int] = frozenset()
     """How many numbers the sums are of that it divides."""
+    shapes: frozenset[tuple[int, ...]] = frozenset()
+    """The sizes of all that it is used for; none of one that is used for all weights."""
 
     @property
     def bound(self) -> float:
@@ -128,12 +130,14 @@ def _role(module: Module, parameter: int, live: bytearray) -> Role:
             uses.append((opcode, place, sizes))
             is_taken_off = is_taken_off or _is_taken_off(module, form, user, live)
     counts = frozenset(_reduced(module, parameter, live))
-    if len({sizes for *_, sizes in uses}) > MANY_SIZES or len(uses) > MANY_USES:
+    shapes = frozenset(sizes for *_, sizes in uses)
+    if len(shapes) > MANY_SIZES or len(uses) > MANY_USES:
         uses = [
             (_MANY_TIMES, 0, ()),
             *dict.fromkeys((opcode, place, ()) for opcode, place, _ in uses),
         ]
-    return Role(tuple(sorted(uses)), is_taken_off, counts)
+    told = shapes if len(shapes) <= MANY_SIZES else frozenset[tuple[int, ...]]()
+    return Role(tuple(sorted(uses)), is_taken_off, counts, told)
 
 
 def _reduced(module: Module, parameter: int, live: bytearray) -> Iterator[int]:
@@ -201,6 +205,8 @@ class Numbers:
     """Further ones of the second, each to a member, and how it follows from that one's partner."""
     fixed: tuple[Mapping[int, float], Mapping[int, float]] = field(default_factory=lambda: ({}, {}))
     """Of both modules the inputs that are one number alone."""
+    fitting: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+    """Those of them that may be others, if these of the other module are so too."""
 
     def label(self, side: int, number: int) -> int | None:
         """The class of a number that has a partner; 0 of one that follows, None of other inputs."""
@@ -239,7 +245,7 @@ class Search:
     ) -> None:
         """`sizes`: numbers of the first module that are sizes, and not drawn."""
         self.modules = (known, sought)
-        self.own, self.other = roles(known, _FRACTIONS), roles(sought, _FRACTIONS)
+        self.own, self.other = roles(known, FRACTIONS), roles(sought, FRACTIONS)
         uses = [role.uses for side in (self.own, self.other) for role in side.values()]
         names = {one: label for label, one in enumerate(dict.fromkeys(uses), 1)}
         self.names: Mapping[Uses, int] = names
