@@ -58,7 +58,7 @@ MAX_FRONTIER = 12
 MAX_FINDINGS = 8
 """So many are undone one by one at most."""
 LARGE = 200
-"""Instructions of one cause beyond which it is no edit of how an index is read."""
+"""Instructions of the causes beyond which they are no edit of how an index or a number is read."""
 REWRITTEN = 3
 """So many causes at least tell of a program that was written anew."""
 FORMS = frozenset(
@@ -189,12 +189,13 @@ def _told(
 def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
     """Whether values agree on conditions, or but for one, and few edits tell where they do not."""
     on_conditions = (
-        *(found.assumed, found.handed_in, found.parts_at_large),
+        *(found.assumed, found.parts_at_large),
         *(found.more_in_a, found.more_in_b),
     )
     few = len(explanation.causes) < REWRITTEN
     is_small = sum(len(cause.a) + len(cause.b) for cause in explanation.causes) < LARGE
-    is_told = few and (any(on_conditions) or (found.in_rows and is_small))
+    is_of_a_read = is_small and (found.in_rows or found.handed_in)
+    is_told = few and (any(on_conditions) or bool(is_of_a_read))
     return found.parts_at_zero or is_told
 
 
@@ -317,8 +318,16 @@ def where(case: Case, found: SameValues) -> Message:
     ]
     told += [say("indices are in range")] if found.in_rows else []
     told += [_handed_in(case, one) for one in found.handed_in if one.follows]
-    fitting = [_number(case, one) for one in found.handed_in if not one.follows]
-    told += [say(join(fitting, 4), " fit each other")] if fitting else []
+    fitting = [
+        [str(one.number) for one in found.handed_in if one.side == side and not one.follows]
+        for side in (0, 1)
+    ]
+    sides = (
+        say(f"inputs {', '.join(own)} of ", s)
+        for own, s in zip(fitting, (A, B), strict=True)
+        if own
+    )
+    told += [say(join(sides, between=" and "), " fit each other")] if any(fitting) else []
     return say(", where ", join(told, 4)) if told else EMPTY
 
 

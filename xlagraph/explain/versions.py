@@ -10,6 +10,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys, short_shape
 from xlagraph.cause.sources import where
 from xlagraph.explain.names.axes import with_axes
+from xlagraph.explain.names.crossed import with_crossed
 from xlagraph.explain.names.folded import with_folded
 from xlagraph.explain.names.joined import with_joined
 from xlagraph.explain.names.layers import with_layers
@@ -24,7 +25,7 @@ from xlagraph.explain.names.repeated import with_repeated
 from xlagraph.explain.names.sorts import with_order
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
-from xlagraph.explain.names.taken import with_forward, with_taken
+from xlagraph.explain.names.taken import with_forward, with_reused, with_taken
 from xlagraph.explain.names.training.clipped import (
     with_clipped,
     with_clipped_updates,
@@ -47,7 +48,7 @@ from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
-from xlagraph.facts.values.formulas import formulas, is_of_derivative
+from xlagraph.facts.values.formulas import formulas, formulas_of_a_result, is_of_derivative
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.facts.values.notation import SIGNS
 from xlagraph.facts.values.reductions import reduction_name
@@ -158,12 +159,13 @@ def of_a_pair(
     )
     told = with_estimator(diff, with_layers(diff, told))
     told = with_mode(diff, with_mean(diff, with_schedule(diff, with_repeated(diff, told))))
-    told = with_mixed(diff, told)
+    told = with_crossed(diff, with_mixed(diff, told))
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
     told = with_clipped_updates(diff, with_scaled_norm(diff, with_fewer_clipped(diff, told)))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = options_first(diff, with_passed(diff, told))
-    told = [_with_place(with_forward(diff, with_taken(diff, cause))) for cause in told]
+    told = [with_reused(diff, with_forward(diff, with_taken(diff, cause))) for cause in told]
+    told = [_with_place(cause) for cause in told]
     told = with_folded(diff, told)
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
@@ -218,6 +220,8 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_told = cause.kind in TOLD_BY and cause.proved
     is_long = not cause.short
     found = formulas(diff, cause.a, cause.b, long=is_long) if is_told else None
+    is_result = is_told and found is None
+    found = formulas_of_a_result(diff, cause.a, cause.b) if is_result else found
     if found is None:
         return cause
     if cause.kind is ADDED_INPUT and is_of_derivative(found):
@@ -232,7 +236,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     most = MAX_FORMULA if is_long else MAX_BESIDE_WORDS
     if has_words or max(len(found.a), len(found.b)) > most:
         return cause
-    is_branch = cause.kind in BRANCHES and (is_long or is_turned)
+    is_branch = cause.kind in BRANCHES and (is_long or is_turned or is_result)
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     formula = say(first, ": ", Code(found.a), " became ", Code(found.b))
     return replace(cause, short=say(formula, *_option_beside(diff, cause)))

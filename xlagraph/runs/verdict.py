@@ -108,7 +108,7 @@ def run_verdict(
     taken = values_taken(first, graphs) if first.kind in OF_VALUES else None
     return Verdict(
         what=_what(problems),
-        where=first.place.in_short,
+        where=_where(first),
         fix=_fix(first, taken),
         notes=(
             *_beside(problems, taken),
@@ -118,6 +118,19 @@ def run_verdict(
             *map(say, notes),
         ),
     )
+
+
+READ = say(
+    "Each of these steps reads a number there, and Python makes a size of it: one largest size for "
+    "all steps, and a mask, need no number read."
+)
+
+
+def _where(first: CauseGroup) -> Message:
+    """Where the cause is; of a size that comes of a number that is read, where that is first."""
+    if not first.read:
+        return first.place.in_short
+    return say(first.read, ", of whose number the size comes; seen first at ", first.place.in_short)
 
 
 def _fix(first: CauseGroup, taken: Taken | None) -> Message:
@@ -137,9 +150,7 @@ def _beside(problems: Sequence[CauseGroup], taken: Taken | None) -> Iterator[Mes
         own = _own_time(problems)
         yield say(f"{_lost(problems)}{f', {own} by this' if own else ''}.")
     if first.read:
-        yield say(
-            "The size may come of the number that each of these steps reads at ", first.read, "."
-        )
+        yield READ
     if first.cause and first.cause.seen:
         yield first.cause.seen.message
     elif taken:

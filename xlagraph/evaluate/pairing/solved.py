@@ -55,7 +55,6 @@ _ROUGH = 1e-3
 """How far from what it is a number may be solved, where little depends on it."""
 _HANDS_ON = ("broadcast", "convert", "copy", "reshape")
 _FAR = 1e5
-"""Beyond which numbers ran away from a solution that is none."""
 _FREE = 1e-5
 """The part of a direction in which nothing moves that makes a number free."""
 
@@ -101,7 +100,9 @@ class _Key(NamedTuple):
 
     @classmethod
     def of(cls, role: Role) -> _Key:
-        """The key of a role."""
+        """The key of a role; of what values are compared with alone, whatever their sizes."""
+        if {opcode for opcode, *_ in role.uses} == {"compare"}:
+            return cls("compare", role.is_taken_off, frozenset({()}))
         return cls(role.uses, role.is_taken_off, role.shapes)
 
     @property
@@ -193,10 +194,12 @@ class _Slopes:
 
     def step(self, values: _Values, damping: float) -> Array:
         """The step that leads nearest, the shorter the more it is damped."""
-        square = self.rows.T @ self.rows
-        most = max(float(np.trace(square)) / len(square), 1e-12)
-        toward = -self.rows.T @ (np.nan_to_num(values.apart) * self.weights)
-        return np.linalg.solve(square + damping * most * np.eye(len(square)), toward)
+        count = self.rows.shape[1]
+        least = (damping * max(float((self.rows**2).sum()) / count, _NOTHING)) ** 0.5
+        toward = np.nan_to_num(values.apart) * self.weights
+        rows = np.concatenate([self.rows, least * np.eye(count)])
+        found = np.linalg.lstsq(rows, np.concatenate([-toward, np.zeros(count)]), rcond=None)
+        return np.asarray(found[0])
 
     def free(self) -> list[int]:
         """The numbers that move along with others, while nothing else moves."""
@@ -244,8 +247,7 @@ class _Equations:
 
     def are_possible(self, point: Array) -> bool:
         """Whether a module may be handed in all these numbers, beside each other."""
-        is_odd = (np.abs(point) < _NEAR) | (np.abs(point - 1.0) < _NEAR) | (np.abs(point) > _FAR)
-        if is_odd.any():
+        if _is_odd(point).any():
             return False
         parts = np.split(point, [len(self.unknown.places[0])])
         for program, places, values in zip(
@@ -258,6 +260,15 @@ class _Equations:
                 if kind == other and abs(x - y) <= _NEAR * abs(x):
                     return False
         return True
+
+    def moved_off(self, point: Array) -> Array:
+        """The point, with other values for numbers of one module that are not handed in so.
+
+        Where numbers of both follow from each other the way that is nearest may lead to 0.
+        """
+        moved = _is_odd(point)
+        own = moved & (np.arange(len(point)) < len(self.unknown.places[0]))
+        return np.where(own if own.any() else moved, _apart_from_each_other(len(point)), point)
 
     def numbers(self, point: Array, free: Sequence[int]) -> Numbers:
         """The numbers of both programs."""
@@ -286,6 +297,12 @@ class _Equations:
         return _Slopes(rows * weights[:, None], weights)
 
 
+def _is_odd(point: Array) -> Array:
+    """Which numbers torch_xla does not hand in, or ran away from a solution that is none."""
+    size = np.abs(point)
+    return (size < _NEAR) | (np.abs(point - 1.0) < _NEAR) | (size > _FAR)
+
+
 def _scale(point: Array) -> Array:
     return np.abs(point) + 0.01
 
@@ -297,11 +314,17 @@ def _solutions(equations: _Equations) -> Iterator[Numbers]:
     chance = np.random.default_rng(0)
     count = equations.unknown.total
     for start in range(STARTS):
-        likely = chance.choice(LIKELY, count) if start else np.full(count, 0.5)
-        point = likely[list(equations.unknown.alike)]
-        found = _solution(equations, point)
+        likely = chance.choice(LIKELY, count) if start else _apart_from_each_other(count)
+        found = _solution(equations, likely[list(equations.unknown.alike)])
+        if found is not None and not equations.are_possible(found[0]):
+            found = _solution(equations, equations.moved_off(found[0]))
         if found is not None and equations.are_possible(found[0]):
             yield equations.numbers(*found)
+
+
+def _apart_from_each_other(count: int) -> Array:
+    """So many numbers about 0.5."""
+    return np.array([0.4 + 0.2 * drawn(label) for label in range(1, count + 1)])
 
 
 def _solution(equations: _Equations, point: Array) -> tuple[Array, list[int]] | None:

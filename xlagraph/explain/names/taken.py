@@ -9,7 +9,7 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.sources import bare, knows_lines, line_of
-from xlagraph.explain.names.merged import BRANCHES
+from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.shapes.sizes import BOUNDS
 from xlagraph.facts.values.notation import told_as
@@ -19,6 +19,8 @@ from xlagraph.message import A, B, Code, Operation, say
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
@@ -69,6 +71,58 @@ def with_forward(diff: Diff, cause: Cause) -> Cause:
     (p, q), y = taken[0], told[0][1]
     words = (_value(diff.a, p), " in ", A, " and ", _value(diff.b, q), " in ", B)
     return replace(cause, short=say(_operation(diff.b, y), " takes ", *words))
+
+
+def with_reused(diff: Diff, cause: Cause) -> Cause:
+    """The cause as a value that one side takes again, where the other computes it anew.
+
+    As a step that reuses the force, or the gradient, of the step before.
+    """
+    if cause.kind not in BRANCHES or not cause.proved or has_code(cause):
+        return cause
+    sides = (
+        (B, diff.b, diff.a, diff.match.to_a, diff.removed),
+        (A, diff.a, diff.b, diff.match.to_b, diff.added),
+    )
+    changed = [(x, y) for x, y, _ in diff.changes if x in cause.a and y in cause.b]
+    for side, module, other, partners, lone in sides:
+        for pair in sorted(changed):
+            y, x = pair if side is A else pair[::-1]
+            value = _reused(module, other, partners, (y, x))
+            if value is not None and value[1] in lone:
+                short = say(
+                    *("a value is computed anew in ", side.other, ", and taken again in ", side),
+                    *(": ", _operation(module, y), " takes ", _value(module, value[0])),
+                )
+                lines = [line for line in (line_of(module, y),) if line and not line.is_library]
+                place = cause.place
+                if lines:
+                    place = replace(place, line=lines[0], stack=(), source=(), is_near=False)
+                return replace(cause, title=short, short=short, place=place)
+    return cause
+
+
+def _reused(
+    module: Module, other: Module, partners: Sequence[int], pair: tuple[int, int]
+) -> tuple[int, int] | None:
+    """What one of two operations takes of both sides' values, and what the other takes for it.
+
+    Another operation took the first as well, before; both are made by the same operation.
+    """
+    y, x = pair
+    if module.opcodes[y] != other.opcodes[x]:
+        return None
+    taken = zip(module.operands[y], other.operands[x], strict=True)
+    apart = [(q, p) for q, p in taken if partners[q] != p]
+    if len(apart) != 1:
+        return None
+    q, p = apart[0]
+    mate = partners[q]
+    is_again = mate >= 0 and len(module.users[q]) == len(other.users[mate]) + 1 > 1
+    is_alike = (
+        bare_shape(module, q) == bare_shape(other, p) and module.opcodes[q] == other.opcodes[p]
+    )
+    return (q, p) if is_again and is_alike and module.operands[q] else None
 
 
 def _is_forward_pass(diff: Diff, cause: Cause) -> bool:

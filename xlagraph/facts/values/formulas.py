@@ -196,6 +196,17 @@ def formulas(
     return _formulas(diff, a, b, LONG) if found is None and long else found
 
 
+def formulas_of_a_result(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | None:
+    """How both sides compute a number that they give back, as a loss, if that is not too long."""
+    own = (
+        _Own({c.a for c in diff.changes}, (), _computed(diff.a, a, diff.removed), LONG),
+        _Own({c.b for c in diff.changes}, (), _computed(diff.b, b, diff.added), LONG),
+    )
+    outer, _ = _roots(diff, a, b)
+    found = (_both(diff, pair, own, 0) for pair in outer if _is_result(diff, *pair))
+    return next((one for one in found if one and not is_of_derivative(one)), None)
+
+
 def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> Formulas | None:
     """The same with so many operations at most."""
     open_a = {c.a for c in diff.changes}

@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import clean
+from xlagraph.cause.names import attribute_changes, differing_keys
 from xlagraph.cause.slices import IDLE
 from xlagraph.explain.names.merged import merged
 from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.weight_decay import Enters, decays
 from xlagraph.facts.values.formulas import formulas
+from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.facts.values.scalars import is_number
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code, count, say
@@ -72,7 +74,8 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     others = [cause for cause in causes if cause not in own]
     claimed_a = _claimed(cause.a for cause in own) - _claimed(cause.a for cause in others)
     claimed_b = _claimed(cause.b for cause in own) - _claimed(cause.b for cause in others)
-    beside = any(cause.proved for cause in others)
+    before = _changed_before(diff, own[0], a, b)
+    beside = bool(before) or any(cause.proved for cause in others)
     is_all = _is_all(diff.a, a, claimed_a.intersection(diff.removed), beside=beside) and _is_all(
         diff.b, b, claimed_b.intersection(diff.added), beside=beside
     )
@@ -82,28 +85,34 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     short, fix, short_fix = told
     words = {"title": short, "short": short, "fix": fix, "short_fix": short_fix}
     found = merged(causes, own[0], own, kind=OPTIMIZER_OPTION, **words)
-    edit = _edit_before(diff, own[0], a, b)
+    edit = _edit_before(diff, own[0], before)
     return found if edit is None else [*found, edit]
 
 
-def _edit_before(
+def _changed_before(
     diff: Diff, cause: Cause, a: dict[int, Decay], b: dict[int, Decay]
-) -> Cause | None:
-    """What a piece with decay has otherwise before any gradient decays, if it has: another edit.
+) -> list[tuple[int, int]]:
+    """What a piece with decay has otherwise before any gradient decays: another edit.
 
     A piece is told as a whole where what it gives out stands in one net of gradients.
     """
     behind = [affected(m, _parts(found), ()) for m, found in ((diff.a, a), (diff.b, b))]
-    changed = [
+    return [
         (x, y)
         for x, y, _ in diff.changes
         if x in cause.a and y in cause.b and x not in behind[0] and y not in behind[1]
     ]
+
+
+def _edit_before(diff: Diff, cause: Cause, changed: Sequence[tuple[int, int]]) -> Cause | None:
+    """That other edit, by a formula or else by the first option that it changes; None without."""
     own_a, own_b = frozenset(x for x, _ in changed), frozenset(y for _, y in changed)
     found = formulas(diff, own_a, own_b) if changed else None
-    if found is None:
+    told = _option(diff, changed)
+    if found:
+        told = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
+    if told is None:
         return None
-    told = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
     return replace(
         cause,
         kind=REPLACED_SUBGRAPH,
@@ -113,6 +122,16 @@ def _edit_before(
         a=own_a,
         b=own_b,
     )
+
+
+def _option(diff: Diff, changed: Sequence[tuple[int, int]]) -> Message | None:
+    """The first option that one became the other of: the axes of a sum before all that follows."""
+    for x, y in sorted(changed, key=lambda pair: (diff.a.opcodes[pair[0]] != "reduce", pair)):
+        one, other = diff.a.attributes[x], diff.b.attributes[y]
+        if diff.a.opcodes[x] == diff.b.opcodes[y] and differing_keys(one, other):
+            name = reduction_name(diff.a, x) or diff.a.opcodes[x]
+            return say(f"{name}'s ", attribute_changes(one, other))
+    return None
 
 
 def _parts(found: dict[int, Decay]) -> set[int]:
