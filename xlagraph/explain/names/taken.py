@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from xlagraph.graph import Module
     from xlagraph.message import Message
 
+PLAIN = "a value is computed with"
+"""How what nothing else is known of is told."""
 _FORMS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
 
 
@@ -78,7 +80,8 @@ def with_reused(diff: Diff, cause: Cause) -> Cause:
 
     As a step that reuses the force, or the gradient, of the step before.
     """
-    if cause.kind not in BRANCHES or not cause.proved or has_code(cause):
+    is_named = has_code(cause) or not str(cause.in_short).startswith(PLAIN)
+    if cause.kind not in BRANCHES or not cause.proved or is_named:
         return cause
     sides = (
         (B, diff.b, diff.a, diff.match.to_a, diff.removed),
@@ -110,7 +113,7 @@ def _reused(
     Another operation took the first as well, before; both are made by the same operation.
     """
     y, x = pair
-    if module.opcodes[y] != other.opcodes[x]:
+    if module.opcodes[y] != other.opcodes[x] or module.opcodes[y] in _FORMS:
         return None
     taken = zip(module.operands[y], other.operands[x], strict=True)
     apart = [(q, p) for q, p in taken if partners[q] != p]
