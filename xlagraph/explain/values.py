@@ -292,7 +292,9 @@ def _verdict(
         if explanation.proved and FURTHER not in str(told.what).lower()  # values would be others
         else EMPTY,
         f"; {count(moved, 'output')} come in another order" if moved else "",
-        "; where inputs are exactly 0 some values are others" if found.parts_at_zero else "",
+        "; at exact ties, as of inputs that are 0, some values may be others"
+        if found.parts_at_zero
+        else "",
         "; XLA compiles both forms, once each",
         "." if is_sure else ": steps of one run should keep to one.",
     )

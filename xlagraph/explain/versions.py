@@ -9,7 +9,6 @@ from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys, short_shape
 from xlagraph.cause.sources import where
-from xlagraph.explain.names.axes import with_axes
 from xlagraph.explain.names.crossed import with_crossed
 from xlagraph.explain.names.folded import with_folded
 from xlagraph.explain.names.joined import with_joined
@@ -17,12 +16,14 @@ from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
+from xlagraph.explain.names.options.axes import with_axes
+from xlagraph.explain.names.options.joins import with_joins, with_products
+from xlagraph.explain.names.options.sorts import with_order
 from xlagraph.explain.names.ordered import edited_first, options_first
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted
 from xlagraph.explain.names.repeated import with_repeated
-from xlagraph.explain.names.sorts import with_order
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
 from xlagraph.explain.names.taken import with_forward, with_reused, with_taken
@@ -48,11 +49,16 @@ from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
-from xlagraph.facts.values.formulas import formulas, formulas_of_a_result, is_of_derivative
+from xlagraph.facts.values.formulas import (
+    formulas,
+    formulas_of_a_result,
+    is_of_derivative,
+    with_further,
+)
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.facts.values.notation import SIGNS
 from xlagraph.facts.values.reductions import reduction_name
-from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Quoted, Side, join, say
+from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Quoted, Side, SourceLine, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.inputs.second_input import SECOND_INPUT
@@ -67,7 +73,7 @@ from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.attributes import REPLICA_GROUPS, WRITTEN_SHORT
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
-from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
@@ -79,7 +85,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.facts.values.formulas import Formulas
     from xlagraph.graph import Module
-    from xlagraph.message import Message, Part, SourceLine
+    from xlagraph.message import Message, Part
 
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
@@ -151,6 +157,7 @@ def of_a_pair(
     orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
     if orders is not None:
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
+    causes = tuple(with_products(diff, with_joins(diff, causes)))
     causes = tuple(with_order(diff, cause) for cause in with_axes(diff, causes))
     told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
@@ -224,11 +231,13 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     found = formulas_of_a_result(diff, cause.a, cause.b) if is_result else found
     if found is None:
         return cause
+    is_turned = cause.short == TURNED_SHORT and str(cause.title).startswith(CONNECTED)
+    is_branch = cause.kind in BRANCHES and (is_long or is_turned or is_result)
+    found, *further = with_further(diff, cause.a, cause.b, found) if is_branch else (found,)
     if cause.kind is ADDED_INPUT and is_of_derivative(found):
         return _with_added(diff, cause)
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
-    is_turned = cause.short == TURNED_SHORT and str(cause.title).startswith(CONNECTED)
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH and not is_turned
     has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(
         BACKWARD_MORE
@@ -236,10 +245,13 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     most = MAX_FORMULA if is_long else MAX_BESIDE_WORDS
     if has_words or max(len(found.a), len(found.b)) > most:
         return cause
-    is_branch = cause.kind in BRANCHES and (is_long or is_turned or is_result)
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     formula = say(first, ": ", Code(found.a), " became ", Code(found.b))
-    return replace(cause, short=say(formula, *_option_beside(diff, cause)))
+    told = [one for one in further if max(len(one.a), len(one.b)) <= MAX_BESIDE_WORDS]
+    if not told:
+        return replace(cause, short=say(formula, *_option_beside(diff, cause)))
+    also = (part for one in told for part in (", and ", Code(one.a), " became ", Code(one.b)))
+    return replace(cause, short=say(formula, *also))
 
 
 def _option_beside(diff: Diff, cause: Cause) -> tuple[Part, ...]:
@@ -417,6 +429,8 @@ def _with_values(diff: Diff, cause: Cause) -> Cause:
 
 def _with_place(cause: Cause) -> Cause:
     """The cause with what its title says behind its words: which number is 1, what is padded."""
+    if cause.kind is INPUT_SHAPE and not cause.short:
+        return replace(cause, short=_up_to_place(cause.title))
     first, *rest = cause.title.parts or ("",)
     for key, words in ((SPECIAL, cause.in_short), (PADDED, say(PADS))):
         if isinstance(first, str) and key in first:
@@ -424,6 +438,17 @@ def _with_place(cause: Cause) -> Cause:
             ends = rest[:1] if rest and isinstance(rest[0], Quoted) else []
             return replace(cause, short=say(words, ": ", told, *ends))
     return cause
+
+
+def _up_to_place(title: Message) -> Message:
+    """What a title says before it names the line."""
+    parts: list[Part] = []
+    for part in title.clause.parts:
+        if isinstance(part, SourceLine):
+            *parts, last = parts
+            return say(*parts, str(last).removesuffix(" at "))
+        parts.append(part)
+    return say(*parts)
 
 
 def _option(diff: Diff, cause: Cause, change: Change) -> tuple[str, str] | None:

@@ -262,13 +262,11 @@ class _Equations:
         return True
 
     def moved_off(self, point: Array) -> Array:
-        """The point, with other values for numbers of one module that are not handed in so.
+        """The point, with other values for numbers that are not handed in so.
 
         Where numbers of both follow from each other the way that is nearest may lead to 0.
         """
-        moved = _is_odd(point)
-        own = moved & (np.arange(len(point)) < len(self.unknown.places[0]))
-        return np.where(own if own.any() else moved, _apart_from_each_other(len(point)), point)
+        return np.where(_is_odd(point), _apart_from_each_other(len(point)), point)
 
     def numbers(self, point: Array, free: Sequence[int]) -> Numbers:
         """The numbers of both programs."""
@@ -304,7 +302,7 @@ def _is_odd(point: Array) -> Array:
 
 
 def _scale(point: Array) -> Array:
-    return np.abs(point) + 0.01
+    return np.abs(point) + 0.1
 
 
 # -- solving ---------------------------------------------------------------------------------

@@ -39,9 +39,11 @@ def with_taken(diff: Diff, cause: Cause) -> Cause:
         if x not in cause.a or y not in cause.b or "operands" not in fields:
             continue
         for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True):
-            one, other = _value(diff.a, p), _value(diff.b, q)
+            one, other = value_in_words(diff.a, p), value_in_words(diff.b, q)
             if one == other and (place := _place_in_a(diff, q)) is not None:
-                other = say("what is ", _value(diff.a, place), " of ", A)  # under another number
+                other = say(
+                    "what is ", value_in_words(diff.a, place), " of ", A
+                )  # under another number
             if diff.match.to_b[p] != q and one != other:
                 taken = (one, " in ", A, " and ", other, " in ", B)
                 return replace(cause, short=say(_operation(diff.b, y), " takes ", *taken))
@@ -71,7 +73,7 @@ def with_forward(diff: Diff, cause: Cause) -> Cause:
     if not all(diff.match.to_b[p] >= 0 and diff.match.to_a[q] >= 0 for p, q in taken):
         return cause
     (p, q), y = taken[0], told[0][1]
-    words = (_value(diff.a, p), " in ", A, " and ", _value(diff.b, q), " in ", B)
+    words = (value_in_words(diff.a, p), " in ", A, " and ", value_in_words(diff.b, q), " in ", B)
     return replace(cause, short=say(_operation(diff.b, y), " takes ", *words))
 
 
@@ -95,7 +97,7 @@ def with_reused(diff: Diff, cause: Cause) -> Cause:
             if value is not None and value[1] in lone:
                 short = say(
                     *("a value is computed anew in ", side.other, ", and taken again in ", side),
-                    *(": ", _operation(module, y), " takes ", _value(module, value[0])),
+                    *(": ", _operation(module, y), " takes ", value_in_words(module, value[0])),
                 )
                 lines = [line for line in (line_of(module, y),) if line and not line.is_library]
                 place = cause.place
@@ -153,15 +155,15 @@ def _operation(module: Module, i: int) -> Message:
     return say(Operation(name or module.opcodes[i]))
 
 
-def _value(module: Module, value: int) -> Message:
+def value_in_words(module: Module, value: int) -> Message:
     """A value by its name, as a part of another one, or by what computes it, and where."""
     value = through(module, value, _FORMS)
     if module.opcodes[value] == "slice":
         part = _part(module, value)
         (whole,) = module.operands[value]
         if part and not is_input(module, through(module, whole, _FORMS)):
-            return say("part ", Code(part), " of ", _value(module, whole))
-        return say(_value(module, whole), Code(part) if part else "")
+            return say("part ", Code(part), " of ", value_in_words(module, whole))
+        return say(value_in_words(module, whole), Code(part) if part else "")
     if is_input(module, value):
         number = f"input {module.payloads[value]}"
         name = argument_name(module, value)

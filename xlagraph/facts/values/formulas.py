@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
+from xlagraph.canon.live import mark
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
 from xlagraph.facts.program.arguments import argument_name
@@ -64,6 +65,8 @@ class Formulas(NamedTuple):
     b: str
     legend: tuple[tuple[str, str], ...]
     """What the letters stand for: ``g`` and ``dot f32[8,4]``."""
+    told: tuple[frozenset[int], frozenset[int]]
+    """The instructions of A and of B that are written out."""
 
     @property
     def is_of_update(self) -> bool:
@@ -194,6 +197,44 @@ def formulas(
     """
     found = _formulas(diff, a, b, SHORT)
     return _formulas(diff, a, b, LONG) if found is None and long else found
+
+
+def with_further(
+    diff: Diff, a: Collection[int], b: Collection[int], first: Formulas
+) -> tuple[Formulas, ...]:
+    """The formulas of a value, and those of another one of the forward pass that is apart from it.
+
+    The forward pass is what numbers are made of that are given back, as a loss; where the first
+    value is not of it, it is a derivative of the other, and that stands alone.
+    """
+    ways = _forward(diff)
+    outer, inner = _roots(diff, a, b)
+    own = (
+        _Own({c.a for c in diff.changes}, (), frozenset(), SHORT),
+        _Own({c.b for c in diff.changes}, (), frozenset(), SHORT),
+    )
+    for pair in (*outer, *inner)[:MAX_TRIED]:
+        is_forward = ways[0][pair[0]] and ways[1][pair[1]]
+        found = _both(diff, pair, own, 0) if is_forward else None
+        if found is None or is_of_derivative(found) or found.is_of_update:
+            continue
+        is_apart = all(x.isdisjoint(y) for x, y in zip(found.told, first.told, strict=True))
+        if is_apart and _is_within(found, ways):
+            return (first, found) if _is_within(first, ways) else (found,)
+    return (first,)
+
+
+def _forward(diff: Diff) -> tuple[bytearray, bytearray]:
+    """Of both modules the instructions that single numbers are made of that both give back."""
+    ways = bytearray(len(diff.a)), bytearray(len(diff.b))
+    ends = [pair for pair in _ends(diff) if bare_shape(diff.a, pair[0]).endswith("[]")]
+    mark(diff.a, ways[0], [x for x, _ in ends])
+    mark(diff.b, ways[1], [y for _, y in ends])
+    return ways
+
+
+def _is_within(found: Formulas, ways: tuple[bytearray, bytearray]) -> bool:
+    return all(all(way[i] for i in told) for way, told in zip(ways, found.told, strict=True))
 
 
 def formulas_of_a_result(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | None:
@@ -373,7 +414,8 @@ def _both(
         w.told and not any(_used(names.legend, t)) for w, t in zip(writers, (a, b), strict=True)
     )
     is_idle = is_hidden or is_bare or is_closed
-    return Formulas(a, b, legend) if is_told and not is_idle else None
+    told = frozenset(writers[0].told), frozenset(writers[1].told)
+    return Formulas(a, b, legend, told) if is_told and not is_idle else None
 
 
 def _used(legend: Mapping[str, str], texts: str) -> Iterator[tuple[str, str]]:

@@ -49,6 +49,8 @@ FEWEST = 5
 """Operations that further terms of gradients have at least: of fewer the rule of pieces tells."""
 FURTHER = "gradients flow further"
 """What is said of such gradients first."""
+MORE = "the backward pass computes more"
+"""What is said of a piece that is known to be one of derivatives, however small it is."""
 GENERAL = (
     "a gradient penalty",  # which would change the loss; second derivatives alone do not
     "a value is computed",
@@ -56,7 +58,7 @@ GENERAL = (
     "a piece is computed",
     "the loss is computed",
     "a piece of the loss is computed",
-    "the backward pass computes more",
+    MORE,
 )
 """Words for pieces of which nothing else is known, or a formula alone."""
 GRADIENTS_CUT = Code("create_graph=False or .detach()")
@@ -83,7 +85,7 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """
     main = next(iter(causes), None)
     kinds = (*BRANCHES, ACCUMULATION_COUNT)
-    side = None if main is None or main.kind not in kinds else _side(diff)
+    side = None if main is None or main.kind not in kinds else _side(diff, main)
     if main is None or side is None or not _is_general(main):
         return list(causes)
     equal = _equal(diff)
@@ -120,10 +122,10 @@ def _is_general(cause: Cause) -> bool:
     )
 
 
-def _side(diff: Diff) -> Side | None:
+def _side(diff: Diff, main: Cause) -> Side | None:
     """The side that computes clearly more alone, if any does."""
     more_a, more_b = _work(diff.a, diff.removed), _work(diff.b, diff.added)
-    if max(more_a, more_b) < FEWEST:
+    if max(more_a, more_b) < FEWEST and not str(main.in_short).lower().startswith(MORE):
         return None
     return A if more_a >= MOST * more_b else B if more_b >= MOST * more_a else None
 
@@ -295,6 +297,8 @@ def _told(diff: Diff, side: Side, equal: Equal, main: Cause) -> Cause:
     taken = () if value is None else [u for u in module.users[value] if forward[u]]
     taken = taken if product is None else [product.number]
     lines = lines if any(map(is_forward, lines)) else where(module, taken)
+    if product is not None and not any(map(is_forward, lines)):  # it is a derivative itself
+        lines = where(module, [product.factor])
     line = next((one for one in lines if is_forward(one)), None)
     alike = say(
         "the numbers that both give out are equal for equal inputs, and new values and gradients "

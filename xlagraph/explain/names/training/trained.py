@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
 from xlagraph.explain.names.merged import BRANCHES, merged
+from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.updates import renewed
 from xlagraph.message import A, B, Code, count, join, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
-from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
+from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED, OPTIMIZER_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,11 @@ STATISTICS_FIX = say(
 STATISTICS_SHORT_FIX = say(
     "Renew them in each step, by a rate that may be 0; or accept one compile."
 )
+MORE_FIX = say(
+    "Cut gradients alike in both versions (no_grad(), .detach(), requires_grad_()), and hand the "
+    "optimizer the same weights."
+)
+MORE_SHORT_FIX = say("Cut gradients alike in both, and train the same weights.")
 SHORT_FIX = say("Train the same weights in each step: gradients times 0 or 1.")
 
 
@@ -48,7 +54,7 @@ def with_trained(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     step = next((c for c in causes if c.kind is OPTIMIZER_OPTION and c.proved), None)
     state = next((c for c in causes if c.kind is NEWLY_UPDATED and c.proved), None)
     if step is None or state is None:
-        return list(causes)
+        return _with_more_trained(diff, causes, step)
     new_a, new_b = ({p: len(k) for p, k in renewed(m).items()} for m in (diff.a, diff.b))
     pairs = [(p, q) for p, q in enumerate(diff.match.to_b) if q >= 0]
     sides = (
@@ -62,6 +68,38 @@ def with_trained(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
             outputs = [cause for cause in causes if _is_given_out(cause)]
             first = [told, *(cause for cause in causes if cause is not state)]
             return merged(first, told, [told, step, *outputs])
+    return list(causes)
+
+
+def _with_more_trained(diff: Diff, causes: Sequence[Cause], step: Cause | None) -> list[Cause]:
+    """The causes; as one an optimizer's step, and its state, for weights that both sides renew.
+
+    As a target that is averaged on both sides, and that gradients reach on one.
+    """
+    state = next((c for c in causes if c.kind is OPTIMIZER_STATE and c.proved), None)
+    if step is None or state is None:
+        return list(causes)
+    sides = (
+        (A, diff.a, state.a & {*diff.removed}, step.a & {*diff.removed}),
+        (B, diff.b, state.b & {*diff.added}, step.b & {*diff.added}),
+    )
+    for side, module, own, steps in sides:
+        inputs = [p for p in sorted(own) if module.opcodes[p] == "parameter"]
+        has_products = any(module.opcodes[i] in PRODUCTS for i in steps)
+        if not inputs or not has_products:
+            continue
+        shapes = dict.fromkeys(bare_shape(module, p) for p in inputs)
+        short = say(
+            *(count(len(inputs), "weight"), " (", join(map(Code, shapes), MAX_TOLD), ") "),
+            *("is" if len(inputs) == 1 else "are", " trained by the optimizer in ", side),
+            *(" alone: gradients reach ", "it" if len(inputs) == 1 else "them", " there, which "),
+            *(side.other, " cuts, as by no_grad() or .detach()"),
+        )
+        told = replace(step, title=short, short=short, fix=MORE_FIX, short_fix=MORE_SHORT_FIX)
+        told = replace(told, evidence=(Evidence(short), *step.evidence))
+        outputs = [cause for cause in causes if _is_given_out(cause)]
+        first = [told if cause is step else cause for cause in causes]
+        return merged(first, told, [told, state, *outputs])
     return list(causes)
 
 

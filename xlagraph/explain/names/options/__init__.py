@@ -1,0 +1,1 @@
+"""Causes that are an option of an operation, or the order of what it takes."""

@@ -1,0 +1,91 @@
+"""Values that are joined in another order, and products that sum over other axes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xlagraph.explain.names.merged import merged
+from xlagraph.explain.names.taken import value_in_words
+from xlagraph.message import A, B, Code, join, say
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.shapes.sizes import ATTRIBUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+    from xlagraph.graph import Module
+    from xlagraph.message import Message
+
+MAX_JOINED = 4
+_SUMMED = ("lhs_contracting_dims", "rhs_contracting_dims")
+
+
+def with_joins(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, those of an order in which values are joined with that order; as one if alike."""
+    told = [_as_join(diff, cause) for cause in causes]
+    for main in told:
+        alike = [c for c in told if _is_order(c) and c.proved and c.in_short == main.in_short]
+        if len(alike) > 1 and all(c.place.line == main.place.line for c in alike):
+            return merged(told, main, alike)
+    return told
+
+
+def _is_order(cause: Cause) -> bool:
+    return cause.kind is REORDERED_OPERANDS
+
+
+def _as_join(diff: Diff, cause: Cause) -> Cause:
+    pairs = _pairs(diff, cause) if _is_order(cause) and not cause.short else iter(())
+    x, y = next(pairs, (-1, -1))
+    if x < 0 or diff.a.opcodes[x] != "concatenate":
+        return cause
+    turned = [diff.match.to_a[o] for o in diff.b.operands[y]]
+    if min(turned) < 0:
+        return cause
+    joined = say("values are joined in another order: ", _joined(diff.a, diff.a.operands[x]))
+    return replace(cause, short=say(joined, " in ", A, ", ", _joined(diff.a, turned), " in ", B))
+
+
+def _joined(module: Module, values: Sequence[int]) -> Message:
+    return join((value_in_words(module, o) for o in values), MAX_JOINED, " and ")
+
+
+def with_products(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, a product that sums over other axes with these, and its derivatives as one."""
+    told = [_as_product(diff, cause) for cause in causes]
+    main = next((c for c, before in zip(told, causes, strict=True) if c is not before), None)
+    if main is None or not main.proved:
+        return told
+    parts = [c for c in told if c is not main and _follows(diff, main, c)]
+    return merged(told, main, [main, *parts]) if parts else told
+
+
+def _as_product(diff: Diff, cause: Cause) -> Cause:
+    pairs = _pairs(diff, cause) if cause.kind is ATTRIBUTE and not cause.short else iter(())
+    for x, y in pairs:
+        axes = [
+            tuple(module.attributes[i].get(key) or "" for key in _SUMMED)
+            for module, i in ((diff.a, x), (diff.b, y))
+        ]
+        if diff.a.opcodes[x] == "dot" and axes[0] != axes[1]:
+            in_words = [Code(" and ".join(own)) for own in axes]
+            told = say(
+                *("a product sums over other axes of its two factors: ", in_words[0], " in ", A),
+                *(", ", in_words[1], " in ", B),
+            )
+            return replace(cause, short=told)
+    return cause
+
+
+def _follows(diff: Diff, main: Cause, cause: Cause) -> bool:
+    """Whether a cause is of nothing but turned values, or further products, of the same line."""
+    opcodes = {diff.a.opcodes[x] for x, _ in _pairs(diff, cause)}
+    is_turned = cause.kind is ATTRIBUTE and opcodes <= {"dot", "transpose"}
+    return is_turned and cause.proved and cause.place.line == main.place.line
+
+
+def _pairs(diff: Diff, cause: Cause) -> Iterator[tuple[int, int]]:
+    return ((x, y) for x in sorted(cause.a) if (y := diff.match.to_b[x]) in cause.b)
