@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.kept import kept_alone
@@ -20,6 +21,7 @@ from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
+from xlagraph.facts.values.formulas import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import EMPTY, A, B, Change, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
-    from xlagraph.graph import Module
     from xlagraph.message import Message, Side
 
 OWN_EDITS = (
@@ -222,21 +223,49 @@ def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
     is_edit = edit.kind in BRANCHES and edit.proved and edit.place.line and not edit.place.is_near
     is_wide = cause.kind is DTYPE and "f64" in str(cause.in_short)
     is_behind = is_wide or str(cause.in_short).startswith(BACKWARD_MORE)
+    is_behind = is_behind or _is_of_derivatives(diff, edit, cause)
     if not (is_edit and is_behind and cause.proved and knows_lines(diff.a)):
         return False
-    sides = ((diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added))
-    return any(
-        not _taken(module, one, lone).isdisjoint(_taken(module, other, lone))
-        for module, one, other, lone in sides
-    )
+    return _uses(diff, edit, cause) or not _taken(diff, edit).isdisjoint(_taken(diff, cause))
 
 
-def _taken(module: Module, claimed: frozenset[int], lone: Sequence[int]) -> set[int]:
-    """The arrays that one side's own instructions of a cause take in."""
-    own = claimed.intersection(lone)
-    below = {o for i in own for o in module.operands[i]} - own
-    forms = {through(module, o, SPREADS) for o in below}
-    return {i for i in forms if not module.shapes[i].endswith("[]")}
+def _uses(diff: Diff, edit: Cause, cause: Cause) -> bool:
+    """Whether an edit takes in what one side alone computes for another cause."""
+    sides = (diff.a, edit.a, cause.a & {*diff.removed}), (diff.b, edit.b, cause.b & {*diff.added})
+    return any(not own.isdisjoint(module.operands[i]) for module, one, own in sides for i in one)
+
+
+def _is_of_derivatives(diff: Diff, edit: Cause, cause: Cause) -> bool:
+    """Whether a piece has nothing of its own that the loss is made of, beside what an edit uses."""
+    if cause.kind not in BRANCHES or not edit.share >= cause.share:
+        return False
+    sides = (diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added)
+    for (module, one, other, lone), way in zip(sides, forward_pass(diff), strict=True):
+        used = {o for i in one.intersection(lone) for o in module.operands[i]}
+        made = set().union(*(made_of(module, o) for o in used & other)) if used & other else set()
+        if any(way[i] for i in other.intersection(lone) - used - made):
+            return False
+    return True
+
+
+def _taken(diff: Diff, cause: Cause) -> set[int]:
+    """The arrays that instructions of one side alone take in for a cause, by A's numbers.
+
+    Those of B alone are negative.
+    """
+    found = set[int]()
+    sides = (diff.a, cause.a, diff.removed, None), (diff.b, cause.b, diff.added, diff.match.to_a)
+    for module, claimed, lone, partners in sides:
+        own = claimed.intersection(lone)
+        below = {o for i in own for o in module.operands[i]} - own
+        forms = {through(module, o, SPREADS) for o in below}
+        arrays = {i for i in forms if not module.shapes[i].endswith("[]")}
+        found |= arrays if partners is None else {_place_in_a(partners, i) for i in arrays}
+    return found
+
+
+def _place_in_a(partners: Sequence[int], i: int) -> int:
+    return partners[i] if partners[i] >= 0 else -1 - i
 
 
 def _in_words(cause: Cause) -> Message:

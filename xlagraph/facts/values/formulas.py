@@ -207,7 +207,7 @@ def with_further(
     The forward pass is what numbers are made of that are given back, as a loss; where the first
     value is not of it, it is a derivative of the other, and that stands alone.
     """
-    ways = _forward(diff)
+    ways = forward_pass(diff)
     outer, inner = _roots(diff, a, b)
     own = (
         _Own({c.a for c in diff.changes}, (), frozenset(), SHORT),
@@ -224,7 +224,7 @@ def with_further(
     return (first,)
 
 
-def _forward(diff: Diff) -> tuple[bytearray, bytearray]:
+def forward_pass(diff: Diff) -> tuple[bytearray, bytearray]:
     """Of both modules the instructions that single numbers are made of that both give back."""
     ways = bytearray(len(diff.a)), bytearray(len(diff.b))
     ends = [pair for pair in _ends(diff) if bare_shape(diff.a, pair[0]).endswith("[]")]

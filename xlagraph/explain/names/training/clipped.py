@@ -152,19 +152,26 @@ def with_clipped_updates(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
     The other side clips the gradients, before Adam takes them in.
     """
-    first, *others = causes or (None,)
-    if first is None or first.kind not in BRANCHES or not first.proved:
-        return list(causes)
-    behind = _clips_updates(diff.a), _clips_updates(diff.b)
-    if None in behind or behind[0] == behind[1]:
+    first, *_ = causes or (None,)
+    is_piece = first is not None and first.kind in BRANCHES and first.proved
+    clips = first if is_piece else next((c for c in causes if c.kind is CLIPPING), None)
+    behind = (_clips_updates(diff.a), _clips_updates(diff.b)) if clips else (None, None)
+    if clips is None or None in behind or behind[0] == behind[1]:
         return list(causes)
     side = B if behind[0] else A
     short = say(
         *("gradients are clipped by their norm before Adam takes them in ", side),
         *("; ", side.other, " clips what Adam makes of them"),
     )
-    clips = replace(first, title=short, short=short, fix=UPDATES_FIX)
-    return [replace(clips, short_fix=UPDATES_SHORT_FIX), *others]
+    told = replace(clips, title=short, short=short, fix=UPDATES_FIX, short_fix=UPDATES_SHORT_FIX)
+    parts = [c for c in causes if c is not clips and not is_piece and _is_there(c, clips)]
+    return merged([told if c is clips else c for c in causes], told, [told, *parts])
+
+
+def _is_there(cause: Cause, clips: Cause) -> bool:
+    """Whether a piece that is not proved stands in the line, of either version, that clips."""
+    lines = [one.place.line.line if one.place.line else 0 for one in (cause, clips)]
+    return cause.kind in BRANCHES and not cause.proved and lines[0] == lines[1] > 0
 
 
 def _is_scaled(module: Module, other: Module, partners: Sequence[int]) -> bool:
