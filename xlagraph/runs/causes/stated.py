@@ -134,11 +134,11 @@ def placed_anew(
     alike: dict[object, list[CauseGroup]] = {}
     for old, new in zip(groups, placed, strict=True):
         alike.setdefault(id(old) if new is old else (new.kind, new.place.line), []).append(new)
-    return ranked(_as_one(members) for members in alike.values())
+    return ranked(as_one(members) for members in alike.values())
 
 
-def _as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
-    """Groups of one statement, which the program feels at several lines, as the first of them."""
+def as_one(groups: Sequence[CauseGroup]) -> CauseGroup:
+    """Groups of one edit, which the program feels at several lines, as the first of them."""
     first, *rest = groups
     if not rest:
         return first

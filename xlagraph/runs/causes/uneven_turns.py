@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
 from xlagraph.facts.program.enclosing import enclosing
-from xlagraph.message import Code, count, say
+from xlagraph.message import Code, SourceLine, count, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.facts.program.enclosing import ProgramText
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import Message
     from xlagraph.runs.model import GraphNode
 
 PIECES = frozenset({ADDED_INPUT, EARLY_EXECUTION, EXTRA_SUBGRAPH, OTHER_OPERAND, REPLACED_SUBGRAPH})
@@ -54,6 +54,15 @@ FOUND_FIX = say(
     Code("one_hot"),
     ").",
 )
+NUMBER_FIX = say(
+    "The number of turns is a Python number, and every number is a graph of its own. Run as many "
+    "turns in every step, the most there are, and send the number as a tensor, so that a turn "
+    "beyond it leaves values as they are: ",
+    Code("state = torch.where(k < n, new, state)"),
+    ".",
+)
+_NUMBER = re.compile(r"\bin\s+range\((?:\w+,\s*)?([a-zA-Z_][\w.]*)\)")
+"""The head of a loop of so many turns, by name."""
 _FOUND = re.compile(r"\bin\b.*(?:\bunique\(|\.tolist\(|\bnonzero\(|\.item\(|\bset\()")
 """The head of a loop over what the data holds."""
 
@@ -67,11 +76,19 @@ class AsUneven:
 
     def accounts_for(self, cause: Cause) -> bool:
         """Whether a cause comes of what the loop's turns do as well."""
-        return _loop(cause, self.program) == self.loop
+        return _loop(cause, self.program) == self.loop or self.reaches(cause)
+
+    def reaches(self, cause: Cause) -> bool:
+        """Whether a cause stands in what a turn calls, or takes in what a turn makes."""
+        called = own_frames(cause)[1:]
+        named = [part for part in cause.title.parts if isinstance(part, SourceLine)]
+        around = (enclosing(self.program.lines, [line]) for line in (*called, *named))
+        return any(one is not None and one.loop == self.loop for one in around)
 
     def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
         """The cause with the loop's line."""
-        which, fix, short, short_fix = self._words()
+        sizes = {node.instructions for node in members}
+        which, fix, short, short_fix = self._words(is_longer=len(sizes) > 1)
         return replace(
             cause,
             kind=EXTRA_SUBGRAPH,
@@ -88,7 +105,7 @@ class AsUneven:
             place=replace(cause.place, line=self.loop, stack=(self.loop,), source=()),
         )
 
-    def _words(self) -> tuple[str, Message, Message, Message]:
+    def _words(self, *, is_longer: bool) -> tuple[str, Message, Message, Message]:
         head = self.program.lines.get(self.loop.file, {}).get(self.loop.line, "")
         if _FOUND.search(head):
             return (
@@ -96,6 +113,14 @@ class AsUneven:
                 FOUND_FIX,
                 say("a loop goes over values found in the data"),
                 say("Go over all values in every step, so that absent ones add 0."),
+            )
+        number = _NUMBER.search(head)
+        if number and is_longer:
+            return (
+                f", of which there are {number[1]},",
+                NUMBER_FIX,
+                say("a loop has another number of turns: ", Code(number[1])),
+                say("Run the most turns in every step; leave values as they are beyond."),
             )
         return (
             "",
@@ -111,21 +136,30 @@ def uneven_turns(
     """Digest to what is said of the graphs that differ within one loop in several sorts of ways.
 
     Args:
-        causes: graphs with their main cause.
+        causes: graphs with their main cause. What a turn calls, and what takes in what it makes,
+            goes with the loop where others differ within it.
         program: what is known of its text. Loops in which steps end do not count.
     """
     found: defaultdict[SourceLine, dict[str, int]] = defaultdict(dict)
-    for node, cause in causes:
+    told = [*causes]
+    for node, cause in told:
         sort = next((k for k, sort in enumerate(SORTS) if cause.kind in sort), None)
         loop = _loop(cause, program)
         if loop and sort is not None:
             found[loop][node.digest] = sort
-    return {
+    uneven = {
         digest: AsUneven(loop, program)
         for loop, sorts in found.items()
         if len(sorts) >= MANY and len(set(sorts.values())) > 1
         for digest in sorts
     }
+    loops = [*dict.fromkeys(uneven.values())]
+    behind = {
+        node.digest: next((one for one in loops if one.reaches(cause)), None)
+        for node, cause in told
+        if node.digest not in uneven and any(cause.kind in sort for sort in SORTS)
+    }
+    return uneven | {digest: one for digest, one in behind.items() if one}
 
 
 def _loop(cause: Cause, program: ProgramText) -> SourceLine | None:
