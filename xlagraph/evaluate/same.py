@@ -140,7 +140,7 @@ def _with_numbers(
 
 def _solved(asked: Asked) -> Iterator[Numbers]:
     """Numbers that are solved for, with a budget of its own."""
-    return solved_numbers(replace(asked, budget=Budget(RESPONSES)))
+    return solved_numbers(replace(asked, budget=Budget(RESPONSES // 2)))
 
 
 def _is_seen(diff: Diff, asked: Question) -> bool:

@@ -31,6 +31,7 @@ from xlagraph.explain.names.training.clipped import (
     with_clipped,
     with_clipped_updates,
     with_fewer_clipped,
+    with_late_clip,
     with_scaled_norm,
 )
 from xlagraph.explain.names.training.decay import with_decay
@@ -106,6 +107,8 @@ OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
 """What may be one option of an optimizer beside another cause of the kind."""
 MAX_FORMULA, MAX_BESIDE_WORDS = 110, 64
 """Characters of a formula in a verdict, alone and behind words."""
+TINY = 10
+"""Characters of a formula that says nothing without what its letters stand for."""
 MAX_VALUE = 48
 """Characters of a value of an option in a verdict."""
 MAX_LEGEND = 5
@@ -168,6 +171,7 @@ def of_a_pair(
     told = with_mode(diff, with_mean(diff, with_schedule(diff, with_repeated(diff, told))))
     told = with_crossed(diff, with_mixed(diff, told))
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
+    told = with_late_clip(diff, told)
     told = with_clipped_updates(diff, with_scaled_norm(diff, with_fewer_clipped(diff, told)))
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = options_first(diff, with_passed(diff, told))
@@ -224,7 +228,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
 
 def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     """The cause with what each side computes, if a short formula tells that."""
-    is_told = cause.kind in TOLD_BY and cause.proved
+    is_told = cause.kind in TOLD_BY and (cause.proved or cause.kind in BRANCHES)
     is_long = not cause.short
     found = formulas(diff, cause.a, cause.b, long=is_long) if is_told else None
     is_result = is_told and found is None
@@ -248,6 +252,10 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     formula = say(first, ": ", Code(found.a), " became ", Code(found.b))
     told = [one for one in further if max(len(one.a), len(one.b)) <= MAX_BESIDE_WORDS]
+    told = [one for one in told if one[:2] != found[:2]]
+    if not told and max(len(found.a), len(found.b)) <= TINY:
+        named = (say(Code(name), f" is {what}") for name, what in found.legend)
+        return replace(cause, short=say(formula, ", where ", join(named, MAX_LEGEND, " and ")))
     if not told:
         return replace(cause, short=say(formula, *_option_beside(diff, cause)))
     also = (part for one in told for part in (", and ", Code(one.a), " became ", Code(one.b)))

@@ -315,6 +315,8 @@ def _solutions(equations: _Equations) -> Iterator[Numbers]:
         likely = chance.choice(LIKELY, count) if start else _apart_from_each_other(count)
         found = _solution(equations, likely[list(equations.unknown.alike)])
         if found is not None and not equations.are_possible(found[0]):
+            if not found[1]:
+                return  # there is no other one
             found = _solution(equations, equations.moved_off(found[0]))
         if found is not None and equations.are_possible(found[0]):
             yield equations.numbers(*found)

@@ -221,13 +221,18 @@ def with_further(
         is_apart = all(x.isdisjoint(y) for x, y in zip(found.told, first.told, strict=True))
         if is_apart and _is_within(found, ways):
             return (first, found) if _is_within(first, ways) else (found,)
-    return (first,)
+    result = None if _is_within(first, ways) else formulas_of_a_result(diff, a, b)
+    return (result or first,)
 
 
 def forward_pass(diff: Diff) -> tuple[bytearray, bytearray]:
-    """Of both modules the instructions that single numbers are made of that both give back."""
+    """Of both modules the instructions that single numbers are made of that both give back.
+
+    But for roots, as of the norm of gradients.
+    """
     ways = bytearray(len(diff.a)), bytearray(len(diff.b))
-    ends = [pair for pair in _ends(diff) if bare_shape(diff.a, pair[0]).endswith("[]")]
+    numbers = [pair for pair in _ends(diff) if bare_shape(diff.a, pair[0]).endswith("[]")]
+    ends = [(x, y) for x, y in numbers if diff.a.opcodes[_unspread(diff.a, x)] != "sqrt"]
     mark(diff.a, ways[0], [x for x, _ in ends])
     mark(diff.b, ways[1], [y for _, y in ends])
     return ways

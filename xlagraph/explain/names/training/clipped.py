@@ -10,8 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.model import Evidence
+from xlagraph.cause.verdict import Place
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
+from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.gradients import through_forms
+from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.scalars import unspread
 from xlagraph.message import A, B, Code, say
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
@@ -47,6 +51,11 @@ UPDATES_FIX = say(
     "behind Adam its moments are of gradients that nothing bounds, and the step is clipped instead."
 )
 UPDATES_SHORT_FIX = say("Clip before the optimizer in both, or behind it.")
+LATE_FIX = say(
+    "Clip between backward() and step(): the optimizer takes gradients as they are, and what is "
+    "clipped behind it renews nothing."
+)
+LATE_SHORT_FIX = say("Clip between backward() and step().")
 MAX_FACTORS = 12
 """Instructions in which a root is sought, of a value that it may be made of."""
 SEVERAL = 3
@@ -154,7 +163,9 @@ def with_clipped_updates(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """
     first, *_ = causes or (None,)
     is_piece = first is not None and first.kind in BRANCHES and first.proved
-    clips = first if is_piece else next((c for c in causes if c.kind is CLIPPING), None)
+    suspected = [c for c in causes if c.kind is CLIPPING]
+    suspected += [c for c in causes if c.kind in BRANCHES and _has_squares(diff, c)]
+    clips = first if is_piece else next(iter(suspected), None)
     behind = (_clips_updates(diff.a), _clips_updates(diff.b)) if clips else (None, None)
     if clips is None or None in behind or behind[0] == behind[1]:
         return list(causes)
@@ -166,6 +177,62 @@ def with_clipped_updates(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     told = replace(clips, title=short, short=short, fix=UPDATES_FIX, short_fix=UPDATES_SHORT_FIX)
     parts = [c for c in causes if c is not clips and not is_piece and _is_there(c, clips)]
     return merged([told if c is clips else c for c in causes], told, [told, *parts])
+
+
+def with_late_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, and one of gradients that are clipped behind the step of the optimizer.
+
+    Both sides take their norm, and what renews weights depends on it on one side alone.
+    """
+    known = any(cause.kind is CLIPPING for cause in causes)
+    norms = [_norm_roots(module) for module in (diff.a, diff.b)]
+    if known or not causes or not all(norms):
+        return list(causes)
+    used = [_is_used(module, roots) for module, roots in zip((diff.a, diff.b), norms, strict=True)]
+    if used[0] == used[1]:
+        return list(causes)
+    side = A if used[0] else B
+    short = say(
+        *("gradients are clipped by their norm before the optimizer takes them in ", side),
+        *(", and behind its step in ", side.other),
+    )
+    claimed = {i for cause in causes for i in cause.a}, {i for cause in causes for i in cause.b}
+    own_a = frozenset(diff.differing_in_a - claimed[0]) or causes[0].a
+    own_b = frozenset(diff.differing_in_b - claimed[1]) or causes[0].b
+    told = replace(causes[-1], kind=CLIPPING, title=short, short=short, fix=LATE_FIX)
+    told = replace(told, short_fix=LATE_SHORT_FIX, evidence=(Evidence(short),), place=Place())
+    return [*causes, replace(told, proved=False, a=own_a, b=own_b, share=0.0)]
+
+
+def _norm_roots(module: Module) -> list[int]:
+    """The roots that are norms over several tensors."""
+    entry = module.entry_computation
+    numbers = (i for i in range(entry.start, entry.stop) if bare_shape(module, i).endswith("[]"))
+    roots = [i for i in numbers if module.opcodes[i] == "sqrt"]
+    return [i for i in roots if len(_squared(module, i)) >= SEVERAL]
+
+
+def _is_used(module: Module, roots: Sequence[int]) -> bool:
+    """Whether all new values of most tensors depend on one of these norms.
+
+    Gradients may be given out as well, clipped behind the step.
+    """
+    behind = affected(module, roots, ())
+    arrays = {p: k for p, k in renewed(module).items() if not module.shapes[p].endswith("[]")}
+    used = sum(behind.issuperset(module.outputs[k] for k in places) for places in arrays.values())
+    return 2 * used > len(arrays)
+
+
+def _has_squares(diff: Diff, cause: Cause) -> bool:
+    """Whether a piece has squares that a norm over several tensors is of."""
+    sides = (diff.a, cause.a), (diff.b, cause.b)
+    return any(
+        module.opcodes[user] == "multiply" and {*module.operands[user]} == {value}
+        for module, own in sides
+        for values in _norms(module)
+        for value in values
+        for user in own.intersection(module.users[value])
+    )
 
 
 def _is_there(cause: Cause, clips: Cause) -> bool:
@@ -195,10 +262,7 @@ def _unscaled(module: Module, value: int) -> list[int]:
 
 def _norms(module: Module) -> list[list[int]]:
     """For each norm over several tensors what its squares are of."""
-    entry = module.entry_computation
-    numbers = [i for i in range(entry.start, entry.stop) if bare_shape(module, i).endswith("[]")]
-    roots = [_squared(module, i) for i in numbers if module.opcodes[i] == "sqrt"]
-    return [values for values in roots if len(values) >= SEVERAL]
+    return [_squared(module, i) for i in _norm_roots(module)]
 
 
 def _clips_updates(module: Module) -> bool | None:
