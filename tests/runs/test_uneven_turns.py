@@ -41,7 +41,7 @@ def causes(kinds, *lines: int):
     for number, kind in enumerate(kinds):
         line = lines[number % len(lines)]
         stack = (SourceLine(FILE, line, "balanced"), SourceLine(FILE, 11, "train"))
-        cause = SimpleNamespace(kind=kind, place=Place(stack[0], stack))
+        cause = SimpleNamespace(kind=kind, place=Place(stack[0], stack), title=EMPTY)
         yield SimpleNamespace(digest=str(number)), cause
 
 
@@ -71,10 +71,54 @@ def test_a_loop_over_values_of_the_data_has_a_fix_of_its_own(head, is_found):
     kinds = (PYTHON_INDEX, EXTRA_SUBGRAPH, PYTHON_INDEX, CONSTANT_VALUE)
     (one,) = set(uneven_turns(causes(kinds, 6, 7), program).values())
     cause = Cause(EXTRA_SUBGRAPH, say("a"), (), EMPTY, 1, True, EMPTY, False, NO_ONE, NO_ONE)
-    said = one(cause, [None] * 4)
+    said = one(cause, [SimpleNamespace(instructions=size) for size in (8, 9, 8, 9)])
     assert ("Go over all values" in str(said.short_fix)) == is_found
     assert ("found in the data" in str(said.title)) == is_found
     assert said.place.line == SourceLine(FILE, 3, "balanced")
+
+
+SOLVED = """def solve(state, t0, t1):
+    n_steps = math.ceil((t1 - t0) / H)
+    for _ in range(n_steps):
+        k1 = slope(state)
+        state = state + k1
+    return state
+def slope(state):
+    return net(state)
+def forward(state, times):
+    states = [solve(state, a, b) for a, b in pairs(times)]
+    return torch.stack(states)
+"""
+
+
+def test_what_turns_call_and_what_takes_them_in_goes_with_a_loop_of_so_many_turns():
+    program = ProgramText({FILE: dict(enumerate(SOLVED.splitlines(), 1))}, frozenset({(FILE, 20)}))
+    turn, outer = SourceLine(FILE, 5, "solve"), SourceLine(FILE, 10, "forward")
+
+    def node(number, kind, *stack, title=EMPTY):
+        place = Place(stack[0], stack)
+        return (
+            SimpleNamespace(digest=str(number)),
+            SimpleNamespace(kind=kind, place=place, title=title),
+        )
+
+    called = (SourceLine(FILE, 8, "slope"), SourceLine(FILE, 4, "solve"), outer)
+    stacked = SourceLine(FILE, 11, "forward")
+    found = uneven_turns(
+        [
+            *(node(k, kind, turn, outer) for k, kind in enumerate(MIXED)),
+            node(4, EXTRA_SUBGRAPH, *called),
+            node(5, EXTRA_SUBGRAPH, stacked, title=say("stack takes the result of add", turn)),
+            node(6, EXTRA_SUBGRAPH, stacked),
+        ],
+        program,
+    )
+    assert set(found) == {"0", "1", "2", "3", "4", "5"}
+    (one,) = set(found.values())
+    cause = Cause(EXTRA_SUBGRAPH, say("a"), (), EMPTY, 1, True, EMPTY, False, NO_ONE, NO_ONE)
+    for sizes, words in (((8, 9), "of turns: n_steps"), ((8, 8), "have other numbers")):
+        said = one(cause, [SimpleNamespace(instructions=size) for size in sizes])
+        assert str(said.short).endswith(words)
 
 
 @pytest.mark.parametrize(

@@ -188,10 +188,9 @@ def _told(
 
 def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
     """Whether values agree on conditions, or but for one, and few edits tell where they do not."""
-    on_conditions = (
-        *(found.assumed, found.parts_at_large),
-        *(found.more_in_a, found.more_in_b),
-    )
+    if all(cause.kind is ATTRIBUTE for cause in explanation.causes):
+        return found.parts_at_zero  # along which axes something is computed holds for all values
+    on_conditions = (found.assumed, found.parts_at_large, found.more_in_a, found.more_in_b)
     few = len(explanation.causes) < REWRITTEN
     is_small = sum(len(cause.a) + len(cause.b) for cause in explanation.causes) < LARGE
     is_of_a_read = is_small and (found.in_rows or found.handed_in)

@@ -171,11 +171,11 @@ def of_a_pair(
     told = with_mode(diff, with_mean(diff, with_schedule(diff, with_repeated(diff, told))))
     told = with_crossed(diff, with_mixed(diff, told))
     told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
-    told = with_late_clip(diff, told)
     told = with_clipped_updates(diff, with_scaled_norm(diff, with_fewer_clipped(diff, told)))
+    told = with_late_clip(diff, told)
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = options_first(diff, with_passed(diff, told))
-    told = [with_reused(diff, with_forward(diff, with_taken(diff, cause))) for cause in told]
+    told = with_reused(diff, [with_forward(diff, with_taken(diff, cause)) for cause in told])
     told = [_with_place(cause) for cause in told]
     told = with_folded(diff, told)
     if not versions:

@@ -17,6 +17,7 @@ from xlagraph.facts.values.scalars import through
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code, Operation, say
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.training.rematerialization import REMATERIALIZATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,11 +78,18 @@ def with_forward(diff: Diff, cause: Cause) -> Cause:
     return replace(cause, short=say(_operation(diff.b, y), " takes ", *words))
 
 
-def with_reused(diff: Diff, cause: Cause) -> Cause:
-    """The cause as a value that one side takes again, where the other computes it anew.
+def with_reused(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, those of values that one side takes again, where the other computes them anew.
 
-    As a step that reuses the force, or the gradient, of the step before.
+    As a step that reuses the force, or the gradient, of the step before. What is computed again in
+    a backward pass is no such value.
     """
+    if any(cause.kind is REMATERIALIZATION for cause in causes):
+        return list(causes)
+    return [_as_reused(diff, cause) for cause in causes]
+
+
+def _as_reused(diff: Diff, cause: Cause) -> Cause:
     is_named = has_code(cause) or not str(cause.in_short).startswith(PLAIN)
     if cause.kind not in BRANCHES or not cause.proved or is_named:
         return cause

@@ -225,10 +225,17 @@ def _axis(module: Module, i: int) -> int:
 
 
 def _places(module: Module, i: int) -> dict[int, tuple[int, int]]:
-    """Where each operand of a concatenation lies along its dimension."""
-    found, low, axis = {}, 0, _axis(module, i)
+    """Where each operand of a concatenation lies along its dimension.
+
+    None that has no such dimension: in a proof sizes may have been undone on one side of it.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    low, axis = 0, _axis(module, i)
     for o in module.operands[i]:
-        high = low + _sizes(module, o)[axis]
+        sizes = _sizes(module, o)
+        if axis >= len(sizes):
+            return {}
+        high = low + sizes[axis]
         found[o] = low, high
         low = high
     return found

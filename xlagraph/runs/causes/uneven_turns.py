@@ -61,8 +61,8 @@ NUMBER_FIX = say(
     Code("state = torch.where(k < n, new, state)"),
     ".",
 )
-_NUMBER = re.compile(r"\bin\s+range\((?:\w+,\s*)?([a-zA-Z_][\w.]*)\)")
-"""The head of a loop of so many turns, by name."""
+_NUMBER = re.compile(r"\bin\s+range\((?:\w+,\s*)?(?![A-Z0-9_]+\))([a-zA-Z_][\w.]*)\)")
+"""The head of a loop of so many turns, by a name that is no constant's."""
 _FOUND = re.compile(r"\bin\b.*(?:\bunique\(|\.tolist\(|\bnonzero\(|\.item\(|\bset\()")
 """The head of a loop over what the data holds."""
 

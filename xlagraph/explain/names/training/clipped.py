@@ -16,6 +16,7 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.gradients import through_forms
 from xlagraph.facts.training.updates import renewed
+from xlagraph.facts.values.formulas import forward_pass, is_weight
 from xlagraph.facts.values.scalars import unspread
 from xlagraph.message import A, B, Code, say
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
@@ -184,7 +185,7 @@ def with_late_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
     Both sides take their norm, and what renews weights depends on it on one side alone.
     """
-    known = any(cause.kind is CLIPPING for cause in causes)
+    known = any("clipped by their norm" in str(cause.in_short) for cause in causes)
     norms = [_norm_roots(module) for module in (diff.a, diff.b)]
     if known or not causes or not all(norms):
         return list(causes)
@@ -196,12 +197,22 @@ def with_late_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         *("gradients are clipped by their norm before the optimizer takes them in ", side),
         *(", and behind its step in ", side.other),
     )
+    words = {"title": short, "short": short, "fix": LATE_FIX, "short_fix": LATE_SHORT_FIX}
+    behind = [c for c in causes if c.proved and c.kind in BRANCHES and not _is_forward(diff, c)]
+    if behind:
+        return merged(causes, behind[0], behind, kind=CLIPPING, **words)
     claimed = {i for cause in causes for i in cause.a}, {i for cause in causes for i in cause.b}
     own_a = frozenset(diff.differing_in_a - claimed[0]) or causes[0].a
     own_b = frozenset(diff.differing_in_b - claimed[1]) or causes[0].b
     told = replace(causes[-1], kind=CLIPPING, title=short, short=short, fix=LATE_FIX)
     told = replace(told, short_fix=LATE_SHORT_FIX, evidence=(Evidence(short),), place=Place())
     return [*causes, replace(told, proved=False, a=own_a, b=own_b, share=0.0)]
+
+
+def _is_forward(diff: Diff, cause: Cause) -> bool:
+    """Whether a loss is made of something that a cause is of."""
+    ways = forward_pass(diff)
+    return any(ways[0][i] for i in cause.a) or any(ways[1][i] for i in cause.b)
 
 
 def _norm_roots(module: Module) -> list[int]:
@@ -213,14 +224,14 @@ def _norm_roots(module: Module) -> list[int]:
 
 
 def _is_used(module: Module, roots: Sequence[int]) -> bool:
-    """Whether all new values of most tensors depend on one of these norms.
+    """Whether all new values of most weights depend on one of these norms.
 
     Gradients may be given out as well, clipped behind the step.
     """
     behind = affected(module, roots, ())
-    arrays = {p: k for p, k in renewed(module).items() if not module.shapes[p].endswith("[]")}
-    used = sum(behind.issuperset(module.outputs[k] for k in places) for places in arrays.values())
-    return 2 * used > len(arrays)
+    weights = {p: k for p, k in renewed(module).items() if is_weight(module, p)}
+    used = sum(behind.issuperset(module.outputs[k] for k in places) for places in weights.values())
+    return 2 * used > len(weights)
 
 
 def _has_squares(diff: Diff, cause: Cause) -> bool:
