@@ -28,13 +28,16 @@ from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.pending import AsPending
 from xlagraph.runs.causes.shuffled import ORDERED, AsShuffled, shuffled_beside
 from xlagraph.runs.causes.spans import with_spans
-from xlagraph.runs.causes.uneven_turns import AsUneven
+from xlagraph.runs.causes.uneven_turns import AsRecursion, AsUneven
 from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
 from xlagraph.runs.reasons import OF_SIZES, SIZES, Reason, main_cause, reasons_of
 from xlagraph.runs.second import FREQUENT, follows_another, is_made_as_large, key_of, second_causes
 from xlagraph.runs.steps.spent import together
+
+ACCOUNTING = (AsDrawn, AsLoop, AsRead, AsRecursion, AsShuffled, AsUneven, AsUnrolled)
+"""What says of a cause beside it that it comes of the same."""
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -210,7 +213,7 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     # of sizes that are meant what else differs comes of the step that each is compared with
     is_told = cause and main.meant not in OF_SIZES
     found = _further(kind, line, members) if is_told else []
-    if isinstance(retell, (AsDrawn, AsLoop, AsRead, AsShuffled, AsUneven, AsUnrolled)):
+    if isinstance(retell, ACCOUNTING):
         found = [(one, times) for one, times in found if not retell.accounts_for(one)]
     twins = worded_alike(cause, members) if cause and is_told and not retell else ()
     found = [(one, k) for one, k in found if key_of(one) not in set(map(key_of, twins))]

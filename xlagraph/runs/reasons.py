@@ -47,7 +47,7 @@ from xlagraph.runs.causes.lists import AsList
 from xlagraph.runs.causes.pending import AsPending, left_of_turns
 from xlagraph.runs.causes.picked import picked
 from xlagraph.runs.causes.shuffled import shuffled
-from xlagraph.runs.causes.uneven_turns import uneven_turns
+from xlagraph.runs.causes.uneven_turns import recursions, uneven_turns
 from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import (
     BY_DESIGN,
@@ -202,6 +202,7 @@ def _drawn(
     uneven = {
         d: Reason(EXTRA_SUBGRAPH, one.loop, one) for d, one in uneven_turns(turns, program).items()
     }
+    uneven |= {d: Reason(EXTRA_SUBGRAPH, one.call, one) for d, one in recursions(turns).items()}
     mixed = {
         d: Reason(OTHER_OPERAND, one.shuffle, one) for d, one in shuffled(causes, program).items()
     }

@@ -55,6 +55,9 @@ PACE = 3
 """So many more graphs would have come at the pace until then: that none did is no accident."""
 FEW = 6
 """More graphs than these that nobody has accounted for are no set that somebody meant."""
+MORE, MUCH_LONGER = 12, 2
+"""So many may be one where nothing compiled in so many times as many steps as it took until then:
+a network of several widths, each with its evaluation."""
 LASTING = 12
 """So many steps without a compile at least; and as many as there were until then, or so many that
 at the pace until then `PACE` more graphs would have come."""
@@ -94,10 +97,11 @@ def with_early(
     open_graphs = [k for k, node in enumerate(nodes) if not node.warm_up]
     found = list(nodes)
     came = len(open_graphs) + sum(1 for node in nodes if node.meant is not Meant.NOT)
-    is_settled = len(open_graphs) <= FEW and _is_settled(came, history, stable)
+    lasted = history.steps - 1 - (stable or 0)
+    few = MORE if lasted >= max(SIZES_LASTING, MUCH_LONGER * (stable or 0)) else FEW
+    is_settled = len(open_graphs) <= few and _is_settled(came, history, stable)
     if not is_settled or _grows(nodes, history.turns):
         return found
-    lasted = history.steps - 1 - (stable or 0)
     early = _Early(nodes, graphs, comparisons, design, history.turns, lasted >= SIZES_LASTING)
     told |= _lengths([nodes[k] for k in open_graphs])
     for k in open_graphs:

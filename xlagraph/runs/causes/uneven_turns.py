@@ -1,10 +1,14 @@
-"""A loop within a step whose turns differ from step to step in many ways, for one reason."""
+"""A loop within a step whose turns differ from step to step in many ways, for one reason.
+
+Or a function that calls itself, as often and as deep as the data of a step say.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.sources import at
@@ -61,6 +65,13 @@ NUMBER_FIX = say(
     Code("state = torch.where(k < n, new, state)"),
     ".",
 )
+RECURSION_FIX = say(
+    "Python calls the function once for each node, so that the graph has the shape of the data: "
+    "every new tree is a graph of its own. Compute level by level instead, all nodes of a level at "
+    "once, on tensors that are padded to the most nodes and levels there are, with the children as "
+    "a tensor of indices and a mask; or collect inputs of one shape in a batch."
+)
+RECURSION_SHORT_FIX = say("Compute level by level, on padded tensors and indices.")
 _NUMBER = re.compile(r"\bin\s+range\((?:\w+,\s*)?(?![A-Z0-9_]+\))([a-zA-Z_][\w.]*)\)")
 """The head of a loop of so many turns, by a name that is no constant's."""
 _FOUND = re.compile(r"\bin\b.*(?:\bunique\(|\.tolist\(|\bnonzero\(|\.item\(|\bset\()")
@@ -170,3 +181,59 @@ def _loop(cause: Cause, program: ProgramText) -> SourceLine | None:
     around = enclosing(program.lines, own_frames(cause)[:1])
     is_within = around is not None and around.loop[:2] not in program.step_loops
     return around.loop if around and is_within else None
+
+
+@dataclass(frozen=True, slots=True)
+class AsRecursion:
+    """Says the causes of single graphs as what a function does that calls itself."""
+
+    call: SourceLine
+    """Where it does."""
+
+    def accounts_for(self, cause: Cause) -> bool:
+        """Whether a cause stands in the function, or in what it calls."""
+        return (self.call.file, self.call.function) in _functions(cause)
+
+    def __call__(self, cause: Cause, members: Sequence[GraphNode]) -> Cause:
+        """The cause with the line of the call."""
+        name = Code(f"{self.call.function}()")
+        return replace(
+            cause,
+            kind=EXTRA_SUBGRAPH,
+            title=say(
+                *(name, " calls itself", at((self.call,)), ", as the data of a step say: "),
+                count(len(members), "graph"),
+            ),
+            fix=RECURSION_FIX,
+            short=say("a function calls itself as the data say: ", name),
+            short_fix=RECURSION_SHORT_FIX,
+            place=replace(cause.place, line=self.call, stack=(self.call,), source=()),
+        )
+
+
+def recursions(causes: Iterable[tuple[GraphNode, Cause]]) -> dict[str, AsRecursion]:
+    """Digest to what is said of graphs that differ within a function that calls itself.
+
+    Args:
+        causes: graphs with their main cause.
+    """
+    told = [(node, cause) for node, cause in causes if any(cause.kind in one for one in SORTS)]
+    calls: dict[tuple[str, str], SourceLine] = {}
+    for _, cause in told:
+        frames = own_frames(cause)
+        for outer, inner in pairwise(reversed(frames)):
+            if (outer.file, outer.function) == (inner.file, inner.function):
+                calls.setdefault((outer.file, outer.function), outer)
+    found = {
+        node.digest: next((calls[one] for one in _functions(cause) if one in calls), None)
+        for node, cause in told
+    }
+    often = Counter(call for call in found.values() if call)
+    return {
+        digest: AsRecursion(call) for digest, call in found.items() if call and often[call] >= MANY
+    }
+
+
+def _functions(cause: Cause) -> list[tuple[str, str]]:
+    """The program's functions around the line of a cause, innermost first."""
+    return [(line.file, line.function) for line in own_frames(cause)]
