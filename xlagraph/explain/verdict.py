@@ -11,9 +11,10 @@ from xlagraph.explain.kept import kept_alone
 from xlagraph.explain.names.layers import is_layer
 from xlagraph.explain.names.merged import BRANCHES, has_code, is_order
 from xlagraph.explain.names.mixed import MIXED
+from xlagraph.explain.names.options.became import COMPARED
 from xlagraph.explain.names.ordered import follows, has_more_terms, is_pick
 from xlagraph.explain.orders import as_compared
-from xlagraph.explain.versions import BACKWARD_MORE, COMPARED, TOLD_BY
+from xlagraph.explain.versions import BACKWARD_MORE, TOLD_BY
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
@@ -161,11 +162,26 @@ def _is_told(diff: Diff, first: Cause, cause: Cause) -> bool:
 
     Or it is one number of that line's formula that one side computes, and the other is handed.
     """
+    if _is_line_of_the_other(first, cause):
+        return True
     if first.place.line is None or first.place.line != cause.place.line:
         return False
     is_alike = first.kind is cause.kind and str(first.in_short) == str(cause.in_short)
     is_number = cause.kind is EARLY_EXECUTION and first.proved and has_code(first)
     return is_alike or (is_number and _hands_in_numbers_alone(diff, cause))
+
+
+def _is_line_of_the_other(first: Cause, cause: Cause) -> bool:
+    """Whether a piece stands in the line, of the other version's file, that a formula is told of.
+
+    What one version computes there is another piece than what the other does.
+    """
+    one, other = first.place.line, cause.place.line
+    if one is None or other is None or one.file == other.file or not has_code(first):
+        return False
+    is_line = (one.line, one.function) == (other.line, other.function)
+    are_pieces = first.kind in BRANCHES and cause.kind in BRANCHES
+    return is_line and are_pieces and first.proved and cause.proved
 
 
 def _hands_in_numbers_alone(diff: Diff, cause: Cause) -> bool:
@@ -241,7 +257,7 @@ def _is_of_derivatives(diff: Diff, edit: Cause, cause: Cause) -> bool:
         return False
     sides = (diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added)
     for (module, one, other, lone), way in zip(sides, forward_pass(diff), strict=True):
-        used = {o for i in one.intersection(lone) for o in module.operands[i]}
+        used = {o for i in one for o in module.operands[i]}
         made = set().union(*(made_of(module, o) for o in used & other)) if used & other else set()
         if any(way[i] for i in other.intersection(lone) - used - made):
             return False

@@ -17,6 +17,7 @@ from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.options.axes import with_axes
+from xlagraph.explain.names.options.became import with_place, with_values
 from xlagraph.explain.names.options.joins import with_joins, with_products
 from xlagraph.explain.names.options.sorts import with_order
 from xlagraph.explain.names.ordered import edited_first, options_first
@@ -51,20 +52,18 @@ from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
 from xlagraph.facts.shapes.made_sizes import made_by
 from xlagraph.facts.values.formulas import (
+    LONG,
     formulas,
     formulas_of_a_result,
     is_of_derivative,
     with_further,
 )
 from xlagraph.facts.values.functions import in_functions
-from xlagraph.facts.values.notation import SIGNS
-from xlagraph.facts.values.reductions import reduction_name
-from xlagraph.message import EMPTY, A, B, Change, Code, HloName, Quoted, Side, SourceLine, join, say
+from xlagraph.message import EMPTY, A, B, Code, HloName, Side, SourceLine, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.inputs.second_input import SECOND_INPUT
-from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
-from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
 from xlagraph.rules.order.rewired_operations import CONNECTED
 from xlagraph.rules.order.turned_operations import SHORT as TURNED_SHORT
@@ -72,9 +71,8 @@ from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import BACKWARD_SHORT, EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
-from xlagraph.rules.shapes.attributes import REPLICA_GROUPS, WRITTEN_SHORT
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
-from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX, PYTHON_SIZE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
@@ -109,8 +107,6 @@ MAX_FORMULA, MAX_BESIDE_WORDS = 110, 64
 """Characters of a formula in a verdict, alone and behind words."""
 TINY = 10
 """Characters of a formula that says nothing without what its letters stand for."""
-MAX_VALUE = 48
-"""Characters of a value of an option in a verdict."""
 MAX_LEGEND = 5
 MAX_ADDED = 2
 FIX = say(
@@ -124,12 +120,8 @@ OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
 BACKWARD_MORE = "The backward pass computes more in "
-COMPARED = "a comparison is another one: "
-"""Nothing but an edit makes one of the other: sizes and types leave it."""
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
-SPECIAL, PADDED = "took a special value: ", " pads: padding: "
-PADS = "Values are padded otherwise"
 OF_VERSIONS = {
     "in some steps": "in one version",
     "in every step": "in both versions",
@@ -162,7 +154,7 @@ def of_a_pair(
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
     causes = tuple(with_products(diff, with_joins(diff, causes)))
     causes = tuple(with_order(diff, cause) for cause in with_axes(diff, causes))
-    told = [_with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
+    told = [with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(
         diff, [_with_maker(diff, cause) for cause in with_decay(diff, with_state(diff, told))]
@@ -176,7 +168,7 @@ def of_a_pair(
     told = with_start(diff, with_packed(diff, with_detached(diff, told)))
     told = options_first(diff, with_passed(diff, told))
     told = with_reused(diff, [with_forward(diff, with_taken(diff, cause)) for cause in told])
-    told = [_with_place(cause) for cause in told]
+    told = [with_place(diff, cause) for cause in told]
     told = with_folded(diff, told)
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
@@ -228,6 +220,8 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
 
 def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     """The cause with what each side computes, if a short formula tells that."""
+    if cause.kind is ATTRIBUTE and not cause.short:
+        return _with_result(diff, cause)
     is_told = cause.kind in TOLD_BY and (cause.proved or cause.kind in BRANCHES)
     is_long = not cause.short
     found = formulas(diff, cause.a, cause.b, long=is_long) if is_told else None
@@ -260,6 +254,17 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(formula, *_option_beside(diff, cause)))
     also = (part for one in told for part in (", and ", Code(one.a), " became ", Code(one.b)))
     return replace(cause, short=say(formula, *also))
+
+
+def _with_result(diff: Diff, cause: Cause) -> Cause:
+    """The cause of a reduction as what it makes of the loss, where that is another formula."""
+    reduces = any(diff.a.opcodes[x] == "reduce" for x in cause.a)
+    found = formulas_of_a_result(diff, cause.a, cause.b, 2 * LONG) if reduces else None
+    if found is None or not cause.proved or max(len(found.a), len(found.b)) > MAX_FORMULA:
+        return cause
+    told = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
+    cited = _evidence(found, cause.evidence[0].sources)
+    return replace(cause, short=told, evidence=(cited, *cause.evidence))
 
 
 def _option_beside(diff: Diff, cause: Cause) -> tuple[Part, ...]:
@@ -400,73 +405,6 @@ def _with_new_values(diff: Diff, causes: tuple[Cause, ...]) -> tuple[Cause, ...]
         return causes
     more = (", and ", Code(further.a), " became ", Code(further.b))
     return replace(first, short=say(first.in_short, *more)), *others
-
-
-def _with_values(diff: Diff, cause: Cause) -> Cause:
-    """The cause with the two values of an option or a number, where one became one other."""
-    changes = [part for part in cause.title.parts if isinstance(part, Change)]
-    is_momentum = cause.short == MOMENTUM_SHORT
-    *named, last = cause.short.parts or ("",)
-    is_number = cause.kind is CONSTANT_VALUE and str(last).endswith(CHANGED)
-    is_told = cause.short and not (is_momentum or is_number or cause.short == WRITTEN_SHORT)
-    if is_told or len(changes) != 1:
-        return cause
-    if max(map(len, changes[0][:2])) > MAX_VALUE:
-        return cause
-    change = changes[0]._replace(became="became")
-    if is_momentum:
-        return replace(cause, short=say("BatchNorm's momentum is baked into the graph: ", change))
-    if is_number:
-        return replace(cause, short=say(*named, str(last).removesuffix(CHANGED), ": ", change))
-    if cause.kind is CONSTANT_VALUE:
-        return replace(cause, short=say(NUMBER, ": ", change))
-    if cause.kind in (PYTHON_INDEX, REPLICA_GROUPS):
-        return replace(cause, short=say(cause.in_short, ": ", change))
-    option = _option(diff, cause, change) if cause.kind is ATTRIBUTE else None
-    if option is None:
-        return cause
-    opcode, key = option
-    if (opcode, key) == ("compare", "direction"):
-        signs = (Code(f"x {SIGNS.get(one, one)} y") for one in change[:2])
-        return replace(cause, short=say(COMPARED, *join(signs, between=" became ").parts))
-    if (opcode, key) == ("reduce", "dimensions"):
-        names = {reduction_name(diff.a, x) for x in cause.a if diff.a.opcodes[x] == opcode} - {""}
-        opcode = names.pop() if len(names) == 1 else opcode
-    return replace(cause, short=say(f"{opcode}'s {key}: ", change))
-
-
-def _with_place(cause: Cause) -> Cause:
-    """The cause with what its title says behind its words: which number is 1, what is padded."""
-    if cause.kind is INPUT_SHAPE and not cause.short:
-        return replace(cause, short=_up_to_place(cause.title))
-    first, *rest = cause.title.parts or ("",)
-    for key, words in ((SPECIAL, cause.in_short), (PADDED, say(PADS))):
-        if isinstance(first, str) and key in first:
-            told = first.partition(key)[2].removesuffix(" at ")
-            ends = rest[:1] if rest and isinstance(rest[0], Quoted) else []
-            return replace(cause, short=say(words, ": ", told, *ends))
-    return cause
-
-
-def _up_to_place(title: Message) -> Message:
-    """What a title says before it names the line."""
-    parts: list[Part] = []
-    for part in title.clause.parts:
-        if isinstance(part, SourceLine):
-            *parts, last = parts
-            return say(*parts, str(last).removesuffix(" at "))
-        parts.append(part)
-    return say(*parts)
-
-
-def _option(diff: Diff, cause: Cause, change: Change) -> tuple[str, str] | None:
-    """The opcode and the name of the first option that has these two values."""
-    for x in sorted(x for x in cause.a if diff.match.to_b[x] in cause.b):
-        old, new = diff.a.attributes[x], diff.b.attributes[diff.match.to_b[x]]
-        for key in sorted(differing_keys(old, new)):
-            if (old.get(key), new.get(key)) == change[:2]:
-                return diff.a.opcodes[x], key
-    return None
 
 
 def _evidence(found: Formulas, sources: tuple[SourceLine, ...]) -> Evidence:

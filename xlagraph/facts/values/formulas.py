@@ -242,11 +242,13 @@ def _is_within(found: Formulas, ways: tuple[bytearray, bytearray]) -> bool:
     return all(all(way[i] for i in told) for way, told in zip(ways, found.told, strict=True))
 
 
-def formulas_of_a_result(diff: Diff, a: Collection[int], b: Collection[int]) -> Formulas | None:
-    """How both sides compute a number that they give back, as a loss, if that is not too long."""
+def formulas_of_a_result(
+    diff: Diff, a: Collection[int], b: Collection[int], most: int = LONG
+) -> Formulas | None:
+    """How both sides compute a number that they give back, as a loss, in so many operations."""
     own = (
-        _Own({c.a for c in diff.changes}, (), _computed(diff.a, a, diff.removed), LONG),
-        _Own({c.b for c in diff.changes}, (), _computed(diff.b, b, diff.added), LONG),
+        _Own({c.a for c in diff.changes}, (), _computed(diff.a, a, diff.removed), most),
+        _Own({c.b for c in diff.changes}, (), _computed(diff.b, b, diff.added), most),
     )
     outer, _ = _roots(diff, a, b)
     found = (_both(diff, pair, own, 0) for pair in outer if _is_result(diff, *pair))
