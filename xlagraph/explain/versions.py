@@ -231,7 +231,9 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
         return cause
     is_turned = cause.short == TURNED_SHORT and str(cause.title).startswith(CONNECTED)
     is_branch = cause.kind in BRANCHES and (is_long or is_turned or is_result)
-    found, *further = with_further(diff, cause.a, cause.b, found) if is_branch else (found,)
+    is_piece = cause.kind in BRANCHES
+    found, *further = with_further(diff, cause.a, cause.b, found) if is_piece else (found,)
+    further = further if is_branch else []
     if cause.kind is ADDED_INPUT and is_of_derivative(found):
         return _with_added(diff, cause)
     cited = _evidence(found, cause.evidence[0].sources)

@@ -208,21 +208,36 @@ def with_further(
     value is not of it, it is a derivative of the other, and that stands alone.
     """
     ways = forward_pass(diff)
-    outer, inner = _roots(diff, a, b)
+    is_forward = _is_within(first, ways)
+    for most in (SHORT,) if is_forward else (SHORT, LONG):
+        if found := _of_forward(diff, _roots(diff, a, b), first, ways, most):
+            return (first, found) if is_forward else (found,)
+    result = None if is_forward else formulas_of_a_result(diff, a, b)
+    return (result or first,)
+
+
+def _of_forward(
+    diff: Diff,
+    roots: tuple[list[tuple[int, int]], list[tuple[int, int]]],
+    first: Formulas,
+    ways: tuple[bytearray, bytearray],
+    most: int,
+) -> Formulas | None:
+    """The formulas of a value of the forward pass that is apart from the first one."""
     own = (
-        _Own({c.a for c in diff.changes}, (), frozenset(), SHORT),
-        _Own({c.b for c in diff.changes}, (), frozenset(), SHORT),
+        _Own({c.a for c in diff.changes}, (), frozenset(), most),
+        _Own({c.b for c in diff.changes}, (), frozenset(), most),
     )
-    for pair in (*outer, *inner)[:MAX_TRIED]:
-        is_forward = ways[0][pair[0]] and ways[1][pair[1]]
-        found = _both(diff, pair, own, 0) if is_forward else None
+    for pair in (*roots[0], *roots[1])[:MAX_TRIED]:
+        is_there = ways[0][pair[0]] and ways[1][pair[1]]
+        found = _both(diff, pair, own, 0) if is_there else None
         if found is None or is_of_derivative(found) or found.is_of_update:
             continue
         is_apart = all(x.isdisjoint(y) for x, y in zip(found.told, first.told, strict=True))
+        is_apart = is_apart or not _is_within(first, ways)
         if is_apart and _is_within(found, ways):
-            return (first, found) if _is_within(first, ways) else (found,)
-    result = None if _is_within(first, ways) else formulas_of_a_result(diff, a, b)
-    return (result or first,)
+            return found
+    return None
 
 
 def forward_pass(diff: Diff) -> tuple[bytearray, bytearray]:
