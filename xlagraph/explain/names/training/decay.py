@@ -209,6 +209,9 @@ def _told(
     if not (one or other):
         return None
     on = A if one else B
+    found, lone = (a, {*diff.removed}) if one else (b, {*diff.added})
+    if not any(decay.product in lone or decay.sum in lone for decay in found.values()):
+        return None  # both sides compute it, and one takes it in otherwise
     alike = [x for x, way in entered.items() if way[0] is way[1]]
     if not alike:
         return say("weight decay is on in ", on, " only"), ON_FIX, ON_SHORT_FIX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -63,6 +64,7 @@ GENERAL = (
 """Words for pieces of which nothing else is known, or a formula alone."""
 GRADIENTS_CUT = Code("create_graph=False or .detach()")
 """What cuts what is made of gradients: ``torch.autograd.grad`` has to be asked."""
+_NAME = re.compile(r"(?<![\w.])[a-zA-Z_]\w*(?![\w(])")
 SCALARS = ("f16[]", "bf16[]", "f32[]", "f64[]")
 
 
@@ -86,7 +88,7 @@ def with_detached(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     main = next(iter(causes), None)
     kinds = (*BRANCHES, ACCUMULATION_COUNT)
     side = None if main is None or main.kind not in kinds else _side(diff, main)
-    if main is None or side is None or not _is_general(main):
+    if main is None or side is None or not _is_general(main) or _is_edit(main, side):
         return list(causes)
     equal = _equal(diff)
     if equal is None or not _has_further(diff, side, equal):
@@ -120,6 +122,18 @@ def _is_general(cause: Cause) -> bool:
     return (
         str(cause.in_short).lower().startswith(GENERAL) or str(cause.in_short) == cause.kind.short
     )
+
+
+def _is_edit(cause: Cause, side: Side) -> bool:
+    """Whether formulas show that the side that computes less takes in what the other does not.
+
+    What cuts gradients takes nothing in; it is another value, of a term that is not given out.
+    """
+    told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
+    if len(told) != 2:
+        return False
+    more, less = ({*_NAME.findall(text)} for text in (told if side is A else reversed(told)))
+    return not less <= more
 
 
 def _side(diff: Diff, main: Cause) -> Side | None:

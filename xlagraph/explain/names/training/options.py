@@ -9,12 +9,14 @@ from xlagraph.facts.training.gradients import through_forms
 from xlagraph.facts.training.updates import updates
 from xlagraph.message import A, B, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.training.optimizer_option import (
     OPTIMIZER_OPTION,
     STATE_FIX,
     STATE_SHORT,
     STATE_SHORT_FIX,
 )
+from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,6 +35,8 @@ def with_state(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     main = next((c for c in causes if c.kind is OPTIMIZER_OPTION and c.proved), None)
     if main is None:
         return list(causes)
+    if first := _with_first_state(diff, causes, main):
+        return first
     for side, module in ((A, diff.a), (B, diff.b)):
         state = [c for c in causes if c.kind is ADDED_INPUT and _is_state(module, _own(c, side))]
         if state:
@@ -44,6 +48,24 @@ def with_state(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
                 short_fix=STATE_SHORT_FIX,
             )
     return list(causes)
+
+
+def _with_first_state(diff: Diff, causes: Sequence[Cause], main: Cause) -> list[Cause] | None:
+    """The causes; as state that came into being what an optimizer makes of it from then on.
+
+    SGD's momentum is the gradient at first, and decayed and added to later.
+    """
+    state = next((c for c in causes if c.kind is OPTIMIZER_STATE and c.proved), None)
+    if state is None:
+        return None
+    for side, module, lone in ((A, diff.a, diff.removed), (B, diff.b, diff.added)):
+        own = _own(main, side).intersection(lone)
+        made = _own(state, side).intersection(lone)
+        if any(not made.isdisjoint(module.operands[i]) for i in own):
+            given = [c for c in causes if c.kind is OTHER_OPERAND and not c.share]
+            first = [state, *(cause for cause in causes if cause is not state)]
+            return merged(first, state, [state, main, *given])
+    return None
 
 
 def _own(cause: Cause, side: Side) -> frozenset[int]:
