@@ -106,7 +106,7 @@ def test_a_refactoring_that_takes_a_mask_of_lengths_is_told_with_that(pair):
 
 
 BESIDE = {
-    "round43/q10": "the loss is computed in another way: 0.010416667 became min(x / (1 - x), 5)",
+    "round43/q10": "the loss is computed in another way: sum(mean(x)) became sum(min(y / (1 - y)",
     "round43/q13": "a value is computed with or without scatter_reduce: exp(clamp(s, x, t))",
     "round44/q02": "sub takes the result of minimum f32[12,1] at q02/before.py:55 in A",
     "round44/q06": "values are spread along another axis: f32[1,10] became f32[10,1]",

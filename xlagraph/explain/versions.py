@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,7 @@ OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
 """What may be one option of an optimizer beside another cause of the kind."""
 MAX_FORMULA, MAX_BESIDE_WORDS = 110, 64
 """Characters of a formula in a verdict, alone and behind words."""
+_NAME = re.compile(r"(?<![\w.])[a-z]\w*(?![\w(])")
 TINY = 10
 """Characters of a formula that says nothing without what its letters stand for."""
 MAX_LEGEND = 5
@@ -249,13 +251,19 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     formula = say(first, ": ", Code(found.a), " became ", Code(found.b))
     told = [one for one in further if max(len(one.a), len(one.b)) <= MAX_BESIDE_WORDS]
     told = [one for one in told if one[:2] != found[:2]]
-    if not told and max(len(found.a), len(found.b)) <= TINY:
+    of_letters = max(len(found.a), len(found.b)) <= TINY and _names(found.a) != _names(found.b)
+    if not told and of_letters:
         named = (say(Code(name), f" is {what}") for name, what in found.legend)
         return replace(cause, short=say(formula, ", where ", join(named, MAX_LEGEND, " and ")))
     if not told:
         return replace(cause, short=say(formula, *_option_beside(diff, cause)))
     also = (part for one in told for part in (", and ", Code(one.a), " became ", Code(one.b)))
     return replace(cause, short=say(formula, *also))
+
+
+def _names(formula: str) -> set[str]:
+    """The letters in a formula, but for functions."""
+    return {*_NAME.findall(formula)}
 
 
 def _with_result(diff: Diff, cause: Cause) -> Cause:

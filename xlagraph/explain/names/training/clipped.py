@@ -164,8 +164,9 @@ def with_clipped_updates(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """
     first, *_ = causes or (None,)
     is_piece = first is not None and first.kind in BRANCHES and first.proved
-    suspected = [c for c in causes if c.kind is CLIPPING]
-    suspected += [c for c in causes if c.kind in BRANCHES and _has_squares(diff, c)]
+    unproved = [c for c in causes if not c.proved]
+    suspected = [c for c in unproved if c.kind is CLIPPING]
+    suspected += [c for c in unproved if c.kind in BRANCHES and _has_squares(diff, c)]
     clips = first if is_piece else next(iter(suspected), None)
     behind = (_clips_updates(diff.a), _clips_updates(diff.b)) if clips else (None, None)
     if clips is None or None in behind or behind[0] == behind[1]:

@@ -48,6 +48,8 @@ MOST = 2
 """The side on which gradients flow further computes so many times more than the other alone."""
 FEWEST = 5
 """Operations that further terms of gradients have at least: of fewer the rule of pieces tells."""
+FEWEST_MORE = 3
+"""The same of what is known to be of derivatives: two products and their sum."""
 FURTHER = "gradients flow further"
 """What is said of such gradients first."""
 MORE = "the backward pass computes more"
@@ -139,7 +141,8 @@ def _is_edit(cause: Cause, side: Side) -> bool:
 def _side(diff: Diff, main: Cause) -> Side | None:
     """The side that computes clearly more alone, if any does."""
     more_a, more_b = _work(diff.a, diff.removed), _work(diff.b, diff.added)
-    if max(more_a, more_b) < FEWEST and not str(main.in_short).lower().startswith(MORE):
+    is_more = str(main.in_short).lower().startswith(MORE)
+    if max(more_a, more_b) < (FEWEST_MORE if is_more else FEWEST):
         return None
     return A if more_a >= MOST * more_b else B if more_b >= MOST * more_a else None
 
