@@ -64,6 +64,18 @@ SAID = {
     "round45/q05": "x / y - z became (x - z) / y",
     "round45/q16": "Weight decay goes into the gradient in A and into the weight alone in B",
     "round45/q19": "Gradients flow further in A than in B, which cuts them at dot_general.55",
+    "round46/q03": "-mean(max(x, y)) became -max(mean(x), mean(y))",
+    "round46/q13": "A value is computed anew in A, and taken again in B: add takes the result of",
+    "round46/q15": "Weight decay goes into the weight alone in A and into the gradient in B",
+    "round46/q19": "Values are combined each with each in B (f32[5,1] and f32[5,1] to f32[5,5])",
+    "round47/q01": "Gradients flow further in B than in A, which cuts them at add.1294",
+    "round47/q07": "x became sqrt(x), and x / s - y became (x - y) / s",
+    "round47/q09": "support[0] @ x became support[0] @ params['net'][0]['w']",
+    "round47/q10": "A product sums over other axes of its two factors: {1} and {1} in A, {2} and",
+    "round47/q11": "are trained by the optimizer in B alone: gradients reach them there",
+    "round47/q16": "input 4 (f32[24,8]), input 2 (s64[24]) became f32[28,8], s64[28]",
+    "round47/q17": "Values are joined in another order: input 12 (s64[]) and input 11 (s64[3])",
+    "round48/q07": "sum(x) became sum(y), where x is multiply f32[10,3] and y is slice f32[10,3]",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -73,6 +85,7 @@ SAME = (
     *("round39/q07", "round39/q14", "round40/q03", "round40/q08", "round40/q13", "round40/q18"),
     *("round41/q09", "round41/q15", "round42/q03", "round42/q08", "round42/q19"),
     *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
+    *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
 )
 
 
@@ -111,6 +124,7 @@ BESIDE = {
     "round44/q02": "sub takes the result of minimum f32[12,1] at q02/before.py:55 in A",
     "round44/q06": "values are spread along another axis: f32[1,10] became f32[10,1]",
     "round45/q16": "a value is computed in another way: x / s - y became (x - y) / s",
+    "round46/q15": "sum's dimensions: {2,3} -> {0,2,3}",
     "round35/q06": "a Python index or slice changes: {[1:2], [0:6]} became {[0:1], [0:6]}",
     "round35/q16": "input 12 (f32[8,1,3]) and 11 more: used after the update in A, before it in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
