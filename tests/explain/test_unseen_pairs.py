@@ -76,6 +76,10 @@ SAID = {
     "round47/q16": "input 4 (f32[24,8]), input 2 (s64[24]) became f32[28,8], s64[28]",
     "round47/q17": "Values are joined in another order: input 12 (s64[]) and input 11 (s64[3])",
     "round48/q07": "sum(x) became sum(y), where x is multiply f32[10,3] and y is slice f32[10,3]",
+    "round49/q17": "before the optimizer takes them in A, and behind its step in B",
+    "round49/q18": "mean(x * x) became mean(x) * mean(x)",
+    "round50/q13": "Optimizer state came into being",
+    "round50/q17": "A value is computed with or without minimum: min(x, y) became (x + y) * s",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -86,6 +90,7 @@ SAME = (
     *("round41/q09", "round41/q15", "round42/q03", "round42/q08", "round42/q19"),
     *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
+    *("round49/q19", "round50/q04", "round50/q08"),
 )
 
 
@@ -139,7 +144,7 @@ def test_the_second_edit_is_told_beside_it(pair):
 def test_a_number_of_the_formula_that_is_told_is_no_cause_of_its_own():
     """3 * mask.sum() became 3: the product comes in ready-made, at the line that is told."""
     found = _explained("round38/q11")
-    assert "s / (sum(x) * t) became s / r" in str(found.verdict.what)
+    assert "sum(x) / (sum(y) * s) became mean(x) / t" in str(found.verdict.what)
     assert not found.verdict.notes
 
 

@@ -146,7 +146,10 @@ WHOLE = (
 
 
 def test_what_only_moves_values_of_another_size_follows_from_the_size():
-    assert said(PUT, WHOLE) == "An input has another shape"
+    told = said(PUT, WHOLE)
+    assert (
+        told == "an input has another shape: input 1 (f32[3]) became f32[5] (dimension 0: 3 -> 5)"
+    )
 
 
 def test_an_input_that_is_padded_before_its_only_use_did_not_run_early():

@@ -65,7 +65,7 @@ class Formulas(NamedTuple):
     b: str
     legend: tuple[tuple[str, str], ...]
     """What the letters stand for: ``g`` and ``dot f32[8,4]``."""
-    told: tuple[frozenset[int], frozenset[int]]
+    told: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
     """The instructions of A and of B that are written out."""
 
     @property

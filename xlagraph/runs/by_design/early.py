@@ -55,7 +55,7 @@ PACE = 3
 """So many more graphs would have come at the pace until then: that none did is no accident."""
 FEW = 6
 """More graphs than these that nobody has accounted for are no set that somebody meant."""
-MORE, MUCH_LONGER = 12, 2
+MORE, MUCH_LONGER = 12, 4
 """So many may be one where nothing compiled in so many times as many steps as it took until then:
 a network of several widths, each with its evaluation."""
 LASTING = 12

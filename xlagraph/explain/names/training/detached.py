@@ -127,7 +127,7 @@ def _is_general(cause: Cause) -> bool:
 
 
 def _is_edit(cause: Cause, side: Side) -> bool:
-    """Whether formulas show that the side that computes less takes in what the other does not.
+    """Whether formulas of the same values show that the side that computes less takes in more.
 
     What cuts gradients takes nothing in; it is another value, of a term that is not given out.
     """
@@ -135,7 +135,7 @@ def _is_edit(cause: Cause, side: Side) -> bool:
     if len(told) != 2:
         return False
     more, less = ({*_NAME.findall(text)} for text in (told if side is A else reversed(told)))
-    return not less <= more
+    return bool(less & more) and not less <= more
 
 
 def _side(diff: Diff, main: Cause) -> Side | None:
