@@ -145,14 +145,16 @@ def limited(array: Any, numbers: Sequence[float], *, ones_first: bool = False) -
 
 def shrunk(array: Any) -> Any:
     """The array with numbers of fewer magnitudes; whole numbers as they are."""
-    is_float = isinstance(array, np.ndarray) and array.dtype.kind == "f"
-    return np.cbrt(array) if is_float else array
+    return np.cbrt(array) if _is_of_floats(array) else array
 
 
 def scaled_down(array: Any) -> Any:
     """The array with smaller numbers; whole numbers as they are."""
-    is_float = isinstance(array, np.ndarray) and array.dtype.kind == "f"
-    return _DOWN * array if is_float else array
+    return _DOWN * array if _is_of_floats(array) else array
+
+
+def _is_of_floats(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f"
 
 
 def rounded_otherwise(array: Any, seed: Sequence[int]) -> Any:

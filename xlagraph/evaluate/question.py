@@ -157,7 +157,7 @@ class Question:
         found: tuple[int, ...] | None = None
         for point in range(POINTS):
             here = self._outputs_at(point, assignment, theirs)
-            while here is None and self._is_smaller(point, theirs):
+            while here is None and self._make_smaller(point, theirs):
                 here = self._outputs_at(point, assignment, theirs)
             self.parts_at_zero = here is None and point == WITH_ZEROS
             found = found if self.parts_at_zero else here
@@ -182,7 +182,7 @@ class Question:
             here = self._paired(theirs)
         return here
 
-    def _is_smaller(self, point: int, theirs: list[list[Array]]) -> bool:
+    def _make_smaller(self, point: int, theirs: list[list[Array]]) -> bool:
         """Whether numbers were so large that they tell little, and are less so from here on."""
         return self._shrink(theirs) if point == LARGE else self._scale_down(point, theirs)
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context, Explanation
     from xlagraph.diff import Change, Diff
     from xlagraph.evaluate import SameValues
+    from xlagraph.evaluate.pairing.handed_in import Follows
     from xlagraph.evaluate.question import HandedIn
     from xlagraph.explain.engine import Found, Search
     from xlagraph.graph import Module
@@ -318,7 +319,7 @@ def where(case: Case, found: SameValues) -> Message:
         if found.ones_first or not case.diff.a.shapes[inputs[k]].startswith("pred[")
     ]
     told += [say("indices are in range")] if found.in_rows else []
-    told += [_handed_in(case, one) for one in found.handed_in if one.follows]
+    told += [_handed_in(case, one, one.follows) for one in found.handed_in if one.follows]
     fitting = [
         [str(one.number) for one in found.handed_in if one.side == side and not one.follows]
         for side in (0, 1)
@@ -339,14 +340,14 @@ def _number(case: Case, one: HandedIn) -> Message:
     return say(parameter_name(view, number), " of ", view.side)
 
 
-def _handed_in(case: Case, one: HandedIn) -> Message:
+def _handed_in(case: Case, one: HandedIn, follows: Follows) -> Message:
     """What a Python number is that one module takes in, and the other another way or not at all."""
     views = (case.a, case.b) if one.side == 0 else (case.b, case.a)
     inputs = [view.module.entry_computation.parameters for view in views]
     own = _number(case, one)
-    if one.bounds_nothing or one.follows is None:
-        return say(own, " bounds nothing" if one.follows else " fits")
-    power, factor, offset = one.follows
+    if one.bounds_nothing:
+        return say(own, " bounds nothing")
+    power, factor, offset = follows
     if one.other is None:
         return say(own, f" is {offset:g}")
     other = say(parameter_name(views[1], inputs[1][one.other]), " of ", views[1].side)

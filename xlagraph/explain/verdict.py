@@ -239,8 +239,9 @@ def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
     is_edit = edit.kind in BRANCHES and edit.proved and edit.place.line and not edit.place.is_near
     is_wide = cause.kind is DTYPE and "f64" in str(cause.in_short)
     is_behind = is_wide or str(cause.in_short).startswith(BACKWARD_MORE)
-    is_behind = is_behind or _is_of_derivatives(diff, edit, cause)
-    if not (is_edit and is_behind and cause.proved and knows_lines(diff.a)):
+    if not (is_edit and cause.proved and knows_lines(diff.a)):
+        return False
+    if not (is_behind or _is_of_derivatives(diff, edit, cause)):
         return False
     return _uses(diff, edit, cause) or not _taken(diff, edit).isdisjoint(_taken(diff, cause))
 
@@ -258,7 +259,7 @@ def _is_of_derivatives(diff: Diff, edit: Cause, cause: Cause) -> bool:
     sides = (diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added)
     for (module, one, other, lone), way in zip(sides, forward_pass(diff), strict=True):
         used = {o for i in one for o in module.operands[i]}
-        made = set().union(*(made_of(module, o) for o in used & other)) if used & other else set()
+        made = set[int]().union(*(made_of(module, o) for o in used & other))
         if any(way[i] for i in other.intersection(lone) - used - made):
             return False
     return True

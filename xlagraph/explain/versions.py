@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,6 +59,7 @@ from xlagraph.facts.values.formulas import (
     with_further,
 )
 from xlagraph.facts.values.functions import in_functions
+from xlagraph.facts.values.notation import names_in
 from xlagraph.message import EMPTY, A, B, Code, HloName, Side, SourceLine, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
@@ -80,6 +80,8 @@ from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHO
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
@@ -106,7 +108,6 @@ OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
 """What may be one option of an optimizer beside another cause of the kind."""
 MAX_FORMULA, MAX_BESIDE_WORDS = 110, 64
 """Characters of a formula in a verdict, alone and behind words."""
-_NAME = re.compile(r"(?<![\w.])[a-z]\w*(?![\w(])")
 TINY = 10
 """Characters of a formula that says nothing without what its letters stand for."""
 MAX_LEGEND = 5
@@ -232,10 +233,10 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     if found is None:
         return cause
     is_turned = cause.short == TURNED_SHORT and str(cause.title).startswith(CONNECTED)
-    is_branch = cause.kind in BRANCHES and (is_long or is_turned or is_result)
     is_piece = cause.kind in BRANCHES
-    found, *further = with_further(diff, cause.a, cause.b, found) if is_piece else (found,)
-    further = further if is_branch else []
+    is_branch = is_piece and (is_long or is_turned or is_result)
+    told = with_further(diff, cause.a, cause.b, found) if is_piece else (found,)
+    found = told[0]
     if cause.kind is ADDED_INPUT and is_of_derivative(found):
         return _with_added(diff, cause)
     cited = _evidence(found, cause.evidence[0].sources)
@@ -248,22 +249,22 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     if has_words or max(len(found.a), len(found.b)) > most:
         return cause
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
-    formula = say(first, ": ", Code(found.a), " became ", Code(found.b))
-    told = [one for one in further if max(len(one.a), len(one.b)) <= MAX_BESIDE_WORDS]
-    told = [one for one in told if one[:2] != found[:2]]
-    of_letters = max(len(found.a), len(found.b)) <= TINY and _names(found.a) != _names(found.b)
-    if not told and of_letters:
+    beside = _beside(diff, cause, told if is_branch else told[:1])
+    return replace(cause, short=say(first, ": ", found.message, *beside))
+
+
+def _beside(diff: Diff, cause: Cause, told: Sequence[Formulas]) -> tuple[Part, ...]:
+    """What is said behind a formula: a further one, what its letters are, or an option."""
+    found, *others = told
+    short = (one for one in others if max(len(one.a), len(one.b)) <= MAX_BESIDE_WORDS)
+    further = [one for one in short if one[:2] != found[:2]]
+    if further:
+        return tuple(part for one in further for part in (", and ", *one.message.parts))
+    is_tiny = max(len(found.a), len(found.b)) <= TINY
+    if is_tiny and names_in(found.a) != names_in(found.b):
         named = (say(Code(name), f" is {what}") for name, what in found.legend)
-        return replace(cause, short=say(formula, ", where ", join(named, MAX_LEGEND, " and ")))
-    if not told:
-        return replace(cause, short=say(formula, *_option_beside(diff, cause)))
-    also = (part for one in told for part in (", and ", Code(one.a), " became ", Code(one.b)))
-    return replace(cause, short=say(formula, *also))
-
-
-def _names(formula: str) -> set[str]:
-    """The letters in a formula, but for functions."""
-    return {*_NAME.findall(formula)}
+        return (", where ", *join(named, MAX_LEGEND, " and ").parts)
+    return _option_beside(diff, cause)
 
 
 def _with_result(diff: Diff, cause: Cause) -> Cause:
@@ -272,7 +273,7 @@ def _with_result(diff: Diff, cause: Cause) -> Cause:
     found = formulas_of_a_result(diff, cause.a, cause.b, 2 * LONG) if reduces else None
     if found is None or not cause.proved or max(len(found.a), len(found.b)) > MAX_FORMULA:
         return cause
-    told = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
+    told = say(REPLACED_SUBGRAPH.short, ": ", found.message)
     cited = _evidence(found, cause.evidence[0].sources)
     return replace(cause, short=told, evidence=(cited, *cause.evidence))
 
@@ -413,8 +414,7 @@ def _with_new_values(diff: Diff, causes: tuple[Cause, ...]) -> tuple[Cause, ...]
     further = next((one for one in found if one and "p" in dict(one.legend)), None)
     if own is None or further is None or max(map(len, (*own[:2], *further[:2]))) > MAX_BESIDE_WORDS:
         return causes
-    more = (", and ", Code(further.a), " became ", Code(further.b))
-    return replace(first, short=say(first.in_short, *more)), *others
+    return replace(first, short=say(first.in_short, ", and ", further.message)), *others
 
 
 def _evidence(found: Formulas, sources: tuple[SourceLine, ...]) -> Evidence:

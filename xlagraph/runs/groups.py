@@ -36,9 +36,6 @@ from xlagraph.runs.reasons import OF_SIZES, SIZES, Reason, main_cause, reasons_o
 from xlagraph.runs.second import FREQUENT, follows_another, is_made_as_large, key_of, second_causes
 from xlagraph.runs.steps.spent import together
 
-ACCOUNTING = (AsDrawn, AsLoop, AsRead, AsRecursion, AsShuffled, AsUneven, AsUnrolled)
-"""What says of a cause beside it that it comes of the same."""
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -52,6 +49,8 @@ if TYPE_CHECKING:
 
 NEARLY_ALL = 0.75
 """Of so many of its graphs the explanations are proved where a reason is called proved."""
+ACCOUNTING = (AsDrawn, AsLoop, AsRead, AsRecursion, AsShuffled, AsUneven, AsUnrolled)
+"""What says of a cause beside it that it comes of the same."""
 OF_NUMBERS = frozenset({*BAKED, CONSTANT_VALUE, INPUT_SHAPE})
 """What is one number or size, beside which an order may change as well."""
 LATE_FIRST = say(

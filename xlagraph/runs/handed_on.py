@@ -88,9 +88,9 @@ def with_made_anew(groups: Sequence[CauseGroup]) -> tuple[CauseGroup, ...]:
     for size in [one for one in groups if one.kind is INPUT_SHAPE and not one.expected]:
         anew = [one for one in found if _is_behind(one, size)]
         if anew:
-            count_of = count(sum(one.compiles for one in anew), "graph")
+            graphs = count(sum(one.compiles for one in anew), "graph")
             told = say(
-                f"{count_of} more in the step behind each new size: what is made for it there",
+                f"{graphs} more in the step behind each new size: what is made for it there",
                 at((anew[0].place.line,)) if anew[0].place.line else "",
                 " is an input from then on (sync once it is made)",
             )

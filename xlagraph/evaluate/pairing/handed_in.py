@@ -37,7 +37,7 @@ MAX_LIKELY = 16
 MANY_USES = 8
 """Uses beyond which it is one number for all weights, however many these are."""
 _MANY_TIMES = "many times"
-_FORMS = frozenset({"broadcast", "convert", "copy", "reshape"})
+FORMS = frozenset({"broadcast", "convert", "copy", "reshape"})
 MANY_SIZES = 3
 """Sizes of what a number is used for beyond which it is used for all weights, whatever these are:
 the other module may hold them in other tensors."""
@@ -144,7 +144,7 @@ def _reduced(module: Module, parameter: int, live: bytearray) -> Iterator[int]:
     """Of how many numbers each is a sum that a number divides."""
     for user, form in applied(module, parameter):
         if live[user] and module.opcodes[user] == "divide" and module.operands[user][1] == form:
-            total = behind(module, module.operands[user][0], _FORMS)
+            total = behind(module, module.operands[user][0], FORMS)
             if module.opcodes[total] == "reduce":
                 shapes = (module.shapes[i] for i in (module.operands[total][0], total))
                 taken, left = (prod(read_shape(shape).dimensions) for shape in shapes)

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from xlagraph.evaluate.pairing.handed_in import FRACTIONS, SAME, Guess, Numbers, Search, drawn
+from xlagraph.evaluate.pairing.handed_in import (
+    FORMS,
+    FRACTIONS,
+    SAME,
+    Guess,
+    Numbers,
+    Search,
+    drawn,
+)
 from xlagraph.evaluate.pairing.inputs import arguments_of
 
 if TYPE_CHECKING:
@@ -53,7 +61,6 @@ _NEAR = 1e-4
 """How near values are that say nothing new."""
 _ROUGH = 1e-3
 """How far from what it is a number may be solved, where little depends on it."""
-_HANDS_ON = ("broadcast", "convert", "copy", "reshape")
 _FAR = 1e5
 _FREE = 1e-5
 """The part of a direction in which nothing moves that makes a number free."""
@@ -149,7 +156,7 @@ def _states(module: Module) -> set[int]:
             found.add(inputs[i])
         operands = module.operands[i]
         numbers = [k for k in operands if module.opcodes[k] in ("constant", "parameter")]
-        if module.opcodes[i] in ("add", "subtract", *_HANDS_ON):
+        if module.opcodes[i] in ("add", "subtract", *FORMS):
             front.extend(operands)
         elif len(numbers) == len(operands) > 1:
             front.extend(numbers)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.values.formulas import formulas
-from xlagraph.message import Code, say
+from xlagraph.message import say
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.shapes.sizes import ATTRIBUTE
 
@@ -45,7 +45,7 @@ def with_joined(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     found = formulas(diff, own_a, own_b)
     if found is None or max(len(found.a), len(found.b)) > MAX_FORMULA:
         return list(causes)
-    short = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
+    short = say(REPLACED_SUBGRAPH.short, ": ", found.message)
     return merged(causes, main, parts, short=short)
 
 

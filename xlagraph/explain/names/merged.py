@@ -15,7 +15,7 @@ from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
@@ -48,6 +48,11 @@ def merged(
     return [
         whole if cause is main else cause for cause in causes if cause is main or cause not in parts
     ]
+
+
+def pairs_of(diff: Diff, cause: Cause) -> Iterator[tuple[int, int]]:
+    """What a cause is of on both sides, A's instructions with their partners, in A's order."""
+    return ((x, y) for x in sorted(cause.a) if (y := diff.match.to_b[x]) in cause.b)
 
 
 def is_order(diff: Diff, cause: Cause) -> bool:

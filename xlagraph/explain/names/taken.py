@@ -13,7 +13,7 @@ from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.shapes.sizes import BOUNDS
 from xlagraph.facts.values.notation import told_as
-from xlagraph.facts.values.scalars import through
+from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code, Operation, say
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 PLAIN = "a value is computed with"
 """How what nothing else is known of is told."""
-_FORMS = frozenset({"bitcast", "broadcast", "convert", "copy", "reshape", "transpose"})
 
 
 def with_taken(diff: Diff, cause: Cause) -> Cause:
@@ -42,9 +41,8 @@ def with_taken(diff: Diff, cause: Cause) -> Cause:
         for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True):
             one, other = value_in_words(diff.a, p), value_in_words(diff.b, q)
             if one == other and (place := _place_in_a(diff, q)) is not None:
-                other = say(
-                    "what is ", value_in_words(diff.a, place), " of ", A
-                )  # under another number
+                # it stands under another number
+                other = say("what is ", value_in_words(diff.a, place), " of ", A)
             if diff.match.to_b[p] != q and one != other:
                 taken = (one, " in ", A, " and ", other, " in ", B)
                 return replace(cause, short=say(_operation(diff.b, y), " takes ", *taken))
@@ -123,7 +121,7 @@ def _reused(
     Another operation took the first as well, before; both are made by the same operation.
     """
     y, x = pair
-    if module.opcodes[y] != other.opcodes[x] or module.opcodes[y] in _FORMS:
+    if module.opcodes[y] != other.opcodes[x] or module.opcodes[y] in SPREADS:
         return None
     taken = zip(module.operands[y], other.operands[x], strict=True)
     apart = [(q, p) for q, p in taken if partners[q] != p]
@@ -146,12 +144,12 @@ def _is_forward_pass(diff: Diff, cause: Cause) -> bool:
 
 def _is_forward(module: Module, i: int) -> bool:
     line = line_of(module, i)
-    return line is not None and not line.backward_of and module.opcodes[i] not in _FORMS
+    return line is not None and not line.backward_of and module.opcodes[i] not in SPREADS
 
 
 def _place_in_a(diff: Diff, value: int) -> int | None:
     """The input of A that an input of B is, if it has one."""
-    value = through(diff.b, value, _FORMS)
+    value = through(diff.b, value, SPREADS)
     inputs = diff.a.entry_computation.parameters
     return next((p for p in inputs if diff.match.to_b[p] == value), None)
 
@@ -165,11 +163,11 @@ def _operation(module: Module, i: int) -> Message:
 
 def value_in_words(module: Module, value: int) -> Message:
     """A value by its name, as a part of another one, or by what computes it, and where."""
-    value = through(module, value, _FORMS)
+    value = through(module, value, SPREADS)
     if module.opcodes[value] == "slice":
         part = _part(module, value)
         (whole,) = module.operands[value]
-        if part and not is_input(module, through(module, whole, _FORMS)):
+        if part and not is_input(module, through(module, whole, SPREADS)):
             return say("part ", Code(part), " of ", value_in_words(module, whole))
         return say(value_in_words(module, whole), Code(part) if part else "")
     if is_input(module, value):

@@ -23,6 +23,7 @@ from xlagraph.facts.values.notation import (
     written,
 )
 from xlagraph.facts.values.scalars import number_of
+from xlagraph.message import Code, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.diff.match import Side as Matched
     from xlagraph.graph import Module
+    from xlagraph.message import Message
 
 SHORT, LONG = 8, 16
 """Operations of a formula; one of more than the first is told where there is no other, and a still
@@ -67,6 +69,11 @@ class Formulas(NamedTuple):
     """What the letters stand for: ``g`` and ``dot f32[8,4]``."""
     told: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
     """The instructions of A and of B that are written out."""
+
+    @property
+    def message(self) -> Message:
+        """``x / s became x * s``."""
+        return say(Code(self.a), " became ", Code(self.b))
 
     @property
     def is_of_update(self) -> bool:
@@ -209,8 +216,11 @@ def with_further(
     """
     ways = forward_pass(diff)
     is_forward = _is_within(first, ways)
+    outer, inner = _roots(diff, a, b)
+    pairs = [(x, y) for x, y in (*outer, *inner)[:MAX_TRIED] if ways[0][x] and ways[1][y]]
     for most in (SHORT,) if is_forward else (SHORT, LONG):
-        if found := _of_forward(diff, _roots(diff, a, b), first, ways, most):
+        apart = first.told if is_forward else (frozenset[int](), frozenset[int]())
+        if found := _of_forward(diff, pairs, apart, ways, most):
             return (first, found) if is_forward else (found,)
     result = None if is_forward else formulas_of_a_result(diff, a, b)
     return (result or first,)
@@ -218,26 +228,29 @@ def with_further(
 
 def _of_forward(
     diff: Diff,
-    roots: tuple[list[tuple[int, int]], list[tuple[int, int]]],
-    first: Formulas,
+    pairs: Sequence[tuple[int, int]],
+    apart: tuple[frozenset[int], frozenset[int]],
     ways: tuple[bytearray, bytearray],
     most: int,
 ) -> Formulas | None:
-    """The formulas of a value of the forward pass that is apart from the first one."""
-    own = (
-        _Own({c.a for c in diff.changes}, (), frozenset(), most),
-        _Own({c.b for c in diff.changes}, (), frozenset(), most),
-    )
-    for pair in (*roots[0], *roots[1])[:MAX_TRIED]:
-        is_there = ways[0][pair[0]] and ways[1][pair[1]]
-        found = _both(diff, pair, own, 0) if is_there else None
+    """The formulas of one of these values of the forward pass, of nothing that is told already."""
+    own = _owned(diff, (), (), most)
+    for pair in pairs:
+        found = _both(diff, pair, own, 0)
         if found is None or is_of_derivative(found) or found.is_of_update:
             continue
-        is_apart = all(x.isdisjoint(y) for x, y in zip(found.told, first.told, strict=True))
-        is_apart = is_apart or not _is_within(first, ways)
+        is_apart = all(x.isdisjoint(y) for x, y in zip(found.told, apart, strict=True))
         if is_apart and _is_within(found, ways):
             return found
     return None
+
+
+def _owned(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> tuple[_Own, _Own]:
+    """What is written out of both sides, of a cause that tells of these instructions."""
+    return (
+        _Own({c.a for c in diff.changes}, (), _computed(diff.a, a, diff.removed), most),
+        _Own({c.b for c in diff.changes}, (), _computed(diff.b, b, diff.added), most),
+    )
 
 
 def forward_pass(diff: Diff) -> tuple[bytearray, bytearray]:
@@ -261,10 +274,7 @@ def formulas_of_a_result(
     diff: Diff, a: Collection[int], b: Collection[int], most: int = LONG
 ) -> Formulas | None:
     """How both sides compute a number that they give back, as a loss, in so many operations."""
-    own = (
-        _Own({c.a for c in diff.changes}, (), _computed(diff.a, a, diff.removed), most),
-        _Own({c.b for c in diff.changes}, (), _computed(diff.b, b, diff.added), most),
-    )
+    own = _owned(diff, a, b, most)
     outer, _ = _roots(diff, a, b)
     found = (_both(diff, pair, own, 0) for pair in outer if _is_result(diff, *pair))
     return next((one for one in found if one and not is_of_derivative(one)), None)
@@ -272,17 +282,14 @@ def formulas_of_a_result(
 
 def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> Formulas | None:
     """The same with so many operations at most."""
-    open_a = {c.a for c in diff.changes}
-    open_b = {c.b for c in diff.changes}
-    alone_a, alone_b = _computed(diff.a, a, diff.removed), _computed(diff.b, b, diff.added)
-    plain = _Own(open_a, (), alone_a, most), _Own(open_b, (), alone_b, most)
+    plain = _owned(diff, a, b, most)
     outer, inner = _roots(diff, a, b)
     outer.sort(key=lambda pair: not _is_result(diff, *pair))
     paths = [(pair, _up_to_new_value(diff, *pair)) for pair in outer[:MAX_TRIED]]
     alone = (_both(diff, pair, plain, 0) for pair, above in paths if above is None)
     renewed = (_of_update(diff, [p, *above], plain) for p, above in paths if above is not None)
     within = (_both(diff, pair, plain, 0) for pair in inner[:MAX_TRIED])
-    early = sorted((*outer, *inner)) if min(len(alone_a), len(alone_b)) > WIDE else []
+    early = sorted((*outer, *inner)) if min(len(own.alone) for own in plain) > WIDE else []
     begins = (_both(diff, pair, plain, 0, is_first=True) for pair in early[:MAX_TRIED])
     first = None
     for found in chain(begins, alone, renewed, within):

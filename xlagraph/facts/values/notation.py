@@ -60,9 +60,15 @@ _CALLED = {
 _COMPARED = {"EQ": eq, "NE": ne, "LT": lt, "LE": le, "GT": gt, "GE": ge}
 _TRUTH = ("false", "true")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+_NAME = re.compile(r"(?<![\w.])[a-zA-Z_]\w*(?![\w(])")
 _NUMBERED = re.compile(r"(?<=\w)(?:[._]\d+)+$")
 _RESHAPED = frozenset({"bitcast", "concatenate", "convert", "copy", "reshape"})
 _REDUCED = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}
+
+
+def names_in(formula: str) -> frozenset[str]:
+    """The names of values in a formula, and not those of functions."""
+    return frozenset(_NAME.findall(formula))
 
 
 def logistic_of(module: Module, i: int) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ PIECES = frozenset({ADDED_INPUT, EARLY_EXECUTION, EXTRA_SUBGRAPH, OTHER_OPERAND,
 NUMBERS = frozenset({CONSTANT_VALUE, PYTHON_INDEX, SHARED_SCALAR, SPECIAL_SCALAR})
 ORDERS = frozenset({REORDERED_OPERANDS, REORDERED_SUM})
 SORTS = (PIECES, NUMBERS, ORDERS)
+KNOWN = PIECES | NUMBERS | ORDERS
 """What graphs look like in which turns are left out, or have other numbers, or another order."""
 MANY = 4
 """So many graphs at least differ at the lines of one loop, in two of these sorts or more."""
@@ -168,7 +169,7 @@ def uneven_turns(
     behind = {
         node.digest: next((one for one in loops if one.reaches(cause)), None)
         for node, cause in told
-        if node.digest not in uneven and any(cause.kind in sort for sort in SORTS)
+        if node.digest not in uneven and cause.kind in KNOWN
     }
     return uneven | {digest: one for digest, one in behind.items() if one}
 
@@ -217,7 +218,7 @@ def recursions(causes: Iterable[tuple[GraphNode, Cause]]) -> dict[str, AsRecursi
     Args:
         causes: graphs with their main cause.
     """
-    told = [(node, cause) for node, cause in causes if any(cause.kind in one for one in SORTS)]
+    told = [(node, cause) for node, cause in causes if cause.kind in KNOWN]
     calls: dict[tuple[str, str], SourceLine] = {}
     for _, cause in told:
         frames = own_frames(cause)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.names import differing_keys
-from xlagraph.explain.names.merged import merged
+from xlagraph.explain.names.merged import merged, pairs_of
 from xlagraph.facts.shapes.made_sizes import ALONG, made_by
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
@@ -54,14 +54,14 @@ def with_axes(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 def _turns(diff: Diff, cause: Cause) -> bool:
     """Whether a cause is of values that stand along another axis of as many, with 1 beside it."""
     made = (
-        made_by(diff, _pairs(diff, cause)) if cause.kind is PYTHON_SIZE and cause.proved else None
+        made_by(diff, pairs_of(diff, cause)) if cause.kind is PYTHON_SIZE and cause.proved else None
     )
     return made is not None and str(made.what).startswith(ALONG)
 
 
 def _axis(diff: Diff, cause: Cause) -> tuple[str, ...]:
     """The one axis of a reduction on both sides, if it is another one and sizes follow."""
-    pairs = [*_pairs(diff, cause)]
+    pairs = [*pairs_of(diff, cause)]
     is_plain = cause.kind is ATTRIBUTE and {diff.a.opcodes[x] for x, _ in pairs} == {"reduce"}
     if cause.kind is not PYTHON_SIZE and not is_plain:
         return ()
@@ -79,7 +79,7 @@ def _axes(diff: Diff, cause: Cause) -> set[tuple[str, ...]]:
     """The axes that are others, of what a cause is of."""
     return {
         (str(old.get(key)).strip("{}"), str(new.get(key)).strip("{}"))
-        for x, y in _pairs(diff, cause)
+        for x, y in pairs_of(diff, cause)
         for old, new in [(diff.a.attributes[x], diff.b.attributes[y])]
         for key in differing_keys(old, new)
     }
@@ -87,7 +87,7 @@ def _axes(diff: Diff, cause: Cause) -> set[tuple[str, ...]]:
 
 def _follows(diff: Diff, cause: Cause) -> bool:
     """Whether a cause is of nothing but axes, of indices along them, or of a size."""
-    a, pairs = diff.a, [*_pairs(diff, cause)]
+    a, pairs = diff.a, [*pairs_of(diff, cause)]
     if cause.kind is ATTRIBUTE:
         keys = {
             key for x, y in pairs for key in differing_keys(a.attributes[x], diff.b.attributes[y])
@@ -106,7 +106,7 @@ def _follows(diff: Diff, cause: Cause) -> bool:
 
 def _spreads(diff: Diff, cause: Cause) -> bool:
     """Whether a cause is of nothing but how values are spread, as what is reduced is again."""
-    opcodes = {diff.a.opcodes[x] for x, _ in _pairs(diff, cause)}
+    opcodes = {diff.a.opcodes[x] for x, _ in pairs_of(diff, cause)}
     return cause.kind is ATTRIBUTE and opcodes == {"broadcast"}
 
 
@@ -123,7 +123,3 @@ def _only_divides(module: Module, parameter: int) -> bool:
             elif module.opcodes[user] not in COUNTS:
                 return False
     return True
-
-
-def _pairs(diff: Diff, cause: Cause) -> Iterator[tuple[int, int]]:
-    return ((x, y) for x in sorted(cause.a) if (y := diff.match.to_b[x]) in cause.b)

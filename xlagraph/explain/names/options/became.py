@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.names import differing_keys, short_shape
+from xlagraph.explain.names.merged import pairs_of
 from xlagraph.facts.values.notation import SIGNS
 from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.message import Change, Code, Quoted, SourceLine, join, say
@@ -97,8 +98,8 @@ def _up_to_place(title: Message) -> Message:
 
 def _option(diff: Diff, cause: Cause, change: Change) -> tuple[str, str] | None:
     """The opcode and the name of the first option that has these two values."""
-    for x in sorted(x for x in cause.a if diff.match.to_b[x] in cause.b):
-        old, new = diff.a.attributes[x], diff.b.attributes[diff.match.to_b[x]]
+    for x, y in pairs_of(diff, cause):
+        old, new = diff.a.attributes[x], diff.b.attributes[y]
         for key in sorted(differing_keys(old, new)):
             if (old.get(key), new.get(key)) == change[:2]:
                 return diff.a.opcodes[x], key

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.names.merged import merged
+from xlagraph.explain.names.merged import merged, pairs_of
 from xlagraph.explain.names.taken import value_in_words
 from xlagraph.message import A, B, Code, join, say
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.shapes.sizes import ATTRIBUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
@@ -38,7 +38,7 @@ def _is_order(cause: Cause) -> bool:
 
 
 def _as_join(diff: Diff, cause: Cause) -> Cause:
-    pairs = _pairs(diff, cause) if _is_order(cause) and not cause.short else iter(())
+    pairs = pairs_of(diff, cause) if _is_order(cause) and not cause.short else iter(())
     x, y = next(pairs, (-1, -1))
     if x < 0 or diff.a.opcodes[x] != "concatenate":
         return cause
@@ -64,7 +64,7 @@ def with_products(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
 
 def _as_product(diff: Diff, cause: Cause) -> Cause:
-    pairs = _pairs(diff, cause) if cause.kind is ATTRIBUTE and not cause.short else iter(())
+    pairs = pairs_of(diff, cause) if cause.kind is ATTRIBUTE and not cause.short else iter(())
     for x, y in pairs:
         axes = [
             tuple(module.attributes[i].get(key) or "" for key in _SUMMED)
@@ -82,10 +82,6 @@ def _as_product(diff: Diff, cause: Cause) -> Cause:
 
 def _follows(diff: Diff, main: Cause, cause: Cause) -> bool:
     """Whether a cause is of nothing but turned values, or further products, of the same line."""
-    opcodes = {diff.a.opcodes[x] for x, _ in _pairs(diff, cause)}
+    opcodes = {diff.a.opcodes[x] for x, _ in pairs_of(diff, cause)}
     is_turned = cause.kind is ATTRIBUTE and opcodes <= {"dot", "transpose"}
     return is_turned and cause.proved and cause.place.line == main.place.line
-
-
-def _pairs(diff: Diff, cause: Cause) -> Iterator[tuple[int, int]]:
-    return ((x, y) for x in sorted(cause.a) if (y := diff.match.to_b[x]) in cause.b)

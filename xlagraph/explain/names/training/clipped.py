@@ -199,7 +199,12 @@ def with_late_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         *(", and behind its step in ", side.other),
     )
     words = {"title": short, "short": short, "fix": LATE_FIX, "short_fix": LATE_SHORT_FIX}
-    behind = [c for c in causes if c.proved and c.kind in BRANCHES and not _is_forward(diff, c)]
+    ways = forward_pass(diff)
+    behind = [
+        cause
+        for cause in causes
+        if cause.proved and cause.kind in BRANCHES and not _is_forward(cause, ways)
+    ]
     if behind:
         return merged(causes, behind[0], behind, kind=CLIPPING, **words)
     claimed = {i for cause in causes for i in cause.a}, {i for cause in causes for i in cause.b}
@@ -210,9 +215,8 @@ def with_late_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return [*causes, replace(told, proved=False, a=own_a, b=own_b, share=0.0)]
 
 
-def _is_forward(diff: Diff, cause: Cause) -> bool:
+def _is_forward(cause: Cause, ways: tuple[bytearray, bytearray]) -> bool:
     """Whether a loss is made of something that a cause is of."""
-    ways = forward_pass(diff)
     return any(ways[0][i] for i in cause.a) or any(ways[1][i] for i in cause.b)
 
 

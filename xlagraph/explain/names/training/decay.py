@@ -15,7 +15,7 @@ from xlagraph.facts.values.formulas import formulas
 from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.facts.values.scalars import is_number
 from xlagraph.hlo.shapes import read_shape
-from xlagraph.message import A, B, Code, count, say
+from xlagraph.message import A, B, count, say
 from xlagraph.rules.pieces.call_option import CALL_OPTION
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
@@ -108,9 +108,7 @@ def _edit_before(diff: Diff, cause: Cause, changed: Sequence[tuple[int, int]]) -
     """That other edit, by a formula or else by the first option that it changes; None without."""
     own_a, own_b = frozenset(x for x, _ in changed), frozenset(y for _, y in changed)
     found = formulas(diff, own_a, own_b) if changed else None
-    told = _option(diff, changed)
-    if found:
-        told = say(REPLACED_SUBGRAPH.short, ": ", Code(found.a), " became ", Code(found.b))
+    told = say(REPLACED_SUBGRAPH.short, ": ", found.message) if found else _option(diff, changed)
     if told is None:
         return None
     return replace(

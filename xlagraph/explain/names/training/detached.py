@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.formulas import THROUGH
+from xlagraph.facts.values.notation import names_in
 from xlagraph.facts.values.scalars import through
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code, HloName, count, say
@@ -66,7 +66,6 @@ GENERAL = (
 """Words for pieces of which nothing else is known, or a formula alone."""
 GRADIENTS_CUT = Code("create_graph=False or .detach()")
 """What cuts what is made of gradients: ``torch.autograd.grad`` has to be asked."""
-_NAME = re.compile(r"(?<![\w.])[a-zA-Z_]\w*(?![\w(])")
 SCALARS = ("f16[]", "bf16[]", "f32[]", "f64[]")
 
 
@@ -134,7 +133,7 @@ def _is_edit(cause: Cause, side: Side) -> bool:
     told = [part.text for part in cause.in_short.parts if isinstance(part, Code)]
     if len(told) != 2:
         return False
-    more, less = ({*_NAME.findall(text)} for text in (told if side is A else reversed(told)))
+    more, less = (names_in(text) for text in (told if side is A else reversed(told)))
     return bool(less & more) and not less <= more
 
 
