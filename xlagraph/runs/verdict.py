@@ -42,8 +42,8 @@ ONCE = (Meant.CHOICE, Meant.EARLY, Meant.PHASE, Meant.STAGES)
 CHOSEN = say("Nothing to do where the sizes are a choice, such as length buckets.")
 MANY_SIZES = say("Pad to one size that all fit in, or a few.")
 READ = say(
-    "Each of these steps reads a number there, and Python makes a size of it: one largest size for "
-    "all steps, and a mask, need no number read."
+    "Each of these steps reads a number there, and the lines below make a size of it: one largest "
+    "size for all steps, and a mask, need no number read."
 )
 """What to do where there is no odd batch that may be dropped."""
 
@@ -128,7 +128,7 @@ def _where(first: CauseGroup) -> Message:
     """Where the cause is; of a size that comes of a number that is read, where that is first."""
     if not first.read:
         return first.place.in_short
-    return say(first.read, ", of whose number the size comes; seen first at ", first.place.in_short)
+    return say(first.read, ", of whose number the size may come; seen at ", first.place.in_short)
 
 
 def _fix(first: CauseGroup, taken: Taken | None) -> Message:
