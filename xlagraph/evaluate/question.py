@@ -188,7 +188,7 @@ class Question:
 
     def _scale_down(self, point: int, theirs: list[list[Array]]) -> bool:
         """Whether values of one module overflowed; once a point."""
-        if point in self.scaled or _are_finite((*self.known[-1], *theirs[-1])):
+        if point in self.scaled or _are_finite((*self.known[point], *theirs[-1])):
             return False
         self.scaled.add(point)
         self.drawn[point] = [scaled_down(x) for x in self.drawn[point]]
@@ -210,7 +210,7 @@ class Question:
 
         They are less so from here on.
         """
-        overflows = not _are_finite((*self.known[-1], *theirs[-1]))
+        overflows = not _are_finite((*self.known[LARGE], *theirs[-1]))
         if self.shrinks == SHRINKS or not (overflows or self._is_unstable()):
             return False
         self._draw_smaller()
@@ -219,14 +219,13 @@ class Question:
         return True
 
     def _is_unstable(self) -> bool:
-        """Whether another rounding of what A computes of the last arguments moves its outputs."""
-        chance = np.random.default_rng(len(self.known))
-        given = self._given(len(self.known) - 1)
-        made = self.programs[0].run(given, self.budget, len(self.known), chance)
+        """Whether another rounding of what A computes of the large arguments moves its outputs."""
+        chance = np.random.default_rng(LARGE + 1)
+        made = self.programs[0].run(self._given(LARGE), self.budget, LARGE + 1, chance)
         self.programs[0].coverage.settle(keep=False)
         return any(
             moved_by(x, y, 0.0) > UNSTABLE * float(np.abs(y).max(initial=0.0))
-            for x, y in zip(made, self.known[-1], strict=True)
+            for x, y in zip(made, self.known[LARGE], strict=True)
             if y.dtype.kind in "fc"
         )
 

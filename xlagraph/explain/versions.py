@@ -12,18 +12,22 @@ from xlagraph.cause.sources import where
 from xlagraph.explain.names.crossed import with_crossed
 from xlagraph.explain.names.folded import with_folded
 from xlagraph.explain.names.joined import with_joined
+from xlagraph.explain.names.keys import with_split_keys
 from xlagraph.explain.names.layers import with_layers
 from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
+from xlagraph.explain.names.moved import with_moved
 from xlagraph.explain.names.options.axes import with_axes
 from xlagraph.explain.names.options.became import with_place, with_values
+from xlagraph.explain.names.options.exchanged import with_exchanged
 from xlagraph.explain.names.options.joins import with_joins, with_products
+from xlagraph.explain.names.options.pads import with_pads
 from xlagraph.explain.names.options.sorts import with_order
 from xlagraph.explain.names.ordered import edited_first, options_first
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
-from xlagraph.explain.names.promoted import with_promoted
+from xlagraph.explain.names.promoted import with_promoted, with_result_type
 from xlagraph.explain.names.repeated import with_repeated
 from xlagraph.explain.names.starts import with_start
 from xlagraph.explain.names.sums import with_sums
@@ -147,7 +151,8 @@ def of_a_pair(
     diff: Diff, causes: tuple[Cause, ...], contexts: tuple[Context, Context]
 ) -> tuple[Cause, ...]:
     """The causes in words that fit two versions of a program, where they may be of two versions."""
-    causes = tuple(with_slow(diff, with_trained(diff, with_promoted(diff, causes))))
+    typed = with_promoted(diff, with_result_type(diff, causes))
+    causes = tuple(with_slow(diff, with_trained(diff, typed)))
     causes = tuple(with_statistics(diff, causes))
     versions = are_versions(diff, contexts)
     if versions is False:
@@ -155,8 +160,8 @@ def of_a_pair(
     orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
     if orders is not None:
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
-    causes = tuple(with_products(diff, with_joins(diff, causes)))
-    causes = tuple(with_order(diff, cause) for cause in with_axes(diff, causes))
+    causes = tuple(with_products(diff, with_joins(diff, with_pads(diff, causes))))
+    causes = tuple(with_exchanged(diff, with_order(diff, c)) for c in with_axes(diff, causes))
     told = [with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
     told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
     told = with_loss(
@@ -172,7 +177,7 @@ def of_a_pair(
     told = options_first(diff, with_passed(diff, told))
     told = with_reused(diff, [with_forward(diff, with_taken(diff, cause)) for cause in told])
     told = [with_place(diff, cause) for cause in told]
-    told = with_folded(diff, told)
+    told = with_folded(diff, with_split_keys(diff, with_moved(diff, told)))
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     worded = edited_first(diff, (_worded(cause, is_sure=True) for cause in told))

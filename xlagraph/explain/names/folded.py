@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import BRANCHES, is_order, merged, numbers_of
 from xlagraph.message import Code
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.order.turned_operations import SHORT as TURNED_SHORT
 from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
+from xlagraph.rules.training.clipping import CLIPPING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +25,8 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?")
 def with_folded(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes, those with a formula together with what only says the same of its line.
 
-    That are its numbers, the order in which its operations take their values, and that one of
+    That are its numbers, those included that one text alone has, the order in which its operations
+    take their values, and that one of
     these is used before its update on one side and behind it on the other: which is said first.
     """
     told = list(causes)
@@ -40,13 +44,21 @@ def _words(parts: Sequence[Cause]) -> dict[str, object]:
 
 
 def _is_part(diff: Diff, cause: Cause, main: Cause) -> bool:
-    """Whether a cause says no more than the formula of another one, at its line."""
+    """Whether a cause says no more than the formula of another one, at its line.
+
+    Or than clipping at another place, by which operations stand in another order.
+    """
     formulas = [part.text for part in main.in_short.parts if isinstance(part, Code)]
     line, own = main.place.line, cause.place.line
-    if cause is main or line is None or own is None or line[:2] != own[:2] or len(formulas) != 2:
+    is_told = main.kind in BRANCHES and len(formulas) == 2
+    if cause is main or not (cause.proved and main.proved and (is_told or main.kind is CLIPPING)):
         return False
-    if not (cause.proved and main.proved and main.kind in BRANCHES):
+    if line is None or own is None or line[:2] != own[:2]:
         return False
+    if main.kind is CLIPPING:
+        return cause.kind in BRANCHES and cause.in_short == TURNED_SHORT
+    if cause.kind is SPECIAL_SCALAR:
+        return True
     if numbers := numbers_of(cause):
         found = ({*map(float, _NUMBER.findall(text))} for text in formulas)
         return all(number in has for number, has in zip(numbers, found, strict=True))

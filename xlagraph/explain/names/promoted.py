@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
-from xlagraph.explain.names.merged import merged, numbers_of
+from xlagraph.explain.names.merged import merged, numbers_of, pairs_of
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.message import A, B, Code, count, say
 from xlagraph.rules.dtypes.dtype import DTYPE
@@ -38,6 +38,52 @@ TORCH_FIX = say(
     "; or keep the state in f32 from the start, and compute with a narrow copy of it.",
 )
 SHORT_FIX = say("Cast new values back to the type of the old ones.")
+
+PRODUCTS = ("dot", "convolution")
+RESULT_FIX = say(
+    "A product of narrow values is added up in f32 where it is asked to give that, as by ",
+    Code("preferred_element_type=jnp.float32"),
+    "; where it gives the narrow type each result is rounded first, and a cast behind it brings "
+    "nothing back. Ask for one result type in both versions.",
+)
+RESULT_SHORT_FIX = say("Ask for one result type in both (preferred_element_type).")
+
+
+def with_result_type(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; that of types as products that give a wide result on one side alone.
+
+    Both sides multiply values of the narrow type there.
+    """
+    return [_as_result_type(diff, cause) if cause.kind is DTYPE else cause for cause in causes]
+
+
+def _as_result_type(diff: Diff, cause: Cause) -> Cause:
+    pairs = [pair for pair in pairs_of(diff, cause) if diff.a.opcodes[pair[0]] in PRODUCTS]
+    for x, y in pairs:
+        results = [_type(diff.a, x), _type(diff.b, y)]
+        taken = {_type(diff.a, o) for o in diff.a.operands[x]}
+        taken |= {_type(diff.b, o) for o in diff.b.operands[y]}
+        if len(taken) != 1 or sorted(results) != sorted((WIDE, *taken)):
+            continue
+        (narrow,) = taken
+        wide = A if results[0] == WIDE else B
+        short = say(
+            f"{diff.a.opcodes[x]} of {narrow} values gives {WIDE} in ",
+            *(wide, f", and {narrow} in ", wide.other),
+        )
+        return replace(
+            cause,
+            title=short.sentence,
+            short=short,
+            fix=RESULT_FIX,
+            short_fix=RESULT_SHORT_FIX,
+            evidence=(Evidence(short, (x,), (y,)), *cause.evidence),
+        )
+    return cause
+
+
+def _type(module: Module, i: int) -> str:
+    return bare_shape(module, i).partition("[")[0]
 
 
 def with_promoted(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:

@@ -8,8 +8,9 @@ from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.pieces.wires import in_other, source
 from xlagraph.message import A, B, count, say
-from xlagraph.rules.order.rewired_operations import in_b_of, source, takes
+from xlagraph.rules.order.rewired_operations import takes
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _crossed(case: Case) -> Crossed | None:
     users = {x: pairs[x] for x, found in taken.items() if found and found <= exchanged}
     values = frozenset(p for p, _ in exchanged)
     made = pairs.keys() - users.keys()
-    in_b = in_b_of(case, {})
+    in_b = in_other(case.a, case.b, {})
     operands = {y: tuple([in_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
     if (
         len(users) < 2

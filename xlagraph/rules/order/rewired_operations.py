@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,8 +12,9 @@ from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
-from xlagraph.cause.slices import IDLE, live_work
+from xlagraph.cause.slices import IDLE
 from xlagraph.cause.sources import at, bare, is_forward, line_of, where
+from xlagraph.facts.pieces.wires import in_other, is_of_input, scopes, source, wires_of
 from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import number_of
@@ -26,18 +26,14 @@ from xlagraph.rules.pieces.other_operand import AFTER_UPDATE, OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
-    from xlagraph.diff import Change
+    from xlagraph.facts.pieces.wires import Wires
     from xlagraph.graph import Module
     from xlagraph.message import Message, Side, SourceLine
 
-MAX_PART = 0.1
-"""Of what the modules compute: where more takes other values little says that they are alike."""
-MAX_PART_PAIRED = 0.2
-"""The same where the matcher leaves nothing alone, as for a statement that runs for each weight."""
 MAX_TOLD = 3
 MAX_CITED = 50
 CONNECTED = "the same operations are connected in another order"
@@ -62,38 +58,25 @@ PICKED = Words(picked_value.FIX, picked_value.SHORT, picked_value.SHORT_FIX)
 PASSED = ELEMENTWISE | {"broadcast", "convert", "reshape", "transpose"}
 MAX_BEHIND = 64
 """Instructions behind a value in which numbers are sought."""
-FEEDS = frozenset({"operands", "layout"})
-"""What may differ of what is connected otherwise: an operation has the layout of what it takes."""
-
-
-class Wires(NamedTuple):
-    """Operations of one label on both sides that take other values."""
-
-    pairs: Mapping[int, int]
-    """A's to B's, those included that the matcher left alone."""
-    operands: Mapping[int, tuple[int, ...]]
-    """For each of B's what it takes where it is connected as in A, by B's numbers."""
-    moved: tuple[tuple[int, int], ...]
-    """The pairs that take other values, by B's numbers."""
-    picks: tuple[int, ...]
-    """Those of A that cut a part out of an input where B's cut one of what it computes, or back."""
-    begun: tuple[tuple[int, int], ...] = ()
-    """What one number fills in another size on each side, A's and B's."""
 
 
 def find(case: Case) -> list[Finding]:
     """All that differs is which values some operations take; there are the same ones on both sides.
 
-    That concerns the whole module, so what other rules suspect of it does not matter.
+    That is so of the whole module, or of all that a loop or a function computes; it concerns the
+    whole of it, so what other rules suspect there does not matter.
     """
-    wires = _wires(case)
-    if wires is None:
-        return []
-    renewed = _renewed(case, wires)
-    if not renewed or len(renewed) == len(wires.moved):
-        return [_finding(case, wires)]
-    rest = [y for y in wires.operands if y not in renewed]
-    return [_finding(case, _part(wires, rest)), _of_updates(case, _part(wires, renewed), renewed)]
+    found = []
+    for scope in scopes(case):
+        wires = wires_of(case, scope)
+        renewed = _renewed(case, wires) if wires else {}
+        if wires and (not renewed or len(renewed) == len(wires.moved)):
+            found.append(_finding(case, wires))
+        elif wires:
+            rest = [y for y in wires.operands if y not in renewed]
+            updated = _of_updates(case, _part(wires, renewed), renewed)
+            found += [_finding(case, _part(wires, rest)), updated]
+    return found
 
 
 def _renewed(case: Case, wires: Wires) -> dict[int, int]:
@@ -116,65 +99,6 @@ def _part(wires: Wires, own: Collection[int]) -> Wires:
         operands={y: taken for y, taken in wires.operands.items() if y in own},
         moved=tuple(pair for pair in wires.moved if pair[1] in own),
     )
-
-
-def _wires(case: Case) -> Wires | None:
-    """What is connected in another way; None if that is much, or anything else differs."""
-    changes = case.diff.changes
-    lone = _by_label(case)
-    filled = {change.a: change.b for change in changes if _is_filled(case, change)}
-    is_plain = all(change.a in filled or _is_wire(case, change) for change in changes)
-    outputs = all(s.a is not None and s.b is not None for s in case.diff.outputs)
-    if not changes or lone is None or not (is_plain and outputs):
-        return None
-    a, b = case.a.module, case.b.module
-    root = a.entry_computation.root
-    pairs = {x: y for x, y, _ in changes if x != root} | lone
-    closed = case.a.matched.closed, case.b.matched.closed
-    pairs = {x: y for x, y in pairs.items() if x in filled or not (closed[0][x] and closed[1][y])}
-    entries = (a.entry_computation, b.entry_computation)
-    inside = all(
-        e.start <= i < e.stop for xy in pairs.items() for e, i in zip(entries, xy, strict=True)
-    )
-    part = MAX_PART if case.a.lone or case.b.lone else MAX_PART_PAIRED
-    if not inside or len(pairs) > part * min(live_work(a), live_work(b)):
-        return None
-    to_b = in_b_of(case, pairs)
-    operands = {y: tuple([to_b(o) for o in a.operands[x]]) for x, y in pairs.items()}
-    moved = [pair for pair in pairs.items() if operands[pair[1]] != b.operands[pair[1]]]
-    picks = _picks(case, pairs)
-    is_cut = any("attributes" in change.fields for change in changes)
-    if any(-1 in taken for taken in operands.values()) or (is_cut and not picks):
-        return None
-    begun = tuple(filled.items())
-    return Wires(pairs, operands, tuple(sorted(moved, key=lambda pair: pair[1])), picks, begun)
-
-
-def _is_wire(case: Case, change: Change) -> bool:
-    """Whether only what is taken in differs; what cuts a part out of it may cut another one."""
-    own = FEEDS | {"attributes"} if case.a.module.opcodes[change.a] == "slice" else FEEDS
-    return own.issuperset(change.fields)
-
-
-def _is_filled(case: Case, change: Change) -> bool:
-    """Whether a change is another size of what one number fills: what a loop begins with."""
-    return change.fields == ("shape",) and all(
-        view.module.opcodes[i] == "broadcast" and view.matched.closed[i]
-        for view, i in ((case.a, change.a), (case.b, change.b))
-    )
-
-
-def _picks(case: Case, pairs: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(
-        x
-        for x, y in pairs.items()
-        if case.a.module.opcodes[x] == "slice"
-        and _is_of_input(case.a, x) != _is_of_input(case.b, y)
-    )
-
-
-def _is_of_input(view: SideView, i: int) -> bool:
-    return is_input(view.module, source(view.module, view.module.operands[i][0]))
 
 
 def _scale(case: Case, wires: Wires) -> int | None:
@@ -262,43 +186,6 @@ def _told_moved(case: Case, moved: _Moved) -> Message:
     )
 
 
-def _by_label(case: Case) -> dict[int, int] | None:
-    """What the matcher left alone, put together by what it is; None if one side has more of it."""
-    free: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for y in reversed(case.b.lone):
-        free[_key(case.b, y)].append(y)
-    found = {}
-    for x in case.a.lone:
-        alike = free[_key(case.a, x)]
-        if not alike or case.a.module.opcodes[x] == "parameter":
-            return None
-        found[x] = alike.pop()
-    return None if any(free.values()) else found
-
-
-def _key(view: SideView, i: int) -> tuple[int, ...]:
-    """What an instruction is and what it calls, whatever it takes."""
-    matched = view.matched
-    called = (matched.computations[c] for c in view.module.callees.get(i, ()))
-    return (matched.labels[i], *called)
-
-
-def in_b_of(case: Case, pairs: Mapping[int, int]) -> Callable[[int], int]:
-    """B's value for one of A's, -1 if it has none; what is made of constants is told by that.
-
-    `pairs`: A's to B's, of those that the matcher left alone, or that are to become as in A.
-    """
-    a, b = case.a, case.b
-    constants = {number: y for y, number in enumerate(b.matched.expressions) if b.matched.closed[y]}
-
-    def in_b(x: int) -> int:
-        if a.matched.closed[x]:
-            return constants.get(a.matched.expressions[x], pairs.get(x, -1))
-        return a.partners[x] if a.partners[x] >= 0 else pairs.get(x, -1)
-
-    return in_b
-
-
 def takes(case: Case, x: int, y: int) -> list[Message]:
     """What an operation takes on both sides: ``mm takes the result of add (b.py:3) in B``."""
     a, b = case.a.module, case.b.module
@@ -315,13 +202,6 @@ def _ahead(module: Module, i: int) -> int:
     """The first operation that computes something of a value."""
     while module.opcodes[i] in PLAIN and module.users[i]:
         i = min(module.users[i])
-    return i
-
-
-def source(module: Module, i: int) -> int:
-    """What a value is another form of."""
-    while module.opcodes[i] in PLAIN and module.operands[i]:
-        i = module.operands[i][0]
     return i
 
 
@@ -369,7 +249,10 @@ def _finding(case: Case, wires: Wires) -> Finding:
     lines = _first_lines(b, [y for _, y in forward]) or where(b, wires.pairs.values())
 
     def undo(edit: Editors) -> None:
-        for y, operands in wires.operands.items():
+        backward = _of_a(case, wires)
+        for x, operands in backward.items():
+            edit.a.set_operands(x, operands)
+        for y, operands in () if backward else wires.operands.items():
             edit.b.set_operands(y, operands)
         for x, y in wires.pairs.items():
             edit.b.shapes[y] = case.a.module.shapes[x]
@@ -407,6 +290,20 @@ def _finding(case: Case, wires: Wires) -> Finding:
     )
 
 
+def _of_a(case: Case, wires: Wires) -> dict[int, tuple[int, ...]]:
+    """What A's take where they are connected as in B, if these alone stand in an order to do so.
+
+    Operands stand before what takes them in a module's text.
+    """
+    b = case.b.module
+    if all(o < y for y, taken in wires.operands.items() for o in taken):
+        return {}
+    pairs = {y: x for x, y in wires.pairs.items()}
+    to_a = in_other(case.b, case.a, pairs)
+    found = {x: tuple([to_a(o) for o in b.operands[y]]) for x, y in wires.pairs.items()}
+    return found if all(0 <= o < x for x, taken in found.items() for o in taken) else {}
+
+
 def _said(
     case: Case, wires: Wires, lines: Sequence[SourceLine], told: Sequence[Message]
 ) -> tuple[Message, Words]:
@@ -438,7 +335,7 @@ def _begins(case: Case, x: int, y: int) -> Message:
 
 def _picked(case: Case, picks: Sequence[int]) -> Message:
     lines = where(case.a.module, picks)
-    given = sum(_is_of_input(case.a, x) for x in picks)
+    given = sum(is_of_input(case.a, x) for x in picks)
     places = [
         say(count(n, "time"), " ", one, " takes part of what comes in where ", other)
         for n, one, other in ((given, A, B), (len(picks) - given, B, A))
