@@ -186,16 +186,36 @@ def is_neutral(module: Module, i: int, operand: int, *, in_rows: bool) -> bool:
 
 
 def _is_end_of_rows(module: Module, i: int, operand: int, bound: str) -> bool:
-    """Whether a bound of what only picks rows is the first, 0, or at least the last of them."""
+    """Whether a bound of what only picks rows is the first, 0, or at least the last of them.
+
+    So may be a bound for each axis, of rows that are joined with the constant 0 for the others.
+    """
     picked = [
         read_shape(module.shapes[module.operands[u][0]]).dimensions
         for u in module.users[i]
         if module.opcodes[u] in ("gather", "scatter") and module.operands[u][1] == i
     ]
-    if not picked or len(picked) < len(module.users[i]) or not bound.isdecimal():
+    numbers = bound.strip("{}").split(", ")
+    if not picked or len(picked) < len(module.users[i]) or not all(map(str.isdecimal, numbers)):
         return False
     is_last = operand == module.operands[i][2]
-    return int(bound) >= max(map(max, picked)) - 1 if is_last else int(bound) == 0
+    if len(numbers) == 1:
+        return int(bound) >= max(map(max, picked)) - 1 if is_last else int(bound) == 0
+    parts = _joined(module, module.operands[i][1])
+    if any(len(sizes) != len(numbers) for sizes in (parts, *picked)):
+        return False
+    fixed = [constant_of(module, part) == "0" for part in parts]
+    last = [0 if one else max(sizes) - 1 for one, *sizes in zip(fixed, *picked, strict=True)]
+    least = last if is_last else [0] * len(numbers)
+    return all(int(n) >= k if is_last else int(n) == k for n, k in zip(numbers, least, strict=True))
+
+
+def _joined(module: Module, value: int) -> tuple[int, ...]:
+    """What a value joins along its last axis, one element of each."""
+    operands = module.operands[value]
+    sizes = read_shape(module.shapes[value]).dimensions
+    is_joined = module.opcodes[value] == "concatenate" and len(operands) == sizes[-1]
+    return operands if is_joined else ()
 
 
 def _is_zero(module: Module, i: int) -> bool:

@@ -15,6 +15,8 @@ from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.coverage import deep_forms_of, forms_of
 from xlagraph.evaluate.domains import assumptions, of_rows_and_masks
 from xlagraph.evaluate.draws import POINTS
+from xlagraph.evaluate.errors import NotEvaluatedError
+from xlagraph.evaluate.influence import lone_numbers_count
 from xlagraph.evaluate.pairing.handed_in import (
     MAX_PARTNERS,
     Numbers,
@@ -85,12 +87,34 @@ def _same_values(diff: Diff) -> SameValues | None:
         return None
     asking = Budget(RESPONSES)
     if sorted(input_shapes(a)) == sorted(input_shapes(b)):
-        for assumed in assumptions(diff):
-            asked = Question(programs, shapes, _preferred(diff), budget, assumed)
-            ways = islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS)
-            if found := _answer(diff, asked, ways):
-                return found
+        answers = (
+            _answer(
+                diff,
+                Question(programs, shapes, _preferred(diff), budget, assumed),
+                islice(assignments(diff, programs, assumed, asking), MAX_ASSIGNMENTS),
+            )
+            for assumed in assumptions(diff)
+        )
+        if found := _fullest(answers):
+            return found
     return _with_numbers(diff, programs, shapes) if are_handed_in(a, b) else None
+
+
+def _fullest(answers: Iterable[SameValues | None]) -> SameValues | None:
+    """The first answer that holds for arguments of 0 as well, else the first of all.
+
+    Where a mask takes any number some of them may be no mask's, as a row that is left out whole.
+    """
+    first: SameValues | None = None
+    try:
+        for found in filter(None, answers):
+            if not found.parts_at_zero:
+                return found
+            first = first or found
+    except NotEvaluatedError:
+        if first is None:
+            raise
+    return first
 
 
 def _take_alike(a: Module, b: Module) -> bool:
@@ -110,8 +134,16 @@ def _answer(diff: Diff, asked: Question, ways: Iterable[tuple[int, ...]]) -> Sam
         one, other = asked.programs
         if headers_agree(one.module, other.module, inputs, both):
             is_seen = _is_seen(diff, asked) or (asked.look_nearer(way) and _is_seen(diff, asked))
-            return asked.told(way, outputs) if is_seen else None
+            return asked.told(way, outputs) if is_seen and _numbers_count(asked) else None
     return None
+
+
+def _numbers_count(asked: Question) -> bool:
+    """Whether each number that one text alone has was seen to count in it."""
+    one, other = asked.in_order
+    rows = asked.assumed.rows
+    given = [number for fixed in asked.numbers.fixed for number in fixed.values()]
+    return all(lone_numbers_count(*two, rows, given) for two in ((one, other), (other, one)))
 
 
 def _with_numbers(

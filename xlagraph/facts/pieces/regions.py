@@ -62,10 +62,11 @@ class Region:
         self.b.add(y)
 
 
-def region_of(case: Case) -> Region | None:
+def region_of(case: Case, apart: frozenset[tuple[int, int]] = frozenset()) -> Region | None:
     """All that differs, widened until it ends in values of one shape that are used alike.
 
     None if that is much of a module, takes in an input of one side alone or has an effect.
+    `apart`: pairs that take in other values for a reason of their own, A's and B's.
     """
     a, b = case.a, case.b
     changes = case.open_changes()
@@ -76,6 +77,7 @@ def region_of(case: Case) -> Region | None:
         if SPREAD.issuperset(fields) and entry.start <= x < entry.stop
     }
     own = [(x, y) for x, y, _ in changes if (x, y) not in taken_in]
+    taken_in -= apart
     region = Region(
         _in_entry(a.module, {*a.open_lone(), *(x for x, _ in own)}),
         _in_entry(b.module, {*b.open_lone(), *(y for _, y in own)}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.editor import is_input
+from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.values.opcodes import ELEMENTWISE
 from xlagraph.facts.values.scalars import without_one
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
+    from xlagraph.facts.pieces.pieces import Edge
     from xlagraph.graph import Module
     from xlagraph.tensors import Tensor
 
@@ -90,6 +92,38 @@ def renewed(module: Module) -> dict[int, list[int]]:
         for p, positions in updates(module, past_barriers).items()
     }
     return {p: positions for p, positions in found.items() if positions}
+
+
+def uses_after_update(case: Case, edges: Sequence[Edge]) -> dict[Edge, SideView]:
+    """Those of these uses that take the new value of an input where the other side takes the input.
+
+    With the side that takes the new value. Only what is given away is an input that a new value
+    takes the place of; or what it is added to, where nothing is given away.
+    """
+    found: dict[Edge, SideView] = {}
+    for view, other in case.both_ways:
+        module, given = view.module, given_away(view.module)
+        every = (updates(module) if given else renewed(module)).items()
+        new = {
+            p: {module.outputs[k] for k in places}
+            for p, places in every
+            if not given or int(module.payloads[p]) in given
+        }
+        for edge in edges:
+            came = other.partners[edge.value(other)]
+            if edge.value(view) in new.get(came, ()):
+                found.setdefault(edge, view)
+    return found
+
+
+def pairs_after_update(case: Case) -> frozenset[tuple[int, int]]:
+    """Pairs that take an input before its update on one side and behind it else, and no more."""
+    edges: dict[tuple[int, int], list[Edge]] = {}
+    for edge in open_edges(case):
+        if edge.place != OUTPUT:
+            edges.setdefault((edge.x, edge.y), []).append(edge)
+    late = uses_after_update(case, [edge for own in edges.values() for edge in own])
+    return frozenset(pair for pair, own in edges.items() if all(edge in late for edge in own))
 
 
 def _maker(module: Module, value: int) -> int:

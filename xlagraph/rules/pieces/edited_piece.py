@@ -14,6 +14,7 @@ from xlagraph.cause.sources import at, is_forward, operations, where
 from xlagraph.facts.pieces.pieces import OUTPUT
 from xlagraph.facts.pieces.regions import SPREAD, below_of, parts_of, region_of
 from xlagraph.facts.training.further_gradients import adds_gradients, flows_further, is_backward
+from xlagraph.facts.training.updates import pairs_after_update
 from xlagraph.facts.values.telling import computed_with, opcodes_in_words
 from xlagraph.message import A, B, count, say
 from xlagraph.message import Change as Became
@@ -42,9 +43,10 @@ def find(case: Case) -> list[Finding]:
 
     Instructions within a piece may be paired: two means over other axes have a sum each, and two
     divisors. How they differ then tells where the piece begins, and is believed no further.
-    Where all are paired, the rules for what differs of a pair know more.
+    Where all are paired, the rules for what differs of a pair know more. What takes a tensor before
+    its update on one side and behind it on the other is an edit of its own.
     """
-    region = region_of(case)
+    region = region_of(case, pairs_after_update(case))
     if region is None:
         return []
     lone_a, lone_b = set(case.a.lone), set(case.b.lone)

@@ -10,10 +10,9 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, called_at, where
-from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.program.step_places import within_step
-from xlagraph.facts.training.updates import renewed, updates
+from xlagraph.facts.training.updates import uses_after_update
 from xlagraph.message import EMPTY, HloName, count, join, say
 
 if TYPE_CHECKING:
@@ -91,10 +90,11 @@ def find(case: Case) -> list[Finding]:
         and a.module.shapes[edge.p] == b.module.shapes[edge.q]
     ]
     if a.claimed or b.claimed:
+        late = uses_after_update(case, edges)
         edges = [
             edge
             for edge in edges
-            if (_are_inputs(case, edge) and _is_known(case, edge)) or _takes_updated(case, [edge])
+            if (_are_inputs(case, edge) and _is_known(case, edge)) or edge in late
         ]
     elif len(edges) > MAX_SLIPS and not all(_is_known(case, edge) for edge in edges):
         return []
@@ -175,19 +175,11 @@ def _title(case: Case, edges: Sequence[Edge], lines: tuple[SourceLine, ...]) -> 
 
 
 def _takes_updated(case: Case, edges: Sequence[Edge]) -> SideView | None:
-    """The side that uses new values of inputs where the other one uses the inputs as they came.
-
-    Only what is given away is an input that a new value takes the place of; or what it is added
-    to, where nothing is given away.
-    """
-    for view, other in case.both_ways:
-        module, given = view.module, given_away(view.module)
-        found = (updates(module) if given else renewed(module)).items()
-        new = {p: places for p, places in found if not given or int(module.payloads[p]) in given}
-        inputs = [(other.partners[edge.value(other)], edge.value(view)) for edge in edges]
-        if all(q in {module.outputs[k] for k in new.get(p, ())} for p, q in inputs):
-            return view
-    return None
+    """The side that uses new values of inputs where the other one uses the inputs as they came."""
+    late = uses_after_update(case, edges)
+    views = {late[edge].side: late[edge] for edge in edges if edge in late}
+    is_one = len(late) == len({*edges}) and len(views) == 1
+    return next(iter(views.values())) if is_one else None
 
 
 def _of_update(
