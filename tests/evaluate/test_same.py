@@ -570,3 +570,74 @@ def test_a_position_in_a_ring_is_asked_beyond_its_end(used, is_same):
     before = RING.format(other="add(%slot, %zero)", used="slot")
     after = RING.format(other="add(%zero, %slot)", used=used)
     assert bool(same(read_module(before, "a"), read_module(after, "b"))) == is_same
+
+
+DECAYED = """HloModule step
+
+ENTRY %main (p: f32[12], g: f32[12]) -> f32[12] {
+  %p = f32[12]{0} parameter(0)
+  %g = f32[12]{0} parameter(1)
+  %rate = f32[] constant(0.003)
+  %rates = f32[12]{0} broadcast(f32[] %rate), dimensions={}
+  %d = f32[] constant(DECAY)
+  %ds = f32[12]{0} broadcast(f32[] %d), dimensions={}
+  %decay = f32[12]{0} multiply(f32[12]{0} %ds, f32[12]{0} %p)
+  %u = f32[12]{0} TERM
+  %scaled = f32[12]{0} multiply(f32[12]{0} %rates, f32[12]{0} %u)
+  ROOT %new = f32[12]{0} subtract(f32[12]{0} %p, f32[12]{0} %scaled)
+}
+"""
+WITHOUT, WITH = "sine(f32[12]{0} %g)", "add(f32[12]{0} %sine, f32[12]{0} %decay)"
+SINE = "  %sine = f32[12]{0} sine(f32[12]{0} %g)\n"
+
+
+@pytest.mark.parametrize("decay", ["0.00001", "0.000001", "0.1"])
+def test_a_decay_that_rounding_hides_is_not_taken_for_nothing(decay):
+    text = DECAYED.replace("DECAY", decay)
+    without = read_module(text.replace("TERM", WITHOUT))
+    decayed = read_module(text.replace("  %u =", SINE + "  %u =").replace("TERM", WITH))
+    assert same(decayed, decayed)
+    assert not same(without, decayed)
+    assert not same(decayed, without)
+
+
+CUT = """HloModule rows
+
+%add (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %sum = f32[] add(f32[] %x, f32[] %y)
+}
+
+ENTRY %main (t: f32[7,12], r: s32[5], u: f32[5,1,12]) -> f32[7,12] {
+  %t = f32[7,12]{1,0} parameter(0)
+  %r = s32[5]{0} parameter(1)
+  %u = f32[5,1,12]{2,1,0} parameter(2)
+  %column = s32[5,1]{1,0} reshape(s32[5]{0} %r)
+  %zero = s32[] constant(0)
+  %zeros = s32[5,1]{1,0} broadcast(s32[] %zero), dimensions={}
+  %index = s32[5,2]{1,0} concatenate(s32[5,1]{1,0} %column, s32[5,1]{1,0} %zeros), dimensions={1}
+  %none = s32[5,2]{1,0} broadcast(s32[] %zero), dimensions={}
+  %last = s32[2]{0} constant(BOUND)
+  %lasts = s32[5,2]{1,0} broadcast(s32[2]{0} %last), dimensions={1}
+  %rows = s32[5,2]{1,0} clamp(s32[5,2]{1,0} %none, s32[5,2]{1,0} %index, s32[5,2]{1,0} %lasts)
+  ROOT %new = f32[7,12]{1,0} scatter(f32[7,12]{1,0} %t, s32[5,2]{1,0} INDEX, \
+f32[5,1,12]{2,1,0} %u), update_window_dims={1,2}, inserted_window_dims={}, \
+scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=%add
+}
+""".replace("\\\n", "")
+
+
+DEAD = ("  %none", "  %last", "  %rows")
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_same"), [("{6, 0}", True), ("{9, 0}", True), ("{5, 0}", False)]
+)
+def test_bounds_of_rows_that_are_joined_with_zeros_are_bounds_of_rows(bound, is_same):
+    cut = read_module(CUT.replace("BOUND", bound).replace("INDEX", "%rows"))
+    others = [line for line in CUT.splitlines() if not line.startswith(DEAD)]
+    free = read_module("\n".join(others).replace("INDEX", "%index"))
+    found = same(cut, free)
+    assert bool(found) is is_same
+    assert not is_same or found.in_rows

@@ -163,7 +163,14 @@ class Question:
             found = found if self.parts_at_zero else here
             if found is None or len(self.known[point]) != len(self.shapes[0]):
                 return None
+        if not self.parts_at_zero:
+            self._see_zeros()
         return found if self._tells() else None
+
+    def _see_zeros(self) -> None:
+        """Takes in what A did where arguments are 0, by which nothing is seen unless both agree."""
+        made = self.programs[0].run(self._given(WITH_ZEROS), self.budget, WITH_ZEROS + 1)
+        self.programs[0].coverage.settle(keep=is_finite(made))
 
     def _outputs_at(
         self, point: int, assignment: Sequence[int], theirs: list[list[Array]]
@@ -175,11 +182,12 @@ class Question:
         self.numbers.fill(1, arguments)
         self._ask_a(point, given)
         made = self.programs[1].run(arguments, self.budget, point + 1)
-        self.programs[1].coverage.settle(keep=is_finite(made))
         theirs.append(made)
         here = self._paired(theirs)
         if here is None and self._add_noise(point, given):
             here = self._paired(theirs)
+        agrees = here is not None or point != WITH_ZEROS
+        self.programs[1].coverage.settle(keep=agrees and is_finite(made))
         return here
 
     def _make_smaller(self, point: int, theirs: list[list[Array]]) -> bool:
@@ -317,7 +325,7 @@ class Question:
     def _ask_a(self, point: int, given: list[Array]) -> None:
         if point == len(self.known):
             made = self.programs[0].run(given, self.budget, point + 1)
-            self.programs[0].coverage.settle(keep=is_finite(made))
+            self.programs[0].coverage.settle(keep=point != WITH_ZEROS and is_finite(made))
             self.known.append(made)
 
     def _tells(self) -> bool:

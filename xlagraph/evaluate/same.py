@@ -196,7 +196,8 @@ def _is_seen(diff: Diff, asked: Question) -> bool:
         if left:
             module = other.module
             theirs = other.coverage.unseen(module, every, in_rows=in_rows)
-            numbers = (i for i, opcode in enumerate(module.opcodes) if opcode == "constant")
+            constants = (i for i, opcode in enumerate(module.opcodes) if opcode == "constant")
+            numbers = filter(other.needs, constants)
             if not forms_of(own.module, left) <= forms_of(module, {*theirs, *numbers}):
                 return False
     return True

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.canon.live import has_effect
 from xlagraph.cause.slices import live_work
 from xlagraph.cause.sources import where
 from xlagraph.facts.pieces.pieces import OUTPUT, Edge, Groups, with_placeless
+from xlagraph.facts.values.scalars import is_scalar_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,9 +145,12 @@ def _edges(case: Case, region: Region, x: int, y: int) -> list[Edge] | None:
 
 
 def _may_end(case: Case, region: Region, edge: Edge) -> bool:
-    """Whether the region can end with this use: the values have one shape, and no other partner."""
+    """Whether the region can end with this use: the values have one shape, and no other partner.
+
+    They may lie in memory in another order, as what was a transpose and is a sum.
+    """
     p, q = edge.p, edge.q
-    if case.diff.a.shapes[p] != case.diff.b.shapes[q]:
+    if bare_shape(case.diff.a, p) != bare_shape(case.diff.b, q):
         return False
     if p in region.a and q in region.b:
         return (p, q) in region.ends or not (p in region.used[0] or q in region.used[1])
@@ -173,9 +178,13 @@ def _give_out(case: Case, region: Region) -> bool:
 
 
 def _is_plain(case: Case, region: Region) -> bool:
-    """Whether it takes in no input of one side alone, and does nothing but give values."""
+    """Whether it takes in no tensor of one side alone, and does nothing but give values.
+
+    A number that Python hands in for a piece belongs to that.
+    """
     return all(
-        view.module.opcodes[i] != "parameter" and not has_effect(view.module, i)
+        (view.module.opcodes[i] != "parameter" or is_scalar_input(view.module, i))
+        and not has_effect(view.module, i)
         for view, mine in ((case.a, region.a), (case.b, region.b))
         for i in mine
     )

@@ -80,6 +80,7 @@ def _undo(case: Case, part: Region) -> Callable[[Editors], None]:
         for p, q, inputs in replaced:
             edit.a.become_undone(p, [x for x, _ in inputs])
             edit.b.become_undone(q, [y for _, y in inputs])
+            edit.b.shapes[q] = edit.a.shapes[p]
         for edge in part.edges:
             if edge.q not in part.b:
                 edit.a.set_operand(edge.x, edge.place, to_a[edge.q])
