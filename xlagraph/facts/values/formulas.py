@@ -273,8 +273,12 @@ def _is_within(found: Formulas, ways: tuple[bytearray, bytearray]) -> bool:
 def formulas_of_a_result(
     diff: Diff, a: Collection[int], b: Collection[int], most: int = LONG
 ) -> Formulas | None:
-    """How both sides compute a number that they give back, as a loss, in so many operations."""
-    own = _owned(diff, a, b, most)
+    """How both sides compute a number that they give back, as a loss, in so many operations.
+
+    What differs of its derivatives follows from that.
+    """
+    ways = forward_pass(diff)
+    own = _owned(diff, [i for i in a if ways[0][i]], [i for i in b if ways[1][i]], most)
     outer, _ = _roots(diff, a, b)
     found = (_both(diff, pair, own, 0) for pair in outer if _is_result(diff, *pair))
     return next((one for one in found if one and not is_of_derivative(one)), None)

@@ -183,9 +183,14 @@ def _longer_list(chain: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph]
     first, last = chain[0], chain[-1]
     more = _more(chain[-2], last)
     is_read = first.sync is not None and not first.sync.ends_step
+    metric = curve_computed(first.sync.call_site) if first.sync and is_read else ""
+    computed = [graph for graph in graphs if metric and _curve_of(graph) == metric]
+    read = _read_at([first, *computed]) if is_read else None
     steps = {graph.step: graph for graph in chain}
 
     def belongs(graph: CapturedGraph) -> bool:
+        if graph in computed or (metric and graph.sync and _read_at([graph]) == read):
+            return True  # what it goes on with has as many elements as there are other scores
         if is_read:
             return _is_read_beside(graph, steps.get(graph.step), more)
         return _is_on_the_way(graph.sync, first.sync)
@@ -198,23 +203,39 @@ def _longer_list(chain: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph]
         and (graph in chain or belongs(graph))
     )
     is_cut = len(members) > len(chain)
-    read = own_frame(first.sync.call_site) if first.sync and is_read else None
     kept = tuple(sorted(_kept(chain), key=lambda tensor: tensor.key))
     backward = _backward(chain[-2], last, more)
-    sites = [
-        graph.sync.call_site for graph in graphs if graph.sync and graph.record.digest in members
-    ]
-    metric = next(filter(None, map(curve_computed, sites)), "") if read else ""
+    if read and not metric:
+        own = (graph for graph in graphs if graph.record.digest in members)
+        metric = next(filter(None, map(_curve_of, own)), "")
     return LongerList(members, is_cut, read, first.step, last.step, more, kept, backward, metric)
+
+
+def _curve_of(graph: CapturedGraph) -> str:
+    return curve_computed(graph.sync.call_site) if graph.sync else ""
+
+
+def _read_at(graphs: Iterable[CapturedGraph]) -> SourceLine | None:
+    """The first line of the program at which values of these graphs were read.
+
+    Where calls of a library are deep the frames that were recorded may be the library's alone.
+    """
+    lines = [line for one in graphs if one.sync and (line := own_frame(one.sync.call_site))]
+    own = (line for line in lines if not line.is_library)
+    return next(own, next(iter(lines), None))
 
 
 def _backward(
     before: CapturedGraph, now: CapturedGraph, more: Counter[str]
 ) -> tuple[SourceLine, ...]:
-    """The one place that calls the backward pass, if nothing else uses what comes in beyond."""
+    """The place that calls the backward pass, if nothing else uses what comes in beyond.
+
+    Where one function calls it several times, the last one goes through what the others have made.
+    """
     saved = Counter(dict(now.sketch.saved)) - Counter(dict(before.sketch.saved))
-    calls = [frames for frames, _ in now.sketch.passes]
-    return calls[0] if len(calls) == 1 and not more - saved else ()
+    calls = sorted((frames for frames, _ in now.sketch.passes), key=lambda frames: frames[:1])
+    is_one = len({frames[0].scope for frames in calls if frames}) == 1
+    return calls[-1] if is_one and not more - saved else ()
 
 
 def _is_read_beside(graph: CapturedGraph, other: CapturedGraph | None, more: Counter[str]) -> bool:
