@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Protocol
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys, short_shape
+from xlagraph.cause.rule import left_out
 from xlagraph.cause.sources import where
 from xlagraph.explain.names.crossed import with_crossed
 from xlagraph.explain.names.folded import with_folded
@@ -84,7 +86,7 @@ from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHO
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
@@ -92,6 +94,16 @@ if TYPE_CHECKING:
     from xlagraph.facts.values.formulas import Formulas
     from xlagraph.graph import Module
     from xlagraph.message import Message, Part
+
+    class Name(Protocol):
+        """What calls the causes of a pair by the name of an edit."""
+
+        __name__: str
+
+        def __call__(self, diff: Diff, causes: tuple[Cause, ...], /) -> Sequence[Cause]:
+            """The causes as they are called."""
+            ...
+
 
 TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
@@ -151,37 +163,63 @@ def of_a_pair(
     diff: Diff, causes: tuple[Cause, ...], contexts: tuple[Context, Context]
 ) -> tuple[Cause, ...]:
     """The causes in words that fit two versions of a program, where they may be of two versions."""
-    typed = with_promoted(diff, with_result_type(diff, causes))
-    causes = tuple(with_slow(diff, with_trained(diff, typed)))
-    causes = tuple(with_statistics(diff, causes))
+    causes = _called(diff, causes, FIRST_NAMES)
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
     orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
     if orders is not None:
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
-    causes = tuple(with_products(diff, with_joins(diff, with_pads(diff, causes))))
-    causes = tuple(with_exchanged(diff, with_order(diff, c)) for c in with_axes(diff, causes))
-    told = [with_values(diff, _with_formulas(diff, _with_side(diff, cause))) for cause in causes]
-    told = [with_turns(diff, _with_functions(diff, _without_steps(cause))) for cause in told]
-    told = with_loss(
-        diff, [_with_maker(diff, cause) for cause in with_decay(diff, with_state(diff, told))]
-    )
-    told = with_estimator(diff, with_layers(diff, told))
-    told = with_mode(diff, with_mean(diff, with_schedule(diff, with_repeated(diff, told))))
-    told = with_crossed(diff, with_mixed(diff, told))
-    told = with_clipped(diff, with_joined(diff, with_sums(diff, told)))
-    told = with_clipped_updates(diff, with_scaled_norm(diff, with_fewer_clipped(diff, told)))
-    told = with_late_clip(diff, told)
-    told = with_start(diff, with_packed(diff, with_detached(diff, told)))
-    told = options_first(diff, with_passed(diff, told))
-    told = with_reused(diff, [with_forward(diff, with_taken(diff, cause)) for cause in told])
-    told = [with_place(diff, cause) for cause in told]
-    told = with_folded(diff, with_split_keys(diff, with_moved(diff, told)))
+    told = _called(diff, causes, _names())
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     worded = edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
-    return tuple(_called_apart(diff, cause) for cause in _with_new_values(diff, worded))
+    return _called(diff, worded, (_with_new_values, _each(_called_apart)))
+
+
+FIRST_NAMES: tuple[Name, ...] = (
+    *(with_result_type, with_promoted, with_trained, with_slow, with_statistics),
+)
+"""What a pair of steps is told by as well."""
+
+
+def _names() -> tuple[Name, ...]:
+    """By which edits the causes of two versions are called, in the order in which they are asked.
+
+    What is of one cause comes before what takes several for one, and sees what is told by then.
+    """
+    return (
+        *(with_pads, with_joins, with_products, with_axes, _each(with_order)),
+        *(_each(with_exchanged), _each(_with_side), _each(_with_formulas), _each(with_values)),
+        *(_each(_without_steps), _each(_with_functions), _each(with_turns)),
+        *(with_state, with_decay, _each(_with_maker), with_loss, with_layers, with_estimator),
+        *(with_repeated, with_schedule, with_mean, with_mode, with_mixed, with_crossed),
+        *(with_sums, with_joined, with_clipped, with_fewer_clipped, with_scaled_norm),
+        *(with_clipped_updates, with_late_clip, with_detached, with_packed, with_start),
+        *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
+        *(_each(with_place), with_moved, with_split_keys, with_folded),
+    )
+
+
+def _called(diff: Diff, causes: Iterable[Cause], names: Iterable[Name]) -> tuple[Cause, ...]:
+    """The causes as they are called by these names; one that fails is left out, with a warning."""
+    told = tuple(causes)
+    for name in names:
+        try:
+            told = tuple(name(diff, told))
+        except Exception as error:  # noqa: BLE001 - whatever it stumbles on
+            left_out(f"calling causes by {name.__name__}", error)
+    return told
+
+
+def _each(name: Callable[[Diff, Cause], Cause]) -> Name:
+    """What calls each cause by itself, as a name of all."""
+
+    @wraps(name)
+    def named(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+        return [name(diff, cause) for cause in causes]
+
+    return named
 
 
 def _called_apart(diff: Diff, cause: Cause) -> Cause:
@@ -306,7 +344,7 @@ def _with_added(diff: Diff, cause: Cause) -> Cause:
     return replace(cause, short=say(cause.in_short, ": ", join(inputs, MAX_ADDED)))
 
 
-def _without_steps(cause: Cause) -> Cause:
+def _without_steps(_: Diff, cause: Cause) -> Cause:
     """The cause of a first value as no part of a warm-up: B's step need not be the next one."""
     if cause.kind is not INITIAL_STATE:
         return cause

@@ -38,6 +38,8 @@ def with_taken(diff: Diff, cause: Cause) -> Cause:
     for x, y, fields in diff.changes:
         if x not in cause.a or y not in cause.b or "operands" not in fields:
             continue
+        if len(diff.a.operands[x]) != len(diff.b.operands[y]):
+            continue
         for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True):
             one, other = value_in_words(diff.a, p), value_in_words(diff.b, q)
             if one == other and (place := _place_in_a(diff, q)) is not None:
@@ -66,10 +68,11 @@ def with_forward(diff: Diff, cause: Cause) -> Cause:
     taken = [
         (p, q)
         for x, y in told
+        if len(diff.a.operands[x]) == len(diff.b.operands[y])
         for p, q in zip(diff.a.operands[x], diff.b.operands[y], strict=True)
         if diff.match.to_b[p] != q
     ]
-    if not all(diff.match.to_b[p] >= 0 and diff.match.to_a[q] >= 0 for p, q in taken):
+    if not taken or not all(diff.match.to_b[p] >= 0 <= diff.match.to_a[q] for p, q in taken):
         return cause
     (p, q), y = taken[0], told[0][1]
     words = (value_in_words(diff.a, p), " in ", A, " and ", value_in_words(diff.b, q), " in ", B)
@@ -121,7 +124,8 @@ def _reused(
     Another operation took the first as well, before; both are made by the same operation.
     """
     y, x = pair
-    if module.opcodes[y] != other.opcodes[x] or module.opcodes[y] in SPREADS:
+    is_one = len(module.operands[y]) == len(other.operands[x])
+    if module.opcodes[y] != other.opcodes[x] or module.opcodes[y] in SPREADS or not is_one:
         return None
     taken = zip(module.operands[y], other.operands[x], strict=True)
     apart = [(q, p) for q, p in taken if partners[q] != p]
