@@ -158,8 +158,9 @@ def _with_numbers(
         programs, shapes = (programs[1], programs[0]), (shapes[1], shapes[0])
     every = [*of_rows_and_masks(*(program.module for program in programs))]
     asked = Asked(programs, Budget(RESPONSES), every[-1])
-    for numbers in chain(fitting_numbers(asked), _solved(asked)):
-        ways = [*islice(by_response(replace(asked, numbers=numbers)), MAX_PARTNERS)]
+    for numbers in chain(_until_spent(fitting_numbers(asked)), _solved(asked)):
+        told = replace(asked, numbers=numbers, budget=Budget(RESPONSES))
+        ways = [*islice(by_response(told), MAX_PARTNERS)]
         for assumed in every:
             own = Question(
                 *(programs, shapes, range(len(shapes[0])), Budget(), assumed, numbers),
@@ -170,9 +171,17 @@ def _with_numbers(
     return None
 
 
+def _until_spent(found: Iterator[Numbers]) -> Iterator[Numbers]:
+    """These numbers, as long as what asking them may cost is not spent."""
+    try:
+        yield from found
+    except NotEvaluatedError:
+        return
+
+
 def _solved(asked: Asked) -> Iterator[Numbers]:
     """Numbers that are solved for, with a budget of its own."""
-    return solved_numbers(replace(asked, budget=Budget(RESPONSES // 2)))
+    return _until_spent(solved_numbers(replace(asked, budget=Budget(RESPONSES // 2))))
 
 
 def _is_seen(diff: Diff, asked: Question) -> bool:

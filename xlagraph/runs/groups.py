@@ -18,7 +18,7 @@ from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
-from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.runs.alike import follows_size, further_lines, moving_alike, worded_alike
 from xlagraph.runs.causes.carried import AsCarried
 from xlagraph.runs.causes.conditions import AsRead
@@ -111,6 +111,7 @@ def groups_by(
     ]
     kinds = {group.kind for group in groups if not group.expected}
     groups = [_without_effects(group, kinds, loops) for group in groups]
+    groups = [_without_sizes(group, groups) for group in groups]
     groups = with_spans(groups, nodes)
     if began_late:
         groups = [replace(g, title=LATE_FIRST) if g.kind is FIRST_GRAPH else g for g in groups]
@@ -132,6 +133,18 @@ def _without_effects(
         and not (is_of_size and is_made_as_large(one, group.place))
     )
     return group if left == group.frequent else replace(group, frequent=left)
+
+
+def _without_sizes(group: CauseGroup, groups: Sequence[CauseGroup]) -> CauseGroup:
+    """The group of an input's size, without what is made in other sizes where another one tells.
+
+    What a mask keeps of it has another size there, and so has all that is made for that.
+    """
+    others = {other.place.line for other in groups if other is not group and other.kind in SIZES}
+    made = [one for one in group.frequent if one.kind is PYTHON_SIZE]
+    if group.kind is not INPUT_SHAPE or not any(one.place.line in others for one in made):
+        return group
+    return replace(group, frequent=tuple(one for one in group.frequent if one not in made))
 
 
 def _is_expected(node: GraphNode) -> bool:

@@ -74,8 +74,8 @@ class Role(NamedTuple):
     """What a number does in its module."""
 
     uses: tuple[tuple[str, int, tuple[int, ...]], ...]
-    """Of each use the opcode, the place among its operands, and the sizes of what it computes;
-    once, and without sizes, of one with many of these."""
+    """Of each use the opcode, the place among its operands, and the sizes of what it computes but
+    for those of 1; once, and without sizes, of one with many of these."""
     is_taken_off: bool
     """Whether what it makes is subtracted."""
     counts: frozenset[int] = frozenset()
@@ -125,8 +125,12 @@ def _role(module: Module, parameter: int, live: bytearray) -> Role:
     is_taken_off = False
     for user, form in applied(module, parameter):
         if live[user]:
-            opcode, sizes = module.opcodes[user], read_shape(module.shapes[user]).dimensions
-            place = 0 if opcode in _COMMUTES else module.operands[user].index(form)
+            opcode, every = module.opcodes[user], read_shape(module.shapes[user]).dimensions
+            sizes = tuple(n for n in every if n > 1)
+            is_free = (
+                opcode in _COMMUTES or opcode == "select"
+            )  # by a condition, or by its opposite
+            place = 0 if is_free else module.operands[user].index(form)
             uses.append((opcode, place, sizes))
             is_taken_off = is_taken_off or _is_taken_off(module, form, user, live)
     counts = frozenset(_reduced(module, parameter, live))

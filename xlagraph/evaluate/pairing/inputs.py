@@ -224,10 +224,14 @@ def _answers(
     return made
 
 
-def arguments_of(asked: Asked, side: int, numbers: Collection[int]) -> list[Any]:
-    """A program's arguments, with one array for all of a shape, and anything for these numbers."""
+def arguments_of(asked: Asked, side: int, numbers: Collection[int], point: int = 0) -> list[Any]:
+    """A program's arguments, with one array for all of a shape, and anything for these numbers.
+
+    `point`: each has arrays of its own.
+    """
     shapes = [input_shapes(program.module) for program in asked.programs]
-    labels = {shape: k for k, shape in enumerate(sorted({*shapes[0]}))}
+    every = sorted({*shapes[0]})
+    labels = {shape: k + point * len(every) for k, shape in enumerate(every)}
     others = ((k, shape) for k, shape in enumerate(shapes[side]) if k not in numbers)
     return _arguments(asked, {_Input(side, k): labels[shape] for k, shape in others}, side)
 

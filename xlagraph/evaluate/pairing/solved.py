@@ -29,7 +29,7 @@ from xlagraph.evaluate.pairing.handed_in import (
 from xlagraph.evaluate.pairing.inputs import arguments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from xlagraph.evaluate.pairing.handed_in import Role
     from xlagraph.evaluate.pairing.inputs import Asked
@@ -80,7 +80,8 @@ def solved_numbers(asked: Asked) -> Iterator[Numbers]:
     few, many = (_unknown(asked, search, every=every) for every in (False, True))
     for unknown in (few, many)[: 2 if few.total else 0]:
         if 0 < unknown.total <= MAX_UNKNOWN:
-            yield from islice(_solutions(_Equations(asked, search, unknown)), MAX_SOLUTIONS)
+            ways = [_Equations(asked, search, unknown, points) for points in (1, 2)]
+            yield from islice(_solutions(*ways), MAX_SOLUTIONS)
 
 
 class _Unknown(NamedTuple):
@@ -91,6 +92,8 @@ class _Unknown(NamedTuple):
     """Each with its class: numbers of one class do alike."""
     alike: tuple[int, ...]
     """For each that is sought the first that does alike, where all begin with the same value."""
+    sizes: tuple[tuple[float, ...], ...]
+    """For each the sizes that it may be, of one that divides values."""
 
     @property
     def total(self) -> int:
@@ -143,7 +146,21 @@ def _unknown(asked: Asked, search: Search, *, every: bool) -> _Unknown:
     known: dict[_Key, int] = {}
     keys = [side[k] for side, sought in zip(sides, places, strict=True) for k in sought]
     alike = tuple(known.setdefault(key, n) for n, key in enumerate(keys))
-    return _Unknown((places[0], places[1]), (shared[0], shared[1]), alike)
+    roles = (
+        own
+        for side, sought in zip(_sides(search), places, strict=True)
+        for own in (side[k] for k in sought)
+    )
+    sizes = tuple(_sizes(role) for role in roles)
+    return _Unknown((places[0], places[1]), (shared[0], shared[1]), alike, sizes)
+
+
+def _sides(search: Search) -> tuple[Mapping[int, Role], Mapping[int, Role]]:
+    return search.own, search.other
+
+
+def _sizes(role: Role) -> tuple[float, ...]:
+    return tuple(float(n) for n in role.sizes if n > 1) if role.divides else ()
 
 
 def _states(module: Module) -> set[int]:
@@ -219,7 +236,8 @@ class _Slopes:
 class _Equations:
     """What both programs come to, as equations for the numbers that are not known."""
 
-    def __init__(self, asked: Asked, search: Search, unknown: _Unknown) -> None:
+    def __init__(self, asked: Asked, search: Search, unknown: _Unknown, points: int = 1) -> None:
+        """`points`: with so many sets of arrays both programs have to come to the same."""
         self.asked = asked
         self.unknown = unknown
         self.fixed = search.fixed
@@ -227,12 +245,14 @@ class _Equations:
             {**fixed, **{k: drawn(label) for k, label in known.items()}}
             for fixed, known in zip(search.fixed, unknown.shared, strict=True)
         )
-        self.arguments = tuple(self._arguments(side) for side in (0, 1))
+        self.arguments = tuple(
+            [self._arguments(side, point) for point in range(points)] for side in (0, 1)
+        )
         self.seen: tuple[bytes, Array] | None = None
 
-    def _arguments(self, side: int) -> list[Any]:
+    def _arguments(self, side: int, point: int) -> list[Any]:
         numbers = {*self.given[side], *self.unknown.places[side]}
-        made = arguments_of(self.asked, side, numbers)
+        made = arguments_of(self.asked, side, numbers, point)
         for k, value in self.given[side].items():
             made[k] = value
         return made
@@ -247,10 +267,13 @@ class _Equations:
             return _Values(own - other, np.abs(own) + np.abs(other))
 
     def _told(self, side: int, values: Array) -> Array:
-        arguments = [*self.arguments[side]]
-        for k, value in zip(self.unknown.places[side], values, strict=True):
-            arguments[k] = float(value)
-        return _projected(self.asked, side, arguments)
+        told = []
+        for known in self.arguments[side]:
+            arguments = [*known]
+            for k, value in zip(self.unknown.places[side], values, strict=True):
+                arguments[k] = float(value)
+            told.append(_projected(self.asked, side, arguments))
+        return np.concatenate(told)
 
     def are_possible(self, point: Array) -> bool:
         """Whether a module may be handed in all these numbers, beside each other."""
@@ -315,18 +338,34 @@ def _scale(point: Array) -> Array:
 # -- solving ---------------------------------------------------------------------------------
 
 
-def _solutions(equations: _Equations) -> Iterator[Numbers]:
+def _solutions(equations: _Equations, of_both: _Equations) -> Iterator[Numbers]:
+    """Solutions with one set of arrays that are so with two; from some that are not others follow.
+
+    Numbers may make up for each other where a loss and its derivatives are seen once.
+    """
     chance = np.random.default_rng(0)
-    count = equations.unknown.total
+    unknown = equations.unknown
     for start in range(STARTS):
-        likely = chance.choice(LIKELY, count) if start else _apart_from_each_other(count)
-        found = _solution(equations, likely[list(equations.unknown.alike)])
+        likely = _likely(chance, unknown) if start else _apart_from_each_other(unknown.total)
+        found = _solution(equations, likely[list(unknown.alike)])
+        if found is not None and not of_both.at(found[0]).agree:
+            equations = of_both
+            found = _solution(equations, likely[list(unknown.alike)])
         if found is not None and not equations.are_possible(found[0]):
             if not found[1]:
                 return  # there is no other one
-            found = _solution(equations, equations.moved_off(found[0]))
+            found = _solution(of_both, equations.moved_off(found[0]))
         if found is not None and equations.are_possible(found[0]):
             yield equations.numbers(*found)
+
+
+def _likely(chance: np.random.Generator, unknown: _Unknown) -> Array:
+    """Numbers as programs have them; what divides is a size as often as not."""
+    found = chance.choice(LIKELY, unknown.total)
+    for k, sizes in enumerate(unknown.sizes):
+        if sizes and chance.integers(2):
+            found[k] = chance.choice(sizes)
+    return np.asarray(found)
 
 
 def _apart_from_each_other(count: int) -> Array:

@@ -47,8 +47,9 @@ BEGINNING = {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE, REORDERED_OPER
 """What the first step differs in that takes a growing input in."""
 BAKED = (PYTHON_SIZE, PYTHON_INDEX, ATTRIBUTE)
 """What Python numbers of one line set: how long a span is, where it begins, what fits around it."""
-LOOPED = frozenset({EXTRA_SUBGRAPH})
-"""What a loop of another length looks like; of pieces that are known better more is known.
+LOOPED = frozenset({ADDED_INPUT, EXTRA_SUBGRAPH})
+"""What a loop of another length looks like, whose turns may take in tensors of their own; of pieces
+that are known better more is known.
 
 Where a piece stands in place of another, as a branch in a loop picks, the loop is as long."""
 LOOP_FIX = say(

@@ -34,6 +34,9 @@ COLLECTS = "collects"
 MANY = 3
 """So many different numbers of calls, each larger than the one before, are a hook attached anew."""
 
+ONCE = ("__init__", "<module>")
+"""Functions that run once: a hook that they attach is attached once more by another model."""
+
 
 class Attached(NamedTuple):
     """Graphs of one place that run hooks once more than those before."""
@@ -179,8 +182,11 @@ def with_collecting(
         return tuple(groups)
     forward = {graph.record.digest: graph.sketch.forward for graph in graphs}
     call = min(calls)
+    is_anew = call.function.rpartition(".")[2] not in ONCE
     return tuple(
-        _collected(group, call) if _is_collected(group, nodes, forward) else group
+        _collected(group, call)
+        if _is_collected(group, nodes, forward) or (is_anew and _grows(group, nodes))
+        else group
         for group in groups
     )
 
@@ -201,12 +207,20 @@ def _is_collected(
     )
 
 
+def _grows(group: CauseGroup, nodes: Sequence[GraphNode]) -> bool:
+    """Whether its sizes are as far apart each time, in ascending order, with ever larger graphs."""
+    taken = None if group.expected or group.kind is not PYTHON_SIZE else values_taken(group, nodes)
+    sizes = [size for size, _ in taken.values] if taken else []
+    steps = {after - before for before, after in pairwise(sizes)}
+    made = [node.instructions for node in nodes if node.digest in group.graphs]
+    return len(sizes) >= MANY and len(steps) == 1 and min(steps) > 0 and made == sorted(set(made))
+
+
 def _collected(group: CauseGroup, call: SourceLine) -> CauseGroup:
     title = say(
         group.title,
         "; the lengths are as if a hook that fills a list was attached once more each time",
         at((call,)),
-        ", while the modules' own forward passes stay as they are",
     )
     return replace(
         group,

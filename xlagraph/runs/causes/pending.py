@@ -77,11 +77,17 @@ def _pending_work(
         begun, *rest = (graph.record.digest for graph in ordered)
         yield PendingWork(begun, frozenset(rest), own_frame(sync.call_site), 0)
         return
-    more = _growth(ordered, turns)
+    steps = _steps(ordered, turns)
+    more = _growth(steps)
     if not more or not sync:
         return
     first = min(ordered, key=_size)
-    alike = [graph for graph in ordered if (_size(graph) - _size(first)) % more == 0]
+    grown = {k + turn for k, step in enumerate(steps) if step == more for turn in (0, 1)}
+    alike = [
+        graph
+        for k, graph in enumerate(ordered)
+        if k in grown or (_size(graph) - _size(first)) % more == 0
+    ]
     if len({graph.step for graph in alike}) == 1:
         return
     found = {graph.record.digest for graph in (*alike, *_ends(alike, graphs, more))}
@@ -98,15 +104,19 @@ def _never_ends(reads: Sequence[CapturedGraph]) -> bool:
     return is_one_step and is_rising and len(reads) >= ENDLESS
 
 
-def _growth(reads: Sequence[CapturedGraph], turns: Turns) -> int:
-    """The instructions by which reads of one step grow, one after the other; 0 if they do not."""
-    steps = (
+def _steps(reads: Sequence[CapturedGraph], turns: Turns) -> list[int]:
+    """By how many instructions each read is larger than the one before; 0 of another step's."""
+    return [
         _size(after) - _size(before)
         if before.step == after.step
         and (before.record.digest, after.record.digest) in turns.in_a_row
         else 0
         for before, after in pairwise(reads)
-    )
+    ]
+
+
+def _growth(steps: Sequence[int]) -> int:
+    """The instructions by which reads of one step grow, one after the other; 0 if they do not."""
     runs = ((step, len(list(members))) for step, members in groupby(steps))
     return next((step for step, length in runs if step > 0 and length >= MANY), 0)
 
