@@ -70,6 +70,8 @@ OWN_EDITS = (
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
+MAX_APART = 3
+"""Lines between an edit and the nearest line of its derivatives."""
 NAMED = (ADDED_INPUT, AVERAGED_SUM, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OPTION)
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
@@ -243,7 +245,17 @@ def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
         return False
     if not (is_behind or _is_of_derivatives(diff, edit, cause)):
         return False
-    return _uses(diff, edit, cause) or not _taken(diff, edit).isdisjoint(_taken(diff, cause))
+    if _is_near(edit, cause) or _uses(diff, edit, cause):
+        return True
+    return not _taken(diff, edit).isdisjoint(_taken(diff, cause))
+
+
+def _is_near(edit: Cause, cause: Cause) -> bool:
+    """Whether what has no line of its own, as a derivative, has the nearest one about an edit's."""
+    one, other = edit.place.line, cause.place.line
+    if one is None or other is None or not cause.place.is_near:
+        return False
+    return one.scope == other.scope and abs(one.line - other.line) <= MAX_APART
 
 
 def _uses(diff: Diff, edit: Cause, cause: Cause) -> bool:

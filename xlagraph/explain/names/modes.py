@@ -43,12 +43,23 @@ def with_mode(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         return _with_norms(diff, causes)
     side = next(part for part in main.short.parts if isinstance(part, Side))
     moving = [cause for cause in causes if _moves_statistics(diff, side, cause)]
+    moving = moving or _norms_beside(diff, side, causes)
     if not moving:
         return list(causes)
     behind = [*moving, *(c for c in causes if c.kind is EARLY_EXECUTION and c.proved)]
     norms = "norms take the batch's statistics and keep them"
     words = (f"Dropout is on, and {norms}, in ", side, " only: eval() was called in ", side.other)
     return merged(causes, main, [main, *behind], short=say(*words))
+
+
+def _norms_beside(diff: Diff, side: Side, causes: Sequence[Cause]) -> list[Cause]:
+    """The cause of norms that take the batch's statistics on one side, with what they count."""
+    told = frozen_norms(diff)
+    norms = [c for c in causes if told and c.kind in BRANCHES and c.proved and _says(c, told)]
+    sides = [part for part in told.parts if isinstance(part, Side)] if norms else []
+    if sides[-1:] != [side]:
+        return []
+    return [*norms[:1], *(one for one in causes if _counts_batches(diff, side, one))]
 
 
 def _with_norms(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:

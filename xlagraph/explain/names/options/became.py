@@ -27,6 +27,7 @@ COMPARED = "a comparison is another one: "
 """Nothing but an edit makes one of the other: sizes and types leave it."""
 SPECIAL, PADDED = "took a special value: ", " pads: padding: "
 PADS = "Values are padded otherwise"
+PAD_FIX = say("Pad by as much on each side in every step, and in both versions.")
 
 
 def with_values(diff: Diff, cause: Cause) -> Cause:
@@ -73,7 +74,8 @@ def with_place(diff: Diff, cause: Cause) -> Cause:
         if isinstance(first, str) and key in first:
             told = first.partition(key)[2].removesuffix(" at ")
             ends = rest[:1] if rest and isinstance(rest[0], Quoted) else []
-            return replace(cause, short=say(words, ": ", told, *ends))
+            cause = replace(cause, short=say(words, ": ", told, *ends))
+            return replace(cause, fix=PAD_FIX, short_fix=PAD_FIX) if key is PADDED else cause
     return cause
 
 

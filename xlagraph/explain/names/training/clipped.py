@@ -21,6 +21,8 @@ from xlagraph.facts.values.scalars import unspread
 from xlagraph.message import A, B, Code, say
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
+from xlagraph.rules.training.late_clipping import FIX as LATE_FIX
+from xlagraph.rules.training.late_clipping import SHORT_FIX as LATE_SHORT_FIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -52,11 +54,6 @@ UPDATES_FIX = say(
     "behind Adam its moments are of gradients that nothing bounds, and the step is clipped instead."
 )
 UPDATES_SHORT_FIX = say("Clip before the optimizer in both, or behind it.")
-LATE_FIX = say(
-    "Clip between backward() and step(): the optimizer takes gradients as they are, and what is "
-    "clipped behind it renews nothing."
-)
-LATE_SHORT_FIX = say("Clip between backward() and step().")
 MAX_FACTORS = 12
 """Instructions in which a root is sought, of a value that it may be made of."""
 SEVERAL = 3
