@@ -179,7 +179,7 @@ def test_a_hook_whose_call_is_not_known_stays_where_it_computes(calls):
     assert attached_at(*calls) == LINE.line
 
 
-def collected(sizes, *, forward=20, runs=4, calls=(("attach", "grab"),)):
+def collected(sizes, *, forward=20, runs=4, calls=(("attach", "grab"),), sources=()):
     """What graphs of these numbers of joined tensors are told as, and where."""
     from_list = [
         SimpleNamespace(
@@ -215,7 +215,7 @@ def collected(sizes, *, forward=20, runs=4, calls=(("attach", "grab"),)):
         for k, one in enumerate(passes)
     ]
     settings = [SettingRecord("t.py", 30 + k, f, "collects", h) for k, (f, h) in enumerate(calls)]
-    processes = [SimpleNamespace(settings=settings)]
+    processes = [SimpleNamespace(settings=settings, sources=sources)]
     (found,) = with_collecting([group], [first, *from_list], made, processes)
     return found.kind, found.place.line.line
 
@@ -228,6 +228,16 @@ def concatenate(number):
 
 def test_a_list_that_a_hook_fills_which_is_attached_again():
     assert collected([3, 6, 9, 12]) == (REPEATED_HOOK, 30)
+
+
+@pytest.mark.parametrize("sizes", [[1, 3, 5, 7], [3, 6, 9, 12]])
+def test_a_hook_that_a_step_attaches_makes_a_list_longer_each_time(sizes):
+    """What takes the list is a module, too, so that modules compute more each time."""
+    calling = [SimpleNamespace(lines=("features = self.attach(x)", "loss = stack(features)"))]
+    other = {"forward": [20, 40, 60, 80], "runs": 1}
+    assert collected(sizes, **other, sources=calling) == (REPEATED_HOOK, 30)
+    defining = [SimpleNamespace(lines=("def attach(self, x):",))]
+    assert collected(sizes, **other, sources=defining) == (PYTHON_SIZE, LINE.line)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def _as_result_type(diff: Diff, cause: Cause) -> Cause:
         results = [_type(diff.a, x), _type(diff.b, y)]
         taken = {_type(diff.a, o) for o in diff.a.operands[x]}
         taken |= {_type(diff.b, o) for o in diff.b.operands[y]}
-        if len(taken) != 1 or sorted(results) != sorted((WIDE, *taken)):
+        if len(taken) != 1 or not taken <= {*NARROW} or sorted(results) != sorted((WIDE, *taken)):
             continue
         (narrow,) = taken
         wide = A if results[0] == WIDE else B

@@ -47,9 +47,8 @@ BEGINNING = {ADDED_INPUT, LIVE_TENSOR, OUTPUT_ORDER, PYTHON_SIZE, REORDERED_OPER
 """What the first step differs in that takes a growing input in."""
 BAKED = (PYTHON_SIZE, PYTHON_INDEX, ATTRIBUTE)
 """What Python numbers of one line set: how long a span is, where it begins, what fits around it."""
-LOOPED = frozenset({ADDED_INPUT, EXTRA_SUBGRAPH})
-"""What a loop of another length looks like, whose turns may take in tensors of their own; of pieces
-that are known better more is known.
+LOOPED = frozenset({EXTRA_SUBGRAPH})
+"""What a loop of another length looks like; of pieces that are known better more is known.
 
 Where a piece stands in place of another, as a branch in a loop picks, the loop is as long."""
 LOOP_FIX = say(
@@ -207,6 +206,8 @@ def uneven_loops(
     """
 
     def is_looped(cause: Cause) -> bool:
+        if cause.kind is ADDED_INPUT:
+            return _is_in_each_turn(cause, program)
         is_read = program.loop_in_step(main_line(cause)) in reading
         return cause.kind in LOOPED or (cause.kind is REPLACED_SUBGRAPH and is_read)
 
@@ -222,6 +223,14 @@ def uneven_loops(
         or (program.loop_in_step(line) is not None and _are_few_turns(members, nodes))
         for node in members
     }
+
+
+def _is_in_each_turn(cause: Cause, program: ProgramText) -> bool:
+    """Whether every turn of a loop within the step takes in tensors there, as what it draws."""
+    found = enclosing(program.lines, cause.place.stack or cause.lines[:1])
+    if found is None or found.branch is not None:
+        return False
+    return found.loop[:2] not in program.step_loops
 
 
 def loops_that_read(nodes: Sequence[GraphNode], program: ProgramText) -> frozenset[SourceLine]:

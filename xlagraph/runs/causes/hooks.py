@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
@@ -182,13 +183,21 @@ def with_collecting(
         return tuple(groups)
     forward = {graph.record.digest: graph.sketch.forward for graph in graphs}
     call = min(calls)
-    is_anew = call.function.rpartition(".")[2] not in ONCE
+    is_anew = _is_called(call.function, processes)
     return tuple(
         _collected(group, call)
         if _is_collected(group, nodes, forward) or (is_anew and _grows(group, nodes))
         else group
         for group in groups
     )
+
+
+def _is_called(function: str, processes: Iterable[Process]) -> bool:
+    """Whether lines of the program that were stored, as of a step, call a function of this name."""
+    name = function.rpartition(".")[2]
+    called = re.compile(rf"(?<!def )\b{re.escape(name)}\(")
+    pieces = (one for process in processes for one in process.sources)
+    return name not in ONCE and any(called.search(text) for one in pieces for text in one.lines)
 
 
 def _is_collected(
