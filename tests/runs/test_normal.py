@@ -104,6 +104,10 @@ PROBLEMS = {
     "larger_each_epoch": 10,
     "unfreezes_each_epoch": 10,
     "state_not_detached": 6,
+    "history_retained": 7,
+    "loops_that_draw": 6,
+    "epochs_without_sync": 9,
+    "hooks_of_each_call": 7,
 }
 """How many compiles beyond warm-up there are."""
 MEANT = {
@@ -148,6 +152,10 @@ REASONS = {
     "coins_drawn": "other-operand at coins_drawn.py:23",
     "pool_by_chance": "added-input at pool_by_chance.py:25",
     "state_not_detached": "growing-graph at state_not_detached.py:22",
+    "history_retained": "growing-graph at history_retained.py:18",
+    "loops_that_draw": "extra-subgraph at loops_that_draw.py:20",
+    "epochs_without_sync": "growing-graph at epochs_without_sync.py:18",
+    "hooks_of_each_call": "repeated-hook at hooks_of_each_call.py:25",
 }
 """Graphs of one reason, whatever else differs in some of them as its consequence."""
 

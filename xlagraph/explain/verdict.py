@@ -12,9 +12,9 @@ from xlagraph.explain.names.layers import is_layer
 from xlagraph.explain.names.merged import BRANCHES, has_code, is_order
 from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.names.options.became import COMPARED
-from xlagraph.explain.names.ordered import follows, has_more_terms, is_pick
+from xlagraph.explain.names.ordered import BACKWARD, follows, has_more_terms, is_pick
 from xlagraph.explain.orders import as_compared
-from xlagraph.explain.versions import BACKWARD_MORE, TOLD_BY
+from xlagraph.explain.versions import TOLD_BY
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
@@ -240,7 +240,7 @@ def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
     """
     is_edit = edit.kind in BRANCHES and edit.proved and edit.place.line and not edit.place.is_near
     is_wide = cause.kind is DTYPE and "f64" in str(cause.in_short)
-    is_behind = is_wide or str(cause.in_short).startswith(BACKWARD_MORE)
+    is_behind = is_wide or str(cause.in_short).startswith(BACKWARD)
     if not (is_edit and cause.proved and knows_lines(diff.a)):
         return False
     if not (is_behind or _is_of_derivatives(diff, edit, cause)):

@@ -26,7 +26,7 @@ from xlagraph.explain.names.options.exchanged import with_exchanged
 from xlagraph.explain.names.options.joins import with_joins, with_products
 from xlagraph.explain.names.options.pads import with_pads
 from xlagraph.explain.names.options.sorts import with_order
-from xlagraph.explain.names.ordered import edited_first, options_first
+from xlagraph.explain.names.ordered import BACKWARD, backward_first, edited_first, options_first
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted, with_result_type
@@ -138,7 +138,6 @@ STATE_FIX = say("Make it before the loop and sync, or keep one of two versions."
 OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
-BACKWARD_MORE = "The backward pass computes more in "
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
@@ -197,7 +196,7 @@ def _names() -> tuple[Name, ...]:
         *(with_sums, with_joined, with_clipped, with_fewer_clipped, with_scaled_norm),
         *(with_clipped_updates, with_late_clip, with_detached, with_packed, with_start),
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
-        *(_each(with_place), with_moved, with_split_keys, with_folded),
+        *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
     )
 
 
@@ -285,9 +284,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH and not is_turned
-    has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(
-        BACKWARD_MORE
-    )
+    has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(BACKWARD)
     most = MAX_FORMULA if is_long else MAX_BESIDE_WORDS
     if has_words or max(len(found.a), len(found.b)) > most:
         return cause
@@ -389,7 +386,7 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         last = last.removesuffix("some steps")
         return replace(cause, short=say(*first, last, side, ", before it in ", side.other))
     if cause.short == BACKWARD_SHORT:
-        return replace(cause, short=say(BACKWARD_MORE, side))
+        return replace(cause, short=say(BACKWARD, side))
     if cause.short != DROPOUT_SHORT:
         return cause
     short = say(DROPOUT, side, " only: p is 0 in ", side.other, ", or eval() was called")

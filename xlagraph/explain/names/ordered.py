@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.names import differing_keys
-from xlagraph.explain.names.merged import BRANCHES, has_code
+from xlagraph.explain.names.merged import BRANCHES, has_code, merged
+from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.facts.values.functions import in_functions
-from xlagraph.message import Code
+from xlagraph.message import Code, count, say
 from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
+    from xlagraph.message import SourceLine
 
+MANY_PIECES = 3
+"""So many pieces of one backward pass are one cause."""
+BACKWARD = "The backward pass computes more in "
 _TERMS = re.compile(r"(\w+) \+ \S")
 
 
@@ -54,6 +59,37 @@ def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     if first.proved or has_code(first):
         return list(causes)
     return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
+
+
+def backward_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; as one, and first, many pieces that a backward pass has more on one side.
+
+    Where a gradient has further terms what an optimizer makes of it may pair amiss: that is told as
+    options of the optimizer, and with the numbers that these take. So it is where something kept
+    from a step before was never detached.
+    """
+    more = [cause for cause in causes if cause.proved and _has_more(cause)]
+    if len(more) < MANY_PIECES or len({str(cause.in_short) for cause in more}) > 1:
+        return list(causes)
+    main = more[0]
+    behind = [
+        cause
+        for cause in causes
+        if cause not in more and cause.proved and _is_of_optimizer(cause, main.place.line)
+    ]
+    short = say(main.in_short, f", in {count(len(more), 'place')}")
+    found = merged(causes, main, [*more, *behind], short=short, title=short.sentence)
+    return sorted(found, key=lambda cause: cause.in_short != short)
+
+
+def _has_more(cause: Cause) -> bool:
+    return cause.kind in BRANCHES and str(cause.in_short).startswith(BACKWARD)
+
+
+def _is_of_optimizer(cause: Cause, near: SourceLine | None) -> bool:
+    """Whether a cause is of what an optimizer computes, or stands at this line."""
+    line = cause.place.line
+    return line is not None and (line == near or is_optimizer_line(line))
 
 
 def _is_of_reduction(diff: Diff, cause: Cause) -> bool:

@@ -16,7 +16,7 @@ from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.runs.causes.growth import main_line
 from xlagraph.runs.causes.taken import values_taken
-from xlagraph.runs.kinds import REPEATED_HOOK
+from xlagraph.runs.kinds import GROWING_GRAPH, REPEATED_HOOK
 from xlagraph.runs.model import CauseGroup
 from xlagraph.runs.steps.spent import together
 from xlagraph.runs.steps.turns import call_place
@@ -193,11 +193,15 @@ def with_collecting(
 
 
 def _is_called(function: str, processes: Iterable[Process]) -> bool:
-    """Whether lines of the program that were stored, as of a step, call a function of this name."""
+    """Whether lines of the program that were stored, as of a step, call a function of this name.
+
+    And none of them removes a hook.
+    """
     name = function.rpartition(".")[2]
     called = re.compile(rf"(?<!def )\b{re.escape(name)}\(")
-    pieces = (one for process in processes for one in process.sources)
-    return name not in ONCE and any(called.search(text) for one in pieces for text in one.lines)
+    lines = [text for process in processes for one in process.sources for text in one.lines]
+    is_called = any(map(called.search, lines)) and not any(".remove()" in text for text in lines)
+    return name not in ONCE and is_called
 
 
 def _is_collected(
@@ -217,7 +221,9 @@ def _is_collected(
 
 
 def _grows(group: CauseGroup, nodes: Sequence[GraphNode]) -> bool:
-    """Whether its sizes are as far apart each time, in ascending order, with ever larger graphs."""
+    """Whether its graphs grow, or their sizes are as far apart each time, in ascending order."""
+    if group.kind is GROWING_GRAPH:
+        return not group.expected
     taken = None if group.expected or group.kind is not PYTHON_SIZE else values_taken(group, nodes)
     sizes = [size for size, _ in taken.values] if taken else []
     steps = {after - before for before, after in pairwise(sizes)}
@@ -237,6 +243,7 @@ def _collected(group: CauseGroup, call: SourceLine) -> CauseGroup:
         title=title,
         cause=None,
         further=tuple(one for one in group.further if one.kind.section is Section.INPUTS),
+        frequent=tuple(one for one in group.frequent if one.kind is not PYTHON_SIZE),
         proved=False,
         place=Place(call),
     )

@@ -1,0 +1,91 @@
+"""Knowledge-graph completion (drug repurposing graph): ComplEx scores with a small
+type-aware gate, self-adversarial negative sampling, Adagrad."""
+import os
+import sys
+
+import jax
+import jax.numpy as jnp
+import optax
+
+ENT, REL, DIM, TYPES = 30, 7, 8, 3
+BATCH, NEG = 10, 5
+MARGIN, ADV_TEMP, REG = 4.0, 0.5, 1e-3
+
+tx = optax.chain(optax.clip(1.0), optax.adagrad(5e-2))
+
+
+def init_params(key):
+    k = jax.random.split(key, 5)
+    return {
+        "ent_re": 0.3 * jax.random.normal(k[0], (ENT, DIM)),
+        "ent_im": 0.3 * jax.random.normal(k[1], (ENT, DIM)),
+        "rel": 0.3 * jax.random.normal(k[2], (REL, 2 * DIM)),
+        "type_gate": {"w": 0.3 * jax.random.normal(k[3], (TYPES, 2 * DIM)), "b": jnp.zeros((2 * DIM,))},
+        "proj": {"w": 0.3 * jax.random.normal(k[4], (2 * DIM, 2 * DIM)), "b": jnp.zeros((2 * DIM,))},
+    }
+
+
+def relation(params, r, t):
+    gate = jax.nn.sigmoid(t @ params["type_gate"]["w"] + params["type_gate"]["b"])
+    v = jnp.tanh(gate * params["rel"][r] @ params["proj"]["w"] + params["proj"]["b"])
+    return v[:DIM], v[DIM:]
+
+
+def score(params, h, r, o, t):
+    h_re, h_im = params["ent_re"][h], params["ent_im"][h]
+    o_re, o_im = params["ent_re"][o], params["ent_im"][o]
+    r_re, r_im = relation(params, r, t)
+    re = h_re * r_re - h_im * r_im
+    im = h_re * r_im + h_im * r_re
+    return jnp.dot(re, o_re) + jnp.dot(im, o_im)
+
+
+def triple_loss(params, triple, negatives, t):
+    h, r, o = triple[0], triple[1], triple[2]
+    pos = score(params, h, r, o, t)
+    neg = jax.vmap(score, in_axes=(None, None, None, 0, None))(params, h, r, negatives, t)
+    w = jax.lax.stop_gradient(jax.nn.softmax(ADV_TEMP * neg))
+    pos_loss = -jax.nn.log_sigmoid(pos + MARGIN)
+    neg_loss = -jnp.dot(w, jax.nn.log_sigmoid(-neg - MARGIN))
+    n3 = jnp.sum(jnp.abs(params["ent_re"][h]) ** 3) + jnp.sum(jnp.abs(params["ent_im"][h]) ** 3)
+    return 0.5 * (pos_loss + neg_loss) + REG * n3
+
+
+def loss_fn(params, batch):
+    per_triple = jax.vmap(triple_loss, in_axes=(None, 0, 0, 0))(
+        params, batch["triples"], batch["negatives"], batch["types"])
+    return jnp.sum(per_triple * batch["weight"]) / jnp.sum(batch["weight"])
+
+
+def train_step(params, opt_state, batch):
+    loss, grads = jax.value_and_grad(loss_fn)(params, batch)
+    updates, opt_state = tx.update(grads, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, loss
+
+
+def make_batch(key):
+    k = jax.random.split(key, 6)
+    h, o = jax.random.randint(k[0], (2, BATCH), 0, ENT)
+    r = jax.random.randint(k[1], (BATCH,), 0, REL)
+    return {
+        "triples": jnp.stack([h, r, o], axis=1),
+        "negatives": jax.random.randint(k[2], (BATCH, NEG), 0, ENT),
+        "types": jax.random.normal(k[3], (BATCH, TYPES)),
+        "weight": jax.random.uniform(k[4], (BATCH,), minval=0.2, maxval=1.0),
+    }
+
+
+def main():
+    params = init_params(jax.random.key(0))
+    opt_state = tx.init(params)
+    step = jax.jit(train_step)
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], "w") as f:
+            f.write(step.lower(params, opt_state, make_batch(jax.random.key(1))).compiler_ir("hlo").as_hlo_module().to_string())
+    for i in range(int(os.environ.get("STEPS", 3))):
+        params, opt_state, loss = step(params, opt_state, make_batch(jax.random.key(10 + i)))
+        print(i, repr(float(loss)), [float(jnp.abs(p).sum()) for p in jax.tree.leaves(params)])
+
+
+if __name__ == "__main__":
+    main()
