@@ -90,6 +90,9 @@ SAID = {
     "round50/q12": "Values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
     "round50/q15": "select (where) comes before softmax in 6 places in A, and behind that in B",
     "round50/q20": "A random key is split in each turn of a loop in A, and used again as it is",
+    "round51/q01": "cuts them at subtract.372, as by create_graph=False or .detach()",
+    "round51/q06": "mean(sqrt(sum(x) + s)) * t became sqrt(sum(x) + s) * t",
+    "round51/q20": "Weight decay is on in B only",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -100,7 +103,7 @@ SAME = (
     *("round41/q09", "round41/q15", "round42/q03", "round42/q08", "round42/q19"),
     *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
-    *("round49/q19", "round50/q04", "round50/q08"),
+    *("round49/q19", "round50/q04", "round50/q08", "round51/q02", "round51/q19"),
 )
 
 
@@ -145,6 +148,8 @@ BESIDE = {
     "round40/q19": "x @ y became z @ y, where x is tanh f32[6,10]",
     "round47/q20": "x + y became x * z + y",
     "round48/q08": "(x + y * 0.05) * 0.05 became x * 0.05",
+    "round51/q06": "input 7 (f32[8,4]) and 11 more: used after the update in A, before it in B",
+    "round51/q20": "x * concatenate(1, slice(y)) became x * y",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
 }
 
@@ -159,6 +164,13 @@ def test_a_number_of_the_formula_that_is_told_is_no_cause_of_its_own():
     found = _explained("round38/q11")
     assert "sum(x) / (sum(y) * s) became mean(x) / t" in str(found.verdict.what)
     assert not found.verdict.notes
+
+
+def test_a_refactoring_that_takes_a_mask_is_told_with_that():
+    """With any numbers but 0 both agree as well, and part where a row is left out as a whole."""
+    found = _explained("round51/q09")
+    assert found.same
+    assert "where input 26 (f32[3,9]) is 0 or 1, indices are in range" in str(found.verdict.what)
 
 
 def test_what_texts_leave_out_is_said_where_it_may_make_them_the_same():

@@ -49,7 +49,8 @@ def test_the_same_operations_in_another_order_are_one_cause(turned):
     explanation = told(*(reversed(texts) if turned else texts))
     (cause,) = explanation.causes
     assert (str(cause.kind), cause.proved) == ("replaced-subgraph", True)
-    assert str(cause.short) == "Operations stand in another order"
+    sides = ("A", "B") if turned else ("B", "A")
+    assert str(cause.short) == "add comes before sine in {}, and behind that in {}".format(*sides)
     assert str(cause.title).startswith("the same 6 operations stand in another order")
 
 

@@ -63,6 +63,8 @@ def with_moved(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     if main is None:
         return list(causes)
     told = _as_moved(diff, main, found)
+    if len(parts) > 1:
+        told = replace(told, title=told.short.sentence)
     return merged(
         [told if cause is main else cause for cause in causes],
         told,
@@ -97,7 +99,7 @@ def _as_moved(diff: Diff, cause: Cause, found: Sequence[Moved]) -> Cause:
         lines,
     )
     place = replace(cause.place, line=lines[0], stack=(), is_near=False) if lines else cause.place
-    told = replace(cause, title=short.sentence, short=short, fix=FIX, short_fix=SHORT_FIX)
+    told = replace(cause, short=short, fix=FIX, short_fix=SHORT_FIX)
     return replace(told, evidence=(cited, *cause.evidence), place=place)
 
 

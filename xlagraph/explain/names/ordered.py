@@ -11,7 +11,11 @@ from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import Code, count, say
 from xlagraph.rules.numbers.picked_value import PICKS
+from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
+from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from xlagraph.diff import Diff
     from xlagraph.message import SourceLine
 
+OF_OPTIMIZER = (OPTIMIZER_OPTION, OTHER_OPERAND, SHARED_SCALAR, SPECIAL_SCALAR)
+"""As what an optimizer is told that pairs amiss."""
 MANY_PIECES = 3
 """So many pieces of one backward pass are one cause."""
 BACKWARD = "The backward pass computes more in "
@@ -87,9 +93,13 @@ def _has_more(cause: Cause) -> bool:
 
 
 def _is_of_optimizer(cause: Cause, near: SourceLine | None) -> bool:
-    """Whether a cause is of what an optimizer computes, or stands at this line."""
+    """Whether a cause is of options, numbers or operands of what an optimizer computes.
+
+    It stands there, or at this line.
+    """
     line = cause.place.line
-    return line is not None and (line == near or is_optimizer_line(line))
+    is_there = line is not None and (line == near or is_optimizer_line(line))
+    return is_there and cause.kind in OF_OPTIMIZER
 
 
 def _is_of_reduction(diff: Diff, cause: Cause) -> bool:

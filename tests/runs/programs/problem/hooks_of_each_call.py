@@ -19,7 +19,7 @@ class Perceptual(nn.Module):
     def collect(self, x):
         self.kept = []
 
-        def keep(module, inputs, output):
+        def keep(_module, _inputs, output):
             self.kept.append(output)
 
         net[0].register_forward_hook(keep)
