@@ -102,6 +102,15 @@ STATE_FIX = say(
     "one compile is its price."
 )
 
+_SGD = re.compile(r"(^|/)optim/sgd\.py$")
+MOMENTUM_SHORT = say("An optimizer begins its momentum in some steps")
+MOMENTUM_SHORT_FIX = say("Keep one optimizer, and make none anew.")
+MOMENTUM_FIX = say(
+    "SGD makes its momentum in its first step, which is a graph of its own: one compile. An "
+    "optimizer that is made anew, as for each client or round, begins with that graph again, and "
+    "compiles nothing. Keep one optimizer where that is not on purpose."
+)
+
 
 def find(case: Case) -> list[Finding]:
     """Pieces that stand in the update of parameters alone, and nowhere else.
@@ -158,13 +167,17 @@ def _finding(found: Bypass) -> Finding:
         ")",
         at(lines),
     )
+    files = {one.file for i in found.piece for one in stack(more.module, i)}
+    if _tensors(found) and any(map(_SGD.search, files)):
+        finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=MOMENTUM_FIX, lines=lines)
+        return replace(finding, short=MOMENTUM_SHORT, short_fix=MOMENTUM_SHORT_FIX)
     if _tensors(found):
         finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=STATE_FIX, lines=lines)
         return replace(finding, short=STATE_SHORT, short_fix=STATE_SHORT_FIX)
     if all(looks_ahead(more.module, edge.value(more), value) for edge, value in found.uses.items()):
         finding = bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
         return replace(finding, short=NESTEROV_SHORT)
-    is_known = any(_RADAM.search(one.file) for i in found.piece for one in stack(more.module, i))
+    is_known = any(map(_RADAM.search, files))
     if not is_known and (found.lines or not _divides_by_root(found)):
         return bypass_finding(found, OPTIMIZER_OPTION, title, lines=lines)
     finding = bypass_finding(found, OPTIMIZER_OPTION, title, fix=RADAM_FIX, lines=lines)
