@@ -93,6 +93,10 @@ SAID = {
     "round51/q01": "cuts them at subtract.372, as by create_graph=False or .detach()",
     "round51/q06": "mean(sqrt(sum(x) + s)) * t became sqrt(sum(x) + s) * t",
     "round51/q20": "Weight decay is on in B only",
+    "round52/q02": "Gradients flow further in B than in A, which cuts them at divide.249 f32[7,5]",
+    "round52/q05": "Dropout is on, and norms take the batch's statistics and keep them, in B only",
+    "round52/q12": "The backward pass computes more in B, in 8 places",
+    "round52/q15": "Values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -104,6 +108,7 @@ SAME = (
     *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
     *("round49/q19", "round50/q04", "round50/q08", "round51/q02", "round51/q19"),
+    *("round52/q07", "round52/q19"),
 )
 
 
@@ -150,6 +155,8 @@ BESIDE = {
     "round48/q08": "(x + y * 0.05) * 0.05 became x * 0.05",
     "round51/q06": "input 7 (f32[8,4]) and 11 more: used after the update in A, before it in B",
     "round51/q20": "x * concatenate(1, slice(y)) became x * y",
+    "round52/q02": "gradients are clipped by their norm before the optimizer takes them in A, and",
+    "round52/q13": "a value is computed in another way: x + sum(y * s) became x + z",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
 }
 

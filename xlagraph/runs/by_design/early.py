@@ -26,6 +26,7 @@ from xlagraph.rules.distributed.buckets import BUCKET_CARRY
 from xlagraph.rules.effects.effect_order import EFFECT_ORDER
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
+from xlagraph.rules.order.reordered_sum import REORDERED_SUM
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.replaced_subgraph import FORM_SHORT
 from xlagraph.rules.shapes.layout import LAYOUT
@@ -73,6 +74,8 @@ LENGTHS = 4
 """So many numbers of a loop's turns are no two or three kinds of step."""
 SEVERAL = 2
 """So many sizes beside the first one that come again are no exceptions."""
+FOLLOWING = (LAYOUT, REORDERED_SUM, SHARED_SCALAR, SPECIAL_SCALAR)
+"""What follows from other kinds of step, as the order of sums that have more terms in one."""
 NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, EFFECT_ORDER, SKIPPED_UPDATE})
 """What waits in a bucket, a value that is read within a step, an update that is left out; and the
 order of collectives, in which ranks meet or wait for ever."""
@@ -235,6 +238,7 @@ class _Early:
         behind = [k for k, c in enumerate(self.comparisons) if c.number == number]
         later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)
         is_whole = node.sync_kind == "step" or node.call_site in self._beside
+        is_whole = is_whole or (node.call_site is None and self._cut_from_the_first_step)
         return is_whole and max(node.hits + unnamed, later) >= AGAIN
 
     @cached_property
@@ -242,6 +246,15 @@ class _Early:
         """Whether several sizes are known to have run again: the steps choose among them."""
         known = (node.explanation for node in self.nodes if node.hits >= AGAIN)
         return sum(1 for outcome in known if outcome and _has_size(outcome)) >= SEVERAL
+
+    @cached_property
+    def _cut_from_the_first_step(self) -> bool:
+        """Whether no line of the program cuts the steps, from the first one on.
+
+        As an operation that torch_xla computes on the host, in the backward pass: each kind of step
+        is cut there.
+        """
+        return any(node.call_site is None and node.warm_up for node in self.nodes)
 
     @cached_property
     def _beside(self) -> set[SourceLine | None]:
@@ -273,7 +286,7 @@ def _may_be_meant(causes: Sequence[Cause], outcome: Outcome) -> bool:
 
 
 def _may_come_alone(cause: Cause) -> bool:
-    return comes_along(cause) or cause.kind in (*SIZES, LAYOUT, SHARED_SCALAR, SPECIAL_SCALAR)
+    return comes_along(cause) or cause.kind in (*SIZES, *FOLLOWING)
 
 
 def _has_size(outcome: Outcome) -> bool:
