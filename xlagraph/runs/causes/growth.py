@@ -220,9 +220,16 @@ def uneven_loops(
         node.digest: line
         for (_, line), members in lines.items()
         if (len(members) >= MANY and _are_turns(members, sizes))
-        or (program.loop_in_step(line) is not None and _are_few_turns(members, nodes))
+        or (_is_in_loop(members[0], line, program) and _are_few_turns(members, nodes))
         for node in members
     }
+
+
+def _is_in_loop(node: GraphNode, line: SourceLine | None, program: ProgramText) -> bool:
+    """Whether a loop within the step is around a line, or calls what runs it in every turn."""
+    causes = node.explanation.causes if node.explanation else ()
+    is_called = any(_is_in_each_turn(cause, program) for cause in causes[:1])
+    return program.loop_in_step(line) is not None or is_called
 
 
 def _is_in_each_turn(cause: Cause, program: ProgramText) -> bool:
