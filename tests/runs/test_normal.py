@@ -66,6 +66,7 @@ NORMAL = {
     "norm_every_fifth": "Stable: 2 compiles,",
     "sizes_with_unfreezing": "Stable: 2 compiles,",
     "probe_and_resize": "Stable: 10 compiles,",
+    "rollouts_of_three": "Stable: 3 compiles,",
     "spmd": "Stable after warm-up: 2 compiles,",
     "spmd_mesh": "Stable after warm-up: 2 compiles,",
 }
@@ -133,6 +134,7 @@ MEANT = {
     "coins_of_two_layers": "Settled since steps 2, 3: a branch in a loop is taken more or less ",
     "kept_before_evaluation": "Settled since step 7: a tensor is kept in some steps only at ",
     "kept_first_of_epoch": "Settled since step 1: a tensor is kept in some steps only at ",
+    "rollouts_of_three": "Settled since steps 2, 4: a loop or a list has another length at ",
     "norm_every_fifth": "Settled since step 4: a tensor is kept in some steps only at ",
     "probe_and_resize": "Changed in steps 24, 25 and stayed so: an input has another size in ",
     "sizes_with_unfreezing": "Settled since step 9: an input has another shape at ",
