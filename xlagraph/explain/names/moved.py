@@ -17,6 +17,8 @@ from xlagraph.message import Code, Operation, count, join, say
 from xlagraph.rules.inputs.second_input import SECOND_INPUT
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
+from xlagraph.rules.order.turned_operations import SHORT as TURNED_SHORT
+from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,6 +45,8 @@ CALLED = {"select": "select (where)"}
 NUMBERS = (CONSTANT_VALUE, SECOND_INPUT, SPECIAL_SCALAR)
 """What a number is told as that is another one: an operation that moved may take one, too."""
 MAX_OTHERS = 3
+COMPUTED = "a value is computed with"
+"""How what is told begins of which the operations are known."""
 
 
 def with_moved(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
@@ -51,12 +55,13 @@ def with_moved(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     What stands in its old place and in its new one is told as two pieces, and a number that it
     takes there as a third cause.
     """
-    pieces = [cause for cause in causes if cause.kind in BRANCHES and cause.proved]
+    pieces = [c for c in causes if c.kind in BRANCHES and c.proved and _is_open(c)]
     if not pieces or (len(pieces) == 1 and _says_all(pieces[0])):
         return list(causes)
     sides = zip(*((cause.a, cause.b) for cause in pieces), strict=True)
     found = moved_operations(diff, *(frozenset[int]().union(*side) for side in sides))
-    if len({(one.first, diff.a.opcodes[one.a]) for one in found}) != 1:
+    is_one = len({(one.first, diff.a.opcodes[one.a]) for one in found}) == 1
+    if not is_one or _is_arithmetic(diff.a, found[0]):
         return list(causes)
     parts = [cause for cause in causes if _is_part(diff, cause, found)]
     main = next((cause for cause in pieces if cause in parts), None)
@@ -70,6 +75,17 @@ def with_moved(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         told,
         [told, *(cause for cause in parts if cause is not main)],
     )
+
+
+def _is_open(cause: Cause) -> bool:
+    """Whether nothing is said of a cause but that a value is computed otherwise, or a formula."""
+    short = str(cause.in_short)
+    return short == str(TURNED_SHORT) or short.startswith((str(REPLACED_SUBGRAPH.short), COMPUTED))
+
+
+def _is_arithmetic(module: Module, moved: Moved) -> bool:
+    """Whether sums and products moved past each other: formulas, and what they take, tell more."""
+    return all(module.opcodes[i] in COMMON | PLAIN for i in (moved.a, *moved.others_a))
 
 
 def _says_all(cause: Cause) -> bool:
