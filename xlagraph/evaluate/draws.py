@@ -132,12 +132,13 @@ def _length(array: Any, point: int, number: int, most: int) -> Any:
 def limited(array: Any, numbers: Sequence[float], *, ones_first: bool = False) -> Any:
     """The array with one number at all places, or one of two: the second above its median.
 
-    `ones_first`: the second stands first along the last axis, at one place at least.
+    `ones_first`: the second stands first along the last axis, at one place at least; where that has
+    one place alone there is no first.
     """
     if not isinstance(array, np.ndarray):
         return array
     is_second = array > np.median(array)
-    if ones_first and array.ndim:
+    if ones_first and array.ndim and array.shape[-1] > 1:
         is_second = -np.sort(-is_second.astype(int), axis=-1) > 0
         is_second[..., 0] = True
     return np.where(is_second, numbers[-1], numbers[0]).astype(array.dtype)

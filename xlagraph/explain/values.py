@@ -58,7 +58,7 @@ MAX_FRONTIER = 12
 """So many values are asked at most, whether they count."""
 MAX_FINDINGS = 8
 """So many are undone one by one at most."""
-LARGE = 150
+LARGE = 200
 """Instructions of the causes beyond which they are no edit of how an index or a number is read."""
 REWRITTEN = 3
 """So many causes at least tell of a program that was written anew."""
@@ -194,7 +194,8 @@ def _is_one_edit(explanation: Explanation, found: SameValues) -> bool:
     on_conditions = (found.assumed, found.parts_at_large, found.more_in_a, found.more_in_b)
     few = len(explanation.causes) < REWRITTEN
     is_small = sum(len(cause.a) + len(cause.b) for cause in explanation.causes) < LARGE
-    is_told = few and is_small and any((*on_conditions, found.in_rows, found.handed_in))
+    is_of_a_read = is_small and (found.in_rows or found.handed_in)
+    is_told = few and (any(on_conditions) or bool(is_of_a_read))
     return found.parts_at_zero or is_told
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MAX_CITED = 50
 MAX_BEGINNINGS = 4
+MUCH = 4
+"""So many times as much as the other one of two sides computes is its own."""
 TELLING = frozenset({"attributes", "opcode", "payload"})
 """What differs of one that is another operation itself; another shape alone follows from those."""
 
@@ -50,11 +52,25 @@ def find(case: Case) -> list[Finding]:
     if region is None:
         return []
     lone_a, lone_b = set(case.a.lone), set(case.b.lone)
-    return [
-        _further_gradients(case, region, part) or _finding(case, part)
+    parts = [
+        part
         for part in parts_of(case, region)
         if not (part.a.isdisjoint(lone_a) and part.b.isdisjoint(lone_b))
     ]
+    if any(_hands_in_otherwise(case, part) for part in parts):
+        return []
+    return [_further_gradients(case, region, part) or _finding(case, part) for part in parts]
+
+
+def _hands_in_otherwise(case: Case, part: Region) -> bool:
+    """Whether Python hands in numbers for a piece of which both sides compute much.
+
+    So it does in a program that is written anew; what one side alone computes has its own numbers.
+    """
+    sides = ((case.a.module, part.a), (case.b.module, part.b))
+    has_numbers = any(module.opcodes[i] == "parameter" for module, own in sides for i in own)
+    less, more = sorted((len(part.a), len(part.b)))
+    return has_numbers and less * MUCH > more
 
 
 def _inputs(case: Case, part: Region, p: int, q: int) -> list[tuple[int, int]]:
