@@ -120,7 +120,16 @@ ENTRY e {
     assert masks(module).known == {1}
 
 
-@given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 99))
+@given(st.integers(1, 5), st.integers(0, 99))
+def test_where_a_row_has_one_place_it_may_be_0(rows, seed):
+    """All would be 1 else, and what a factor of 1 - done hides was never seen."""
+    drawn = np.random.default_rng(seed).normal(size=(rows, 1))
+    mask = limited(drawn, (0.0, 1.0), ones_first=True)
+    assert (mask == limited(drawn, (0.0, 1.0))).all()
+    assert not mask.all()
+
+
+@given(st.integers(1, 5), st.integers(2, 6), st.integers(0, 99))
 def test_ones_stand_first_and_there_is_one(rows, columns, seed):
     drawn = np.random.default_rng(seed).normal(size=(rows, columns))
     mask = limited(drawn, (0.0, 1.0), ones_first=True)
