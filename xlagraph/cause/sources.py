@@ -45,6 +45,12 @@ def _rank_of(module: Module, i: int, line: SourceLine) -> tuple[bool, ...]:
     return module.opcodes[i] == "parameter", *_rank(line)
 
 
+def operation_name(module: Module, i: int) -> str:
+    """What the framework calls the operation that made an instruction; empty where unknown."""
+    metadata = module.metadata(i)
+    return bare(metadata.op_type) if metadata and metadata.op_type else ""
+
+
 def is_forward(line: SourceLine) -> bool:
     """Whether it is a line of the program's own forward pass, that runs no optimizer."""
     return not any(_rank(line))

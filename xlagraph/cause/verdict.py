@@ -54,6 +54,13 @@ class Place:
     sets: str = ""
     """The option of a layer that `line` sets, if it does that and runs no operation."""
 
+    def at(self, line: SourceLine | None) -> Place:
+        """The place at another line, whose own it is; as it is where there is none."""
+        if line is None:
+            return self
+        source = self.source if line == self.line else ()
+        return replace(self, line=line, stack=(), source=source, is_near=False)
+
     @property
     def excerpt(self) -> tuple[tuple[int, str], ...]:
         """`source` without blank lines at both ends."""

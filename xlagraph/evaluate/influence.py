@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from xlagraph.evaluate.step import Array
     from xlagraph.graph import Module
+    from xlagraph.hlo.shapes import Shape
 
 MAX_NUMBERS = 32
 """Numbers that are asked one by one."""
@@ -96,13 +97,15 @@ class _Asked:
     known: list[list[Array]] = field(default_factory=list)
     rows: int = 0
 
-    def differs(self, changed: Module) -> bool:
-        """Whether a module that takes the same gives back something else at some point."""
+    def differs(self, changed: Module, *more: Shape) -> bool:
+        """Whether a module that takes the same, and more behind it, gives back something else."""
         other = Program(changed)
+        shapes = (*self.whole.parameters, *more)
         for point in range(POINTS):
-            drawn = arguments_at(point, self.whole.parameters, self.whole.domains, self.rows)
+            drawn = arguments_at(point, shapes, self.whole.domains, self.rows)
             if point == len(self.known):
-                self.known.append(self.whole.run(drawn, self.budget, point + 1))
+                own = drawn[: len(self.whole.parameters)]
+                self.known.append(self.whole.run(own, self.budget, point + 1))
             after = other.run(drawn, self.budget, point + 1)
             if not all(map(are_close, self.known[point], after)):
                 return True
@@ -111,16 +114,8 @@ class _Asked:
     def counts(self, instruction: int) -> bool:
         """Whether another value of an instruction changes an output at some point."""
         module = self.whole.module
-        changed = Program(_with_input(module, instruction))
-        shapes = (*self.whole.parameters, read_shape(module.shapes[instruction]))
-        for point in range(POINTS):
-            drawn = arguments_at(point, shapes, self.whole.domains)
-            if point == len(self.known):
-                self.known.append(self.whole.run(drawn[:-1], self.budget, point + 1))
-            after = changed.run(drawn, self.budget, point + 1)
-            if not all(map(are_close, self.known[point], after)):
-                return True
-        return False
+        shape = read_shape(module.shapes[instruction])
+        return self.differs(_with_input(module, instruction), shape)
 
 
 def _with_input(module: Module, instruction: int) -> Module:

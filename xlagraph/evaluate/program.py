@@ -158,8 +158,11 @@ class Program:
 
     def needs(self, i: int) -> bool:
         """Whether an output depends on an instruction, as far as what it is called by tells."""
-        computation = self.module.computation_of(i).index
-        return computation in self._live and i in set(self._live[computation])
+        return i in self._needed
+
+    @cached_property
+    def _needed(self) -> frozenset[int]:
+        return frozenset().union(*self._live.values())
 
     @cached_property
     def discrete_outputs(self) -> tuple[bool, ...]:

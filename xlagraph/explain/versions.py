@@ -156,30 +156,32 @@ OF_BOTH = {
     ", with torch.where for example": ", or keep one version",
 }
 """Those that fit steps and versions alike."""
+FIRST_NAMES: tuple[Name, ...] = (
+    with_result_type,
+    with_promoted,
+    with_trained,
+    with_slow,
+    with_statistics,
+)
+"""What a pair of steps is told by as well."""
 
 
 def of_a_pair(
     diff: Diff, causes: tuple[Cause, ...], contexts: tuple[Context, Context]
 ) -> tuple[Cause, ...]:
     """The causes in words that fit two versions of a program, where they may be of two versions."""
-    causes = _called(diff, causes, FIRST_NAMES)
+    causes = _by_names(diff, causes, FIRST_NAMES)
     versions = are_versions(diff, contexts)
     if versions is False:
         return causes
     orders = in_words_of_orders(diff, causes, is_sure=bool(versions))
     if orders is not None:
         return tuple(_worded(cause, is_sure=bool(versions)) for cause in orders)
-    told = _called(diff, causes, _names())
+    told = _by_names(diff, causes, _names())
     if not versions:
         return tuple(_worded(cause, is_sure=False) for cause in told)
     worded = edited_first(diff, (_worded(cause, is_sure=True) for cause in told))
-    return _called(diff, worded, (_with_new_values, _each(_called_apart)))
-
-
-FIRST_NAMES: tuple[Name, ...] = (
-    *(with_result_type, with_promoted, with_trained, with_slow, with_statistics),
-)
-"""What a pair of steps is told by as well."""
+    return _by_names(diff, worded, (_with_new_values, _each(_called_apart)))
 
 
 def _names() -> tuple[Name, ...]:
@@ -200,7 +202,7 @@ def _names() -> tuple[Name, ...]:
     )
 
 
-def _called(diff: Diff, causes: Iterable[Cause], names: Iterable[Name]) -> tuple[Cause, ...]:
+def _by_names(diff: Diff, causes: Iterable[Cause], names: Iterable[Name]) -> tuple[Cause, ...]:
     """The causes as they are called by these names; one that fails is left out, with a warning."""
     told = tuple(causes)
     for name in names:
@@ -427,7 +429,6 @@ def _with_maker(diff: Diff, cause: Cause) -> Cause:
     if made is None:
         return cause
     lines = tuple(line for line in where(diff.b, [made.b]) if not line.is_library)
-    place = replace(cause.place, line=lines[0], stack=(), is_near=False) if lines else cause.place
     return replace(
         cause,
         title=say(made.what, "; from there sizes differ").sentence,
@@ -435,7 +436,7 @@ def _with_maker(diff: Diff, cause: Cause) -> Cause:
         fix=OPTION_FIX,
         short_fix=OPTION_FIX,
         evidence=(Evidence(made.what, (made.a,), (made.b,), lines), *cause.evidence),
-        place=place,
+        place=cause.place.at(next(iter(lines), None)),
     )
 
 

@@ -41,11 +41,11 @@ ONCE = (Meant.CHOICE, Meant.EARLY, Meant.PHASE, Meant.STAGES)
 """What compiled for good, so that mending it saves nothing any more."""
 CHOSEN = say("Nothing to do where the sizes are a choice, such as length buckets.")
 MANY_SIZES = say("Pad to one size that all fit in, or a few.")
+"""What to do where there is no odd batch that may be dropped."""
 READ = say(
     "Each of these steps reads a number there, and the lines below make a size of it: one largest "
     "size for all steps, and a mask, need no number read."
 )
-"""What to do where there is no odd batch that may be dropped."""
 
 
 def stable_after(

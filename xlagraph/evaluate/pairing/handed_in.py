@@ -57,7 +57,8 @@ _LINEAR = frozenset(("broadcast", "convert", "copy", "divide", "multiply", "resh
 """What hands the sign of a number on, to where it is added."""
 FRACTIONS = ("f64[]", "f32[]", "f16[]", "bf16[]")
 _WHOLE = ("s64[]", "s32[]")
-_COMMUTES = frozenset({"add", "maximum", "minimum", "multiply"})
+_ANYWHERE = frozenset({"add", "maximum", "minimum", "multiply", "select"})
+"""What takes a number at either place: a select by a condition, or by its opposite."""
 
 
 def are_handed_in(*modules: Module) -> bool:
@@ -127,10 +128,7 @@ def _role(module: Module, parameter: int, live: bytearray) -> Role:
         if live[user]:
             opcode, every = module.opcodes[user], read_shape(module.shapes[user]).dimensions
             sizes = tuple(n for n in every if n > 1)
-            is_free = (
-                opcode in _COMMUTES or opcode == "select"
-            )  # by a condition, or by its opposite
-            place = 0 if is_free else module.operands[user].index(form)
+            place = 0 if opcode in _ANYWHERE else module.operands[user].index(form)
             uses.append((opcode, place, sizes))
             is_taken_off = is_taken_off or _is_taken_off(module, form, user, live)
     counts = frozenset(_reduced(module, parameter, live))

@@ -29,7 +29,7 @@ from xlagraph.evaluate.pairing.handed_in import (
 from xlagraph.evaluate.pairing.inputs import arguments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from xlagraph.evaluate.pairing.handed_in import Role
     from xlagraph.evaluate.pairing.inputs import Asked
@@ -146,17 +146,9 @@ def _unknown(asked: Asked, search: Search, *, every: bool) -> _Unknown:
     known: dict[_Key, int] = {}
     keys = [side[k] for side, sought in zip(sides, places, strict=True) for k in sought]
     alike = tuple(known.setdefault(key, n) for n, key in enumerate(keys))
-    roles = (
-        own
-        for side, sought in zip(_sides(search), places, strict=True)
-        for own in (side[k] for k in sought)
-    )
-    sizes = tuple(_sizes(role) for role in roles)
+    told = zip((search.own, search.other), places, strict=True)
+    sizes = tuple(_sizes(side[k]) for side, sought in told for k in sought)
     return _Unknown((places[0], places[1]), (shared[0], shared[1]), alike, sizes)
-
-
-def _sides(search: Search) -> tuple[Mapping[int, Role], Mapping[int, Role]]:
-    return search.own, search.other
 
 
 def _sizes(role: Role) -> tuple[float, ...]:

@@ -62,7 +62,7 @@ def with_crossed(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 def _told(cause: Cause, short: Message, module: Module, i: int) -> Cause:
     lines = tuple(line for line in where(module, [i]) if not line.is_library)
     cited = Evidence(say("where the two meet"), sources=lines)
-    place = replace(cause.place, line=lines[0], stack=(), is_near=False) if lines else cause.place
+    place = cause.place.at(next(iter(lines), None))
     told = replace(cause, title=short, short=short, fix=FIX, short_fix=SHORT_FIX)
     return replace(told, evidence=(cited, *cause.evidence), place=place)
 

@@ -26,8 +26,8 @@ def with_folded(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes, those with a formula together with what only says the same of its line.
 
     That are its numbers, those included that one text alone has, the order in which its operations
-    take their values, and that one of
-    these is used before its update on one side and behind it on the other: which is said first.
+    take their values, and that one of these is used before its update on one side and behind it on
+    the other: which is said first.
     """
     told = list(causes)
     for main in causes:

@@ -6,7 +6,6 @@ that its ``op_name`` calls ``random_split``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
@@ -50,15 +49,16 @@ def with_split_keys(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
             *(side, ", and used again as it is in ", side.other),
         )
         line = line_of(module, split[0])
-        parts = [cause, *(c for c in pieces if c is not cause and _draws(c))]
-        cited = Evidence(say("what splits the key"), sources=(line,) if line else ())
-        place = replace(cause.place, line=line, stack=(), is_near=False) if line else cause.place
-        told = replace(cause, title=short.sentence, short=short, fix=FIX, short_fix=SHORT_FIX)
-        told = replace(told, evidence=(cited, *cause.evidence), place=place)
         return merged(
-            [told if one is cause else one for one in causes],
-            told,
-            [told, *(c for c in parts if c is not cause)],
+            causes,
+            cause,
+            [cause, *(one for one in pieces if one is not cause and _draws(one))],
+            [Evidence(say("what splits the key"), sources=(line,) if line else ())],
+            title=short.sentence,
+            short=short,
+            fix=FIX,
+            short_fix=SHORT_FIX,
+            place=cause.place.at(line),
         )
     return list(causes)
 

@@ -225,8 +225,7 @@ def _part(
     cited = tuple(sorted(own[0] & swap.in_a)), tuple(sorted(own[1] & swap.in_b))
     lines = where(diff.b, _telling(diff.b, cited[1])) or where(diff.a, _telling(diff.a, cited[0]))
     line = next((line for line in lines if not line.is_library), None)
-    found = replace(cause.place, line=line, stack=(), source=(), is_near=False)
-    place = found if line else cause.place
+    place = cause.place.at(line)
     return replace(
         cause,
         kind=REPLACED_SUBGRAPH,

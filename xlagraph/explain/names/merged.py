@@ -17,7 +17,7 @@ from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xlagraph.cause.model import Cause
+    from xlagraph.cause.model import Cause, Evidence
     from xlagraph.diff import Diff
 
 EXACT = 1e-5
@@ -29,16 +29,21 @@ BRANCHES = (EXTRA_SUBGRAPH, REPLACED_SUBGRAPH)
 
 
 def merged(
-    causes: Sequence[Cause], main: Cause, parts: Sequence[Cause], **told: Any
+    causes: Sequence[Cause],
+    main: Cause,
+    parts: Sequence[Cause],
+    cited: Sequence[Evidence] = (),
+    /,
+    **told: Any,
 ) -> list[Cause]:
     """The causes, some of them as one in the place of the main one.
 
-    `parts`: these, the main one among them, in the order of what they cite; `told`: the fields
-    that say what they are.
+    `parts`: these, the main one among them, in the order of what they cite; `cited`: what tells it
+    before that; `told`: the fields that say what they are.
     """
     whole = replace(
         main,
-        evidence=tuple(one for cause in parts for one in cause.evidence),
+        evidence=(*cited, *(one for cause in parts for one in cause.evidence)),
         proof=join(dict.fromkeys(cause.proof for cause in parts), len(parts), "; "),
         share=min(1.0, sum(cause.share for cause in parts)),
         a=frozenset[int]().union(*(cause.a for cause in parts)),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.sources import bare, is_forward, where
+from xlagraph.cause.sources import is_forward, operation_name, where
 from xlagraph.explain.names.merged import BRANCHES, merged
-from xlagraph.facts.pieces.moved import moved_operations
+from xlagraph.facts.pieces.moved import moved_operations, takers
 from xlagraph.facts.values.notation import names_in
-from xlagraph.facts.values.scalars import SPREADS, number_of
+from xlagraph.facts.values.scalars import number_of
 from xlagraph.facts.values.telling import COMMON, PLAIN
 from xlagraph.message import Code, Operation, count, join, say
 from xlagraph.rules.inputs.second_input import SECOND_INPUT
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from xlagraph.facts.pieces.moved import Moved
     from xlagraph.graph import Module
     from xlagraph.message import Message
+
 FIX = say(
     "What it is computed of is another thing before the others than behind them, and the results "
     "differ: compute them in one order, in every step and in every version."
@@ -63,17 +63,25 @@ def with_moved(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     is_one = len({(one.first, diff.a.opcodes[one.a]) for one in found}) == 1
     if not is_one or _is_arithmetic(diff.a, found[0]):
         return list(causes)
-    parts = [cause for cause in causes if _is_part(diff, cause, found)]
+    regions = (
+        _region(diff.a, ((one.a, one.others_a) for one in found)),
+        _region(diff.b, ((one.b, one.others_b) for one in found)),
+    )
+    parts = [cause for cause in causes if _is_part(diff, cause, regions)]
     main = next((cause for cause in pieces if cause in parts), None)
     if main is None:
         return list(causes)
-    told = _as_moved(diff, main, found)
-    if len(parts) > 1:
-        told = replace(told, title=told.short.sentence)
+    short, cited = _told(diff, found)
     return merged(
-        [told if cause is main else cause for cause in causes],
-        told,
-        [told, *(cause for cause in parts if cause is not main)],
+        causes,
+        main,
+        [main, *(cause for cause in parts if cause is not main)],
+        [cited],
+        title=short.sentence if len(parts) > 1 else main.title,
+        short=short,
+        fix=FIX,
+        short_fix=SHORT_FIX,
+        place=main.place.at(next(iter(cited.sources), None)),
     )
 
 
@@ -94,29 +102,25 @@ def _says_all(cause: Cause) -> bool:
     return bool(others) and names_in(one) == names_in(others[0])
 
 
-def _as_moved(diff: Diff, cause: Cause, found: Sequence[Moved]) -> Cause:
-    """The cause as what moved, and what it moved past."""
-    one = found[0]
+def _told(diff: Diff, found: Sequence[Moved]) -> tuple[Message, Evidence]:
+    """What moved and what it moved past, in short, and with where it stands."""
+    one, first = found[0], found[0].first
     others = (
         _function(diff.a, one.others_a) or _operations(diff.a, one.others_a),
         f" in {count(len(found), 'place')}" if len(found) > 1 else "",
     )
-    first = one.first
     short = say(
         *(_named(diff.a, one.a), " comes before ", *others, " in ", first),
         *(", and behind that in ", first.other),
     )
     own = [i for each in found for i in (each.b, *each.others_b)]
-    lines = tuple(line for line in where(diff.b, own) if is_forward(line))
     cited = Evidence(
         say("what moved takes and gives the same on both sides, with the others"),
         tuple(each.a for each in found),
         tuple(each.b for each in found),
-        lines,
+        tuple(line for line in where(diff.b, own) if is_forward(line)),
     )
-    place = replace(cause.place, line=lines[0], stack=(), is_near=False) if lines else cause.place
-    told = replace(cause, short=short, fix=FIX, short_fix=SHORT_FIX)
-    return replace(told, evidence=(cited, *cause.evidence), place=place)
+    return short, cited
 
 
 def _function(module: Module, instructions: Collection[int]) -> Message | None:
@@ -139,21 +143,17 @@ def _operations(module: Module, instructions: Collection[int]) -> Message:
 
 def _named(module: Module, i: int) -> Message:
     """What the framework calls an operation, else XLA."""
-    metadata = module.metadata(i)
-    name = bare(metadata.op_type) if metadata and metadata.op_type else ""
     opcode = module.opcodes[i]
-    return say(Operation(name or CALLED.get(opcode, opcode)))
+    return say(Operation(operation_name(module, i) or CALLED.get(opcode, opcode)))
 
 
-def _is_part(diff: Diff, cause: Cause, found: Sequence[Moved]) -> bool:
+def _is_part(diff: Diff, cause: Cause, regions: tuple[set[int], set[int]]) -> bool:
     """Whether a cause is of nothing but what moved, and of what stands beside it."""
     if not cause.proved or cause.kind not in (*BRANCHES, *NUMBERS):
         return False
-    a = _region(diff.a, ((one.a, one.others_a) for one in found))
-    b = _region(diff.b, ((one.b, one.others_b) for one in found))
     return all(
         i in region or module.opcodes[i] in PLAIN
-        for module, own, region in ((diff.a, cause.a, a), (diff.b, cause.b, b))
+        for module, own, region in zip((diff.a, diff.b), (cause.a, cause.b), regions, strict=True)
         for i in own
     )
 
@@ -165,12 +165,7 @@ def _region(module: Module, moved: Iterable[tuple[int, frozenset[int]]]) -> set[
     for i in own:
         found.update(n for o in module.operands[i] if (n := number_of(module, o)) is not None)
         found.update(c for k in module.callees.get(i, ()) for c in _inside(module, k))
-        front = [i]
-        for value in front:  # grows while it is read
-            for user in module.users[value]:
-                found.add(user)
-                if module.opcodes[user] in SPREADS:
-                    front.append(user)
+        found.update(takers(module, i))
     return found
 
 

@@ -40,6 +40,7 @@ TORCH_FIX = say(
 SHORT_FIX = say("Cast new values back to the type of the old ones.")
 
 PRODUCTS = ("dot", "convolution")
+"""What adds products up, in the type that it gives or in a wider one."""
 RESULT_FIX = say(
     "A product of narrow values is added up in f32 where it is asked to give that, as by ",
     Code("preferred_element_type=jnp.float32"),
@@ -104,17 +105,16 @@ def with_promoted(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
                     f"{'its' if number == 1 else 'their'} new values back as {WIDE}, which ",
                     *(side.other, " takes in"),
                 )
-                told = replace(
+                return merged(
+                    causes,
                     main,
+                    [main, *(cause for cause in causes if _is_rounded(cause))],
+                    [Evidence(what)],
                     title=what,
                     short=what,
                     fix=FIX if is_jitted(diff.a) else TORCH_FIX,
                     short_fix=SHORT_FIX,
-                    evidence=(Evidence(what), *main.evidence),
                 )
-                behind = [cause for cause in causes if _is_rounded(cause)]
-                others = [told if cause is main else cause for cause in causes]
-                return merged(others, told, [told, *behind])
     return list(causes)
 
 

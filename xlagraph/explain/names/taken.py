@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
-from xlagraph.cause.sources import bare, knows_lines, line_of
+from xlagraph.cause.sources import knows_lines, line_of, operation_name
 from xlagraph.explain.names.merged import BRANCHES, has_code
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.shapes.sizes import BOUNDS
@@ -108,10 +108,8 @@ def _as_reused(diff: Diff, cause: Cause) -> Cause:
                     *("a value is computed anew in ", side.other, ", and taken again in ", side),
                     *(": ", _operation(module, y), " takes ", value_in_words(module, value[0])),
                 )
-                lines = [line for line in (line_of(module, y),) if line and not line.is_library]
-                place = cause.place
-                if lines:
-                    place = replace(place, line=lines[0], stack=(), source=(), is_near=False)
+                line = line_of(module, y)
+                place = cause.place.at(line if line and not line.is_library else None)
                 return replace(cause, title=short, short=short, place=place)
     return cause
 
@@ -160,9 +158,7 @@ def _place_in_a(diff: Diff, value: int) -> int | None:
 
 def _operation(module: Module, i: int) -> Message:
     """What the framework calls an operation, or its opcode."""
-    metadata = module.metadata(i)
-    name = bare(metadata.op_type) if metadata and metadata.op_type else ""
-    return say(Operation(name or module.opcodes[i]))
+    return say(Operation(operation_name(module, i) or module.opcodes[i]))
 
 
 def value_in_words(module: Module, value: int) -> Message:

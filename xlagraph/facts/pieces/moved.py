@@ -48,21 +48,14 @@ def moved_operations(diff: Diff, a: Collection[int], b: Collection[int]) -> list
     One side computes ``others(operation(x))`` where the other computes ``operation(others(x))``;
     what takes the result is the same on both. Terms or factors in another order are none.
     """
-    found = []
-    matched = diff.match
-    forward = _Sides(diff.a, diff.b, matched.to_b, matched.to_a)
-    for x in _beside(diff.a, a):
-        y = matched.to_b[x]
-        between = _passed(forward, x, y)
-        if between is not None:
-            found.append(Moved(A, x, y, *between))
-    backward = _Sides(diff.b, diff.a, matched.to_a, matched.to_b)
-    for y in _beside(diff.b, b):
-        x = matched.to_a[y]
-        between = _passed(backward, y, x)
-        if between is not None:
-            found.append(Moved(B, x, y, *between[::-1]))
-    return found
+    to_b, to_a = diff.match.to_b, diff.match.to_a
+    sides = _Sides(diff.a, diff.b, to_b, to_a), _Sides(diff.b, diff.a, to_a, to_b)
+    in_a = ((x, _passed(sides[0], x, to_b[x])) for x in _beside(diff.a, a))
+    in_b = ((y, _passed(sides[1], y, to_a[y])) for y in _beside(diff.b, b))
+    return [
+        *(Moved(A, x, to_b[x], *past) for x, past in in_a if past),
+        *(Moved(B, to_a[y], y, *past[::-1]) for y, past in in_b if past),
+    ]
 
 
 def _beside(module: Module, own: Collection[int]) -> list[int]:
@@ -71,12 +64,12 @@ def _beside(module: Module, own: Collection[int]) -> list[int]:
     near = {*own}
     for i in own:
         near.update(through(module, o, SPREADS) for o in module.operands[i])
-        near.update(_takers(module, i))
+        near.update(takers(module, i))
     inside = (i for i in near if entry.start <= i < entry.stop)
     return sorted(i for i in inside if module.opcodes[i] not in PLAIN and module.operands[i])
 
 
-def _takers(module: Module, value: int) -> Iterator[int]:
+def takers(module: Module, value: int) -> Iterator[int]:
     """What computes something of a value, in whichever form it takes it."""
     front = [value]
     for i in front:  # grows while it is read
@@ -109,7 +102,7 @@ def _passed(sides: _Sides, x: int, y: int) -> tuple[frozenset[int], frozenset[in
 def _behind(sides: _Sides, x: int, y: int) -> Iterator[frozenset[int]]:
     """What lies between an operation and what its partner's result is taken by at once."""
     one, other = sides.one, sides.other
-    for user in _takers(other, y):
+    for user in takers(other, y):
         mate = sides.to_one[user]
         if mate < 0 or len(one.operands[mate]) != len(other.operands[user]):
             continue

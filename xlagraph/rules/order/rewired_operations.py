@@ -13,7 +13,7 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import IDLE
-from xlagraph.cause.sources import at, bare, is_forward, line_of, where
+from xlagraph.cause.sources import at, is_forward, line_of, operation_name, where
 from xlagraph.facts.pieces.wires import in_other, is_of_input, scopes, source, wires_of
 from xlagraph.facts.training.updates import updates
 from xlagraph.facts.values.opcodes import ELEMENTWISE
@@ -210,9 +210,8 @@ def _result(module: Module, i: int) -> Message:
 
 
 def _operation(module: Module, i: int) -> Message:
-    metadata, lines = module.metadata(i), where(module, [i])
-    name = metadata.op_type if metadata else ""
-    told = Operation(bare(name)) if name else HloName(module.names[i], module.opcodes[i])
+    name, lines = operation_name(module, i), where(module, [i])
+    told = Operation(name) if name else HloName(module.names[i], module.opcodes[i])
     return say(told, " (", lines[0], ")") if lines else say(told)
 
 

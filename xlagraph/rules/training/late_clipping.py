@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
     from xlagraph.facts.pieces.pieces import Edge
+    from xlagraph.message import Message, Side
 
 FIX = say(
     "Clip between backward() and step(): the optimizer takes gradients as they are, and what is "
@@ -32,6 +33,14 @@ MANY = 2
 """So many gradients at least are clipped by one norm."""
 
 
+def clipped_late(early: Side) -> Message:
+    """What is said of gradients that one side clips before the optimizer, and the other behind."""
+    return say(
+        *("gradients are clipped by their norm before the optimizer takes them in ", early),
+        *(", and behind its step in ", early.other),
+    )
+
+
 def find(case: Case) -> list[Finding]:
     """Operations that take a gradient as it is where the other side's take it clipped."""
     edges = [edge for edge in open_edges(case) if edge.place != OUTPUT]
@@ -40,7 +49,7 @@ def find(case: Case) -> list[Finding]:
         late = {*by_norm(other.module).values()} if early else set()
         own = [edge for edge in edges if _is_clipped(view, other, edge, early, late)]
         if len({edge.value(view) for edge in own}) >= MANY:
-            return [_finding(case, view, own, early)]
+            return [_finding(view, own, early)]
     return []
 
 
@@ -53,15 +62,11 @@ def _is_clipped(
     return value >= 0 and view.partners[value] == plain and plain in late
 
 
-def _finding(case: Case, view: SideView, edges: Sequence[Edge], early: dict[int, int]) -> Finding:
+def _finding(view: SideView, edges: Sequence[Edge], early: dict[int, int]) -> Finding:
     module = view.module
-    other = case.b if view.is_a else case.a
     lines = where(module, [edge.user(view) for edge in edges])
     number = count(len({edge.value(view) for edge in edges}), "tensor")
-    short = say(
-        *("gradients are clipped by their norm before the optimizer takes them in ", view.side),
-        *(", and behind its step in ", other.side),
-    )
+    short = clipped_late(view.side)
 
     def undo(edit: Editors) -> None:
         editor = edit.a if view.is_a else edit.b

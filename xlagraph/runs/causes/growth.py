@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from xlagraph.cause.model import Cause
-    from xlagraph.facts.program.enclosing import ProgramText
+    from xlagraph.facts.program.enclosing import Enclosing, ProgramText
     from xlagraph.message import SourceLine
     from xlagraph.runs.model import GraphNode
     from xlagraph.runs.steps.turns import Turns
@@ -233,11 +233,15 @@ def _is_in_loop(node: GraphNode, line: SourceLine | None, program: ProgramText) 
 
 
 def _is_in_each_turn(cause: Cause, program: ProgramText) -> bool:
-    """Whether every turn of a loop within the step takes in tensors there, as what it draws."""
+    """Whether every turn of a loop within the step runs what a cause is of."""
+    found = _loop_around(cause, program)
+    return found is not None and found.branch is None
+
+
+def _loop_around(cause: Cause, program: ProgramText) -> Enclosing | None:
+    """The loop within the step that runs what a cause is of; None if none is in sight."""
     found = enclosing(program.lines, cause.place.stack or cause.lines[:1])
-    if found is None or found.branch is not None:
-        return False
-    return found.loop[:2] not in program.step_loops
+    return None if found is None or found.loop[:2] in program.step_loops else found
 
 
 def loops_that_read(nodes: Sequence[GraphNode], program: ProgramText) -> frozenset[SourceLine]:
@@ -341,8 +345,8 @@ class AsLoop:
                 short_fix=READING_SHORT,
                 place=Place(read),
             )
-        found = enclosing(self.program.lines, cause.place.stack or cause.lines[:1])
-        if found is None or found.loop[:2] in self.program.step_loops:
+        found = _loop_around(cause, self.program)
+        if found is None:
             return told
         if found.branch:
             return replace(

@@ -208,15 +208,13 @@ def _is_collected(
     group: CauseGroup, nodes: Sequence[GraphNode], forward: Mapping[str, int]
 ) -> bool:
     """Whether its sizes are multiples of the first, each for some steps, in ascending order."""
-    taken = None if group.expected or group.kind is not PYTHON_SIZE else values_taken(group, nodes)
-    if not taken or len(taken.values) < MANY or len({forward[one] for one in group.graphs}) != 1:
-        return False
-    sizes = [size for size, _ in taken.values]
-    made = [node.instructions for node in nodes if node.digest in group.graphs]
+    taken = _rising(group, nodes)
+    sizes = [size for size, _ in taken]
     return (
-        sizes == [sizes[0] * (k + 1) for k in range(len(sizes))]
-        and made == sorted(set(made))
-        and all(runs > 1 for _, runs in taken.values[:-1])
+        bool(sizes)
+        and len({forward[one] for one in group.graphs}) == 1
+        and sizes == [sizes[0] * (k + 1) for k in range(len(sizes))]
+        and all(runs > 1 for _, runs in taken[:-1])
     )
 
 
@@ -224,11 +222,17 @@ def _grows(group: CauseGroup, nodes: Sequence[GraphNode]) -> bool:
     """Whether its graphs grow, or their sizes are as far apart each time, in ascending order."""
     if group.kind is GROWING_GRAPH:
         return not group.expected
-    taken = None if group.expected or group.kind is not PYTHON_SIZE else values_taken(group, nodes)
-    sizes = [size for size, _ in taken.values] if taken else []
+    sizes = [size for size, _ in _rising(group, nodes)]
     steps = {after - before for before, after in pairwise(sizes)}
+    return len(steps) == 1 and min(steps) > 0
+
+
+def _rising(group: CauseGroup, nodes: Sequence[GraphNode]) -> Sequence[tuple[float, int]]:
+    """The sizes that Python gave, each with how often it ran, if many came with larger graphs."""
+    taken = None if group.expected or group.kind is not PYTHON_SIZE else values_taken(group, nodes)
     made = [node.instructions for node in nodes if node.digest in group.graphs]
-    return len(sizes) >= MANY and len(steps) == 1 and min(steps) > 0 and made == sorted(set(made))
+    is_rising = taken is not None and len(taken.values) >= MANY and made == sorted(set(made))
+    return taken.values if taken and is_rising else ()
 
 
 def _collected(group: CauseGroup, call: SourceLine) -> CauseGroup:

@@ -189,7 +189,7 @@ def _longer_list(chain: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph]
     steps = {graph.step: graph for graph in chain}
 
     def belongs(graph: CapturedGraph) -> bool:
-        if graph in computed or (metric and graph.sync and _read_at([graph]) == read):
+        if metric and (_curve_of(graph) == metric or _read_at([graph]) == read):
             return True  # what it goes on with has as many elements as there are other scores
         if is_read:
             return _is_read_beside(graph, steps.get(graph.step), more)

@@ -39,8 +39,8 @@ PIECES = frozenset({ADDED_INPUT, EARLY_EXECUTION, EXTRA_SUBGRAPH, OTHER_OPERAND,
 NUMBERS = frozenset({CONSTANT_VALUE, PYTHON_INDEX, SHARED_SCALAR, SPECIAL_SCALAR})
 ORDERS = frozenset({REORDERED_OPERANDS, REORDERED_SUM})
 SORTS = (PIECES, NUMBERS, ORDERS)
-KNOWN = PIECES | NUMBERS | ORDERS
 """What graphs look like in which turns are left out, or have other numbers, or another order."""
+KNOWN = PIECES | NUMBERS | ORDERS
 MANY = 4
 """So many graphs at least differ at the lines of one loop, in two of these sorts or more."""
 FIX = say(

@@ -54,14 +54,13 @@ def _axis(module: Module, i: int) -> int | None:
 
 def _met(module: Module, value: int) -> tuple[int, int] | None:
     """What first combines a value with another one that is no number, and this one."""
-    front = [value]
+    front, source = [value], through(module, value, SPREADS)
     for i in front:  # grows while it is read
         for user in module.users[i]:
             if module.opcodes[user] in SPREADS:
                 front.append(user)
                 continue
             forms = [through(module, o, SPREADS) for o in module.operands[user]]
-            source = through(module, value, SPREADS)
             others = [
                 o
                 for o, form in zip(module.operands[user], forms, strict=True)

@@ -23,6 +23,7 @@ from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.late_clipping import FIX as LATE_FIX
 from xlagraph.rules.training.late_clipping import SHORT_FIX as LATE_SHORT_FIX
+from xlagraph.rules.training.late_clipping import clipped_late
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -190,11 +191,7 @@ def with_late_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     used = [_is_used(module, roots) for module, roots in zip((diff.a, diff.b), norms, strict=True)]
     if used[0] == used[1]:
         return list(causes)
-    side = A if used[0] else B
-    short = say(
-        *("gradients are clipped by their norm before the optimizer takes them in ", side),
-        *(", and behind its step in ", side.other),
-    )
+    short = clipped_late(A if used[0] else B)
     words = {"title": short, "short": short, "fix": LATE_FIX, "short_fix": LATE_SHORT_FIX}
     ways = forward_pass(diff)
     behind = [
