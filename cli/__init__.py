@@ -20,9 +20,18 @@ def main() -> None:
         from xlagraph.cli.app import run
 
         run()
-    except KeyboardInterrupt:
+    except (Exception, KeyboardInterrupt) as error:
+        if not _interrupted(error):
+            raise
         sys.stderr.write("xlagraph: interrupted\n")
         sys.exit(INTERRUPTED)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it; Python 3.11 wraps what is raised as a class is made."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _interrupt_again(ignored: UnraisableHookArgs) -> None:

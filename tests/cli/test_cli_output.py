@@ -370,6 +370,25 @@ def test_ctrl_c_is_one_line_at_any_moment(moment: float) -> None:
     assert process.returncode == 130
 
 
+def test_ctrl_c_is_known_behind_another_error() -> None:
+    """Python 3.11 wraps what is raised while a class is made, and the commands are made of those."""
+    code = """if True:
+        from xlagraph.cli import app, main
+        def run():
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as stopped:
+                raise RuntimeError("Error calling __set_name__") from stopped
+        app.run = run
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == "xlagraph: interrupted\n"
+    assert done.returncode == 130
+
+
 def test_ctrl_c_within_a_callback_is_not_lost() -> None:
     """Python drops what is raised there; the locks of imports go by such callbacks."""
     code = """if True:
