@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.slices import made_of
-from xlagraph.cause.sources import knows_lines
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.kept import kept_alone
+from xlagraph.explain.along import comes_along
 from xlagraph.explain.names.layers import is_layer
 from xlagraph.explain.names.merged import BRANCHES, has_code, is_order
 from xlagraph.explain.names.mixed import MIXED
 from xlagraph.explain.names.options.became import COMPARED
-from xlagraph.explain.names.ordered import BACKWARD, follows, has_more_terms, is_pick
+from xlagraph.explain.names.ordered import follows
 from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import TOLD_BY
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
@@ -22,13 +20,10 @@ from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
-from xlagraph.facts.values.formulas import forward_pass
-from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import EMPTY, A, B, Change, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
-from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
@@ -37,8 +32,6 @@ from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
-from xlagraph.rules.shapes.growing_input import GROWING_INPUT
-from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
@@ -70,14 +63,10 @@ OWN_EDITS = (
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
-MAX_APART = 3
-"""Lines between an edit and the nearest line of its derivatives."""
 NAMED = (ADDED_INPUT, AVERAGED_SUM, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OPTION)
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""
-ALL = 0.95
-"""The part of a difference that is as good as all of it."""
 MAX_BESIDE = 2
 STAGES = " is a module after optimization, the other one before: what differs is XLA's work."
 OF_ONE_STAGE = say("Compare two modules before optimization, or two after it.")
@@ -108,7 +97,7 @@ def pair_verdict(
         if moved and not is_moved
         else EMPTY,
         causes[0].seen.message if causes and causes[0].seen else EMPTY,
-        *([] if is_moved else _others(diff, causes)),
+        *([] if is_moved else _others(diff, causes, (context_a, context_b))),
         say(stay) if left and causes else EMPTY,
         _one_hash(context_a, context_b),
         *not_compared(diff),
@@ -138,13 +127,15 @@ def _what(diff: Diff, causes: Sequence[Cause]) -> Message:
     return say("Not explained for sure. Suspected: ", causes[0].in_short.clause, ".")
 
 
-def _others(diff: Diff, causes: Sequence[Cause]) -> list[Message]:
+def _others(
+    diff: Diff, causes: Sequence[Cause], contexts: tuple[Context, Context]
+) -> list[Message]:
     """The other causes: edits that stand beside the first one, and what else there is.
 
     What is given back more because more is computed stands in the list of causes alone.
     """
     others = [c for c in causes[1:] if not _is_told(diff, causes[0], c)]
-    own = [cause for cause in others if not _comes_along(diff, cause, causes)]
+    own = [cause for cause in others if not comes_along(diff, cause, causes, contexts)]
     is_main = bool(causes) and causes[0].is_neutral
     forms = [] if is_main else [cause for cause in own if _is_form(diff, cause)]
     own = [cause for cause in own if cause not in forms]
@@ -198,103 +189,6 @@ def _forms(causes: Sequence[Cause]) -> Message:
     told = [cause for cause in causes if cause.place.line or has_code(cause)]
     words = join(dict.fromkeys(map(_in_words, told)), MAX_BESIDE, "; ")
     return say("Written otherwise, with the same values: ", words, ".") if told else EMPTY
-
-
-def _comes_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
-    """Whether tensors that one side gives back more are made of what another cause computes.
-
-    So it is with those that the other side gives back in another size, with gradients that flow
-    further through a value that a branch picks on one side only, with layouts that no line asks
-    for, with the order of sums that gradients have more terms of, with derivatives of an edit, and
-    with what a type leads to at the line where nearly all else comes of it.
-    """
-    if is_pick(causes[0]) and (cause.kind is LONGER_BACKWARD or has_more_terms(cause)):
-        return True
-    if causes[0].kind is LONGER_BACKWARD and causes[0].proved and is_order(diff, cause):
-        return True
-    if any(_has_derivative(diff, other, cause) for other in causes if other is not cause):
-        return True
-    if cause.kind is LAYOUT and causes[0].proved and (cause.place.is_near or not cause.place.line):
-        return True
-    is_all = causes[0].kind is DTYPE and causes[0].proved and causes[0].share >= ALL
-    if is_all and cause.kind in BRANCHES and cause.place.line == causes[0].place.line:
-        return True
-    given = kept_alone(diff, cause)
-    if given and causes[0].kind in (GROWING_INPUT, INPUT_SHAPE):
-        kept = [one.side for other in causes for one in kept_alone(diff, other)]
-        if kept.count(A) == kept.count(B):
-            return True
-    others = [other for other in causes if other.kind is not LIVE_TENSOR and other.proved]
-    claimed = {
-        A: {i for other in others for i in other.a},
-        B: {i for other in others for i in other.b},
-    }
-    return bool(given) and all(one.made_alone & claimed[one.side] for one in given)
-
-
-def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
-    """Whether a cause is of derivatives that take in what an edit takes in.
-
-    The edit is of the forward pass, whose lines are known. To clamp, torch compares in f64, which
-    changes no value.
-    """
-    is_edit = edit.kind in BRANCHES and edit.proved and edit.place.line and not edit.place.is_near
-    is_wide = cause.kind is DTYPE and "f64" in str(cause.in_short)
-    is_behind = is_wide or str(cause.in_short).startswith(BACKWARD)
-    if not (is_edit and cause.proved and knows_lines(diff.a)):
-        return False
-    if not (is_behind or _is_of_derivatives(diff, edit, cause)):
-        return False
-    if _is_near(edit, cause) or _uses(diff, edit, cause):
-        return True
-    return not _taken(diff, edit).isdisjoint(_taken(diff, cause))
-
-
-def _is_near(edit: Cause, cause: Cause) -> bool:
-    """Whether what has no line of its own, as a derivative, has the nearest one about an edit's."""
-    one, other = edit.place.line, cause.place.line
-    if one is None or other is None or not cause.place.is_near:
-        return False
-    return one.scope == other.scope and abs(one.line - other.line) <= MAX_APART
-
-
-def _uses(diff: Diff, edit: Cause, cause: Cause) -> bool:
-    """Whether an edit takes in what one side alone computes for another cause."""
-    sides = (diff.a, edit.a, cause.a & {*diff.removed}), (diff.b, edit.b, cause.b & {*diff.added})
-    return any(not own.isdisjoint(module.operands[i]) for module, one, own in sides for i in one)
-
-
-def _is_of_derivatives(diff: Diff, edit: Cause, cause: Cause) -> bool:
-    """Whether a piece has nothing of its own that the loss is made of, beside what an edit uses."""
-    if cause.kind not in BRANCHES or not edit.share >= cause.share:
-        return False
-    sides = (diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added)
-    for (module, one, other, lone), way in zip(sides, forward_pass(diff), strict=True):
-        used = {o for i in one for o in module.operands[i]}
-        made = set[int]().union(*(made_of(module, o) for o in used & other))
-        if any(way[i] for i in other.intersection(lone) - used - made):
-            return False
-    return True
-
-
-def _taken(diff: Diff, cause: Cause) -> set[int]:
-    """The arrays that instructions of one side alone take in for a cause, by A's numbers.
-
-    Those of B alone are negative.
-    """
-    found = set[int]()
-    sides = (diff.a, cause.a, diff.removed, None), (diff.b, cause.b, diff.added, diff.match.to_a)
-    for module, claimed, lone, partners in sides:
-        own = claimed.intersection(lone)
-        below = {o for i in own for o in module.operands[i]} - own
-        forms = {through(module, o, SPREADS) for o in below}
-        arrays = {i for i in forms if not module.shapes[i].endswith("[]")}
-        found |= arrays if partners is None else {_place_in_a(partners, i) for i in arrays}
-    return found
-
-
-def _place_in_a(partners: Sequence[int], i: int) -> int:
-    return partners[i] if partners[i] >= 0 else -1 - i
 
 
 def _in_words(cause: Cause) -> Message:

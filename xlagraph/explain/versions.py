@@ -291,7 +291,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     if has_words or max(len(found.a), len(found.b)) > most:
         return cause
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
-    beside = _beside(diff, cause, told if is_branch else told[:1])
+    beside = _beside(diff, cause, told)
     return replace(cause, short=say(first, ": ", found.message, *beside))
 
 

@@ -43,7 +43,10 @@ def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
         partner = to_b[o]
         if partner >= 0:
             here = places(pairing.a, o, x)
+            alike = None if _sizes(a.shapes[o]) != [""] else _sizes(a.shapes[x])
             for u in b.users[partner][:MAX_CANDIDATES]:
+                if alike is not None and _sizes(b.shapes[u]) != alike:
+                    continue  # one number, such as a momentum, goes into tensors of every size
                 if to_a[u] < 0 and b.opcodes[u] == opcode and live[u]:
                     votes[u] += 1 + (places(pairing.b, partner, u) == here)
     for u in a.users[x][:MAX_CANDIDATES]:

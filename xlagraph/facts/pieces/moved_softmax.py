@@ -50,12 +50,12 @@ def _placed(module: Module) -> _Placed:
     found = _Placed([], [])
     entry = module.entry_computation
     for i in range(entry.start, entry.stop):
-        taken = _of_softmax(module, i)
+        taken = of_softmax(module, i)
         if taken is not None and _is_chosen(module, through(module, taken, TAKEN)):
             found.behind.append(i)
         if _is_chosen(module, i):
             value = through(module, module.operands[i][0], THROUGH)
-            if _of_softmax(module, value) is not None:
+            if of_softmax(module, value) is not None:
                 found.before.append(value)
     return found
 
@@ -69,7 +69,7 @@ def _is_chosen(module: Module, i: int) -> bool:
     return is_sort and any(module.opcodes[u] == "slice" for v in values for u in module.users[v])
 
 
-def _of_softmax(module: Module, i: int) -> int | None:
+def of_softmax(module: Module, i: int) -> int | None:
     """What a softmax is taken of: ``exp(x - max) / sum(exp(x - max))``; None of anything else."""
     if module.opcodes[i] != "divide":
         return None

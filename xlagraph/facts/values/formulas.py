@@ -375,8 +375,13 @@ def _ends(diff: Diff) -> Iterator[tuple[int, int]]:
     for j, k in pairs:
         if j is not None and k is not None:
             p, q = diff.a.outputs[j], diff.b.outputs[k]
-            if bare_shape(diff.a, p) == bare_shape(diff.b, q):
+            if _sizes(diff.a, p) == _sizes(diff.b, q):
                 yield p, q
+
+
+def _sizes(module: Module, value: int) -> str:
+    """The shape of a value in whatever type: a loss may have another one."""
+    return bare_shape(module, value).partition("[")[2]
 
 
 def _up_to_new_value(diff: Diff, x: int, y: int) -> list[tuple[int, int]] | None:

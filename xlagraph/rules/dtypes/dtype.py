@@ -15,13 +15,14 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
+from xlagraph.facts.pieces.casts import CAST_FIX, casts_in_words, inputs_in_short
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.pieces.regrouped import are_cut_by_casts
 from xlagraph.facts.pieces.round_trips import of_one_kind, told
 from xlagraph.facts.program.donated import lost_by_type
 from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_scalar_input, unspread
-from xlagraph.message import A, B, Change, Code, HloName, count, join, say
+from xlagraph.message import A, B, Code, HloName, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -90,7 +91,6 @@ STATE_FIX = say(
     ".",
 )
 """Of inputs whose buffers are given away on both sides."""
-CAST_FIX = say("Convert it (.float(), .to(), autocast) in every step, or in none.")
 _TYPE = re.compile(r"\b([a-z]+\d+\w*)\[")
 """A number type; ``pred`` is none."""
 _WHOLE = re.compile(r"[su]\d+")
@@ -226,7 +226,11 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
     a = case.diff.a
     starts = _main_origins(case, found)
     types = " and ".join(_types(case, found))
-    title, words = told(case, found) or (_title(case, starts, types), _words(case, starts))
+    title, words = (
+        told(case, found)
+        or casts_in_words(case, found, starts)
+        or (_title(case, starts, types), _words(case, starts))
+    )
     lines = _lines(case, found, starts)
     casts = len(found.lone_a) + len(found.lone_b)
     more = len(found.pairs) - sum(1 for x, y in starts if x >= 0 and y >= 0)
@@ -364,12 +368,9 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
         return say(has, " another dtype: ", names, f" ({types})")
     view, i = _shown(case, *starts[0])
     module = view.module
-    if module.opcodes[i] == "convert" and -1 in starts[0]:
-        to = f"converted to {element_type(module.shapes[i])} in "
-        if all(_converts_input(case, one) for one in starts):
-            return say("an input is ", to, view.side, " only")
-        if len(starts) == 1:
-            return say("a value is ", to, view.side, " only")
+    if all(_converts_input(case, one) for one in starts):
+        to = element_type(module.shapes[i])
+        return say(f"an input is converted to {to} in ", view.side, " only")
     return say(f"the same computation runs in another dtype ({types})")
 
 
@@ -396,7 +397,7 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
     types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in starts]
     if not _are_inputs(case, starts, scalars=all(map(changes_family, types))):
         return Words()
-    short = inputs_in_short(len(starts), types)
+    short = inputs_in_short([short_shape(b, y) for _, y in starts], types)
     if any(map(changes_family, types)) or all(map(_are_whole_and_small, types)):
         return FROM_VALUES._replace(short=short)
     is_one = len(starts) == 1
@@ -419,17 +420,6 @@ def _are_inputs(case: Case, starts: Iterable[tuple[int, int]], *, scalars: bool)
         (x in inputs[0] and is_input(a, x) and (scalars or not is_scalar_input(a, x)))
         and (y in inputs[1] and is_input(b, y) and (scalars or not is_scalar_input(b, y)))
         for x, y in starts
-    )
-
-
-def inputs_in_short(number: int, types: Iterable[tuple[str, str]], name: str = "") -> Message:
-    """That so many inputs, one with a name perhaps, have these types in A and in B."""
-    one = say("Argument ", Code(name), " has") if name else say("An input has")
-    return say(
-        one if number == 1 else "Inputs have",
-        " another dtype (",
-        join(Change(old, new) for old, new in dict.fromkeys(types)),
-        ") in some steps",
     )
 
 

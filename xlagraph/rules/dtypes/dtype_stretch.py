@@ -17,13 +17,14 @@ from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.diff.match import match_modules
+from xlagraph.facts.pieces.casts import inputs_in_short
 from xlagraph.facts.pieces.first_types import first_of, number_used
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_number, through
 from xlagraph.facts.values.telling import COMMON, PLAIN, opcodes_in_words
 from xlagraph.message import A, B, Code, HloName, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type, inputs_in_short
+from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -282,7 +283,9 @@ def _given(case: Case, inputs: Mapping[int, int]) -> Words:
     """What is said of tensors that come in another type, as one step may have left them."""
     a, b = case.diff.a, case.diff.b
     types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in inputs.items()]
-    short = inputs_in_short(len(inputs), types, argument_name(b, min(inputs.values())))
+    short = inputs_in_short(
+        [short_shape(b, y) for y in inputs.values()], types, argument_name(b, min(inputs.values()))
+    )
     taken = [Counter(short_shape(a, x) for x in inputs), Counter()]
     taken[1].update(short_shape(b, y) for y in inputs.values())
     for module, (own, others) in ((a, taken), (b, taken[::-1])):

@@ -15,11 +15,13 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import ModuleEditor
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.same import same_named
+from xlagraph.facts.pieces.casts import inputs_in_short
 from xlagraph.message import Change, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES, brings, inputs_in_short
+from xlagraph.rules.dtypes.dtype import DTYPE, FROM_VALUES, brings
 from xlagraph.rules.dtypes.input_dtype import Converted, are_two, dtype_of, finding_of
 from xlagraph.rules.order.reordered_operands import order_of_operands
 
@@ -93,7 +95,7 @@ def _retyped(case: Case, pairs: Mapping[int, int], casts_a: Casts, casts_b: Cast
             *_other_reading(case),
         ),
         fix=FROM_VALUES.fix,
-        short=inputs_in_short(len(pairs), types),
+        short=inputs_in_short([short_shape(case.diff.b, y) for y in pairs.values()], types),
         short_fix=FROM_VALUES.short_fix,
         proof=say("the inputs of both were given the type that they are converted to"),
         a=frozenset(a),

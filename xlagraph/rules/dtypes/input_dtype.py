@@ -8,9 +8,10 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import parameter_name
+from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
+from xlagraph.facts.pieces.casts import inputs_in_short
 from xlagraph.facts.pieces.pieces import open_edges
 from xlagraph.facts.program.typed_numbers import typed_cast
 from xlagraph.facts.program.written import lines_in_words
@@ -20,7 +21,6 @@ from xlagraph.rules.dtypes.dtype import (
     FROM_VALUES,
     brings,
     changes_family,
-    inputs_in_short,
 )
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ class Converted(NamedTuple):
         )
 
     @property
+    def shapes(self) -> list[str]:
+        """Those of the inputs as they come in where nothing is converted."""
+        return [short_shape(self.plain.module, i) for i in self.inputs.values()]
+
+    @property
     def evidence(self) -> Evidence:
         """That both sides do the same with them."""
         is_one = len(self.inputs) == 1
@@ -184,7 +189,7 @@ def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) 
         ),
         evidence=(*(group.evidence for group in groups), *more),
         fix=words.fix,
-        short=inputs_in_short(number, types),
+        short=inputs_in_short([shape for group in groups for shape in group.shapes], types),
         short_fix=words.short_fix,
         proof=join((group.proof for group in groups), len(groups), "; "),
         a=frozenset[int]().union(*(group.claimed[0] for group in groups)),

@@ -12,8 +12,10 @@ from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.finding import Finding
 from xlagraph.cause.model import Evidence
+from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.pieces.casts import inputs_in_short
 from xlagraph.facts.pieces.pieces import OUTPUT, Edge, open_edges
 from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_scalar_input
@@ -24,7 +26,6 @@ from xlagraph.rules.dtypes.dtype import (
     FROM_VALUES,
     brings,
     element_type,
-    inputs_in_short,
     number_family,
     origin,
 )
@@ -210,7 +211,7 @@ def _finding(case: Case, spreads: list[_Spread], types: tuple[str, str]) -> Find
             ),
         ),
         fix=FROM_VALUES.fix,
-        short=inputs_in_short(len(inputs), {types}),
+        short=inputs_in_short([short_shape(b, y) for _, y in inputs], {types}),
         short_fix=FROM_VALUES.short_fix,
         proof=say(
             A,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Family, Kind, Section
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.names import holder_name, output_name, parameter_name
+from xlagraph.cause.names import holder_name, output_name, parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
@@ -89,7 +89,14 @@ ADDED = say(
     "not zeroed"
 )
 
-
+RESULTS_FIX = say(
+    "The traced function returns more in some calls: an argument in static_argnames, or what "
+    "Python knows as it is traced, decides it, and each choice is a program of its own that "
+    "compiles once. If there are few choices, as with metrics in every n-th step, nothing is "
+    "wrong. To have one "
+    "program, return the same results in every call, and use them where they are wanted."
+)
+RESULTS_SHORT_FIX = say("None if a static argument asks for it; or return it in every call.")
 COPIED = Words(
     say(
         "The step keeps the new weights a second time (load_state_dict, copy_, deepcopy), as a "
@@ -148,6 +155,8 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     words = _gradient_words(module, gradients, claimed) if gradients else Words()
     sources = _sources(module, places)
     words = COPIED if _are_copied_weights(module, places, sources) else words
+    if is_jitted(module) and not gradients:
+        words = _words_of_results(more, less, places)
     alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
     return Finding(
         kind=OPTIMIZER_STATE if is_state else LIVE_TENSOR,
@@ -192,6 +201,13 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
         dropped_b=dropped_b,
         expected=is_state and not more.is_a,
     )
+
+
+def _words_of_results(more: SideView, less: SideView, places: Sequence[int]) -> Words:
+    """What is said of a function that JAX traces: it keeps nothing alive, it gives results back."""
+    shapes = join(short_shape(more.module, more.module.outputs[k]) for k in places)
+    given = f" gives back {count(len(places), 'result')} more than "
+    return Words(RESULTS_FIX, say(more.side, given, less.side, ": ", shapes), RESULTS_SHORT_FIX)
 
 
 def _gradients(more: SideView, less: SideView, gradients: Mapping[int, int | None]) -> Message:

@@ -14,17 +14,18 @@ from xlagraph.cause.sources import at, operations, where
 from xlagraph.facts.pieces.pieces import OUTPUT, Edge, inputs_of, open_edges, piece_of, pieces
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.values.telling import MOVING, computed_with, opcodes_in_words
-from xlagraph.message import A, B, count, say
+from xlagraph.message import A, B, count, join, say
 from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
-from xlagraph.rules.pieces.extra_subgraph import BRANCH_FIX
+from xlagraph.rules.pieces.extra_subgraph import BRANCH_FIX, EXTRA_SUBGRAPH
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.message import SourceLine
 
 REPLACED_SUBGRAPH = Kind(
     id="replaced-subgraph",
@@ -82,6 +83,15 @@ FORM_FIX = say(
 FORM_SHORT = say("An input comes in another form in some steps")
 FORM_SHORT_FIX = say("Bring the input into one form before it is sent.")
 
+CACHE = "A cache is filled in "
+CACHE_FIX = say(
+    "Python keeps the values and computes them anew once something has dropped them, such as a "
+    "reset of a cache by train(), eval() or a new epoch: the step that does so is another graph. "
+    "Drop them only where what they are made of has changed, or compute them outside of the step, "
+    "before the loop and followed by torch_xla.sync(), or in every step."
+)
+CACHE_SHORT_FIX = say("Look for what drops the cached values; fill the cache outside of the step.")
+
 
 def find(case: Case) -> list[Finding]:
     """A value is computed in one way by A and in another by B; the rest is the same.
@@ -129,6 +139,9 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
             edit.a.become_undone(p, [x for x, _ in inputs])
             edit.b.become_undone(q, [y for _, y in inputs])
 
+    filled = _filled(case, pairs)
+    if filled is not None:
+        return _of_cache(case, filled, pairs, (piece_a, users_a), (piece_b, users_b), lines, undo)
     shape = short_shape(a, pairs[0][0])
     number = count(len(pairs), "value")
     return Finding(
@@ -191,6 +204,67 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
         proof=say("both pieces were replaced by one operation on the same inputs"),
         a=frozenset(piece_a | users_a),
         b=frozenset(piece_b | users_b),
+        undo=undo,
+    )
+
+
+def _filled(case: Case, pairs: Sequence[tuple[int, int]]) -> SideView | None:
+    """The side that computes all of these values and gives them back; the other takes them in."""
+    for maker, taker in case.both_ways:
+        made = {maker.mine(pair) for pair in pairs}
+        taken = {taker.mine(pair) for pair in pairs}
+        is_ready = all(is_input(taker.module, i) for i in taken)
+        is_made = not any(is_input(maker.module, i) for i in made)
+        if is_ready and is_made and made.issubset(maker.module.outputs):
+            return maker
+    return None
+
+
+def _of_cache(
+    case: Case,
+    maker: SideView,
+    pairs: Sequence[tuple[int, int]],
+    of_a: tuple[set[int], set[int]],
+    of_b: tuple[set[int], set[int]],
+    lines: tuple[SourceLine, ...],
+    undo: Callable[[Editors], None],
+) -> Finding:
+    """Values that one side computes and keeps, and that the other takes in, as of a cache.
+
+    `of_a`, `of_b`: the piece of each side, and what uses its values.
+    """
+    taker = case.b if maker.is_a else case.a
+    made = sorted({maker.mine(pair) for pair in pairs})
+    shapes = join(dict.fromkeys(short_shape(maker.module, i) for i in made))
+    number = count(len(made), "value")
+    cited_a, cited_b = maker.ab(tuple(made), ())
+    return Finding(
+        kind=EXTRA_SUBGRAPH,
+        title=say(
+            maker.side,
+            f" computes {number} (",
+            shapes,
+            ") that ",
+            taker.side,
+            " takes in ready-made, and gives them back, as for a cache",
+            at(lines),
+        ),
+        evidence=(
+            Evidence(
+                say(f"{number} computed, used and given back in ", maker.side),
+                cited_a,
+                cited_b,
+                lines,
+            ),
+        ),
+        fix=CACHE_FIX,
+        short=say(
+            CACHE, maker.side, f": it computes {number} that ", taker.side, " takes in ready-made"
+        ),
+        short_fix=CACHE_SHORT_FIX,
+        proof=say("both pieces were replaced by one operation on the same inputs"),
+        a=frozenset(of_a[0] | of_a[1]),
+        b=frozenset(of_b[0] | of_b[1]),
         undo=undo,
     )
 

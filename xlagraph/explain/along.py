@@ -1,0 +1,196 @@
+"""Causes that come along with another one, and are no news beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.slices import made_of
+from xlagraph.cause.sources import knows_lines
+from xlagraph.explain.kept import kept_alone
+from xlagraph.explain.names.merged import BRANCHES, is_order
+from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick
+from xlagraph.facts.program.arguments import is_jitted
+from xlagraph.facts.program.versions import are_versions, nothing_tells
+from xlagraph.facts.values.formulas import forward_pass
+from xlagraph.facts.values.scalars import SPREADS, through
+from xlagraph.message import A, B
+from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.order.output_order import OUTPUT_ORDER
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.pieces.replaced_subgraph import CACHE
+from xlagraph.rules.shapes.growing_input import GROWING_INPUT
+from xlagraph.rules.shapes.layout import LAYOUT
+from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.model import Cause, Context
+    from xlagraph.diff import Diff
+    from xlagraph.explain.kept import Kept
+    from xlagraph.message import Side
+
+MAX_APART = 3
+"""Lines between an edit and the nearest line of its derivatives."""
+ALL = 0.95
+"""The part of a difference that is as good as all of it."""
+
+
+def comes_along(
+    diff: Diff, cause: Cause, causes: Sequence[Cause], contexts: tuple[Context, Context]
+) -> bool:
+    """Whether a cause is a consequence of others, and not one of its own.
+
+    So it is with derivatives of an edit, with what follows from the first cause, and with which
+    outputs there are, and in which order.
+    """
+    first = causes[0]
+    if any(_has_derivative(diff, other, cause) for other in causes if other is not cause):
+        return True
+    if first.proved and _comes_of(diff, first, cause):
+        return True
+    if any(_is_of_pick(diff, other, cause) for other in causes if other is not cause):
+        return True
+    return _is_order_of_outputs(diff, first, cause, contexts) or _is_kept_along(diff, cause, causes)
+
+
+def _is_of_pick(diff: Diff, pick: Cause, cause: Cause) -> bool:
+    """Whether gradients flow further on one side, through a value that Python picks there."""
+    if not is_pick(pick):
+        return False
+    if cause.kind is LONGER_BACKWARD or has_more_terms(cause):
+        return True
+    has_loss = all(map(any, forward_pass(diff)))
+    return cause.proved and has_loss and _is_behind_the_loss(diff, pick, cause)
+
+
+def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """Whether a proved cause leads to another one.
+
+    So it is with the order of sums that gradients have more terms of, with uses of what a cache is
+    filled with, with layouts that no line asks for, and with what a type leads to at the line where
+    nearly all else comes of it.
+    """
+    if first.kind is LONGER_BACKWARD and is_order(diff, cause):
+        return True
+    if str(first.in_short).startswith(CACHE) and cause.kind is OTHER_OPERAND:
+        return _uses(diff, cause, first)
+    if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):
+        return True
+    is_all = first.kind is DTYPE and first.share >= ALL
+    return is_all and cause.kind in BRANCHES and cause.place.line == first.place.line
+
+
+def _is_order_of_outputs(
+    diff: Diff, first: Cause, cause: Cause, contexts: tuple[Context, Context]
+) -> bool:
+    """Whether it is the order of outputs alone, beside an edit, and not of steps of one run.
+
+    An optimizer updates its groups of parameters one after the other. Of a function that JAX has
+    traced, each place is a result of its own.
+    """
+    if cause.kind is not OUTPUT_ORDER or not (first.proved and cause.proved) or is_jitted(diff.a):
+        return False
+    return are_versions(diff, contexts) is True or nothing_tells(diff, contexts)
+
+
+def _is_kept_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
+    """Whether tensors that one side gives back more are made of what another cause computes.
+
+    Or the other side gives back as many: in another size, if inputs have one, or else of the same
+    shapes, as a gradient that is clipped is another tensor than one that is not.
+    """
+    given = kept_alone(diff, cause)
+    if not given:
+        return False
+    kept = [one for other in causes for one in kept_alone(diff, other)]
+    sized = causes[0].kind in (GROWING_INPUT, INPUT_SHAPE)
+    if causes[0].proved and _shapes(diff, kept, A, sized=sized) == _shapes(
+        diff, kept, B, sized=sized
+    ):
+        return True
+    others = [other for other in causes if other.kind is not LIVE_TENSOR and other.proved]
+    claimed = {
+        A: {i for other in others for i in other.a},
+        B: {i for other in others for i in other.b},
+    }
+    return all(one.made_alone & claimed[one.side] for one in given)
+
+
+def _shapes(diff: Diff, kept: Sequence[Kept], side: Side, *, sized: bool) -> Counter[str]:
+    """How often a side keeps a tensor of each shape, or of any."""
+    module = diff.a if side is A else diff.b
+    return Counter("" if sized else module.shapes[k.value] for k in kept if k.side is side)
+
+
+def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:
+    """Whether a cause is of derivatives that take in what an edit takes in.
+
+    The edit is of the forward pass, whose lines are known. To clamp, torch compares in f64, which
+    changes no value.
+    """
+    is_edit = edit.kind in BRANCHES and edit.proved and edit.place.line and not edit.place.is_near
+    is_wide = cause.kind is DTYPE and "f64" in str(cause.in_short)
+    is_behind = is_wide or str(cause.in_short).startswith(BACKWARD)
+    if not (is_edit and cause.proved and knows_lines(diff.a)):
+        return False
+    if not (is_behind or _is_of_derivatives(diff, edit, cause)):
+        return False
+    if _is_near(edit, cause) or _uses(diff, edit, cause):
+        return True
+    return not _taken(diff, edit).isdisjoint(_taken(diff, cause))
+
+
+def _is_near(edit: Cause, cause: Cause) -> bool:
+    """Whether what has no line of its own, as a derivative, has the nearest one about an edit's."""
+    one, other = edit.place.line, cause.place.line
+    if one is None or other is None or not cause.place.is_near:
+        return False
+    return one.scope == other.scope and abs(one.line - other.line) <= MAX_APART
+
+
+def _uses(diff: Diff, edit: Cause, cause: Cause) -> bool:
+    """Whether an edit takes in what one side alone computes for another cause."""
+    sides = (diff.a, edit.a, cause.a & {*diff.removed}), (diff.b, edit.b, cause.b & {*diff.added})
+    return any(not own.isdisjoint(module.operands[i]) for module, one, own in sides for i in one)
+
+
+def _is_of_derivatives(diff: Diff, edit: Cause, cause: Cause) -> bool:
+    """Whether a piece has nothing of its own that the loss is made of, beside what an edit uses."""
+    return edit.share >= cause.share and _is_behind_the_loss(diff, edit, cause)
+
+
+def _is_behind_the_loss(diff: Diff, edit: Cause, cause: Cause) -> bool:
+    """Whether a piece has nothing that the loss is made of, beside what an edit uses."""
+    if cause.kind not in BRANCHES:
+        return False
+    sides = (diff.a, edit.a, cause.a, diff.removed), (diff.b, edit.b, cause.b, diff.added)
+    for (module, one, other, lone), way in zip(sides, forward_pass(diff), strict=True):
+        used = {o for i in one for o in module.operands[i]}
+        made = set[int]().union(*(made_of(module, o) for o in used & other))
+        if any(way[i] for i in other.intersection(lone) - used - made):
+            return False
+    return True
+
+
+def _taken(diff: Diff, cause: Cause) -> set[int]:
+    """The arrays that instructions of one side alone take in for a cause, by A's numbers.
+
+    Those of B alone are negative.
+    """
+    found = set[int]()
+    sides = (diff.a, cause.a, diff.removed, None), (diff.b, cause.b, diff.added, diff.match.to_a)
+    for module, claimed, lone, partners in sides:
+        own = claimed.intersection(lone)
+        below = {o for i in own for o in module.operands[i]} - own
+        forms = {through(module, o, SPREADS) for o in below}
+        arrays = {i for i in forms if not module.shapes[i].endswith("[]")}
+        found |= arrays if partners is None else {_place_in_a(partners, i) for i in arrays}
+    return found
+
+
+def _place_in_a(partners: Sequence[int], i: int) -> int:
+    return partners[i] if partners[i] >= 0 else -1 - i

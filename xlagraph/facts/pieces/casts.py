@@ -1,0 +1,119 @@
+"""What conversions that one side alone has are for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.finding import Words
+from xlagraph.cause.names import parameter_name, short_shape
+from xlagraph.facts.pieces.moved_softmax import of_softmax
+from xlagraph.facts.program.arguments import argument_name, is_jitted
+from xlagraph.facts.values.scalars import is_scalar_input
+from xlagraph.facts.values.telling import opcodes_in_words
+from xlagraph.message import A, Change, Code, join, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from xlagraph.cause.case import Case, SideView
+    from xlagraph.facts.pieces.propagation import Propagation
+    from xlagraph.message import Message
+
+CAST_FIX = say("Convert it (.float(), .to(), autocast) in every step, or in none.")
+NUMBER_FIX = say(
+    "In JAX a Python number has no type of its own and takes that of the array that it meets; "
+    "a number of numpy or of jax.numpy has one, np.float64 as well, and makes what it meets as "
+    "wide. Both look alike among the arguments. Hand in the same kind in every call, ",
+    Code("float(value)"),
+    ", or convert it where it is used: ",
+    Code("x + scale.astype(x.dtype) * noise"),
+    ".",
+)
+NUMBER_SHORT_FIX = say("Hand it in as float(value) in every call, or cast it to x.dtype.")
+MAX_SHAPES = 2
+"""Shapes of inputs that are told of."""
+
+
+def casts_in_words(
+    case: Case, found: Propagation, starts: Sequence[tuple[int, int]]
+) -> tuple[Message, Words] | None:
+    """A title, and what is said in short, where all begins at conversions of one side alone.
+
+    `starts`: conversions of A or of B, -1 for the other side.
+    """
+    casts = [(case.b, y) if y >= 0 else (case.a, x) for x, y in starts]
+    if any(-1 not in start for start in starts) or not casts:
+        return None
+    numbers = [cast for cast in casts if _is_of_number(*cast)]
+    if len(numbers) == 1 and is_jitted(case.diff.a):
+        return _of_number(case, *numbers[0])
+    if len(casts) != 1 or _is_of_input(*casts[0]):
+        return None
+    return _of_value(case, found, *casts[0])
+
+
+def inputs_in_short(
+    shapes: Sequence[str], types: Iterable[tuple[str, str]], name: str = ""
+) -> Message:
+    """That inputs of these shapes, one with a name perhaps, have these types in A and in B."""
+    told = join(dict.fromkeys(shapes), MAX_SHAPES)
+    one = say("Argument ", Code(name), " has") if name else say("An input (", told, ") has")
+    return say(
+        *(one if len(shapes) == 1 else say(f"{len(shapes)} inputs (", told, ") have")).parts,
+        " another dtype (",
+        join(Change(old, new) for old, new in dict.fromkeys(types)),
+        ") in some steps",
+    )
+
+
+def _of_number(case: Case, view: SideView, cast: int) -> tuple[Message, Words]:
+    """A number that one call converts to the type of an array, and the other keeps as it is."""
+    module = view.module
+    other = case.b if view.is_a else case.a
+    number = module.operands[cast][0]
+    known = argument_name(module, number)
+    name = say("argument ", Code(known)) if known else parameter_name(view, number)
+    title = say(
+        name,
+        f" takes the type of the arrays that it meets, {_type(module.shapes[cast])}, in ",
+        view.side,
+        ", and its own in ",
+        other.side,
+        f", where all that follows is {_type(module.shapes[number])}",
+    )
+    return title, Words(NUMBER_FIX, title.sentence, NUMBER_SHORT_FIX)
+
+
+def _of_value(case: Case, found: Propagation, view: SideView, cast: int) -> tuple[Message, Words]:
+    """One value that is converted on one side, and what is computed with it."""
+    module = view.module
+    other = case.b if view.is_a else case.a
+    own = found.pairs.keys() if view.side is A else found.pairs.values()
+    softmax = any(of_softmax(module, i) is not None for i in own)
+    rest = [i for i in own if module.opcodes[i] != "convert"]
+    does = say("softmax") if softmax else opcodes_in_words(module, rest, other.module)
+    title = say(
+        "a value (",
+        short_shape(module, module.operands[cast][0]),
+        f") is converted to {_type(module.shapes[cast])} before ",
+        does,
+        " in ",
+        view.side,
+        " only",
+    )
+    return title, Words(short=title.sentence, short_fix=CAST_FIX)
+
+
+def _is_of_number(view: SideView, cast: int) -> bool:
+    operands = view.module.operands[cast]
+    return bool(operands) and is_scalar_input(view.module, operands[0])
+
+
+def _is_of_input(view: SideView, cast: int) -> bool:
+    """Whether it converts what a computation takes in."""
+    module = view.module
+    return not module.operands[cast] or module.opcodes[module.operands[cast][0]] == "parameter"
+
+
+def _type(shape: str) -> str:
+    return shape.partition("[")[0]
