@@ -25,7 +25,7 @@ from xlagraph.evaluate.step import Calls, Step, type_of
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xlagraph.evaluate.draws import Domains
     from xlagraph.evaluate.step import Array
@@ -156,6 +156,32 @@ class Program:
                 raise NotEvaluatedError(f"the module is not evaluated: {name}: {error}") from None
         return list(_flattened(value))
 
+    def values(
+        self, arguments: Sequence[Any], budget: Budget, since: Mapping[int, Any] | None = None
+    ) -> dict[int, Any]:
+        """The values of all instructions of the entry that an output needs.
+
+        `since`: those of an earlier evaluation, taken over where no argument below has changed.
+
+        Raises:
+            NotEvaluatedError: it costs too much, or attributes do not fit their shapes.
+        """
+        given = [
+            _argument(shape, argument)
+            for shape, argument in zip(self.parameters, arguments, strict=True)
+        ]
+        running = _Running(self, budget, 1, None)
+        with np.errstate(all="ignore"):
+            try:
+                return running.entry(given, since or {})
+            except _ERRORS as error:
+                name = type(error).__name__
+                raise NotEvaluatedError(f"the module is not evaluated: {name}: {error}") from None
+
+    def outputs_of(self, values: Mapping[int, Any]) -> list[Array]:
+        """The arrays that the module gives back, of the values of its entry."""
+        return list(_flattened(values[self.module.entry_computation.root]))
+
     def needs(self, i: int) -> bool:
         """Whether an output depends on an instruction, as far as what it is called by tells."""
         return i in self._needed
@@ -222,6 +248,25 @@ class _Running:
     def call(self, computation: int, arguments: Sequence[Any]) -> Any:
         """A computation with its arguments."""
         return self._evaluated(computation, arguments, self._made)
+
+    def entry(self, arguments: Sequence[Any], since: Mapping[int, Any]) -> dict[int, Any]:
+        """The values of the entry's instructions, computed where they are not as they were."""
+        parameters = self.module.entry_computation.parameters
+        values: dict[int, Any] = dict(zip(parameters, arguments, strict=True))
+        new = {p for p in parameters if p not in since or not _is_same(values[p], since[p])}
+        for line in self.program.plan(self.module.entry):
+            number = line.step.number
+            if number in values:
+                continue
+            if line.step.opcode == "constant":
+                values[number] = self.program.constant(number)
+            elif number in since and new.isdisjoint(line.operands):
+                values[number] = since[number]
+            else:
+                new.add(number)
+                self.budget.charge(line.cost)
+                values[number] = self._made(line, [values[o] for o in line.operands])
+        return values
 
     def lifted(self, computation: int, arguments: Sequence[Any]) -> Any:
         """A computation over scalars, for arrays of them at once."""
@@ -342,6 +387,11 @@ def _argument(shape: Shape, value: Any) -> Any:
         pairs = zip(shape.parts, value, strict=True)
         return tuple(_argument(part, one) for part, one in pairs)
     return np.asarray(value, type_of(shape.element_type)).reshape(shape.dimensions)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two arguments are equal, those in tuples one by one."""
+    return all(map(np.array_equal, _flattened(one), _flattened(other)))
 
 
 def _flattened(value: Any) -> list[Array]:

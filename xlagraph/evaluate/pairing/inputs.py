@@ -291,7 +291,8 @@ def _refined(
     sizes = Counter(classes.values())
     found: dict[_Input, int] = {}
     seen: dict[int, list[tuple[int, Array]]] = {}
-    before = [response(asked, classes, side) if by_moves else np.zeros(()) for side in (0, 1)]
+    values = [_values(asked, side, _arguments(asked, classes, side)) for side in (0, 1)]
+    before = [_sums(asked, k, values[k]) if by_moves else np.zeros(()) for k in (0, 1)]
     is_alike = (
         partial(_move_alike, rounding=_ROUNDING * np.abs(before[0])) if by_moves else are_alike
     )
@@ -299,7 +300,9 @@ def _refined(
         if sizes[label] <= len(asked.programs):  # one of each side
             found[one] = label
             continue
-        told = response(asked, classes, one.side, one.number) - before[one.side]
+        changed = _arguments(asked, classes, one.side, one.number)
+        made = _values(asked, one.side, changed, values[one.side])
+        told = _sums(asked, one.side, made) - before[one.side]
         known = seen.setdefault(label, [])
         number = next((n for n, other in known if is_alike(told, other)), None)
         if number is None:
@@ -313,9 +316,9 @@ def _refined(
     return {one: names[label] for one, label in found.items()}
 
 
-def response(asked: Asked, classes: Mapping[_Input, int], side: int, changed: int = -1) -> Array:
-    """What the outputs come to with an array of its own for one input, in no order of outputs."""
-    return _told_of(asked, side, _arguments(asked, classes, side, changed))
+def response(asked: Asked, classes: Mapping[_Input, int], side: int) -> Array:
+    """What the outputs come to with one array for all inputs of a class, in no order."""
+    return _told_of(asked, side, _arguments(asked, classes, side))
 
 
 def _arguments(
@@ -343,6 +346,25 @@ def _told_of(asked: Asked, side: int, arguments: list[Any]) -> Array:
     program = asked.programs[side]
     made = program.run(arguments, asked.budget)
     program.coverage.settle(keep=False)
+    return _summed(asked, made)
+
+
+def _values(
+    asked: Asked, side: int, arguments: Sequence[Any], since: Mapping[int, Any] | None = None
+) -> Mapping[int, Any]:
+    """What a program's instructions come to, from what they came to before, where that stays."""
+    program = asked.programs[side]
+    made = program.values(arguments, asked.budget, since)
+    program.coverage.settle(keep=False)
+    return made
+
+
+def _sums(asked: Asked, side: int, values: Mapping[int, Any]) -> Array:
+    return _summed(asked, asked.programs[side].outputs_of(values))
+
+
+def _summed(asked: Asked, made: Sequence[Array]) -> Array:
+    """The sums of all outputs, and those of their squares, in no order."""
     sums: dict[tuple[int, ...], list[tuple[float, float]]] = {}
     for array in made:
         if array.shape in asked.uneven:

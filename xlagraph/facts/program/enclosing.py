@@ -38,6 +38,7 @@ _BRANCH = re.compile(r"(?:if|elif|else)\b")
 _HEAD = re.compile(r"(?:async\s+def|def|class|@)\b")
 _COMPREHENSION = re.compile(r"[\[({].*\bfor\b.+\bin\b")
 _GOES_ON = re.compile(r":\s*continue$")
+_YIELD = re.compile(r"(?:[\w.,\s]+=\s*)?yield\b")
 _IF = re.compile(r"\bif\b")
 
 
@@ -52,7 +53,9 @@ class Enclosing(NamedTuple):
 def enclosing(program: Program, stack: Iterable[SourceLine]) -> Enclosing | None:
     """The innermost loop around some frames, innermost first; None if none is in sight.
 
-    A function of which not all lines up to the call are stored may have one that is not seen.
+    A loop that yields, as a loader does, has a turn for each turn of the loop that it feeds: that
+    one counts. A function of which not all lines up to the call are stored may have one that is not
+    seen.
     """
     for frame in stack:
         if frame.is_library:
@@ -149,9 +152,21 @@ def _in_function(lines: Mapping[int, str], frame: SourceLine) -> Enclosing | Non
         column = indentation(lines[number])
         here = frame._replace(line=number)
         if _LOOP.match(text):
-            return Enclosing(here, branch)
+            return None if _yields(lines, number) else Enclosing(here, branch)
         if _HEAD.match(text):
             return None
         if _BRANCH.match(text) and branch is None:
             branch = here
     return None
+
+
+def _yields(lines: Mapping[int, str], loop: int) -> bool:
+    """Whether a loop hands a value on in each turn, as far as its lines are stored."""
+    column, number = indentation(lines[loop]), loop
+    while (number := number + 1) in lines:
+        text = lines[number].strip()
+        if text and not text.startswith("#") and indentation(lines[number]) <= column:
+            return False
+        if _YIELD.match(text):
+            return True
+    return False
