@@ -371,7 +371,7 @@ def test_ctrl_c_is_one_line_at_any_moment(moment: float) -> None:
 
 
 def test_ctrl_c_is_known_behind_another_error() -> None:
-    """Python 3.11 wraps what is raised while a class is made, and the commands are made of those."""
+    """Python 3.11 wraps what is raised while a class is made, as happens at imports."""
     code = """if True:
         from xlagraph.cli import app, main
         def run():

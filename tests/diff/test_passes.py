@@ -311,6 +311,30 @@ def test_votes_go_to_the_candidate_with_most_neighbours():
     assert bench.found == by(Pass.VOTE, "x")
 
 
+def _renewed(*sizes: int) -> str:
+    """Tensors of these sizes, each times one number, as an optimizer's state is."""
+    lines = ["s = f32[] parameter(0)"]
+    for k, size in enumerate(sizes, 1):
+        lines += [
+            f"m{k} = f32[{size}] parameter({k})",
+            f"b{k} = f32[{size}] broadcast(s), dimensions={{}}",
+            f"n{k} = f32[{size}] multiply(m{k}, b{k})",
+        ]
+    shapes = ", ".join(f"f32[{size}]" for size in sizes)
+    news = ", ".join(f"n{k}" for k in range(1, len(sizes) + 1))
+    return "; ".join([*lines, f"ROOT t = ({shapes}) tuple({news})"])
+
+
+def test_a_number_tells_nothing_of_tensors_of_other_sizes():
+    """Unless both sides have as many that nothing else tells of."""
+    bench = Bench(_renewed(4, 6), _renewed(8), "s")
+    pair_by_vote(bench.pairing, bench.entries[0])
+    assert bench.found == {}
+    bench = Bench(_renewed(4), _renewed(8), "s")
+    pair_by_vote(bench.pairing, bench.entries[0])
+    assert bench.found["b1"] == ("b1", Pass.VOTE)
+
+
 def test_votes_on_the_last_instruction_of_a_module():
     """What has no instruction behind it has no neighbour there."""
     body = P + "x = f32[4] negate(p); ROOT t = (f32[4]) tuple(x); "

@@ -10,6 +10,9 @@ from real_modules import real_texts
 from xla_oracle import NoAnswerError, Oracle
 
 from xlagraph.evaluate import NotEvaluatedError, evaluate
+from xlagraph.evaluate.budget import Budget
+from xlagraph.evaluate.draws import argument_like
+from xlagraph.evaluate.program import Program
 from xlagraph.hlo import read_module
 
 if TYPE_CHECKING:
@@ -43,6 +46,21 @@ def test_xla_computes_the_same(oracle, name):
         pytest.skip(str(error))
     assert len(found) == len(wanted)
     assert sum(map(_is_close, found, wanted)) >= 0.85 * len(wanted)
+
+
+@pytest.mark.parametrize("name", NAMES[::4])
+def test_what_is_taken_over_is_what_would_be_computed(name):
+    """Each input in turn is another one; all that depends on it has to be computed again."""
+    program = Program(read_module(TEXTS[name], name))
+    chance = np.random.default_rng(5)
+    given = [argument_like(shape, k, is_other=False) for k, shape in enumerate(program.parameters)]
+    first = program.values(given, Budget())
+    for k in chance.permutation(len(given))[:6]:
+        changed = [*given]
+        changed[k] = argument_like(program.parameters[k], k, is_other=True)
+        taken_over = program.outputs_of(program.values(changed, Budget(), first))
+        computed = program.run(changed, Budget())
+        assert all(map(np.array_equal, taken_over, computed, [True] * len(computed)))
 
 
 def _is_close(x: np.ndarray, y: np.ndarray) -> bool:

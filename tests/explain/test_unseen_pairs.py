@@ -97,6 +97,12 @@ SAID = {
     "round52/q05": "Dropout is on, and norms take the batch's statistics and keep them, in B only",
     "round52/q12": "The backward pass computes more in B, in 8 places",
     "round52/q15": "Values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
+    "round53/q02": "Some steps leave blocks of the model out",
+    "round53/q05": "Argument noise_std takes the type of the arrays that it meets, bf16, in A",
+    "round53/q06": "B gives back 2 results more than A: f32[], f32[]",
+    "round53/q09": "A value (bf16[8,4,16,16]) is converted to f32 before softmax in B only",
+    "round53/q14": "A cache is filled in B: it computes 6 values that A takes in ready-made",
+    "round53/q19": "became mean(x) + s, and max(x * s) became max(x * s + y * s)",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -108,7 +114,7 @@ SAME = (
     *("round43/q09", "round43/q18", "round44/q08", "round44/q14", "round45/q20"),
     *("round43/q04", "round46/q04", "round47/q05", "round48/q03", "round48/q09"),
     *("round49/q19", "round50/q04", "round50/q08", "round51/q02", "round51/q19"),
-    *("round52/q07", "round52/q19"),
+    *("round52/q07", "round52/q19", "round53/q10"),
 )
 
 
@@ -208,5 +214,18 @@ def test_what_changes_no_value_is_told_apart():
 def test_what_follows_from_an_edit_is_no_further_cause():
     for pair in ("round43/q15", "round44/q07", "round44/q16", "round44/q20", "round45/q19"):
         assert not _explained(pair).verdict.notes
-    for pair in ("round50/q12", "round50/q15", "round50/q20"):
+    for pair in ("round50/q12", "round50/q15", "round50/q20", "round53/q17"):
         assert not _explained(pair).verdict.notes
+
+
+def test_which_outputs_there_are_and_in_which_order_is_no_further_cause():
+    """Norms and biases in a group of their own are updated behind the others."""
+    for pair in ("round53/q07", "round53/q08", "round53/q14", "round53/q18"):
+        assert not any("further cause" in str(note) for note in _explained(pair).verdict.notes)
+
+
+def test_derivatives_of_a_value_that_python_picks_are_no_further_cause():
+    notes = [str(note) for note in _explained("round53/q13").verdict.notes]
+    assert notes == [
+        "1 further cause: a branch in Python picks another value in some steps, q13/step.py:49."
+    ]

@@ -19,6 +19,11 @@ FILES = sorted((ROOT / "examples").rglob("*.py")) + sorted(
 SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)
 
 
+def yields(loop: ast.stmt) -> bool:
+    """Whether a loop hands its turns on."""
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(loop))
+
+
 def by_parser(tree: ast.Module) -> dict[int, tuple[int | None, int | None]]:
     """For the first line of each simple statement its loop, and the branch nearest in there."""
     found: dict[int, tuple[int | None, int | None]] = {}
@@ -30,7 +35,7 @@ def by_parser(tree: ast.Module) -> dict[int, tuple[int | None, int | None]]:
             elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 visit(node.body, None, None)
             elif isinstance(node, (ast.For, ast.While)):
-                visit(node.body, node.lineno, None)
+                visit(node.body, None if yields(node) else node.lineno, None)
             elif isinstance(node, ast.If):
                 visit(node.body, loop, node.lineno)
             elif isinstance(node, ast.With):
@@ -51,6 +56,24 @@ def test_loops_and_branches_are_those_of_the_parser(file):
         assert (found.loop.line if found else None) == loop, (number, lines[number])
         if found:
             assert (found.branch.line if found.branch else None) == branch, number
+
+
+@pytest.mark.parametrize("hands_on", ["yield mix(x)", "again = yield mix(x)"])
+def test_a_loop_that_yields_leaves_it_to_the_loop_that_it_feeds(hands_on):
+    text = f"""\
+def __iter__(self):
+    for x in self.loader:
+        x = self.erase(x)
+        {hands_on}
+for x in loader:
+    step(x)
+"""
+    program = {"f.py": dict(enumerate(text.splitlines(), 1))}
+    frames = [SourceLine("f.py", 3, "__iter__"), SourceLine("f.py", 6, "<module>")]
+    found = enclosing(program, frames)
+    assert found is not None
+    assert found.loop.line == 5
+    assert enclosing(program, frames[:1]) is None
 
 
 def test_the_loop_of_a_caller_counts_where_the_function_has_none():

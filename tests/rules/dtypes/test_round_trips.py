@@ -99,4 +99,6 @@ def test_one_conversion_and_back_is_told_as_before():
 }
 """
     found = explained(f"HloModule m\n{inside}{plain}", f"HloModule m\n{inside}{other}")
-    assert "A value is converted to bf16 in B only" in str(found.causes[0].title.sentence)
+    assert "A value (f32[3]) is converted to bf16 before sqrt in B only" in str(
+        found.causes[0].title.sentence
+    )

@@ -43,10 +43,7 @@ def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
         partner = to_b[o]
         if partner >= 0:
             here = places(pairing.a, o, x)
-            alike = None if _sizes(a.shapes[o]) != [""] else _sizes(a.shapes[x])
-            for u in b.users[partner][:MAX_CANDIDATES]:
-                if alike is not None and _sizes(b.shapes[u]) != alike:
-                    continue  # one number, such as a momentum, goes into tensors of every size
+            for u in _told_by(pairing, o, x):
                 if to_a[u] < 0 and b.opcodes[u] == opcode and live[u]:
                     votes[u] += 1 + (places(pairing.b, partner, u) == here)
     for u in a.users[x][:MAX_CANDIDATES]:
@@ -57,6 +54,29 @@ def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
                 if to_a[o] < 0 and b.opcodes[o] == opcode and live[o]:
                     votes[o] += 1 + (places(pairing.b, o, partner) == here)
     return votes
+
+
+def _told_by(pairing: Pairing, operand: int, user: int) -> list[int]:
+    """The users in B of an operand of A, as far as they may be the one that uses it in A.
+
+    One number, such as a momentum, goes into tensors of every size: of those of another size it
+    tells nothing, unless as many are left on both sides.
+    """
+    a, b = pairing.a.module, pairing.b.module
+    theirs = b.users[pairing.to_b[operand]][:MAX_CANDIDATES]
+    if _sizes(a.shapes[operand]) != [""]:
+        return theirs
+    own = _sizes(a.shapes[user])
+    mine = a.users[operand][:MAX_CANDIDATES]
+    left_a = [u for u in mine if _is_left(pairing.to_b, a, u, a.opcodes[user])]
+    left_b = [u for u in theirs if _is_left(pairing.to_a, b, u, a.opcodes[user])]
+    if len(left_a) == len(left_b):
+        return theirs
+    return [u for u in theirs if _sizes(b.shapes[u]) == own]
+
+
+def _is_left(partners: Sequence[int], module: Module, i: int, opcode: str) -> bool:
+    return partners[i] < 0 and module.opcodes[i] == opcode
 
 
 def _is_short(module: Module, i: int) -> bool:
