@@ -50,6 +50,8 @@ SAID = {
     "round43/q07": "Gradients flow further in A than in B, which cuts them at multiply.134",
     "round43/q10": "Input 9 (f32[3,2,8]) and 5 more: used after the update in A, before it in B",
     "round43/q11": "Gradients flow further in B than in A, which cuts them at add.406",
+    "round43/q12": "Values are written at another Python index",
+    "round48/q12": "Values are written at another Python index",
     "round43/q13": "Weight decay goes into the gradient in A and into the weight alone in B",
     "round43/q15": "sum takes the result of multiply f32[24,3] at q15/before.py:35 in A and part",
     "round43/q16": "9 slow weights (f32[7,3], f32[30,8], f32[30,10] and 3 more) move towards",

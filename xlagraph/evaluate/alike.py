@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xlagraph.errors import XlagraphError
-from xlagraph.evaluate.agreement import are_close, is_number, moved_by, varies
+from xlagraph.evaluate.agreement import are_close, is_finite, is_number, moved_by, varies
 from xlagraph.evaluate.budget import Budget
-from xlagraph.evaluate.draws import arguments_at, rounded_otherwise
+from xlagraph.evaluate.draws import arguments_at, rounded_otherwise, scaled_down
 from xlagraph.evaluate.program import Program
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 COMPARED = 3
 """At how many arguments outputs are compared."""
+MAX_DOWN = 3
+"""How often smaller ones are looked for."""
 
 
 class AlikeOutputs(NamedTuple):
@@ -48,7 +50,7 @@ def alike_outputs(diff: Diff) -> AlikeOutputs | None:
 def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     a, b = Program(diff.a), Program(diff.b)
     budget = Budget()
-    too_much = COMPARED * (2 * a.cost + b.cost) > budget.operations
+    too_much = COMPARED * (3 * a.cost + b.cost) > budget.operations
     if too_much or _takes_more(diff.a, diff.match.to_b) or _takes_more(diff.b, diff.match.to_a):
         return None
     values: list[list[Array]] = []
@@ -56,7 +58,8 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     noise: list[list[float]] = []
     inputs = _input_partners(diff)
     for point in range(COMPARED):
-        given, taken = (arguments_at(point, one.parameters, one.domains) for one in (a, b))
+        given = _given(a, point, budget)
+        taken = arguments_at(point, b.parameters, b.domains)
         for k, n in inputs:
             taken[n] = given[k]
         moved = [rounded_otherwise(x, (point, 0, k)) for k, x in enumerate(given)]
@@ -75,6 +78,18 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     return AlikeOutputs(
         tuple(pairs), tuple(telling), (a.coverage.one_way(diff.a), b.coverage.one_way(diff.b))
     )
+
+
+def _given(program: Program, point: int, budget: Budget) -> list[Any]:
+    """Arguments of a program: smaller ones where its values leave their types' range."""
+    given = arguments_at(point, program.parameters, program.domains)
+    for _ in range(MAX_DOWN):
+        made = program.run(given, budget, point + 1)
+        program.coverage.settle(keep=False)
+        if is_finite(made):
+            break
+        given = [scaled_down(x) for x in given]
+    return given
 
 
 def _takes_more(module: Module, partners: Sequence[int]) -> bool:

@@ -56,7 +56,7 @@ def _votes(pairing: Pairing, x: int, begun: dict[int, int]) -> Counter[int]:
     return votes
 
 
-def _told_by(pairing: Pairing, operand: int, user: int) -> list[int]:
+def _told_by(pairing: Pairing, operand: int, user: int) -> Sequence[int]:
     """The users in B of an operand of A, as far as they may be the one that uses it in A.
 
     One number, such as a momentum, goes into tensors of every size: of those of another size it

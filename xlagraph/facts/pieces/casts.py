@@ -44,12 +44,24 @@ def casts_in_words(
     casts = [(case.b, y) if y >= 0 else (case.a, x) for x, y in starts]
     if any(-1 not in start for start in starts) or not casts:
         return None
-    numbers = [cast for cast in casts if _is_of_number(*cast)]
-    if len(numbers) == 1 and is_jitted(case.diff.a):
-        return _of_number(case, *numbers[0])
+    number = number_cast(case, starts)
+    if number is not None:
+        return number_in_words(case, *number)
     if len(casts) != 1 or _is_of_input(*casts[0]):
         return None
     return _of_value(case, found, *casts[0])
+
+
+def number_cast(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[SideView, int] | None:
+    """The conversion of a number that comes in, the only such number, of a function of JAX's."""
+    casts = [(case.b, y) if y >= 0 else (case.a, x) for x, y in starts if -1 in (x, y)]
+    numbers = {
+        (view.is_a, view.module.operands[i][0]): (view, i)
+        for view, i in casts
+        if _is_of_number(view, i)
+    }
+    is_one = len(numbers) == 1 and is_jitted(case.diff.a)
+    return next(iter(numbers.values())) if is_one else None
 
 
 def inputs_in_short(
@@ -66,7 +78,7 @@ def inputs_in_short(
     )
 
 
-def _of_number(case: Case, view: SideView, cast: int) -> tuple[Message, Words]:
+def number_in_words(case: Case, view: SideView, cast: int) -> tuple[Message, Words]:
     """A number that one call converts to the type of an array, and the other keeps as it is."""
     module = view.module
     other = case.b if view.is_a else case.a

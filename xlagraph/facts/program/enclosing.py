@@ -138,6 +138,28 @@ def guard(program: Program, frame: SourceLine) -> SourceLine | None:
     return None
 
 
+def early_end(program: Program, loop: SourceLine) -> SourceLine | None:
+    """The condition at which a loop ends before its last turn; None where none is stored."""
+    lines = program.get(loop.file, {})
+    if loop.line not in lines:
+        return None
+    number, inner = loop.line, [(indentation(lines[loop.line]), loop.line)]
+    while (number := number + 1) in lines:
+        text, column = lines[number].strip(), indentation(lines[number])
+        if not text or text.startswith("#"):
+            continue
+        if column <= inner[0][0]:
+            return None
+        while column <= inner[-1][0]:
+            inner.pop()
+        heads = [one for _, one in inner]
+        if text == "break" and not any(_LOOP.match(lines[one].strip()) for one in heads[1:]):
+            is_guarded = lines[heads[-1]].strip().startswith("if ")
+            return loop._replace(line=heads[-1], called=None) if is_guarded else None
+        inner.append((column, number))
+    return None
+
+
 def _in_function(lines: Mapping[int, str], frame: SourceLine) -> Enclosing | None:
     number, branch = frame.line, None
     if number not in lines:

@@ -15,7 +15,12 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.diff.header import given_away
 from xlagraph.diff.match import match_modules
-from xlagraph.facts.pieces.casts import CAST_FIX, casts_in_words, inputs_in_short
+from xlagraph.facts.pieces.casts import (
+    CAST_FIX,
+    casts_in_words,
+    inputs_in_short,
+    number_cast,
+)
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.pieces.regrouped import are_cut_by_casts
 from xlagraph.facts.pieces.round_trips import of_one_kind, told
@@ -142,11 +147,21 @@ def find(case: Case) -> list[Finding]:
 
 
 def _of_like_inputs(case: Case, found: Iterable[Propagation]) -> list[Propagation]:
-    """Those that begin at arrays that come in, of one place and with one change of type, as one."""
+    """Those that begin at arrays that come in, of one place and with one change of type, as one.
+
+    And those that begin at one number.
+    """
     alike: dict[object, list[Propagation]] = {}
     for number, one in enumerate(found):
-        alike.setdefault(_change_of_inputs(case, one) or number, []).append(one)
+        key = _change_of_inputs(case, one) or _number_of(case, one) or number
+        alike.setdefault(key, []).append(one)
     return [group[0] if len(group) == 1 else together(group) for group in alike.values()]
+
+
+def _number_of(case: Case, found: Propagation) -> tuple[bool, int] | None:
+    """The number at whose conversion it begins: whether it is A's, and its instruction."""
+    cast = number_cast(case, _main_origins(case, found))
+    return None if cast is None else (cast[0].is_a, cast[0].module.operands[cast[1]][0])
 
 
 def _change_of_inputs(case: Case, found: Propagation) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.diff.match import match_modules
-from xlagraph.facts.pieces.casts import inputs_in_short
+from xlagraph.facts.pieces.casts import inputs_in_short, number_cast, number_in_words
 from xlagraph.facts.pieces.first_types import first_of, number_used
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.values.rounding import same_number
@@ -27,7 +27,7 @@ from xlagraph.message import A, B, Code, HloName, count, join, say
 from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
@@ -76,6 +76,8 @@ class _Stretch(NamedTuple):
     """A's instructions to B's."""
     met: dict[int, int]
     """Those of one type that have no partner with types as they are: what stands around differs."""
+    numbers: dict[int, int]
+    """Constants of B to those of A that stand for them: one number, rounded to each type."""
     casts_a: list[int]
     casts_b: list[int]
     """All conversions between floating-point types."""
@@ -99,7 +101,33 @@ def find(case: Case) -> list[Finding]:
         if y >= 0 and x not in pairs and match.a.live[x]
         if case.a.partners[x] < 0 and case.b.partners[y] < 0
     }
-    return [_finding(case, _Stretch(pairs, met, casts_a, casts_b))] if pairs else []
+    if not pairs:
+        return []
+    numbers = _numbers(case, match.to_b)
+    return [_finding(case, _Stretch(pairs, met, numbers, casts_a, casts_b))]
+
+
+def _numbers(case: Case, to_b: Sequence[int]) -> dict[int, int]:
+    """Constants of B that stand where A has another one, and are one number but for their types."""
+    a, b = case.diff.a, case.diff.b
+    found: dict[int, set[int]] = {}
+    for x, y in enumerate(to_b):
+        if y >= 0 and len(a.operands[x]) == len(b.operands[y]):
+            for p, q in zip(a.operands[x], b.operands[y], strict=True):
+                if b.opcodes[q] == "constant" and to_b[p] != q:
+                    found.setdefault(q, set()).add(p)
+    return {
+        q: min(others)
+        for q, others in found.items()
+        if all(a.opcodes[p] == "constant" and _are_one(case, p, q) for p in others)
+    }
+
+
+def _are_one(case: Case, x: int, y: int) -> bool:
+    """Whether two constants are one number, each rounded to its type."""
+    a, b = case.diff.a, case.diff.b
+    types = element_type(a.shapes[x]), element_type(b.shapes[y])
+    return same_number(a.payloads[x], b.payloads[y], *types)
 
 
 def _casts(module: Module) -> list[int]:
@@ -151,24 +179,28 @@ def _finding(case: Case, found: _Stretch) -> Finding:
     first = first_of(case, computed)
     number = number_used(case, first)
     words = _of_number(case, *number) if number else _words(case, found.pairs, computed)
+    casts = [*((x, -1) for x in sorted(lone_a)), *((-1, y) for y in sorted(lone_b))]
+    cast = None if number else number_cast(case, casts)
+    title = say(
+        "the same computation runs in another dtype (",
+        _changes(case, computed),
+        ")",
+        say(" from ", parameter_name(case.b, number[1]), " on") if number else say(),
+    )
+    title, words = number_in_words(case, *cast) if cast else (title, words)
 
     def undo(edit: Editors) -> None:
         for x, y in found.pairs.items():
-            types = element_type(a.shapes[x]), element_type(b.shapes[y])
-            if a.opcodes[x] == "constant" and same_number(a.payloads[x], b.payloads[y], *types):
+            if a.opcodes[x] == "constant" and _are_one(case, x, y):
                 edit.a.payloads[x] = edit.b.payloads[y]
+        for y, x in found.numbers.items():
+            edit.b.payloads[y] = edit.a.payloads[x]
         _take_one_type(edit.a, found.casts_a)
         _take_one_type(edit.b, found.casts_b)
 
     return Finding(
         kind=DTYPE,
-        title=say(
-            "the same computation runs in another dtype (",
-            _changes(case, computed),
-            ")",
-            say(" from ", parameter_name(case.b, number[1]), " on") if number else say(),
-            at(lines),
-        ),
+        title=say(title, at(lines)),
         short=words.short,
         fix=words.fix,
         short_fix=words.short_fix,

@@ -117,9 +117,18 @@ def _begun(maker: SideView, taker: SideView, sums: Sequence[Begun]) -> Finding:
         ),
         fix=say(
             "Expected once, where a sum begins. For one graph begin it with a tensor on the "
-            "device, torch.zeros((), device=...), and call torch_xla.sync() once that is made."
+            "device, torch.zeros((), device=...), and call torch_xla.sync() once that is made; "
+            "where it is set back, as at each epoch's start, do the same, or call zero_() and sync."
         ),
-        short_fix=say("Begin the sum with a tensor that is made before the loop, and sync."),
+        short=say(
+            f"{count(len(sums), 'sum')} (",
+            join(dict.fromkeys(short_shape(maker.module, one.begun) for one in sums)),
+            f") {'begins' if is_one else 'begin'} with a Python number in ",
+            maker.side,
+            f", and {'goes' if is_one else 'go'} on from {'an input' if is_one else 'inputs'} in ",
+            taker.side,
+        ),
+        short_fix=say("Begin the sum, and set it back, with a tensor; then sync."),
         proof=say("what is added stands for the sum, on both sides"),
         a=frozenset(cited_a),
         b=frozenset(cited_b),

@@ -60,6 +60,7 @@ AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "star
 """What the dimension decides along which is indexed."""
 
 
+WRITTEN = "the Python index where values are written"
 WRITTEN_SHORT = say("Values are written at another Python index")
 _WRITTEN = Words(
     say(
@@ -216,12 +217,13 @@ def _finding(
     kind = next((OF_KEY[key] for key in keys if key in OF_KEY), None)
     number = count(len(pairs), opcode)
     is_written = opcode == "pad" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
+    is_written = is_written and any(_is_put_into(b, q) for _, q in pairs)
     words = Words()
     if kind:
         title = say(f"{kind.id.replace('-', ' ')} of {number} differs: ", changes)
     elif opcode in INDEX_OPCODES and BOUNDS.issuperset(keys):
         kind = PYTHON_INDEX
-        what = "the Python index where values are written" if is_written else "a Python index"
+        what = WRITTEN if is_written else "a Python index"
         is_moved = opcode == "slice" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
         if is_moved and not is_jitted(b) and all(_is_sorted(case.diff.b, q) for _, q in pairs):
             words = _RANKED
@@ -260,6 +262,12 @@ def _finding(
         b=frozenset(q for _, q in pairs),
         undo=undo,
     )
+
+
+def _is_put_into(module: Module, pad: int) -> bool:
+    """Whether what is padded is chosen from where a mask, padded alike, is true: it is assigned."""
+    choices = [u for u in module.users[pad] if module.opcodes[u] == "select"]
+    return any(module.opcodes[module.operands[u][0]] == "pad" for u in choices)
 
 
 def _left_out(case: Case, pair: tuple[int, int]) -> tuple[Sequence[tuple[int, ...]], ...]:

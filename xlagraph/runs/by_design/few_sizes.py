@@ -386,11 +386,14 @@ def as_stages(cause: Cause, members: Sequence[GraphNode]) -> Cause:
 
 
 def shapes_of(members: Sequence[GraphNode]) -> list[str]:
-    """The inputs that the graphs cite, and those that they are compared with, by their size."""
+    """The inputs that the graphs cite, and those that they are compared with, by their size.
+
+    Of those of one size, such as tokens and their mask, one is told.
+    """
     outcomes = [node.explanation for node in members if node.explanation]
     cited = (one for found in outcomes for one in (found.first_a, found.first_b))
-    inputs = dict.fromkeys(filter(None, map(_input_shape, cited)))
-    return sorted(inputs, key=lambda shape: (_length(shape), shape))
+    inputs = {shape.partition("[")[2]: shape for shape in filter(None, map(_input_shape, cited))}
+    return sorted(inputs.values(), key=lambda shape: (_length(shape), shape))
 
 
 def _input_shape(cited: Cited | None) -> str:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from xlagraph.cause.finding import Words
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.program.enclosing import enclosing, runs_in_turn
-from xlagraph.message import EMPTY, GraphName, SourceLine, count, join, say
+from xlagraph.facts.program.enclosing import early_end, enclosing, runs_in_turn
+from xlagraph.message import EMPTY, Code, GraphName, SourceLine, count, join, say
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
@@ -218,6 +219,8 @@ class AsUnrolled:
             say(GraphName(node.letter), f" {self.loop.turns[node.digest]}") for node in self._held
         )
         equal = self._of_equal_numbers(members)
+        end = early_end(self.program.lines, loop)
+        words = self._words(what, held, is_equal=bool(equal)) if end is None else _ends(held, end)
         return replace(
             cause,
             kind=self.kind,
@@ -231,22 +234,31 @@ class AsUnrolled:
                 ),
                 *equal,
             ),
-            fix=say(
-                f"Call torch_xla.sync() at the end of each turn of the loop at line {loop.line}: "
-                "a graph for each shape of a turn then serves any number of them.",
-                "" if what == "steps" else " Keep the gradients as they are added up, with "
-                "zero_grad(set_to_none=False), so that the first turn is like the others. Or have "
-                "as many turns in every step"
-                f"{', and send their numbers in one tensor' if equal else ''}.",
-            ),
-            short=say(f"{held}, their number changes"),
-            short_fix=say(
-                f"End each turn of the loop at line {loop.line} with torch_xla.sync()."
-            ),
+            fix=words.fix,
+            short=words.short,
+            short_fix=words.short_fix,
             effect=EMPTY,
             place=Place(loop, (loop,)),
             seen=None,
         )  # fmt: skip
+
+    def _words(self, what: str, held: str, *, is_equal: bool) -> Words:
+        """What is said of turns none of which ends a graph."""
+        line = self.loop.line.line
+        kept = (
+            " Keep the gradients as they are added up, with zero_grad(set_to_none=False), so that "
+            "the first turn is like the others. Or have as many turns in every step"
+            f"{', and send their numbers in one tensor' if is_equal else ''}."
+        )
+        return Words(
+            say(
+                f"Call torch_xla.sync() at the end of each turn of the loop at line {line}: a graph"
+                " for each shape of a turn then serves any number of them.",
+                "" if what == "steps" else kept,
+            ),
+            say(f"{held}, their number changes"),
+            say(f"End each turn of the loop at line {line} with torch_xla.sync()."),
+        )
 
     def _of_equal_numbers(self, members: Sequence[GraphNode]) -> tuple[Evidence, ...]:
         """What is said of the graphs that differ in which numbers of their turns are equal."""
@@ -260,3 +272,16 @@ class AsUnrolled:
             "numbers of a graph are one parameter"
         )
         return (Evidence(text, sources=found[0].lines),)
+
+
+def _ends(held: str, end: SourceLine) -> Words:
+    """What is said of turns that end where a value says so."""
+    fix = say(
+        f"The loop ends early at line {end.line}, so that each number of turns is a graph of its "
+        "own, and what decides it is read in each turn. Run a fixed number of turns, and keep what "
+        "a turn makes only where it goes on, which a tensor on the device tells: ",
+        Code("x = torch.where(goes_on, new, x)"),
+        ".",
+    )
+    short = say(f"{held}, since a loop ends early at line {end.line}")
+    return Words(fix, short, say("Run a fixed number of turns; select with torch.where."))
