@@ -158,8 +158,8 @@ def test_a_tensor_that_one_text_keeps_beside_all_that_both_give_is_named():
     assert not found.same
     assert found.evaluated == 6
     what = str(found.verdict.what)
-    assert what.startswith("B keeps 1 tensor more (output 1 (f32[4,6])) and computes the same")
-    assert what.endswith("both agree in 3 outputs.")
+    assert what.startswith("The same values, but for rounding")
+    assert what.endswith("agree in 3 outputs; B gives back 1 tensor more (output 1 (f32[4,6])).")
     assert found.unexplained_a == found.unexplained_b == ()
 
 

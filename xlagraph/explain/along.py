@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
 from xlagraph.explain.kept import kept_alone
@@ -17,6 +18,8 @@ from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import A, B
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
+from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.pieces.replaced_subgraph import CACHE
@@ -28,6 +31,7 @@ from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
     from xlagraph.explain.kept import Kept
@@ -70,18 +74,32 @@ def _is_of_pick(diff: Diff, pick: Cause, cause: Cause) -> bool:
 def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
     """Whether a proved cause leads to another one.
 
-    So it is with the order of sums that gradients have more terms of, with uses of what a cache is
-    filled with, with layouts that no line asks for, and with what a type leads to at the line where
-    nearly all else comes of it.
+    So it is with the order of sums that gradients have more terms of, with a decay where the
+    learning rate is 0, with numbers that are handed in as another type, with uses of what a cache
+    is filled with, with layouts that no line asks for, and with what a type leads to at the line
+    where nearly all else comes of it.
     """
     if first.kind is LONGER_BACKWARD and is_order(diff, cause):
         return True
+    if str(first.in_short).startswith(RATE_OF_ZERO) and str(cause.in_short).startswith(
+        DECAY_OF_ONE
+    ):
+        return True
+    if first.kind is DTYPE and cause.kind in (DTYPE, SHARED_SCALAR):
+        return takes_numbers_alone(diff, cause)
     if str(first.in_short).startswith(CACHE) and cause.kind is OTHER_OPERAND:
         return _uses(diff, cause, first)
     if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):
         return True
     is_all = first.kind is DTYPE and first.share >= ALL
     return is_all and cause.kind in BRANCHES and cause.place.line == first.place.line
+
+
+def takes_numbers_alone(diff: Diff, cause: Cause) -> bool:
+    """Whether all inputs that a cause is about are numbers as torch_xla hands in."""
+    sides = ((diff.a, cause.a), (diff.b, cause.b))
+    shapes = [m.shapes[i] for m, own in sides for i in own if m.opcodes[i] == "parameter"]
+    return bool(shapes) and all(shape.endswith("[]") for shape in shapes)
 
 
 def _is_order_of_outputs(
@@ -107,10 +125,8 @@ def _is_kept_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     if not given:
         return False
     kept = [one for other in causes for one in kept_alone(diff, other)]
-    sized = causes[0].kind in (GROWING_INPUT, INPUT_SHAPE)
-    if causes[0].proved and _shapes(diff, kept, A, sized=sized) == _shapes(
-        diff, kept, B, sized=sized
-    ):
+    in_a, in_b = (_shapes(diff, kept, side, causes[0].kind) for side in (A, B))
+    if causes[0].proved and in_a == in_b:
         return True
     others = [other for other in causes if other.kind is not LIVE_TENSOR and other.proved]
     claimed = {
@@ -120,10 +136,13 @@ def _is_kept_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     return all(one.made_alone & claimed[one.side] for one in given)
 
 
-def _shapes(diff: Diff, kept: Sequence[Kept], side: Side, *, sized: bool) -> Counter[str]:
-    """How often a side keeps a tensor of each shape, or of any."""
+def _shapes(diff: Diff, kept: Sequence[Kept], side: Side, kind: Kind) -> Counter[str]:
+    """How often a side keeps a tensor of each shape, but for what a kind of cause changes of it."""
     module = diff.a if side is A else diff.b
-    return Counter("" if sized else module.shapes[k.value] for k in kept if k.side is side)
+    shapes = [bare_shape(module, one.value) for one in kept if one.side is side]
+    if kind in (GROWING_INPUT, INPUT_SHAPE):
+        return Counter("" for _ in shapes)
+    return Counter(shape.partition("[")[2] if kind is DTYPE else shape for shape in shapes)
 
 
 def _has_derivative(diff: Diff, edit: Cause, cause: Cause) -> bool:

@@ -60,6 +60,10 @@ MAX_FINDINGS = 8
 """So many are undone one by one at most."""
 LARGE = 200
 """Instructions of the causes beyond which they are no edit of how an index or a number is read."""
+MORE_FIX = say(
+    "None for the values. What is given back more is still alive in Python, or the base of a view: "
+    "drop it, or keep it in both; either way it costs one compile."
+)
 REWRITTEN = 3
 """So many causes at least tell of a program that was written anew."""
 FORMS = frozenset(
@@ -374,12 +378,12 @@ def _of_more(
     line = next(filter(None, lines), None)
     agreeing = len(found.outputs) - len(found.more_in_a)
     what = say(
-        *(view.side, f" keeps {count(len(places), 'tensor')} more ("),
-        join((output_name(view, k) for k in places), 3),
-        ") and computes the same values else, but for rounding",
+        "The same values, but for rounding",
         " and overflow" if found.parts_at_large else "",
         where(case, found),
-        f": evaluated at {found.points} random inputs, both agree in {agreeing} outputs.",
+        f": evaluated at {found.points} random inputs, both agree in {agreeing} outputs; ",
+        *(view.side, f" gives back {count(len(places), 'tensor')} more ("),
+        join((output_name(view, k) for k in places), 3),
+        ").",
     )
-    fix = say(LIVE_TENSOR.short_fix)
-    return Verdict(what, where=say(line) if line else EMPTY, fix=fix)
+    return Verdict(what, where=say(line) if line else EMPTY, fix=MORE_FIX)

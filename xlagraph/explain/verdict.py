@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xlagraph.cause.verdict import Verdict
-from xlagraph.explain.along import comes_along
+from xlagraph.explain.along import comes_along, takes_numbers_alone
 from xlagraph.explain.names.layers import is_layer
 from xlagraph.explain.names.merged import BRANCHES, has_code, is_order
 from xlagraph.explain.names.mixed import MIXED
@@ -161,7 +161,7 @@ def _is_told(diff: Diff, first: Cause, cause: Cause) -> bool:
         return False
     is_alike = first.kind is cause.kind and str(first.in_short) == str(cause.in_short)
     is_number = cause.kind is EARLY_EXECUTION and first.proved and has_code(first)
-    return is_alike or (is_number and _hands_in_numbers_alone(diff, cause))
+    return is_alike or (is_number and takes_numbers_alone(diff, cause))
 
 
 def _is_line_of_the_other(first: Cause, cause: Cause) -> bool:
@@ -175,13 +175,6 @@ def _is_line_of_the_other(first: Cause, cause: Cause) -> bool:
     is_line = (one.line, one.function) == (other.line, other.function)
     are_pieces = first.kind in BRANCHES and cause.kind in BRANCHES
     return is_line and are_pieces and first.proved and cause.proved
-
-
-def _hands_in_numbers_alone(diff: Diff, cause: Cause) -> bool:
-    """Whether all inputs that a cause is about are numbers as torch_xla hands in."""
-    sides = ((diff.a, cause.a), (diff.b, cause.b))
-    shapes = [m.shapes[i] for m, own in sides for i in own if m.opcodes[i] == "parameter"]
-    return bool(shapes) and all(shape.endswith("[]") for shape in shapes)
 
 
 def _forms(causes: Sequence[Cause]) -> Message:

@@ -52,7 +52,7 @@ from xlagraph.explain.names.training.slow import with_slow
 from xlagraph.explain.names.training.trained import with_statistics, with_trained
 from xlagraph.explain.names.turns import with_turns
 from xlagraph.explain.orders import in_words_of_orders
-from xlagraph.facts.program.arguments import argument_name
+from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
@@ -66,6 +66,7 @@ from xlagraph.facts.values.formulas import (
 )
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.facts.values.notation import names_in
+from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import EMPTY, A, B, Code, HloName, Side, SourceLine, join, say
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
@@ -138,6 +139,7 @@ STATE_FIX = say("Make it before the loop and sync, or keep one of two versions."
 OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
+JITTED_FIX = say("Keep one of two versions; if a static option asks for it, nothing is wrong.")
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
@@ -275,7 +277,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_result = is_told and found is None
     found = formulas_of_a_result(diff, cause.a, cause.b) if is_result else found
     if found is None:
-        return cause
+        return _with_added(diff, cause) if cause.kind is ADDED_INPUT else cause
     is_turned = cause.short == TURNED_SHORT and str(cause.title).startswith(CONNECTED)
     is_piece = cause.kind in BRANCHES
     is_branch = is_piece and (is_long or is_turned or is_result)
@@ -288,7 +290,10 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH and not is_turned
     has_words = (has_words and cause.short != STATE_SHORT) or str(cause.short).startswith(BACKWARD)
     most = MAX_FORMULA if is_long else MAX_BESIDE_WORDS
-    if has_words or max(len(found.a), len(found.b)) > most:
+    is_too_long = max(len(found.a), len(found.b)) > most
+    if is_too_long and not has_words and cause.kind is ADDED_INPUT:
+        return _with_added(diff, cause)
+    if has_words or is_too_long:
         return cause
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     beside = _beside(diff, cause, told)
@@ -332,15 +337,26 @@ def _option_beside(diff: Diff, cause: Cause) -> tuple[Part, ...]:
 
 
 def _with_added(diff: Diff, cause: Cause) -> Cause:
-    """The cause with the tensors that one side alone takes in, where no formula tells of them."""
-    sides = (diff.a, cause.a.intersection(diff.removed)), (diff.b, cause.b.intersection(diff.added))
+    """The cause with the tensors that one side alone takes in, where no formula tells of them.
+
+    And with what it computes with them.
+    """
+    sides = (
+        (A, diff.a, cause.a.intersection(diff.removed), diff.b),
+        (B, diff.b, cause.b.intersection(diff.added), diff.a),
+    )
+    side, module, own, other = max(sides, key=lambda one: len(one[2]))
     inputs = [
-        f"{argument_name(module, i) or f'input {module.payloads[i]}'} {short_shape(module, i)}"
-        for module, own in sides
+        f"{argument_name(module, i) or f'input {module.payloads[i]}'} ({short_shape(module, i)})"
         for i in sorted(own)
         if is_input(module, i)
     ]
-    return replace(cause, short=say(cause.in_short, ": ", join(inputs, MAX_ADDED)))
+    computed = [i for i in own if not is_input(module, i)]
+    if not inputs or not computed:
+        return cause
+    does = opcodes_in_words(module, computed, other)
+    told = say(side, " takes in ", join(inputs, MAX_ADDED), " more, and computes ", does)
+    return replace(cause, short=told, short_fix=JITTED_FIX if is_jitted(module) else EMPTY)
 
 
 def _without_steps(_: Diff, cause: Cause) -> Cause:

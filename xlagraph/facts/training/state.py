@@ -40,7 +40,7 @@ def state_pairs(
     for k in free:
         for operand in module.operands[values[k]]:
             of_operand.setdefault(operand, []).append(k)
-    shapes = {module.shapes[values[k]] for k in free} - {"s64[]", "f32[]"}
+    shapes = {module.shapes[values[k]] for k in free} - {*_NUMBERS}
     pairs = []
     for parameter in inputs:
         if not module.users[parameter] or module.shapes[parameter] not in shapes:

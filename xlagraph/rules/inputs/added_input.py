@@ -19,6 +19,8 @@ from xlagraph.rules.training.optimizer_option import option_of
 from xlagraph.tensors import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xlagraph.cause.case import Case
     from xlagraph.cause.finding import Finding
     from xlagraph.diff import Diff
@@ -69,6 +71,17 @@ def find(case: Case) -> list[Finding]:
     return [finding for found in bypasses(case) if (finding := _finding(found))]
 
 
+def _of_inputs(found: Bypass, inputs: Sequence[int]) -> Bypass:
+    """Of a bypass without lines what is made of these inputs, if that is apart from the rest."""
+    module = found.more.module
+    made = set(inputs)
+    for i in sorted(found.piece):
+        if not made.isdisjoint(module.operands[i]):
+            made.add(i)
+    values = {edge.value(found.more) for edge in found.uses}
+    return (None if found.lines else found.among(values & made)) or found
+
+
 def _finding(found: Bypass) -> Finding | None:
     more, less, module = found.more, found.less, found.more.module
     lone = [j for j in less.module.entry_computation.parameters if less.partners[j] < 0]
@@ -85,6 +98,7 @@ def _finding(found: Bypass) -> Finding | None:
     )
     if not inputs:
         return None
+    found = _of_inputs(found, inputs)
     tensors = [more.input_tensor(p) for p in inputs]
     option = option_of(found)
     if option and option.piece.issuperset(inputs):

@@ -57,6 +57,7 @@ for step, (x, y) in enumerate(loader):
     short="A Python number is 0, 1 or -1",
     short_fix="Send it in one element: torch.tensor([value]).to(device)[0].",
 )
+ZEROS = frozenset({"0", "-0"})
 STATIC_ARGUMENT = Kind(
     id="static-argument",
     title="A number is an argument on one side and baked in on the other",
@@ -88,13 +89,24 @@ _RATE = Words(
     ),
     short_fix=say("Keep a learning rate a little off 0, 1 and -1."),
 )
+RATE_OF_ZERO = "A number of the optimizer (the learning rate, most likely) is 0 in "
+DECAY_OF_ONE = "1 - lr * weight_decay rounds to 1 in some steps"
+_ENDED = Words(
+    say(
+        "A learning rate of 0 changes no weight, and is a constant of the graph. Where it is 0 for "
+        "good, the schedule has fewer steps than the loop (a number of steps that is divided by "
+        "the accumulation, say): give it as many. Where a warm-up begins or a schedule ends, let "
+        "it do so a little above 0 (start_factor, eta_min)."
+    ),
+    short_fix=say("Give the schedule as many steps as the loop, and end it above 0."),
+)
 _DECAY = Words(
     say(
         "The optimizer multiplies its weights by 1 - lr * weight_decay, which rounds to 1 where "
         "the learning rate comes near to 0, as at the end of a schedule. Let the schedule end a "
         "little higher (eta_min, a lower final_div_factor), or send the rate as a tensor."
     ),
-    say("1 - lr * weight_decay rounds to 1 in some steps"),
+    say(DECAY_OF_ONE),
     say("End the schedule a little above 0, or give the learning rate as a tensor."),
 )
 _COUNT = Words(
@@ -218,6 +230,8 @@ def _finding(
     words = special_words(case, lines, changed) if is_special else Words()
     if is_special and is_count:
         words = _COUNT
+    if words is _RATE and value in ZEROS:
+        words = _ENDED._replace(short=say(RATE_OF_ZERO, baked.side, ", whose step trains nothing"))
     own_a = frozenset({x for x, _ in changed} | numbers_a)
     own_b = frozenset({y for _, y in changed} | numbers_b)
 

@@ -12,6 +12,7 @@ from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.message import Change, Code, Quoted, SourceLine, join, say
 from xlagraph.rules.numbers.batch_norm_momentum import MOMENTUM_SHORT
 from xlagraph.rules.numbers.constant_value import CHANGED, CONSTANT_VALUE, NUMBER
+from xlagraph.rules.numbers.scalar_argument import RATE_OF_ZERO
 from xlagraph.rules.shapes.attributes import REPLICA_GROUPS, WRITTEN, WRITTEN_SHORT
 from xlagraph.rules.shapes.exchanged_axes import EXCHANGED_AXES
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_INDEX
@@ -70,6 +71,8 @@ def with_place(diff: Diff, cause: Cause) -> Cause:
     if cause.kind is INPUT_SHAPE and not cause.short:
         return replace(cause, short=_up_to_place(cause.title))
     first, *rest = cause.title.parts or ("",)
+    if str(cause.short).startswith(RATE_OF_ZERO):
+        return cause
     for key, words in ((SPECIAL, cause.in_short), (PADDED, say(PADS))):
         if isinstance(first, str) and key in first and not first.startswith(WRITTEN):
             told = first.partition(key)[2].removesuffix(" at ")
