@@ -105,6 +105,15 @@ SAID = {
     "round53/q09": "A value (bf16[8,4,16,16]) is converted to f32 before softmax in B only",
     "round53/q14": "A cache is filled in B: it computes 6 values that A takes in ready-made",
     "round53/q19": "became mean(x) + s, and max(x * s) became max(x * s + y * s)",
+    "round54/q01": "A number of the optimizer (the learning rate, most likely) is 0 in B",
+    "round54/q02": "Values are written at another Python index",
+    "round54/q09": "Argument lr takes the type of the arrays that it meets, bf16, in A",
+    "round54/q11": "Values are written at another Python index",
+    "round54/q13": "An input (f64[16,1]) has another dtype (f32 -> f64)",
+    "round54/q15": "2 sums (f32[]) begin with a Python number in B, and go on from inputs in A",
+    "round54/q16": "Argument temp takes the type of the arrays that it meets, bf16, in A",
+    "round54/q18": "Gradients flow further in A than in B, which cuts them at convert.302",
+    "round54/q19": "B takes in mb_value (f32[32]) more, and computes select, call and 25 more",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -222,8 +231,23 @@ def test_what_follows_from_an_edit_is_no_further_cause():
 
 def test_which_outputs_there_are_and_in_which_order_is_no_further_cause():
     """Norms and biases in a group of their own are updated behind the others."""
-    for pair in ("round53/q07", "round53/q08", "round53/q14", "round53/q18"):
+    for pair in ("round53/q07", "round53/q08", "round53/q14", "round53/q18", "round54/q13"):
         assert not any("further cause" in str(note) for note in _explained(pair).verdict.notes)
+
+
+def test_dropout_is_told_beside_a_part_that_takes_in_tensors_of_its_own():
+    notes = [str(note) for note in _explained("round54/q04").verdict.notes]
+    assert notes[0].startswith("1 further cause: dropout is on in A only: p is 0 in B")
+
+
+def test_tensors_given_back_more_make_no_refactoring_an_edit():
+    what = str(_explained("round54/q08").verdict.what)
+    assert what.startswith("The same values, but for rounding")
+    assert "A gives back 2 tensors more (output 6 (f32[6,8]), output 7 (f32[6,4]))" in what
+
+
+def test_one_index_that_several_lines_write_at_is_one_cause():
+    assert len(_explained("round54/q02").causes) == 1
 
 
 def test_derivatives_of_a_value_that_python_picks_are_no_further_cause():

@@ -26,7 +26,13 @@ from xlagraph.explain.names.options.exchanged import with_exchanged
 from xlagraph.explain.names.options.joins import with_joins, with_products
 from xlagraph.explain.names.options.pads import with_pads
 from xlagraph.explain.names.options.sorts import with_order
-from xlagraph.explain.names.ordered import BACKWARD, backward_first, edited_first, options_first
+from xlagraph.explain.names.ordered import (
+    BACKWARD,
+    backward_first,
+    edited_first,
+    loss_first,
+    options_first,
+)
 from xlagraph.explain.names.packed import with_packed
 from xlagraph.explain.names.passed import with_passed
 from xlagraph.explain.names.promoted import with_promoted, with_result_type
@@ -201,6 +207,7 @@ def _names() -> tuple[Name, ...]:
         *(with_clipped_updates, with_late_clip, with_detached, with_packed, with_start),
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
+        loss_first,
     )
 
 

@@ -30,6 +30,7 @@ OF_OPTIMIZER = (OPTIMIZER_OPTION, OTHER_OPERAND, SHARED_SCALAR, SPECIAL_SCALAR)
 MANY_PIECES = 3
 """So many pieces of one backward pass are one cause."""
 BACKWARD = "The backward pass computes more in "
+LOSS = "The loss is computed"
 _TERMS = re.compile(r"(\w+) \+ \S")
 
 
@@ -65,6 +66,20 @@ def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     if first.proved or has_code(first):
         return list(causes)
     return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
+
+
+def loss_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, where nothing is proved the formulas of the loss first.
+
+    What else differs may be its derivatives, or how its parts are summed up.
+    """
+    if not causes or causes[0].proved or has_code(causes[0]):
+        return list(causes)
+    return sorted(causes, key=lambda cause: not (_is_of_loss(cause) and has_code(cause)))
+
+
+def _is_of_loss(cause: Cause) -> bool:
+    return cause.kind in BRANCHES and str(cause.in_short.sentence).startswith(LOSS)
 
 
 def backward_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:

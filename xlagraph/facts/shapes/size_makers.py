@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.sources import where
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import Code, Listing, say
 
@@ -212,8 +213,10 @@ def size_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
 
 
 def _input_maker(case: Case, starts: Mapping[int, int]) -> SizeMaker | None:
-    """What makes the sizes of inputs."""
+    """What makes the sizes of inputs; of a function of JAX's it is done before the call."""
     a = case.diff.a
+    if is_jitted(a):
+        return None
     if any(_comes_from_unique(a, x) for x in starts):
         return UNIQUE
     called = {maker_in_line(case.b, y) for y in starts.values()}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
+    from xlagraph.graph import Module
 
     _Padding = tuple[str, str]
     """The padding of A and of B."""
@@ -20,8 +21,15 @@ _NUMBER = re.compile(r"-?[1-9]\d*")
 
 
 def with_pads(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
-    """The causes; as one those of padding, and of what cuts off as much of a derivative."""
+    """The causes; as one those of padding, and of what cuts off as much of a derivative.
+
+    And those of values that are padded alike at several lines, as of one index in Python.
+    """
     found = {id(cause): _paddings(diff, cause) for cause in causes if cause.proved}
+    main = next((cause for cause in causes if found.get(id(cause))), None)
+    alike = [cause for cause in causes if main and found.get(id(cause)) == found[id(main)]]
+    if main and len(alike) > 1:
+        return with_pads(diff, merged(causes, main, alike))
     known = set[tuple[str, str]]().union(*found.values())
     for main in causes:
         cut = [
@@ -41,10 +49,13 @@ def _paddings(diff: Diff, cause: Cause) -> set[_Padding]:
     pairs = [*pairs_of(diff, cause)]
     if not pairs or any(diff.a.opcodes[x] != "pad" for x, _ in pairs):
         return set()
-    return {
-        (str(diff.a.attributes[x].get("padding")), str(diff.b.attributes[y].get("padding")))
-        for x, y in pairs
-    }
+    return {(_along(diff.a, x), _along(diff.b, y)) for x, y in pairs}
+
+
+def _along(module: Module, pad: int) -> str:
+    """How a value is padded, without the axes along which it is not."""
+    axes = str(module.attributes[pad].get("padding")).split("x")
+    return "x".join(axis for axis in axes if axis != "0_0")
 
 
 def _is_cut(padding: str) -> bool:
