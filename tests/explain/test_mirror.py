@@ -18,8 +18,9 @@ from xlagraph.runs.explain import graph_order
 PAIRS = Path(__file__).resolve().parents[2] / "fixtures" / "pairs"
 NAMES = sorted(folder.name for folder in PAIRS.iterdir())
 SEVERAL = [name for name in NAMES if len(read_run(PAIRS / name).digests()) > 1]
-HALVES = {"extra_sync"}
-"""Runs whose second and third graph are two parts of one step: unlike, and told so."""
+HALVES = {"extra_sync", "two_step_kinds"}
+"""Runs of which two graphs are unlike, as parts of one step or steps of two kinds: what is
+suspected there is not proved, and may be other pieces the other way."""
 PROGRAM = """
 import sys
 from xlagraph.runs.explain import explain_run

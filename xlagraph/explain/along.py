@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
-from xlagraph.explain.kept import kept_alone
 from xlagraph.explain.names.merged import BRANCHES, is_order
 from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick
 from xlagraph.facts.program.arguments import is_jitted
@@ -34,13 +33,36 @@ if TYPE_CHECKING:
     from xlagraph.cause.kinds import Kind
     from xlagraph.cause.model import Cause, Context
     from xlagraph.diff import Diff
-    from xlagraph.explain.kept import Kept
     from xlagraph.message import Side
 
 MAX_APART = 3
 """Lines between an edit and the nearest line of its derivatives."""
 ALL = 0.95
 """The part of a difference that is as good as all of it."""
+
+
+class Kept(NamedTuple):
+    """A tensor that one side alone gives back."""
+
+    side: Side
+    value: int
+    made_alone: set[int]
+    """It, and what it is made of by instructions of its side alone."""
+
+
+def kept_alone(diff: Diff, cause: Cause) -> list[Kept]:
+    """The tensors of which a proved cause says that one side alone keeps them; none of others."""
+    if cause.kind is not LIVE_TENSOR or not cause.proved:
+        return []
+    sides = (
+        (A, diff.a, {*diff.removed}, {i for one in cause.evidence for i in one.a}),
+        (B, diff.b, {*diff.added}, {i for one in cause.evidence for i in one.b}),
+    )
+    return [
+        Kept(side, i, made_of(module, i, alone))
+        for side, module, alone, cited in sides
+        for i in cited & {*module.outputs}
+    ]
 
 
 def comes_along(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.explain.kept import kept_alone
+from xlagraph.explain.along import kept_alone
 from xlagraph.explain.names.merged import BRANCHES, merged
 from xlagraph.facts.values.frozen_norms import frozen_norms
 from xlagraph.hlo.shapes import read_shape
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
-    from xlagraph.explain.kept import Kept
+    from xlagraph.explain.along import Kept
     from xlagraph.graph import Module
     from xlagraph.message import Message
 

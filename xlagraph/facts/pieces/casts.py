@@ -64,6 +64,12 @@ def number_cast(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[SideView
     return next(iter(numbers.values())) if is_one else None
 
 
+def number_of_cast(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[bool, int] | None:
+    """The number whose conversion these begin with: whether it is A's, and its instruction."""
+    cast = number_cast(case, starts)
+    return None if cast is None else (cast[0].is_a, cast[0].module.operands[cast[1]][0])
+
+
 def inputs_in_short(
     shapes: Sequence[str], types: Iterable[tuple[str, str]], name: str = ""
 ) -> Message:

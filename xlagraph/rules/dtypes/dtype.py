@@ -19,7 +19,7 @@ from xlagraph.facts.pieces.casts import (
     CAST_FIX,
     casts_in_words,
     inputs_in_short,
-    number_cast,
+    number_of_cast,
 )
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.pieces.regrouped import are_cut_by_casts
@@ -153,15 +153,11 @@ def _of_like_inputs(case: Case, found: Iterable[Propagation]) -> list[Propagatio
     """
     alike: dict[object, list[Propagation]] = {}
     for number, one in enumerate(found):
-        key = _change_of_inputs(case, one) or _number_of(case, one) or number
+        key = (
+            _change_of_inputs(case, one) or number_of_cast(case, _main_origins(case, one)) or number
+        )
         alike.setdefault(key, []).append(one)
     return [group[0] if len(group) == 1 else together(group) for group in alike.values()]
-
-
-def _number_of(case: Case, found: Propagation) -> tuple[bool, int] | None:
-    """The number at whose conversion it begins: whether it is A's, and its instruction."""
-    cast = number_cast(case, _main_origins(case, found))
-    return None if cast is None else (cast[0].is_a, cast[0].module.operands[cast[1]][0])
 
 
 def _change_of_inputs(case: Case, found: Propagation) -> tuple[object, ...]:

@@ -55,6 +55,9 @@ BOUNDS = frozenset({"slice", "slice_sizes", "dynamic_slice_sizes", "padding"})
 """What a Python index decides of an instruction."""
 _BOUNDS = re.compile(r"\[(\d+):\d+(?::(\d+))?\]")
 _PADDING = re.compile(r"(-?\d+)_(-?\d+)(?:_(\d+))?")
+WINDOWED = frozenset({"convolution", "reduce-window"})
+HANDED = frozenset({"bitcast", "convert", "copy", "reshape", "transpose"})
+"""What hands values on to these."""
 FORMS = frozenset({"bitcast", "convert", "get-tuple-element", "reshape"})
 AXES = frozenset({"collapsed_slice_dims", "iota_dimension", "offset_dims", "start_index_map"})
 """What the dimension decides along which is indexed."""
@@ -217,7 +220,7 @@ def _finding(
     kind = next((OF_KEY[key] for key in keys if key in OF_KEY), None)
     number = count(len(pairs), opcode)
     is_written = opcode == "pad" and all(a.shapes[p] == b.shapes[q] for p, q in pairs)
-    is_written = is_written and any(_is_put_into(b, q) for _, q in pairs)
+    is_written = is_written and not any(_feeds_windows(b, q) for _, q in pairs)
     words = Words()
     if kind:
         title = say(f"{kind.id.replace('-', ' ')} of {number} differs: ", changes)
@@ -264,10 +267,12 @@ def _finding(
     )
 
 
-def _is_put_into(module: Module, pad: int) -> bool:
-    """Whether what is padded is chosen from where a mask, padded alike, is true: it is assigned."""
-    choices = [u for u in module.users[pad] if module.opcodes[u] == "select"]
-    return any(module.opcodes[module.operands[u][0]] == "pad" for u in choices)
+def _feeds_windows(module: Module, pad: int) -> bool:
+    """Whether what is padded goes into a convolution or a pooling: nothing is assigned there."""
+    front = [pad]
+    for i in front:  # grows while it is read
+        front += (u for u in module.users[i] if module.opcodes[u] in HANDED and u not in front)
+    return any(module.opcodes[u] in WINDOWED for i in front for u in module.users[i])
 
 
 def _left_out(case: Case, pair: tuple[int, int]) -> tuple[Sequence[tuple[int, ...]], ...]:
