@@ -9,7 +9,7 @@ import pytest
 from real_modules import explained_run
 from repository import ROOT
 
-from xlagraph.facts.program.enclosing import ProgramText, enclosing
+from xlagraph.facts.program.enclosing import ProgramText, early_end, enclosing
 from xlagraph.message import SourceLine
 from xlagraph.runs.causes.growth import AsLoop
 
@@ -74,6 +74,23 @@ for x in loader:
     assert found is not None
     assert found.loop.line == 5
     assert enclosing(program, frames[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("loss = f()\n    if loss < tol:\n        break", 3),
+        ("if loss < tol:\n        log(loss)\n        break", 2),
+        ("for y in x:\n        if y:\n            break", None),
+        ("for y in x:\n        g(y)\n    if loss < tol:\n        break", 4),
+        ("if loss < tol:\n        continue", None),
+    ],
+)
+def test_a_loop_ends_early_at_a_break_of_its_own(body, line):
+    text = f"for x in xs:\n    {body}\ndone()\nif x:\n    break"
+    program = {"f.py": dict(enumerate(text.splitlines(), 1))}
+    found = early_end(program, SourceLine("f.py", 1, "f"))
+    assert (found.line if found else None) == line
 
 
 def test_the_loop_of_a_caller_counts_where_the_function_has_none():

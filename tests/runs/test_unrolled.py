@@ -230,6 +230,22 @@ def test_the_number_is_said():
 
 
 @pytest.mark.parametrize(
+    ("guard", "fix"),
+    [
+        ("loss.item() < tol", "Run a fixed number of turns; select with torch.where."),
+        ("step == last", "End each turn of the loop at line 2 with torch_xla.sync()."),
+    ],
+)
+def test_a_loop_that_ends_where_a_value_says_so_is_told_as_that(guard, fix):
+    text = TEXT.replace("        optimizer.step()\n", f"        if {guard}:\n            break\n")
+    program = ProgramText({FILE: dict(enumerate(text.splitlines(), 1))}, PROGRAM.step_loops)
+    (loop,) = loops([2, 3], program)
+    graphs = tuple(nodes([None, INPUT_SHAPE]))
+    told = AsUnrolled(loop._replace(updates=False), graphs, program)(CAUSE, graphs)
+    assert str(told.short_fix) == fix
+
+
+@pytest.mark.parametrize(
     ("line", "kind", "is_told"),
     [(9, ACCUMULATION_COUNT, True), (8, ACCUMULATION_COUNT, False), (9, ADDED_INPUT, False)],
     ids=["another number of turns", "a read elsewhere", "another difference"],

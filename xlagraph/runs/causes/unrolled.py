@@ -48,6 +48,7 @@ MANY_NUMBERS = 3
 """A loop that has so many numbers of turns at least has no usual one."""
 MAX_TOLD = 8
 
+_READ = re.compile(r"\.item\(|\bfloat\(|\bbool\(")
 _CONTINUE = re.compile(r"\s*(?:(?:if|elif|else)\b.*:\s*)?continue\b")
 
 
@@ -219,7 +220,7 @@ class AsUnrolled:
             say(GraphName(node.letter), f" {self.loop.turns[node.digest]}") for node in self._held
         )
         equal = self._of_equal_numbers(members)
-        end = early_end(self.program.lines, loop)
+        end = self._read_end() if self.kind is ACCUMULATION_COUNT else None
         words = self._words(what, held, is_equal=bool(equal)) if end is None else _ends(held, end)
         return replace(
             cause,
@@ -241,6 +242,12 @@ class AsUnrolled:
             place=Place(loop, (loop,)),
             seen=None,
         )  # fmt: skip
+
+    def _read_end(self) -> SourceLine | None:
+        """The line at which the loop ends early, if a value is read there that decides it."""
+        end = early_end(self.program.lines, self.loop.line)
+        text = self.program.lines[end.file][end.line] if end else ""
+        return end if _READ.search(text) else None
 
     def _words(self, what: str, held: str, *, is_equal: bool) -> Words:
         """What is said of turns none of which ends a graph."""
