@@ -109,7 +109,7 @@ SAID = {
     "round54/q02": "Values are written at another Python index",
     "round54/q09": "Argument lr takes the type of the arrays that it meets, bf16, in A",
     "round54/q11": "Values are written at another Python index",
-    "round54/q13": "An input (f64[16,1]) has another dtype (f32 -> f64)",
+    "round54/q13": "An input ([16,1]) has another dtype (f32 -> f64)",
     "round54/q15": "2 sums (f32[]) begin with a Python number in B, and go on from inputs in A",
     "round54/q16": "Argument temp takes the type of the arrays that it meets, bf16, in A",
     "round54/q18": "Gradients flow further in A than in B, which cuts them at convert.302",

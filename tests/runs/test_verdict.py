@@ -43,7 +43,7 @@ def test_what_is_said_suits_the_values_that_were_taken(name: str, fix: str, note
 
 def test_an_input_of_another_dtype_comes_with_both() -> None:
     what = str(explained_run(FIXTURES / "pairs" / "label_dtype").verdict.what)
-    assert what.endswith("an input has another dtype (f32 -> f16) in some steps.")
+    assert what.endswith("an input ([8,16]) has another dtype (f32 -> f16) in some steps.")
 
 
 @pytest.mark.parametrize(

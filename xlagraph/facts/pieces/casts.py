@@ -74,7 +74,8 @@ def inputs_in_short(
     shapes: Sequence[str], types: Iterable[tuple[str, str]], name: str = ""
 ) -> Message:
     """That inputs of these shapes, one with a name perhaps, have these types in A and in B."""
-    told = join(dict.fromkeys(shapes), MAX_SHAPES)
+    sizes = (f"[{shape.partition('[')[2]}" for shape in shapes)  # without the type: it is told
+    told = join(dict.fromkeys("a number" if one == "[]" else one for one in sizes), MAX_SHAPES)
     one = say("Argument ", Code(name), " has") if name else say("An input (", told, ") has")
     return say(
         *(one if len(shapes) == 1 else say(f"{len(shapes)} inputs (", told, ") have")).parts,
