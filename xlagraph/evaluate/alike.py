@@ -58,12 +58,12 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     noise: list[list[float]] = []
     inputs = _input_partners(diff)
     for point in range(COMPARED):
-        given = _given(a, point, budget)
+        given, once = _given(a, point, budget)
         taken = arguments_at(point, b.parameters, b.domains)
         for k, n in inputs:
             taken[n] = given[k]
         moved = [rounded_otherwise(x, (point, 0, k)) for k, x in enumerate(given)]
-        once, again = (a.run(arguments, budget, point + 1) for arguments in (given, moved))
+        again = a.run(moved, budget, point + 1)
         values.append(once)
         theirs.append(b.run(taken, budget, point + 1))
         a.coverage.settle(keep=True)
@@ -80,16 +80,17 @@ def _alike_outputs(diff: Diff) -> AlikeOutputs | None:
     )
 
 
-def _given(program: Program, point: int, budget: Budget) -> list[Any]:
-    """Arguments of a program: smaller ones where its values leave their types' range."""
+def _given(program: Program, point: int, budget: Budget) -> tuple[list[Any], list[Array]]:
+    """Arguments of a program, smaller ones where its values leave their range, and its outputs."""
     given = arguments_at(point, program.parameters, program.domains)
+    made = program.run(given, budget, point + 1)
     for _ in range(MAX_DOWN):
-        made = program.run(given, budget, point + 1)
-        program.coverage.settle(keep=False)
         if is_finite(made):
             break
+        program.coverage.settle(keep=False)
         given = [scaled_down(x) for x in given]
-    return given
+        made = program.run(given, budget, point + 1)
+    return given, made
 
 
 def _takes_more(module: Module, partners: Sequence[int]) -> bool:

@@ -41,7 +41,7 @@ def casts_in_words(
 
     `starts`: conversions of A or of B, -1 for the other side.
     """
-    casts = [(case.b, y) if y >= 0 else (case.a, x) for x, y in starts]
+    casts = [shown(case, *start) for start in starts]
     if any(-1 not in start for start in starts) or not casts:
         return None
     number = number_cast(case, starts)
@@ -52,9 +52,14 @@ def casts_in_words(
     return _of_value(case, found, *casts[0])
 
 
+def shown(case: Case, x: int, y: int) -> tuple[SideView, int]:
+    """What a pair is told by: B's instruction, or A's where B has none (-1)."""
+    return (case.b, y) if y >= 0 else (case.a, x)
+
+
 def number_cast(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[SideView, int] | None:
     """The conversion of a number that comes in, the only such number, of a function of JAX's."""
-    casts = [(case.b, y) if y >= 0 else (case.a, x) for x, y in starts if -1 in (x, y)]
+    casts = [shown(case, *start) for start in starts if -1 in start]
     numbers = {
         (view.is_a, view.module.operands[i][0]): (view, i)
         for view, i in casts

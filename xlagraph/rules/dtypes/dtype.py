@@ -20,6 +20,7 @@ from xlagraph.facts.pieces.casts import (
     casts_in_words,
     inputs_in_short,
     number_of_cast,
+    shown,
 )
 from xlagraph.facts.pieces.propagation import propagations, together
 from xlagraph.facts.pieces.regrouped import are_cut_by_casts
@@ -30,9 +31,9 @@ from xlagraph.facts.values.scalars import is_scalar_input, unspread
 from xlagraph.message import A, B, Code, HloName, count, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from xlagraph.cause.case import Case, SideView
+    from xlagraph.cause.case import Case
     from xlagraph.cause.editor import Editors
     from xlagraph.diff import Diff
     from xlagraph.facts.pieces.propagation import Propagation
@@ -153,16 +154,14 @@ def _of_like_inputs(case: Case, found: Iterable[Propagation]) -> list[Propagatio
     """
     alike: dict[object, list[Propagation]] = {}
     for number, one in enumerate(found):
-        key = (
-            _change_of_inputs(case, one) or number_of_cast(case, _main_origins(case, one)) or number
-        )
+        starts = _main_origins(case, one)
+        key = _change_of_inputs(case, starts) or number_of_cast(case, starts) or number
         alike.setdefault(key, []).append(one)
     return [group[0] if len(group) == 1 else together(group) for group in alike.values()]
 
 
-def _change_of_inputs(case: Case, found: Propagation) -> tuple[object, ...]:
+def _change_of_inputs(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[object, ...]:
     """Where the inputs that it begins at are made, and how their types change; else nothing."""
-    starts = _main_origins(case, found)
     if not _are_inputs(case, starts, scalars=False):
         return ()
     a, b = case.diff.a, case.diff.b
@@ -251,7 +250,7 @@ def _finding(case: Case, found: Propagation, copies: Mapping[int, int]) -> Findi
         for x, y in found.pairs.items():
             edit.a.shapes[x] = edit.b.shapes[y]
             is_number = y in edit.b.payloads and a.opcodes[x] == "constant"
-            if is_number and _same_value(case, x, y):
+            if is_number and same_value(case, x, y):
                 edit.a.payloads[x] = edit.b.payloads[y]
         for x, first in copies.items():
             edit.a.shapes[x] = edit.a.shapes[first]
@@ -314,7 +313,7 @@ def _main_origins(case: Case, found: Propagation) -> list[tuple[int, int]]:
     """
 
     def rank(start: tuple[int, int]) -> int:
-        view, i = _shown(case, *start)
+        view, i = shown(case, *start)
         module = view.module
         opcode = module.opcodes[i]
         if opcode == "parameter":
@@ -348,10 +347,6 @@ def _computed_from(
     return later
 
 
-def _shown(case: Case, x: int, y: int) -> tuple[SideView, int]:
-    return (case.b, y) if y >= 0 else (case.a, x)
-
-
 def origin(case: Case, x: int, y: int) -> Message:
     """An instruction that begins it, with its types on both sides; -1 for the side without it."""
     a, b = case.diff.a, case.diff.b
@@ -359,7 +354,7 @@ def origin(case: Case, x: int, y: int) -> Message:
         is_named = is_input(b, y) and y in b.entry_computation.parameters
         name = parameter_name(case.b, y) if is_named else HloName(b.names[y], b.opcodes[y])
         return say(name, f", {short_shape(a, x)} in ", A, f" and {short_shape(b, y)} in ", B)
-    view, i = _shown(case, x, y)
+    view, i = shown(case, x, y)
     module = view.module
     operand = module.operands[i][0]
     return say(
@@ -377,7 +372,7 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
         names = join(parameter_name(case.b, y) for y in inputs)
         has = "an input has" if len(inputs) == 1 else f"{count(len(inputs), 'input')} have"
         return say(has, " another dtype: ", names, f" ({types})")
-    view, i = _shown(case, *starts[0])
+    view, i = shown(case, *starts[0])
     module = view.module
     if all(_converts_input(case, one) for one in starts):
         to = element_type(module.shapes[i])
@@ -387,7 +382,7 @@ def _title(case: Case, starts: list[tuple[int, int]], types: str) -> Message:
 
 def _converts_input(case: Case, start: tuple[int, int]) -> bool:
     """Whether it is a conversion, of one side alone, of what a computation takes in."""
-    view, i = _shown(case, *start)
+    view, i = shown(case, *start)
     operands = view.module.operands[i]
     is_cast = -1 in start and view.module.opcodes[i] == "convert"
     return is_cast and view.module.opcodes[operands[0]] == "parameter"
@@ -400,7 +395,7 @@ def _words(case: Case, starts: list[tuple[int, int]]) -> Words:
     """
     a, b = case.diff.a, case.diff.b
     if len(starts) == 1 and -1 in starts[0]:
-        view, i = _shown(case, *starts[0])
+        view, i = shown(case, *starts[0])
         to = element_type(view.module.shapes[i])
         return Words(
             short=say(f"A value is converted to {to} on one side only"), short_fix=CAST_FIX
@@ -469,7 +464,7 @@ def _differ_in_type(first: str, second: str) -> bool:
     return one != two and _TYPE.sub("*[", one) == _TYPE.sub("*[", two)
 
 
-def _same_value(case: Case, x: int, y: int) -> bool:
+def same_value(case: Case, x: int, y: int) -> bool:
     """Whether two constants are one number, each rounded to its type."""
     a, b = case.diff.a, case.diff.b
     types = element_type(a.shapes[x]), element_type(b.shapes[y])

@@ -20,11 +20,10 @@ from xlagraph.diff.match import match_modules
 from xlagraph.facts.pieces.casts import inputs_in_short, number_cast, number_in_words
 from xlagraph.facts.pieces.first_types import first_of, number_used
 from xlagraph.facts.program.arguments import argument_name, is_jitted
-from xlagraph.facts.values.rounding import same_number
 from xlagraph.facts.values.scalars import is_number, through
 from xlagraph.facts.values.telling import COMMON, PLAIN, opcodes_in_words
 from xlagraph.message import A, B, Code, HloName, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type
+from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type, same_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,15 +118,8 @@ def _numbers(case: Case, to_b: Sequence[int]) -> dict[int, int]:
     return {
         q: min(others)
         for q, others in found.items()
-        if all(a.opcodes[p] == "constant" and _are_one(case, p, q) for p in others)
+        if all(a.opcodes[p] == "constant" and same_value(case, p, q) for p in others)
     }
-
-
-def _are_one(case: Case, x: int, y: int) -> bool:
-    """Whether two constants are one number, each rounded to its type."""
-    a, b = case.diff.a, case.diff.b
-    types = element_type(a.shapes[x]), element_type(b.shapes[y])
-    return same_number(a.payloads[x], b.payloads[y], *types)
 
 
 def _casts(module: Module) -> list[int]:
@@ -191,7 +183,7 @@ def _finding(case: Case, found: _Stretch) -> Finding:
 
     def undo(edit: Editors) -> None:
         for x, y in found.pairs.items():
-            if a.opcodes[x] == "constant" and _are_one(case, x, y):
+            if a.opcodes[x] == "constant" and same_value(case, x, y):
                 edit.a.payloads[x] = edit.b.payloads[y]
         for y, x in found.numbers.items():
             edit.b.payloads[y] = edit.a.payloads[x]
