@@ -8,6 +8,7 @@ from xlagraph.explain import explain_modules
 from xlagraph.hlo import read_module
 
 AT = 'metadata={{op_type="op" op_name="op" source_file="train.py" source_line={}}}'
+TURNED = "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
 AXES = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
@@ -57,3 +58,52 @@ def test_a_loop_of_one_turn_more_is_told_with_both_numbers() -> None:
 )
 def test_other_pieces_are_no_turns(a: str, b: str) -> None:
     assert not any("repeated" in one for one in told(a, b))
+
+
+def tasks(*turns: int, extra: str = "") -> str:
+    """A loop of so many turns for each of several tasks, without lines, each turn of two products.
+
+    `extra`: a weight that the last turn of the first task alone takes.
+    """
+    parameters = ["w = f32[4,4] parameter(0)", "v = f32[4,2] parameter(1)"]
+    parameters += [f"x{n} = f32[4,4] parameter({n + 2})" for n in range(len(turns))]
+    body, ends = [], []
+    if extra:
+        parameters.append(f"{extra} = f32[4,4] parameter({len(turns) + 2})")
+    for n, number in enumerate(turns):
+        last = f"x{n}"
+        for k in range(number):
+            one, weight = f"t{n}_{k}", "w"
+            if extra and n == 0 and k == number - 1:
+                weight = extra
+            body += [
+                f"{one}_d = f32[4,4] dot({last}, {weight}), {AXES}",
+                f"{one}_h = f32[4,2] dot({one}_d, v), {AXES}",
+                f"{one}_e = f32[4,4] dot({one}_h, v), {TURNED}",
+                f"{one} = f32[4,4] tanh({one}_e)",
+            ]
+            last = one
+        ends.append(f"e{n}")
+        body.append(f"e{n} = f32[4,4] {'sine' if n % 2 else 'cosine'}({last})")
+    text = "\n  ".join((*parameters, *body))
+    shapes = ", ".join("f32[4,4]" for _ in ends)
+    return f"""HloModule m
+
+ENTRY main {{
+  {text}
+  ROOT r = ({shapes}) tuple({", ".join(ends)})
+}}
+"""
+
+
+def test_turns_of_several_loops_are_told_without_lines() -> None:
+    (first, *_) = explain_modules(read_module(tasks(5, 6)), read_module(tasks(3, 4))).causes
+    assert first.proved
+    assert str(first.in_short).startswith("A loop has other turns: dot")
+    assert str(first.in_short).endswith("are repeated more often in A")
+    assert "select with torch.where" in str(first.fix_in_short)
+
+
+def test_a_layer_with_a_weight_of_its_own_is_no_turn() -> None:
+    found = told(tasks(5, 6), tasks(6, 6, extra="own"))
+    assert not any("turns" in one for one in found)

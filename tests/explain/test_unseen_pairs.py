@@ -113,7 +113,7 @@ SAID = {
     "round54/q15": "2 sums (f32[]) begin with a Python number in B, and go on from inputs in A",
     "round54/q16": "Argument temp takes the type of the arrays that it meets, bf16, in A",
     "round54/q18": "Gradients flow further in A than in B, which cuts them at convert.302",
-    "round54/q19": "B takes in mb_value (f32[32]) more, and computes select, call and 25 more",
+    "round54/q19": "became sum(max(x, (mb_value + clip(y - mb_value, -0.2, 0.2) - mb_ret)**2))",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (

@@ -155,3 +155,11 @@ def test_a_value_of_constants_alone_does_not_tell_what_it_stands_for():
 )
 def test_a_parameter_in_place_of_a_number_is_no_derivative(texts, told):
     assert is_of_derivative(Formulas(*texts, ())) is told
+
+
+def test_a_long_factor_that_is_multiplied_by_itself_is_squared() -> None:
+    total = SUM.replace("(x,", "(q,")
+    plain = ("q = f32[8,10] tanh(x)", total, "r = f32[] tanh(s)")
+    error = ("d = f32[8,10] sine(y)", "e = f32[8,10] subtract(d, z)")
+    squared = (*error, "q = f32[8,10] multiply(e, e)", total, "r = f32[] tanh(s)")
+    assert both(plain, squared) == ("sum(tanh(x))", "sum((sin(x) - y)**2)")

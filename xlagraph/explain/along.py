@@ -6,26 +6,31 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
+from xlagraph.cause.kinds import Section
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
 from xlagraph.explain.names.merged import BRANCHES, is_order
 from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick
+from xlagraph.explain.names.turns import TURNS
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.versions import are_versions, nothing_tells
-from xlagraph.facts.values.formulas import forward_pass
+from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import A, B
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
-from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
+from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
+from xlagraph.rules.pieces.other_operand import OTHER_OPERAND, OTHER_UPDATES
 from xlagraph.rules.pieces.replaced_subgraph import CACHE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
+from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,9 +103,19 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
 
     So it is with the order of sums that gradients have more terms of, with a decay where the
     learning rate is 0, with numbers that are handed in as another type, with uses of what a cache
-    is filled with, with layouts that no line asks for, and with what a type leads to at the line
-    where nearly all else comes of it.
+    is filled with, with layouts that no line asks for, with what a type leads to at the line
+    where nearly all else comes of it, with the turns of functions that a pass calls, and with
+    buffers that are given away where other tensors are taken in, computed or given back; where
+    other tensors are updated, they are given back in another order.
     """
+    if cause.kind is DONORS:
+        return first.kind.section in (Section.INPUTS, Section.LIVE, Section.PIECES)
+    if cause.kind is OUTPUT_ORDER and str(first.in_short).startswith(OTHER_UPDATES):
+        return cause.proved
+    if first.kind is ACCUMULATION_COUNT and cause.kind is ACCUMULATION_COUNT:
+        return True
+    if str(first.in_short).startswith(TURNS):
+        return cause.kind in (OUTPUT_ORDER, REORDERED_OPERANDS) or is_order(diff, cause)
     if first.kind is LONGER_BACKWARD and is_order(diff, cause):
         return True
     if str(first.in_short).startswith(RATE_OF_ZERO) and str(cause.in_short).startswith(

@@ -157,9 +157,11 @@ def _is_told(diff: Diff, first: Cause, cause: Cause) -> bool:
     """
     if _is_line_of_the_other(first, cause):
         return True
-    if first.place.line is None or first.place.line != cause.place.line:
+    if first.place.line != cause.place.line:
         return False
     is_alike = first.kind is cause.kind and str(first.in_short) == str(cause.in_short)
+    if first.place.line is None:
+        return is_alike
     is_number = cause.kind is EARLY_EXECUTION and first.proved and has_code(first)
     return is_alike or (is_number and takes_numbers_alone(diff, cause))
 

@@ -23,7 +23,7 @@ from xlagraph.explain.names.moved import with_moved
 from xlagraph.explain.names.options.axes import with_axes
 from xlagraph.explain.names.options.became import with_place, with_values
 from xlagraph.explain.names.options.exchanged import with_exchanged
-from xlagraph.explain.names.options.joins import with_joins, with_products
+from xlagraph.explain.names.options.joins import with_joins, with_lists, with_products
 from xlagraph.explain.names.options.pads import with_pads
 from xlagraph.explain.names.options.sorts import with_order
 from xlagraph.explain.names.ordered import (
@@ -56,7 +56,7 @@ from xlagraph.explain.names.training.options import with_state
 from xlagraph.explain.names.training.schedules import with_schedule
 from xlagraph.explain.names.training.slow import with_slow
 from xlagraph.explain.names.training.trained import with_statistics, with_trained
-from xlagraph.explain.names.turns import with_turns
+from xlagraph.explain.names.turns import with_turns, with_unrolled
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
@@ -170,6 +170,7 @@ FIRST_NAMES: tuple[Name, ...] = (
     with_trained,
     with_slow,
     with_statistics,
+    with_lists,
 )
 """What a pair of steps is told by as well."""
 
@@ -200,7 +201,8 @@ def _names() -> tuple[Name, ...]:
     return (
         *(with_pads, with_joins, with_products, with_axes, _each(with_order)),
         *(_each(with_exchanged), _each(_with_side), _each(_with_formulas), _each(with_values)),
-        *(_each(_without_steps), _each(_with_functions), _each(with_turns)),
+        *(_each(_without_steps), _each(_with_functions)),
+        *(_each(with_turns), _each(with_unrolled)),
         *(with_state, with_decay, _each(_with_maker), with_loss, with_layers, with_estimator),
         *(with_repeated, with_schedule, with_mean, with_mode, with_mixed, with_crossed),
         *(with_sums, with_joined, with_clipped, with_fewer_clipped, with_scaled_norm),
@@ -304,7 +306,10 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
         return cause
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
     beside = _beside(diff, cause, told)
-    return replace(cause, short=say(first, ": ", found.message, *beside))
+    is_option = cause.kind is ADDED_INPUT and is_jitted(diff.a)
+    short_fix = JITTED_FIX if is_option else cause.short_fix
+    short = say(first, ": ", found.message, *beside)
+    return replace(cause, short=short, short_fix=short_fix)
 
 
 def _beside(diff: Diff, cause: Cause, told: Sequence[Formulas]) -> tuple[Part, ...]:
@@ -362,7 +367,7 @@ def _with_added(diff: Diff, cause: Cause) -> Cause:
     if not inputs or not computed:
         return cause
     does = opcodes_in_words(module, computed, other)
-    told = say(side, " takes in ", join(inputs, MAX_ADDED), " more, and computes ", does)
+    told = say(side, " also takes in ", join(inputs, MAX_ADDED), ", and computes ", does)
     return replace(cause, short=told, short_fix=JITTED_FIX if is_jitted(module) else EMPTY)
 
 

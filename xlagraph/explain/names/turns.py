@@ -1,15 +1,22 @@
-"""Pieces that repeat what both modules compute: a loop has another number of turns."""
+"""Pieces that repeat what both modules compute: a loop has another number of turns.
+
+By the lines that they stand at; or by what they compute, where all of it both compute more often.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from math import gcd
 from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.canon.live import live_instructions
+from xlagraph.cause.editor import is_input
 from xlagraph.cause.slices import IDLE
 from xlagraph.cause.sources import is_forward, line_of
+from xlagraph.explain.names.merged import BRANCHES
+from xlagraph.facts.values.telling import HEAVY, PLAIN, opcodes_in_words
 from xlagraph.message import A, B, say
 from xlagraph.rules.pieces.extra_subgraph import EXTRA_SUBGRAPH
 
@@ -24,8 +31,65 @@ if TYPE_CHECKING:
 _Work = tuple[str, str, "SourceLine"]
 MIN_TURNS = 2
 """What is computed once is no loop: a function may be called once more."""
+MIN_HEAVY = 2
+"""So many different products and the like tell a loop's turn from a single function's call."""
 MIN_LINES = 2
 """One line alone may be a sum of so many terms."""
+
+REPEATED = "a piece is repeated "
+"""What the short form of turns at known lines begins with."""
+MOST = 0.9
+"""The part of a difference that a loop's turns account for, and of them what has copies."""
+TURNS = "A loop has other turns: "
+"""What the short form of a cause by more turns begins with."""
+TURNS_FIX = say(
+    "Python unrolls a loop, of which each number of turns is a graph of its own: run as many turns "
+    "in every step, and let torch.where decide from which of them on nothing changes any more; or "
+    "call torch_xla.sync() in each turn, so that one graph serves them all."
+)
+TURNS_SHORT_FIX = say("Run a fixed number of turns; select with torch.where.")
+
+
+def with_unrolled(diff: Diff, cause: Cause) -> Cause:
+    """The cause as further turns of a loop, where all that it computes both compute more often.
+
+    That is asked of operations by their shapes, without lines: the piece has no weights of its
+    own, as a layer would, and of all that it computes both sides have as much again.
+    """
+    is_all = cause.kind in BRANCHES and cause.proved and cause.share >= MOST
+    if not is_all or str(cause.short).startswith(REPEATED):
+        return cause
+    more, alone = (diff.a, diff.removed) if len(diff.removed) > len(diff.added) else (
+        diff.b, diff.added
+    )  # fmt: skip
+    less, fewer = (diff.b, diff.added) if more is diff.a else (diff.a, diff.removed)
+    if len(fewer) > (1 - MOST) * len(alone) or any(_is_tensor(more, i) for i in alone):
+        return cause
+    in_more, in_less = (Counter(_labels(m, _live(m))) for m in (more, less))
+    again = in_more - in_less
+    heavy = [label for label in again if label[0] in HEAVY]
+    turns = gcd(*(again[label] for label in heavy)) if len(heavy) >= MIN_HEAVY else 0
+    if not turns:
+        return cause
+    copied = sum(n for label, n in again.items() if in_less[label] * turns >= n * MIN_TURNS)
+    if copied < MOST * again.total():
+        return cause
+    side = A if more is diff.a else B
+    piece = {i for i in alone if more.opcodes[i] not in PLAIN}
+    told = say(TURNS, opcodes_in_words(more, piece, less), " are repeated more often in ", side)
+    return replace(cause, kind=EXTRA_SUBGRAPH, short=told, fix=TURNS_FIX, short_fix=TURNS_SHORT_FIX)
+
+
+def _is_tensor(module: Module, i: int) -> bool:
+    return is_input(module, i) and not bare_shape(module, i).endswith("[]")
+
+
+def _labels(module: Module, instructions: Iterable[int]) -> list[tuple[str, str]]:
+    return [
+        (module.opcodes[i], bare_shape(module, i))
+        for i in instructions
+        if module.opcodes[i] not in PLAIN
+    ]
 
 
 def with_turns(diff: Diff, cause: Cause) -> Cause:
@@ -50,7 +114,7 @@ def with_turns(diff: Diff, cause: Cause) -> Cause:
     if min(a, b) < MIN_TURNS or not is_even:
         return cause
     told = (f"{a} times in ", A, f" and {b} times in ", B, ", as by a loop of so many turns")
-    return replace(cause, short=say("a piece is repeated ", *told))
+    return replace(cause, short=say(REPEATED, *told))
 
 
 def _live(module: Module) -> list[int]:

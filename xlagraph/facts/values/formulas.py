@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.canon.labels import bare_shape
-from xlagraph.canon.live import mark
 from xlagraph.cause.editor import is_input
 from xlagraph.cause.names import short_shape
 from xlagraph.facts.program.arguments import argument_name
@@ -21,6 +20,16 @@ from xlagraph.facts.values.notation import (
     row_of,
     told_as,
     written,
+)
+from xlagraph.facts.values.results import (
+    ARITHMETIC,
+    MAX_CLIMBED,
+    RESHAPED,
+    THROUGH,
+    ends,
+    forward_pass,
+    is_result,
+    unspread,
 )
 from xlagraph.facts.values.scalars import number_of
 from xlagraph.message import Code, say
@@ -41,15 +50,9 @@ WIDE = 24
 first tells of them."""
 MAX_TRIED = 200
 """Values that are looked at for a formula that tells the difference."""
-MAX_CLIMBED = 3
-"""Operations between what differs and the new value of a parameter that it goes into."""
 MAX_USERS = 60
 MAX_NAME = 24
-RESHAPED = frozenset({"bitcast", "bitcast-convert", "convert", "copy", "reshape"})
-THROUGH = RESHAPED | {"broadcast"}
-"""What spreads a value, or only puts it into another form."""
 SPREAD = THROUGH | {"constant"}
-ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 UNSAID = frozenset({"tuple", "while", "conditional", "call", "fusion", "parameter"})
 """What tells nothing as an operation: of such a one the values that differ are told."""
 UNTOLD = (UNSAID - {"call"}) | {"custom-call", "opt-barrier", "sort"}
@@ -140,7 +143,7 @@ class _Writer:
     def write(self, i: int) -> Term:
         """The formula of a value, written out as far as it differs."""
         module = self.side.module
-        i = _unspread(module, i)
+        i = unspread(module, i)
         operands = module.operands[i]
         if not operands or not (self._is_open(i) or self._is_scaled(i)):
             return Term(self._leaf(i), ATOM)
@@ -157,8 +160,10 @@ class _Writer:
             return Term(f"{table.within(ATOM)}[{places.text}]", ATOM)
         if self.left < 0 or module.opcodes[i] in UNTOLD:
             raise _UntoldError
-        is_fold = module.opcodes[i] in ("reduce", "reduce-window")
-        return written(module, i, [self.write(o) for o in (operands[:1] if is_fold else operands)])
+        if module.opcodes[i] in ("reduce", "reduce-window"):
+            operands = operands[:1]
+        terms = {o: self.write(o) for o in dict.fromkeys(operands)}  # a square's factor is one
+        return written(module, i, [terms[o] for o in operands])
 
     def _is_open(self, i: int) -> bool:
         is_shared = self.partners[i] >= 0 and _within(self.other, self.partners[i]) == self.within
@@ -253,19 +258,6 @@ def _owned(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> tup
     )
 
 
-def forward_pass(diff: Diff) -> tuple[bytearray, bytearray]:
-    """Of both modules the instructions that single numbers are made of that both give back.
-
-    But for roots, as of the norm of gradients.
-    """
-    ways = bytearray(len(diff.a)), bytearray(len(diff.b))
-    numbers = [pair for pair in _ends(diff) if bare_shape(diff.a, pair[0]).endswith("[]")]
-    ends = [(x, y) for x, y in numbers if diff.a.opcodes[_unspread(diff.a, x)] != "sqrt"]
-    mark(diff.a, ways[0], [x for x, _ in ends])
-    mark(diff.b, ways[1], [y for _, y in ends])
-    return ways
-
-
 def _is_within(found: Formulas, ways: tuple[bytearray, bytearray]) -> bool:
     return all(all(way[i] for i in told) for way, told in zip(ways, found.told, strict=True))
 
@@ -280,7 +272,7 @@ def formulas_of_a_result(
     ways = forward_pass(diff)
     own = _owned(diff, [i for i in a if ways[0][i]], [i for i in b if ways[1][i]], most)
     outer, _ = _roots(diff, a, b)
-    found = (_both(diff, pair, own, 0) for pair in outer if _is_result(diff, *pair))
+    found = (_both(diff, pair, own, 0) for pair in outer if is_result(diff, *pair))
     return next((one for one in found if one and not is_of_derivative(one)), None)
 
 
@@ -288,7 +280,7 @@ def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> 
     """The same with so many operations at most."""
     plain = _owned(diff, a, b, most)
     outer, inner = _roots(diff, a, b)
-    outer.sort(key=lambda pair: not _is_result(diff, *pair))
+    outer.sort(key=lambda pair: not is_result(diff, *pair))
     paths = [(pair, _up_to_new_value(diff, *pair)) for pair in outer[:MAX_TRIED]]
     alone = (_both(diff, pair, plain, 0) for pair, above in paths if above is None)
     renewed = (_of_update(diff, [p, *above], plain) for p, above in paths if above is not None)
@@ -301,26 +293,6 @@ def _formulas(diff: Diff, a: Collection[int], b: Collection[int], most: int) -> 
             return found
         first = first or found
     return first
-
-
-def _is_result(diff: Diff, x: int, y: int) -> bool:
-    """Whether both give back this number, as a loss: what it is derived by follows from it."""
-    return _is_given(diff.match.a, x) and _is_given(diff.match.b, y)
-
-
-def _is_given(side: Matched, value: int) -> bool:
-    """Whether a number is given back, or a mean that is made of it by nothing but numbers."""
-    module = side.module
-    for _ in range(MAX_CLIMBED):
-        if not bare_shape(module, value).endswith("[]"):
-            return False
-        if value in side.outputs:
-            return True
-        users = [u for u in module.users[value] if module.opcodes[u] in ARITHMETIC | RESHAPED]
-        if len(users) != 1:
-            return False
-        (value,) = users
-    return False
 
 
 def is_of_derivative(found: Formulas) -> bool:
@@ -353,7 +325,7 @@ def _roots(
             pairs.append((x, y))
         elif len(below_a) == len(below_b):
             pairs += [p for p in zip(below_a, below_b, strict=True) if to_b[p[0]] != p[1]]
-    pairs += [(p, q) for p, q in _ends(diff) if (p in a or q in b) and to_b[p] != q]
+    pairs += [(p, q) for p, q in ends(diff) if (p in a or q in b) and to_b[p] != q]
     mine, theirs = {x for x, _ in pairs}, {y for _, y in pairs}
     outer = {
         (x, y)
@@ -361,27 +333,6 @@ def _roots(
         if mine.isdisjoint(diff.a.users[x]) and theirs.isdisjoint(diff.b.users[y])
     }
     return sorted(outer), sorted(set(pairs) - outer)
-
-
-def _ends(diff: Diff) -> Iterator[tuple[int, int]]:
-    """The outputs that stand for each other; those that are the only ones left at their place, too.
-
-    A loss that is summed up in another way has no pair, as nothing tells that it is the same.
-    """
-    lone_a = {s.a for s in diff.outputs if s.b is None}
-    lone_b = {s.b for s in diff.outputs if s.a is None}
-    pairs = [(s.a, s.b) for s in diff.outputs]
-    pairs += [(k, k) for k in lone_a & lone_b if k is not None]
-    for j, k in pairs:
-        if j is not None and k is not None:
-            p, q = diff.a.outputs[j], diff.b.outputs[k]
-            if _sizes(diff.a, p) == _sizes(diff.b, q):
-                yield p, q
-
-
-def _sizes(module: Module, value: int) -> str:
-    """The shape of a value in whatever type: a loss may have another one."""
-    return bare_shape(module, value).partition("[")[2]
 
 
 def _up_to_new_value(diff: Diff, x: int, y: int) -> list[tuple[int, int]] | None:
@@ -465,12 +416,6 @@ def _used(legend: Mapping[str, str], texts: str) -> Iterator[tuple[str, str]]:
 
 def _within(module: Module, i: int) -> int:
     return module.computation_of(i).index
-
-
-def _unspread(module: Module, i: int) -> int:
-    while module.opcodes[i] in THROUGH:
-        i = module.operands[i][0]
-    return i
 
 
 def _is_new_value(module: Module, value: int) -> bool:

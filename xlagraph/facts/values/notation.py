@@ -59,6 +59,8 @@ _CALLED = {
 }
 _COMPARED = {"EQ": eq, "NE": ne, "LT": lt, "LE": le, "GT": gt, "GE": ge}
 _TRUTH = ("false", "true")
+MAX_TWICE = 8
+"""Characters of a factor that is written twice; a longer one is squared."""
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 _NAME = re.compile(r"(?<![\w.])[a-zA-Z_]\w*(?![\w(])")
 _NUMBERED = re.compile(r"(?<=\w)(?:[._]\d+)+$")
@@ -157,10 +159,12 @@ def _rolled(module: Module, i: int, terms: Sequence[Term]) -> Term | None:
 
 
 def _folded(module: Module, i: int, terms: Sequence[Term]) -> Term | None:
-    """What numbers alone come to, and what a one or a known choice leaves; None if nothing."""
+    """What numbers alone come to, squares, what a one or a known choice leaves; None if nothing."""
     opcode, texts = module.opcodes[i], [term.text for term in terms]
     if opcode == "multiply" and "1" in texts:
         return terms[1 - texts.index("1")]
+    if opcode == "multiply" and len(texts[0]) > MAX_TWICE and terms[0] == terms[1]:
+        return Term(f"{terms[0].within(ATOM)}**2", ATOM)
     if opcode == "select" and texts[0] in _TRUTH:
         return terms[1 if texts[0] == "true" else 2]
     summed, number = terms[0].summed, texts[-1]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, called_at, where
+from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.program.step_places import within_step
-from xlagraph.facts.training.updates import uses_after_update
+from xlagraph.facts.training.updates import renewed, uses_after_update
 from xlagraph.message import EMPTY, HloName, count, join, say
 
 if TYPE_CHECKING:
@@ -70,6 +71,16 @@ with torch.no_grad():
     short_fix="Take the same tensor, or pick with torch.where.",
     may_be_meant=True,
 )
+
+OTHER_UPDATES = "Other tensors are updated: "
+"""What the short form of updates of other tensors begins with."""
+UPDATES_FIX = say(
+    "Each graph updates other tensors, by the same operations: layers, adapters or networks are "
+    "trained in turn. Let every step update all of them: multiply the gradients of those that "
+    "shall stay by 0, taken in as a tensor, in place of setting them to None. A few sets in turn "
+    "compile once each, and nothing is wrong with that."
+)
+UPDATES_SHORT_FIX = say("Update all in every step; multiply their gradients by 0 or 1.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -140,6 +151,9 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     users = {edge.y for edge in edges}
     lines = _lines(b, users) or _lines(a, {edge.x for edge in edges})
     later = _takes_updated(case, edges)
+    words = Words(EMPTY, say(_updated(case, edges, 1), AFTER_UPDATE) if later else EMPTY)
+    if len(edges) > MAX_SLIPS and not later:
+        words = _of_other_updates(case)
 
     def undo(edit: Editors) -> None:
         for edge in edges:
@@ -158,7 +172,9 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
             if len(edges) == 1
             else "all were given the same values on both sides"
         ),
-        short=say(_updated(case, edges, 1), AFTER_UPDATE) if later else EMPTY,
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
         a=frozenset(edge.x for edge in edges),
         b=frozenset(users),
         undo=undo,
@@ -201,6 +217,33 @@ def _updated(case: Case, edges: Sequence[Edge], most: int) -> Message:
         for edge in edges
     }
     return join([parameter_name(a, p) for p in sorted(inputs)], most)
+
+
+def _of_other_updates(case: Case) -> Words:
+    """What is said where each side updates tensors that the other one only reads; else nothing."""
+    only = {view.side: _updates_alone(view, other) for view, other in case.both_ways}
+    if not all(only.values()):
+        return Words()
+    told = [
+        say(join([parameter_name(view, p) for p in only[view.side]], 1), " in ", view.side)
+        for view in (case.a, case.b)
+    ]
+    return Words(UPDATES_FIX, say(OTHER_UPDATES, join(told, 2, ", ")), UPDATES_SHORT_FIX)
+
+
+def _updates_alone(view: SideView, other: SideView) -> list[int]:
+    """The tensors, by instruction, that this side updates and the other one only reads."""
+    theirs = frozenset(_updates(other))
+    paired = (p for p in _updates(view) if view.partners[p] >= 0)
+    return [p for p in paired if view.partners[p] not in theirs]
+
+
+def _updates(view: SideView) -> list[int]:
+    """The inputs that give their buffers away, or else those whose new values are given back."""
+    module, given = view.module, given_away(view.module)
+    parameters = module.entry_computation.parameters
+    updated = [parameters[n] for n in sorted(given)] if given else sorted(renewed(module))
+    return [p for p in updated if not module.shapes[p].partition("{")[0].endswith("[]")]
 
 
 def _lines(view: SideView, users: Iterable[int]) -> tuple[SourceLine, ...]:

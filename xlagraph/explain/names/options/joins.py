@@ -1,4 +1,4 @@
-"""Values that are joined in another order, and products that sum over other axes."""
+"""Values that are joined: in another order, or more of them; products that sum over other axes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from xlagraph.explain.names.merged import merged, pairs_of
 from xlagraph.explain.names.taken import value_in_words
+from xlagraph.facts.shapes.products import ratios
 from xlagraph.message import A, B, Code, join, say
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
-from xlagraph.rules.shapes.sizes import ATTRIBUTE
+from xlagraph.rules.pieces.longer_join import LISTED
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,20 @@ def with_joins(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
         if len(alike) > 1 and all(c.place.line == main.place.line for c in alike):
             return merged(told, main, alike)
     return told
+
+
+def with_lists(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, as one those of a longer list and of sizes that grow as it does."""
+    main = next((c for c in causes if c.proved and str(c.in_short).startswith(LISTED)), None)
+    if main is None:
+        return list(causes)
+    grown = {
+        len(diff.b.operands[y]) / len(diff.a.operands[x])
+        for x, y in zip(main.evidence[0].a, main.evidence[0].b, strict=False)
+    }
+    sizes = [c for c in causes if c.kind in (INPUT_SHAPE, PYTHON_SIZE) and c.proved]
+    parts = [c for c in sizes if ratios(diff, c.a) == grown]
+    return merged(causes, main, [main, *parts]) if parts else list(causes)
 
 
 def _is_order(cause: Cause) -> bool:

@@ -16,7 +16,8 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.gradients import through_forms
 from xlagraph.facts.training.updates import renewed
-from xlagraph.facts.values.formulas import forward_pass, is_weight
+from xlagraph.facts.values.formulas import is_weight
+from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import unspread
 from xlagraph.message import A, B, Code, say
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE

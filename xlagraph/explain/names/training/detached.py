@@ -18,8 +18,8 @@ from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.gradients import PRODUCTS
 from xlagraph.facts.training.updates import renewed
-from xlagraph.facts.values.formulas import THROUGH
 from xlagraph.facts.values.notation import names_in
+from xlagraph.facts.values.results import THROUGH
 from xlagraph.facts.values.scalars import through
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, B, Code, HloName, count, say
