@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xlagraph.diff import diff_modules
-from xlagraph.facts.layers.frozen_norms import frozen_norms
+from xlagraph.facts.values.frozen_norms import frozen_norms
 from xlagraph.hlo import read_module
 
 STEP = """\

@@ -216,3 +216,30 @@ def test_a_number_that_is_one_now_and_then_makes_one_graph_more_and_is_no_alarm(
 def test_a_number_that_is_one_at_the_end_of_a_run_stays_a_problem(tmp_path):
     run = write(tmp_path, [(20, weighted(value)) for value in [None] * 20 + [1] * 4])
     assert [problem.kind.id for problem in run.problems] == ["special-scalar"]
+
+
+ACTS = """HloModule act
+ENTRY main {
+  %o = f32[4,3]{1,0} parameter(0)
+  %w = f32[3,2]{1,0} parameter(1)
+  %d = f32[4,2]{1,0} dot(%o, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %a = f32[4,2]{1,0} tanh(%d)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "is_problem"), [((), False), ((8,), True)], ids=["apart", "another graph behind it"]
+)
+def test_a_read_that_begins_later_and_is_like_nothing_before_is_no_alarm(
+    tmp_path, other, is_problem
+):
+    """An agent that acts at random first, and then by its network in every step."""
+    plan = []
+    for k in range(30):
+        plan += [(10, ACTS, "value")] if k >= 5 else []
+        plan.append((20, step(more=k in other)))
+    run = write(tmp_path, plan)
+    assert run.has_problem is is_problem
+    if not is_problem:
+        assert str(run.verdict).startswith("Stable")

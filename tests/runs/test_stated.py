@@ -9,7 +9,7 @@ import pytest
 
 from xlagraph.cause.model import Cause
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.shapes.size_makers import INDICES
+from xlagraph.facts.shapes.size_makers import INDICES, REPEATED
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
@@ -138,6 +138,11 @@ def test_a_number_of_indices_may_come_of_what_is_joined():
         short=INDICES.short,
     )
     assert place(INPUT_SHAPE, RAGGED, joined(6), joined(7, "1"), cause=cause) == 6
+
+
+def test_what_pads_the_rows_that_counts_ask_for_is_no_host_padding():
+    cause = SimpleNamespace(short=REPEATED.short)
+    assert place(INPUT_SHAPE, LENGTHS, collate(7), cause=cause) == USED.line
 
 
 def test_what_one_statement_joins_is_one_cause_wherever_it_is_felt():

@@ -109,7 +109,8 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
     other tensors are updated, they are given back in another order.
     """
     if cause.kind is DONORS:
-        return first.kind.section in (Section.INPUTS, Section.LIVE, Section.PIECES)
+        is_other = first.kind.section in (Section.INPUTS, Section.LIVE, Section.PIECES)
+        return is_other and not is_jitted(diff.a)  # there it is an option that somebody sets
     if cause.kind is OUTPUT_ORDER and str(first.in_short).startswith(OTHER_UPDATES):
         return cause.proved
     if first.kind is ACCUMULATION_COUNT and cause.kind is ACCUMULATION_COUNT:

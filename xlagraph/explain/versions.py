@@ -202,14 +202,14 @@ def _names() -> tuple[Name, ...]:
         *(with_pads, with_joins, with_products, with_axes, _each(with_order)),
         *(_each(with_exchanged), _each(_with_side), _each(_with_formulas), _each(with_values)),
         *(_each(_without_steps), _each(_with_functions)),
-        *(_each(with_turns), _each(with_unrolled)),
+        _each(with_turns),
         *(with_state, with_decay, _each(_with_maker), with_loss, with_layers, with_estimator),
         *(with_repeated, with_schedule, with_mean, with_mode, with_mixed, with_crossed),
         *(with_sums, with_joined, with_clipped, with_fewer_clipped, with_scaled_norm),
         *(with_clipped_updates, with_late_clip, with_detached, with_packed, with_start),
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
-        loss_first,
+        *(loss_first, _each(with_unrolled)),
     )
 
 

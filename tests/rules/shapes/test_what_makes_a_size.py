@@ -115,6 +115,8 @@ def test_a_line_that_counts_into_bins_says_what_the_size_is():
     assert "bins of bincount" in told("seen = torch.bincount(labels)")
     assert "shape" in told("seen = torch.bincount(labels, minlength=9)[: labels.max()]")
     assert "elements that a mask keeps" in told("rows = torch.nonzero(mask)")
+    assert "rows of repeat_interleave" in told("x = row.repeat_interleave(counts, dim=0)")
+    assert "shape" in told("x = row.repeat_interleave(counts, dim=0, output_size=n)")
 
 
 def test_what_the_host_makes_unique_has_to_be_padded_too():

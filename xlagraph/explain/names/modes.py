@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlagraph.explain.along import kept_alone
 from xlagraph.explain.names.merged import BRANCHES, merged
-from xlagraph.facts.layers.frozen_norms import frozen_norms
+from xlagraph.facts.values.frozen_norms import frozen_norms
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import A, Side, say
 from xlagraph.rules.numbers.random_numbers import RANDOM_NUMBERS

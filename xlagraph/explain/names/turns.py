@@ -36,8 +36,12 @@ MIN_HEAVY = 2
 MIN_LINES = 2
 """One line alone may be a sum of so many terms."""
 
-REPEATED = "a piece is repeated "
-"""What the short form of turns at known lines begins with."""
+PLAIN_WORDS = (
+    "a value is computed in another way",
+    "a value is computed with",
+    "a piece is computed",
+)
+"""What the short form of a piece begins with of which nothing more is known than a formula."""
 MOST = 0.9
 """The part of a difference that a loop's turns account for, and of them what has copies."""
 TURNS = "A loop has other turns: "
@@ -57,7 +61,7 @@ def with_unrolled(diff: Diff, cause: Cause) -> Cause:
     own, as a layer would, and of all that it computes both sides have as much again.
     """
     is_all = cause.kind in BRANCHES and cause.proved and cause.share >= MOST
-    if not is_all or str(cause.short).startswith(REPEATED):
+    if not is_all or (cause.short and not str(cause.short).lower().startswith(PLAIN_WORDS)):
         return cause
     more, alone = (diff.a, diff.removed) if len(diff.removed) > len(diff.added) else (
         diff.b, diff.added
@@ -114,7 +118,7 @@ def with_turns(diff: Diff, cause: Cause) -> Cause:
     if min(a, b) < MIN_TURNS or not is_even:
         return cause
     told = (f"{a} times in ", A, f" and {b} times in ", B, ", as by a loop of so many turns")
-    return replace(cause, short=say(REPEATED, *told))
+    return replace(cause, short=say("a piece is repeated ", *told))
 
 
 def _live(module: Module) -> list[int]:

@@ -132,6 +132,16 @@ BINCOUNT = SizeMaker(
     "read from the device): give it minlength, the number of classes, and take that many rows.",
     say("Give bincount a minlength that all values fit in."),
 )
+REPEATED = SizeMaker(
+    "number of rows of repeat_interleave",
+    "repeat_interleave() has as many rows as its counts sum up to, which is a shape of the graph "
+    "(and the counts are read from the device): give the result one size, the largest that can "
+    "occur. index = torch.searchsorted(counts.cumsum(0), torch.arange(n_max, device=x.device), "
+    "right=True) says of each place of it which row stands there; pick with "
+    "x[index.clamp(max=len(x) - 1)], and mask what is beyond the sum. Padding the result is not "
+    "enough: what is padded has the size of the counts.",
+    say("Pick rows by searchsorted(counts.cumsum(0), arange(n_max)), and mask the rest."),
+)
 SPLIT = SizeMaker(
     "list of split sizes",
     "The sizes of the parts, and their number, are shapes of the graph: compute over the whole "
@@ -164,6 +174,7 @@ _BY_OPERATION = (
 )
 _BY_CALL = (
     (re.compile(r"\bbincount\((?!.*minlength)"), BINCOUNT),
+    (re.compile(r"\brepeat_interleave\((?!.*output_size)"), REPEATED),
     (re.compile(r"\bunique(?:_consecutive)?\("), UNIQUE),
     (re.compile(r"\b(?:nonzero|argwhere)\("), ROWS),
     (

@@ -13,6 +13,7 @@ from xlagraph.cause.names import short_shape
 from xlagraph.facts.program.arguments import argument_name
 from xlagraph.facts.values.notation import (
     ATOM,
+    MAX_TWICE,
     NUMBER,
     Term,
     elements,
@@ -162,8 +163,10 @@ class _Writer:
             raise _UntoldError
         if module.opcodes[i] in ("reduce", "reduce-window"):
             operands = operands[:1]
-        terms = {o: self.write(o) for o in dict.fromkeys(operands)}  # a square's factor is one
-        return written(module, i, [terms[o] for o in operands])
+        first, *others = operands
+        term = self.write(first)
+        is_square = others == [first] and len(term.text) > MAX_TWICE
+        return written(module, i, [term, *([term] if is_square else map(self.write, others))])
 
     def _is_open(self, i: int) -> bool:
         is_shared = self.partners[i] >= 0 and _within(self.other, self.partners[i]) == self.within

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xlagraph.cause.editor import UNDONE
 from xlagraph.cause.slices import IDLE, called_only_by
 from xlagraph.cause.sources import bare
-from xlagraph.facts.layers.frozen_norms import INFERENCE, TRAINING, frozen_norms
+from xlagraph.facts.values.frozen_norms import INFERENCE, TRAINING, frozen_norms
 from xlagraph.facts.values.notation import picked_by
 from xlagraph.message import Operation, count, join, say
 

@@ -10,9 +10,9 @@ from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
+from xlagraph.facts.pieces.begun_sums import sums_begun
 from xlagraph.facts.pieces.pieces import piece_of
 from xlagraph.facts.training.updates import made_anew
-from xlagraph.facts.values.begun_sums import sums_begun
 from xlagraph.message import count, join, say
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.cause.editor import Editors
+    from xlagraph.facts.pieces.begun_sums import Begun
     from xlagraph.facts.training.updates import Made
-    from xlagraph.facts.values.begun_sums import Begun
 
 INITIAL_STATE = Kind(
     id="initial-state",

@@ -119,6 +119,6 @@ RULE = Rule(
     name="longer-join",
     kinds=(),
     find=find,
-    after=("sizes",),
+    after=("longer-history",),
     before=("added-input",),
 )

@@ -81,7 +81,7 @@ RULE = Rule(
     name="other-part",
     kinds=(),
     find=find,
-    after=("other-operand",),
+    after=("other-output",),
     before=("extra-effect",),
     first_round_only=True,
 )

@@ -96,7 +96,12 @@ def with_early(
     `stable`: the last step that compiled, None if that is the last of all.
     """
     most = max((node.hits for node in nodes), default=0)
-    nodes = [replace(n, warm_up=True) if _runs_always(n, history, most) else n for n in nodes]
+    nodes = [
+        replace(n, warm_up=True)
+        if _runs_always(n, history, most) or _begins_apart(n, history, stable)
+        else n
+        for n in nodes
+    ]
     open_graphs = [k for k, node in enumerate(nodes) if not node.warm_up]
     found = list(nodes)
     came = len(open_graphs) + sum(1 for node in nodes if node.meant is not Meant.NOT)
@@ -126,6 +131,16 @@ def _runs_always(node: GraphNode, history: History, most: int) -> bool:
     """
     is_first = node.begins_reading and node.step <= history.first_step + 1
     return is_first and most >= LASTING and node.hits >= ALWAYS * most
+
+
+def _begins_apart(node: GraphNode, history: History, stable: int | None) -> bool:
+    """Whether a read begins later, is like nothing that ran before, and is in every step since.
+
+    It is no part of a step that it cuts, whose rest would have compiled with it or behind it: an
+    agent that acts by its network once it has seen enough.
+    """
+    is_apart = node.begins_reading and not node.nearest and node.step == stable
+    return is_apart and node.hits >= max(LASTING, ALWAYS * (history.steps - 1 - node.step))
 
 
 def _is_settled(number: int, history: History, stable: int | None) -> bool:

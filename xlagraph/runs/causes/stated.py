@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xlagraph.cause.sources import at
 from xlagraph.cause.verdict import Place
-from xlagraph.facts.shapes.size_makers import INDICES
+from xlagraph.facts.shapes.size_makers import INDICES, REPEATED
 from xlagraph.message import SourceLine, say
 from xlagraph.rules.shapes.sizes import INPUT_SHAPE
 from xlagraph.rules.training.optimizer_state import SKIPPED_BLOCK
@@ -209,6 +209,8 @@ def _stated(group: CauseGroup, run: Run, known: Mapping[str, CapturedGraph]) -> 
         return group
     if said in (JOINED, DISTINCT, CUT) and _is_made(group):
         return group
+    if group.cause and group.cause.short == REPEATED.short:
+        return group  # on the device: to pad what comes of it leaves its sizes as they are
     if said is JOINED and not _is_joined(group, records, known):
         return group
     title = say(group.title, said.title, at(lines[:1]))
