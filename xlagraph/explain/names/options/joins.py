@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
 from xlagraph.explain.names.merged import merged, pairs_of
 from xlagraph.explain.names.taken import value_in_words
-from xlagraph.facts.shapes.products import ratios
+from xlagraph.facts.shapes.sizes import changed_sizes
+from xlagraph.facts.values.notation import elements
 from xlagraph.message import A, B, Code, join, say
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.pieces.longer_join import LISTED
@@ -36,17 +38,25 @@ def with_joins(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
 
 
 def with_lists(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
-    """The causes, as one those of a longer list and of sizes that grow as it does."""
+    """The causes, as one those of a longer list and of inputs that grow by as much."""
     main = next((c for c in causes if c.proved and str(c.in_short).startswith(LISTED)), None)
     if main is None:
         return list(causes)
-    grown = {
-        len(diff.b.operands[y]) / len(diff.a.operands[x])
-        for x, y in zip(main.evidence[0].a, main.evidence[0].b, strict=False)
-    }
+    cited = [(x, y) for one in main.evidence for x, y in zip(one.a, one.b, strict=False)]
+    grown = {elements(diff.b, y) - elements(diff.a, x) for x, y in cited}
     sizes = [c for c in causes if c.kind in (INPUT_SHAPE, PYTHON_SIZE) and c.proved]
-    parts = [c for c in sizes if ratios(diff, c.a) == grown]
+    parts = [c for c in sizes if _grows_by(diff, c) == grown]
     return merged(causes, main, [main, *parts]) if parts else list(causes)
+
+
+def _grows_by(diff: Diff, cause: Cause) -> set[int]:
+    """By how much the sizes of inputs grow that a cause tells of."""
+    inputs = [(x, y) for x in cause.a if is_input(diff.a, x) and (y := diff.match.to_b[x]) >= 0]
+    return {
+        new - old
+        for x, y in inputs
+        for _, old, new in changed_sizes(diff.a.shapes[x], diff.b.shapes[y])
+    }
 
 
 def _is_order(cause: Cause) -> bool:
