@@ -116,6 +116,7 @@ INSIDE = {
         "layers",
         "distributed",
         "shapes",
+        "steps",
     ),
     "runs": ("steps", "graphs", "pairs", "kinds", "model", "causes", "by_design"),
 }

@@ -18,6 +18,7 @@ from xlagraph.facts.program.keys import key_difference
 from xlagraph.facts.program.versions import nothing_tells
 from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.shapes.products import is_typed, ratios
+from xlagraph.facts.steps.sorts import sorts_of
 from xlagraph.facts.training.moved_norms import moved_norms
 from xlagraph.facts.values.elided import elided_constants, not_compared
 from xlagraph.message import EMPTY, A, B, Change, count, join, say
@@ -89,6 +90,8 @@ def pair_verdict(
     if scheduled := _scheduled(diff):
         further = (*((say(stay),) if left else ()), *not_compared(diff))
         return Verdict(what=say(scheduled, STAGES), fix=OF_ONE_STAGE, notes=further)
+    if sorts := sorts_of(diff):
+        return Verdict(what=say(sorts.what, "."), fix=sorts.fix)
     is_piece = bool(causes) and causes[0].kind in BRANCHES
     moved = (moved_norms(diff) or moved_softmax(diff)) if is_piece else None
     is_moved = bool(moved and all(cause.proved and cause.kind in REWIRED for cause in causes))
