@@ -28,7 +28,7 @@ from xlagraph.rules.pieces.other_operand import OTHER_OPERAND, OTHER_UPDATES
 from xlagraph.rules.pieces.replaced_subgraph import CACHE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.layout import LAYOUT
-from xlagraph.rules.shapes.sizes import INPUT_SHAPE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_SIZE
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_APART = 3
 """Lines between an edit and the nearest line of its derivatives."""
+MAIN = 0.5
+"""The part of a difference that makes a cause the main one."""
 ALL = 0.95
 """The part of a difference that is as good as all of it."""
 
@@ -103,34 +105,47 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
 
     So it is with the order of sums that gradients have more terms of, with a decay where the
     learning rate is 0, with numbers that are handed in as another type, with uses of what a cache
-    is filled with, with layouts that no line asks for, with what a type leads to at the line
-    where nearly all else comes of it, with the turns of functions that a pass calls, and with
-    buffers that are given away where other tensors are taken in, computed or given back; where
-    other tensors are updated, they are given back in another order.
+    is filled with, with layouts that no line asks for, with the turns of functions that a pass
+    calls, with what a type leads to at the line where nearly all else comes of it, and with what
+    follows from other tensors.
     """
-    if cause.kind is DONORS:
-        is_other = first.kind.section in (Section.INPUTS, Section.LIVE, Section.PIECES)
-        return is_other and not is_jitted(diff.a)  # there it is an option that somebody sets
-    if cause.kind is OUTPUT_ORDER and str(first.in_short).startswith(OTHER_UPDATES):
-        return cause.proved
+    short, told = str(first.in_short), str(cause.in_short)
     if first.kind is ACCUMULATION_COUNT and cause.kind is ACCUMULATION_COUNT:
         return True
-    if str(first.in_short).startswith(TURNS):
+    if short.startswith(TURNS):
         return cause.kind in (OUTPUT_ORDER, REORDERED_OPERANDS) or is_order(diff, cause)
     if first.kind is LONGER_BACKWARD and is_order(diff, cause):
         return True
-    if str(first.in_short).startswith(RATE_OF_ZERO) and str(cause.in_short).startswith(
-        DECAY_OF_ONE
-    ):
+    if short.startswith(RATE_OF_ZERO) and told.startswith(DECAY_OF_ONE):
         return True
     if first.kind is DTYPE and cause.kind in (DTYPE, SHARED_SCALAR):
         return takes_numbers_alone(diff, cause)
-    if str(first.in_short).startswith(CACHE) and cause.kind is OTHER_OPERAND:
+    if short.startswith(CACHE) and cause.kind is OTHER_OPERAND:
         return _uses(diff, cause, first)
     if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):
         return True
     is_all = first.kind is DTYPE and first.share >= ALL
-    return is_all and cause.kind in BRANCHES and cause.place.line == first.place.line
+    is_there = is_all and cause.kind in BRANCHES and cause.place.line == first.place.line
+    return is_there or _comes_of_tensors(diff, first, cause)
+
+
+def _comes_of_tensors(diff: Diff, first: Cause, cause: Cause) -> bool:
+    """Whether it follows from other tensors that are taken in, computed, updated or given back.
+
+    Other buffers are given away then; what is updated comes in another order; and what meets
+    another value is spread to its shape.
+    """
+    if cause.kind is DONORS:
+        is_other = first.kind.section in (Section.INPUTS, Section.LIVE, Section.PIECES)
+        return is_other and not is_jitted(diff.a)  # there it is an option that somebody sets
+    if cause.kind is OUTPUT_ORDER:
+        return cause.proved and str(first.in_short).startswith(OTHER_UPDATES)
+    if cause.kind not in (ATTRIBUTE, PYTHON_SIZE) or first.kind.section is not Section.PIECES:
+        return False
+    origin = cause.evidence[0]
+    sides = ((diff.a, origin.a), (diff.b, origin.b))
+    spreads = all(module.opcodes[i] in SPREADS for module, own in sides for i in own)
+    return spreads and first.share >= MAIN and cause.proved
 
 
 def takes_numbers_alone(diff: Diff, cause: Cause) -> bool:

@@ -10,6 +10,8 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import Code, count, say
+from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
@@ -47,14 +49,21 @@ def edited_first(diff: Diff, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     return tuple(found)
 
 
+BAKED = (CONSTANT_VALUE, PYTHON_INDEX)
+"""Numbers of which each value is a graph of its own."""
+
+
 def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     """The causes, an option of a reduction before a piece of which nothing is known.
 
     Where a proof fails, what the option leads to may be that piece. A ring buffer is rolled where
     its place to write is: that comes first, too. So does a value that Python picks, before the
-    terms that gradients have more where it is computed.
+    terms that gradients have more where it is computed; and a number of which each value is a graph
+    of its own, before a tensor that is kept in some steps, which makes one graph more.
     """
     first = next(iter(causes), None)
+    if first is not None and first.kind is LIVE_TENSOR and first.proved:
+        return sorted(causes, key=lambda cause: not (cause.kind in BAKED and cause.proved))
     if first is None or first.kind not in BRANCHES:
         return list(causes)
     if has_more_terms(first) and any(map(is_pick, causes)):

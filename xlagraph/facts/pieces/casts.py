@@ -13,7 +13,7 @@ from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import A, Change, Code, join, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xlagraph.cause.case import Case, SideView
     from xlagraph.facts.pieces.propagation import Propagation
@@ -29,7 +29,9 @@ NUMBER_FIX = say(
     Code("x + scale.astype(x.dtype) * noise"),
     ".",
 )
-NUMBER_SHORT_FIX = say("Hand it in as float(value) in every call, or cast it to x.dtype.")
+NUMBER_SHORT_FIX = say(
+    "Hand in an array (jnp.float32(value)) in every call, or float(value) in each."
+)
 MAX_SHAPES = 2
 """Shapes of inputs that are told of."""
 
@@ -90,22 +92,60 @@ def inputs_in_short(
     )
 
 
-def number_in_words(case: Case, view: SideView, cast: int) -> tuple[Message, Words]:
-    """A number that one call converts to the type of an array, and the other keeps as it is."""
+def numbers_met(case: Case, first: Mapping[int, int]) -> tuple[SideView, list[int]] | None:
+    """Conversions of numbers that one side meets arrays with, and the other not, of JAX's.
+
+    `first`: A's instructions to B's at which types differ first; each takes such a number. None
+    where one does not.
+    """
+    if not first or not is_jitted(case.diff.a):
+        return None
+    for view, other in case.both_ways:
+        casts = [_meets(view, other, pair) for pair in first.items()]
+        if all(i >= 0 for i in casts):
+            return view, list({view.module.operands[i][0]: i for i in casts}.values())
+    return None
+
+
+def _meets(view: SideView, other: SideView, pair: tuple[int, int]) -> int:
+    """What converts a number for an instruction, whose partner takes it as it is; -1 if nothing."""
+    own, theirs = view.mine(pair), other.mine(pair)
+    taken = other.module.operands[theirs]
+    return next(
+        (
+            o
+            for o in view.module.operands[own]
+            if view.module.opcodes[o] == "convert"
+            and _is_of_number(view, o)
+            and view.partners[view.module.operands[o][0]] in taken
+        ),
+        -1,
+    )
+
+
+def number_in_words(case: Case, view: SideView, *casts: int) -> tuple[Message, Words]:
+    """Numbers that one call converts to the type of arrays, and the other keeps as they are."""
     module = view.module
     other = case.b if view.is_a else case.a
-    number = module.operands[cast][0]
-    known = argument_name(module, number)
-    name = say("argument ", Code(known)) if known else parameter_name(view, number)
+    numbers = [module.operands[cast][0] for cast in casts]
+    names = join((_argument(view, number) for number in numbers), MAX_SHAPES)
+    is_one = len(numbers) == 1
     title = say(
-        name,
-        f" takes the type of the arrays that it meets, {_type(module.shapes[cast])}, in ",
+        "argument " if is_one and argument_name(module, numbers[0]) else "",
+        names,
+        f" {'takes' if is_one else 'take'} the type of the arrays that {'it' if is_one else 'they'}"
+        f" {'meets' if is_one else 'meet'}, {_type(module.shapes[casts[0]])}, in ",
         view.side,
-        ", and its own in ",
+        f", and {'its' if is_one else 'their'} own in ",
         other.side,
-        f", where all that follows is {_type(module.shapes[number])}",
+        f", where all that follows is {_type(module.shapes[numbers[0]])}",
     )
     return title, Words(NUMBER_FIX, title.sentence, NUMBER_SHORT_FIX)
+
+
+def _argument(view: SideView, number: int) -> Message:
+    known = argument_name(view.module, number)
+    return say(Code(known)) if known else parameter_name(view, number)
 
 
 def _of_value(case: Case, found: Propagation, view: SideView, cast: int) -> tuple[Message, Words]:

@@ -17,7 +17,7 @@ from xlagraph.cause.names import parameter_name, short_shape
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, operations, where
 from xlagraph.diff.match import match_modules
-from xlagraph.facts.pieces.casts import inputs_in_short, number_cast, number_in_words
+from xlagraph.facts.pieces.casts import inputs_in_short, number_cast, number_in_words, numbers_met
 from xlagraph.facts.pieces.first_types import first_of, number_used
 from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.values.scalars import is_number, through
@@ -179,7 +179,9 @@ def _finding(case: Case, found: _Stretch) -> Finding:
         ")",
         say(" from ", parameter_name(case.b, number[1]), " on") if number else say(),
     )
-    title, words = number_in_words(case, *cast) if cast else (title, words)
+    met = None if number or cast else numbers_met(case, first)
+    met = met or (cast and (cast[0], [cast[1]]))
+    title, words = number_in_words(case, met[0], *met[1]) if met else (title, words)
 
     def undo(edit: Editors) -> None:
         for x, y in found.pairs.items():

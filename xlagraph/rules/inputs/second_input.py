@@ -12,8 +12,9 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, where
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.pieces.split_tensors import Split, split_tensors
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.training.updates import updates
-from xlagraph.message import EMPTY, count, join, say
+from xlagraph.message import EMPTY, Code, count, join, say
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE
 
 if TYPE_CHECKING:
@@ -52,6 +53,19 @@ for x, y in loader:
     may_be_meant=True,
     short_fix="Use one tensor in every step, or two from the start.",
 )
+
+COPIED_FIX = say(
+    "Where the values of one network were just copied into another (a target network, an average), "
+    "torch_xla lets both share one buffer, and so one input, until either changes: copy_() and "
+    "load_state_dict() do that with what has its values on the device already. Copy through the "
+    "host (",
+    Code("v.cpu()"),
+    "), or blend in every step by a tensor. If both are meant to be one network, use that one in "
+    "every step.",
+)
+COPIED_SHORT_FIX = say("Copy through the host (.cpu()), or use one tensor in every step.")
+MIN_COPIED = 3
+"""So many weights at least are those of a network."""
 
 
 def find(case: Case) -> list[Finding]:
@@ -100,12 +114,18 @@ def _finding(
     )
     claimed_a, claimed_b = one.ab(frozenset(users_one), frozenset(users_two | both))
     short = EMPTY
+    is_copied = kind is SECOND_INPUT and len(splits) >= MIN_COPIED and not is_jitted(two.module)
     if kind is INITIAL_STATE:
         rest = say("where ", side, " still uses what they are copies of")
     elif len(splits) == 1:
         short = say(side, " uses ", used, " also where ", other, " uses another input, ", new)
         rest = say("beside ", used, ", where ", side, " uses one for both")
     else:
+        pair = say(
+            parameter_name(two, splits[0].first), " and ", parameter_name(two, splits[0].second)
+        )
+        told = (" takes in one tensor ", f"{len(splits)} times where ", other, " takes in two (")
+        short = say(side, *told, pair, "), as of weights that were just copied")
         rest = say("where ", side, " uses tensors that it takes in anyway")
 
     def undo(edit: Editors) -> None:
@@ -135,7 +155,9 @@ def _finding(
                 lines,
             ),
         ),
-        short=short,
+        fix=COPIED_FIX if is_copied else EMPTY,
+        short=short if is_copied or len(splits) == 1 else EMPTY,
+        short_fix=COPIED_SHORT_FIX if is_copied else EMPTY,
         proof=say(other, " was given the tensor that ", side, " uses in place of the second one"),
         a=claimed_a,
         b=claimed_b,
