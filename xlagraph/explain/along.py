@@ -14,6 +14,7 @@ from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick
 from xlagraph.explain.names.turns import TURNS
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.versions import are_versions, nothing_tells
+from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import A, B
@@ -142,6 +143,8 @@ def _comes_of_tensors(diff: Diff, first: Cause, cause: Cause) -> bool:
         return cause.proved and str(first.in_short).startswith(OTHER_UPDATES)
     if cause.kind not in (ATTRIBUTE, PYTHON_SIZE) or first.kind.section is not Section.PIECES:
         return False
+    if str(cause.in_short).lower().startswith(ALONG):
+        return False  # no other shape makes that
     origin = cause.evidence[0]
     sides = ((diff.a, origin.a), (diff.b, origin.b))
     spreads = all(module.opcodes[i] in SPREADS for module, own in sides for i in own)

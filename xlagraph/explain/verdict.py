@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.kinds import Section
 from xlagraph.cause.verdict import Verdict
 from xlagraph.explain.along import comes_along, takes_numbers_alone
 from xlagraph.explain.names.layers import is_layer
@@ -15,7 +16,7 @@ from xlagraph.explain.orders import as_compared
 from xlagraph.explain.versions import TOLD_BY
 from xlagraph.facts.pieces.moved_softmax import moved_softmax
 from xlagraph.facts.program.keys import key_difference
-from xlagraph.facts.program.versions import nothing_tells
+from xlagraph.facts.program.versions import is_captured, nothing_tells
 from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.shapes.products import is_typed, ratios
 from xlagraph.facts.steps.sorts import sorts_of
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
     from xlagraph.diff import Diff
+    from xlagraph.facts.steps.sorts import Sort
     from xlagraph.message import Message, Side
 
 OWN_EDITS = (
@@ -90,7 +92,7 @@ def pair_verdict(
     if scheduled := _scheduled(diff):
         further = (*((say(stay),) if left else ()), *not_compared(diff))
         return Verdict(what=say(scheduled, STAGES), fix=OF_ONE_STAGE, notes=further)
-    if sorts := sorts_of(diff):
+    if sorts := _sorts(diff, causes, (context_a, context_b)):
         return Verdict(what=say(sorts.what, "."), fix=sorts.fix)
     is_piece = bool(causes) and causes[0].kind in BRANCHES
     moved = (moved_norms(diff) or moved_softmax(diff)) if is_piece else None
@@ -112,6 +114,12 @@ def pair_verdict(
         fix=causes[0].fix_in_short if causes else LOOK,
         notes=tuple(filter(None, notes)),
     )
+
+
+def _sorts(diff: Diff, causes: Sequence[Cause], contexts: tuple[Context, Context]) -> Sort | None:
+    """Which kinds of step both are, where nothing was recorded that tells more than the texts."""
+    has_collectives = any(cause.kind.section is Section.COLLECTIVES for cause in causes)
+    return None if is_captured(*contexts) or has_collectives else sorts_of(diff)
 
 
 def _scheduled(diff: Diff) -> Side | None:
