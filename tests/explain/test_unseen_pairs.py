@@ -114,6 +114,11 @@ SAID = {
     "round54/q16": "Argument temp takes the type of the arrays that it meets, bf16, in A",
     "round54/q18": "Gradients flow further in A than in B, which cuts them at convert.302",
     "round54/q19": "became sum(max(x, (mb_value + clip(y - mb_value, -0.2, 0.2) - mb_ret)**2))",
+    "round55/q03": "Some steps use tensors that others do not: x + (1 - y) * s became x.",
+    "round55/q11": "B takes in one tensor 10 times where A takes in two (input 23 (f32[24,6])",
+    "round55/q14": "The step is divided by the root of mean squares in B only, as by RAdam",
+    "round55/q15": "state_lam__ic__, state_lam__bc__ take the type of the arrays that they meet",
+    "round56/q05": "A takes 15 tensors as bf16 and gives their new values back as f32",
     "round37/q10": "The minimum of f32[6,20,16] is taken along other axes",
 }
 SAME = (
@@ -174,6 +179,7 @@ BESIDE = {
     "round51/q20": "x * concatenate(1, slice(y)) became x * y",
     "round52/q02": "gradients are clipped by their norm before the optimizer takes them in A, and",
     "round52/q13": "a value is computed in another way: x + sum(y * s) became x + z",
+    "round55/q18": "the variance divided by N - 1 in A (unbiased=True) and by N in B",
     "round36/q17": "values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
 }
 

@@ -26,6 +26,7 @@ from xlagraph.explain.names.options.exchanged import with_exchanged
 from xlagraph.explain.names.options.joins import with_joins, with_lists, with_products
 from xlagraph.explain.names.options.pads import with_pads
 from xlagraph.explain.names.options.sorts import with_order
+from xlagraph.explain.names.options.variance import with_variance
 from xlagraph.explain.names.ordered import (
     BACKWARD,
     backward_first,
@@ -209,7 +210,7 @@ def _names() -> tuple[Name, ...]:
         *(with_clipped_updates, with_late_clip, with_detached, with_packed, with_start),
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
-        *(loss_first, _each(with_unrolled)),
+        *(loss_first, _each(with_unrolled), _each(with_variance)),
     )
 
 

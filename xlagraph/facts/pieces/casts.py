@@ -159,8 +159,8 @@ def _of_value(case: Case, found: Propagation, view: SideView, cast: int) -> tupl
     title = say(
         "a value (",
         short_shape(module, module.operands[cast][0]),
-        f") is converted to {_type(module.shapes[cast])} before ",
-        does,
+        f") is converted to {_type(module.shapes[cast])}",
+        *((" before ", does) if does else ()),
         " in ",
         view.side,
         " only",
