@@ -10,7 +10,7 @@ from xlagraph.cause.kinds import Section
 from xlagraph.cause.slices import made_of
 from xlagraph.cause.sources import knows_lines
 from xlagraph.explain.names.merged import BRANCHES, is_order
-from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick
+from xlagraph.explain.names.ordered import BACKWARD, has_more_terms, is_pick, joins_more
 from xlagraph.explain.names.turns import TURNS
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.versions import are_versions, nothing_tells
@@ -145,6 +145,8 @@ def _comes_of_tensors(diff: Diff, first: Cause, cause: Cause) -> bool:
         return False
     if str(cause.in_short).lower().startswith(ALONG):
         return False  # no other shape makes that
+    if cause.kind is PYTHON_SIZE and joins_more(diff, first):
+        return True
     origin = cause.evidence[0]
     sides = ((diff.a, origin.a), (diff.b, origin.b))
     spreads = all(module.opcodes[i] in SPREADS for module, own in sides for i in own)

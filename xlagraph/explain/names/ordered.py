@@ -10,13 +10,14 @@ from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.message import Code, count, say
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.picked_value import PICKS
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
-from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT, MICRO_BATCHES
 
@@ -59,11 +60,14 @@ def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     Where a proof fails, what the option leads to may be that piece. A ring buffer is rolled where
     its place to write is: that comes first, too. So does a value that Python picks, before the
     terms that gradients have more where it is computed; and a number of which each value is a graph
-    of its own, before a tensor that is kept in some steps, which makes one graph more.
+    of its own, before a tensor that is kept in some steps, which makes one graph more; and what one
+    side joins more, before the sizes that come of it.
     """
     first = next(iter(causes), None)
     if first is not None and first.kind is LIVE_TENSOR and first.proved:
         return sorted(causes, key=lambda cause: not (cause.kind in BAKED and cause.proved))
+    if first is not None and first.kind is PYTHON_SIZE and first.proved:
+        return sorted(causes, key=lambda cause: not joins_more(diff, cause))
     if first is None or first.kind not in BRANCHES:
         return list(causes)
     if has_more_terms(first) and any(map(is_pick, causes)):
@@ -75,6 +79,14 @@ def options_first(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     if first.proved or has_code(first):
         return list(causes)
     return sorted(causes, key=lambda cause: not _is_of_reduction(diff, cause))
+
+
+def joins_more(diff: Diff, cause: Cause) -> bool:
+    """Whether one side alone takes in tensors and joins others with them."""
+    if cause.kind is not ADDED_INPUT or not cause.proved:
+        return False
+    sides = (diff.a, cause.a.intersection(diff.removed)), (diff.b, cause.b.intersection(diff.added))
+    return any(module.opcodes[i] == "concatenate" for module, own in sides for i in own)
 
 
 def loss_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:
