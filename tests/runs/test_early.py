@@ -243,3 +243,10 @@ def test_a_read_that_begins_later_and_is_like_nothing_before_is_no_alarm(
     assert run.has_problem is is_problem
     if not is_problem:
         assert str(run.verdict).startswith("Stable")
+
+
+def test_a_read_behind_steps_over_batches_of_several_lengths_cuts_none(tmp_path):
+    """The first batch is a short one, whose step is not half as large as others."""
+    epoch = [(20, window(k)) for k in (0, 9, 5) * 4] + [(30, ACTS, "value")]
+    run = write(tmp_path, epoch + epoch)
+    assert not any(group.kind.id == "early-execution" for group in run.groups)

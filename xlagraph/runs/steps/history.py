@@ -26,7 +26,7 @@ the most work does: one sync after the loop, or setting up layer by layer, is no
 LITTLE = 0.25
 """A site's first sync is no step if it held less than this part of the work of the second."""
 WHOLE = 0.5
-"""A site's first sync ends a step if it held this part of the work of the largest; where a loop
+"""A site's first sync ends a step if it held this part of the work of another; where a loop
 begins with the sync (as loaders do), nothing or little was pending the first time."""
 BEGINS = "compile_begin"
 """What a step runs as it begins (`torch_xla.step`) is no part of it."""
@@ -224,8 +224,11 @@ def _first_of(steps: Sequence[SyncRecord]) -> SyncRecord:
 
 
 def _is_whole(steps: Sequence[SyncRecord], among: int = BEGINNING) -> bool:
-    """Whether the first of a site's syncs had a step's work behind it, among so many."""
-    return _size(steps[0]) >= WHOLE * max(map(_size, steps[:among]))
+    """Whether the first of a site's syncs had a step's work behind it, as one of so many has.
+
+    Of steps over batches of several lengths some are much larger than others.
+    """
+    return _size(steps[0]) >= WHOLE * min(map(_size, steps[1:among]), default=0)
 
 
 def _of_same_calls(
