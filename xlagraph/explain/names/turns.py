@@ -63,10 +63,8 @@ def with_unrolled(diff: Diff, cause: Cause) -> Cause:
     is_all = cause.kind in BRANCHES and cause.proved and cause.share >= MOST
     if not is_all or (cause.short and not str(cause.short).lower().startswith(PLAIN_WORDS)):
         return cause
-    more, alone = (diff.a, diff.removed) if len(diff.removed) > len(diff.added) else (
-        diff.b, diff.added
-    )  # fmt: skip
-    less, fewer = (diff.b, diff.added) if more is diff.a else (diff.a, diff.removed)
+    sides = (A, diff.a, diff.removed), (B, diff.b, diff.added)
+    (side, more, alone), (_, less, fewer) = sorted(sides, key=lambda one: len(one[2]), reverse=True)
     if len(fewer) > (1 - MOST) * len(alone) or any(_is_tensor(more, i) for i in alone):
         return cause
     in_more, in_less = (Counter(_labels(m, _live(m))) for m in (more, less))
@@ -78,7 +76,6 @@ def with_unrolled(diff: Diff, cause: Cause) -> Cause:
     copied = sum(n for label, n in again.items() if in_less[label] * turns >= n * MIN_TURNS)
     if copied < MOST * again.total():
         return cause
-    side = A if more is diff.a else B
     piece = {i for i in alone if more.opcodes[i] not in PLAIN}
     told = say(TURNS, opcodes_in_words(more, piece, less), " are repeated more often in ", side)
     return replace(cause, kind=EXTRA_SUBGRAPH, short=told, fix=TURNS_FIX, short_fix=TURNS_SHORT_FIX)

@@ -54,16 +54,11 @@ class _Step:
     """What tells of one graph what it is to a training."""
 
     side: Side
-    module: Module
     weights: Counter[str]
     """The shapes of the weights that it gives new values of."""
     outputs: Counter[str]
     inputs: Counter[str]
     products: int
-
-    def part_of(self, shapes: Counter[str], weights: Counter[str]) -> float:
-        """How much of these weights there is something of their shape for."""
-        return (shapes & weights).total() / weights.total()
 
 
 def sorts_of(diff: Diff) -> Sort | None:
@@ -71,19 +66,19 @@ def sorts_of(diff: Diff) -> Sort | None:
     steps = _step(A, diff.a), _step(B, diff.b)
     one, other = steps
     for more, less in (steps, steps[::-1]):
-        if more.weights.total() >= MIN_WEIGHTS and not more.weights & less.weights:
-            found = _without_update(more, less) if less.products else None
-            if found is not None:
-                return found
+        updates = more.weights.total() >= MIN_WEIGHTS and not more.weights & less.weights
+        found = _without_update(more, less) if updates and less.products else None
+        if found is not None:
+            return found
     return _in_turn(one, other)
 
 
 def _without_update(more: _Step, less: _Step) -> Sort | None:
     """What a step is that updates none of the weights that the other one does."""
-    if less.part_of(less.inputs, more.weights) < MOST:
+    if _part_of(less.inputs, more.weights) < MOST:
         return None
     number = count(more.weights.total(), "weight")
-    gradients = less.part_of(less.outputs, more.weights)
+    gradients = _part_of(less.outputs, more.weights)
     if gradients >= MOST:
         what = say(
             less.side, " is a micro-batch: it gives back gradients and updates none of the ",
@@ -97,6 +92,11 @@ def _without_update(more: _Step, less: _Step) -> Sort | None:
         f"the {number} that ", more.side, " updates",
     )  # fmt: skip
     return Sort(what, EVALUATION_FIX)
+
+
+def _part_of(shapes: Counter[str], weights: Counter[str]) -> float:
+    """How much of these weights there is something of their shape for."""
+    return (shapes & weights).total() / weights.total()
 
 
 def _in_turn(one: _Step, other: _Step) -> Sort | None:
@@ -119,7 +119,6 @@ def _step(side: Side, module: Module) -> _Step:
     products = sum(1 for i, opcode in enumerate(module.opcodes) if opcode in HEAVY and is_live[i])
     return _Step(
         side,
-        module,
         _shapes(module, weights),
         _shapes(module, given),
         _shapes(module, inputs),

@@ -121,12 +121,12 @@ def _finding(
         short = say(side, " uses ", used, " also where ", other, " uses another input, ", new)
         rest = say("beside ", used, ", where ", side, " uses one for both")
     else:
-        pair = say(
-            parameter_name(two, splits[0].first), " and ", parameter_name(two, splits[0].second)
-        )
-        told = (" takes in one tensor ", f"{len(splits)} times where ", other, " takes in two (")
-        short = say(side, *told, pair, "), as of weights that were just copied")
         rest = say("where ", side, " uses tensors that it takes in anyway")
+    if is_copied:
+        pair = (parameter_name(two, i) for i in (splits[0].first, splits[0].second))
+        told = (f" takes in one tensor {len(splits)} times where ", other, " takes in two (")
+        named = join(pair, 2, " and ")
+        short = say(side, *told, named, "), as of weights that were just copied")
 
     def undo(edit: Editors) -> None:
         later = {max(pair): min(pair) for pair in partners.items()}  # operands come first
@@ -156,7 +156,7 @@ def _finding(
             ),
         ),
         fix=COPIED_FIX if is_copied else EMPTY,
-        short=short if is_copied or len(splits) == 1 else EMPTY,
+        short=short,
         short_fix=COPIED_SHORT_FIX if is_copied else EMPTY,
         proof=say(other, " was given the tensor that ", side, " uses in place of the second one"),
         a=claimed_a,

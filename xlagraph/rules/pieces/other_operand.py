@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.kinds import Kind, Section
 from xlagraph.cause.model import Evidence
@@ -14,7 +15,7 @@ from xlagraph.diff.header import given_away
 from xlagraph.facts.pieces.pieces import OUTPUT, open_edges
 from xlagraph.facts.program.step_places import within_step
 from xlagraph.facts.training.updates import renewed, uses_after_update
-from xlagraph.message import EMPTY, HloName, count, join, say
+from xlagraph.message import HloName, count, join, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -151,9 +152,9 @@ def _finding(case: Case, edges: Sequence[Edge]) -> Finding:
     users = {edge.y for edge in edges}
     lines = _lines(b, users) or _lines(a, {edge.x for edge in edges})
     later = _takes_updated(case, edges)
-    words = Words(EMPTY, say(_updated(case, edges, 1), AFTER_UPDATE) if later else EMPTY)
-    if len(edges) > MAX_SLIPS and not later:
-        words = _of_other_updates(case)
+    words = _of_other_updates(case) if len(edges) > MAX_SLIPS else Words()
+    if later:
+        words = Words(short=say(_updated(case, edges, 1), AFTER_UPDATE))
 
     def undo(edit: Editors) -> None:
         for edge in edges:
@@ -243,7 +244,7 @@ def _updates(view: SideView) -> list[int]:
     module, given = view.module, given_away(view.module)
     parameters = module.entry_computation.parameters
     updated = [parameters[n] for n in sorted(given)] if given else sorted(renewed(module))
-    return [p for p in updated if not module.shapes[p].partition("{")[0].endswith("[]")]
+    return [p for p in updated if not bare_shape(module, p).endswith("[]")]
 
 
 def _lines(view: SideView, users: Iterable[int]) -> tuple[SourceLine, ...]:

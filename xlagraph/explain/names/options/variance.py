@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xlagraph.message import A, B, say
+from xlagraph.message import EMPTY, A, B, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
@@ -29,6 +29,5 @@ def with_variance(_: Diff, cause: Cause) -> Cause:
         return cause
     one, other = (A, B) if is_a else (B, A)
     told = (", the variance divided by N - 1 in ", one, " (unbiased=True) and by N in ", other)
-    short = say(cause.short, *told)
     is_one = " became " not in in_b
-    return replace(cause, short=short, short_fix=FIX) if is_one else replace(cause, short=short)
+    return replace(cause, short=say(cause.short, *told), short_fix=FIX if is_one else EMPTY)
