@@ -16,7 +16,7 @@ from xlagraph.capture.host.options import Numbers, OptionError, Options, options
 from xlagraph.capture.host.patches import Guard, Patches
 from xlagraph.capture.places.sites import SiteReader
 from xlagraph.capture.steps.counters import COMPILES, HITS, TENSORS_MADE, Counters
-from xlagraph.capture.steps.events import Repeat
+from xlagraph.capture.steps.events import CompiledGraph, Repeat
 from xlagraph.capture.steps.hub import Hub
 from xlagraph.capture.steps.steady import SteadySteps
 from xlagraph.capture.tensors.live import align, parse_frames
@@ -268,7 +268,7 @@ class Calls:
 
     def __init__(self):
         self.counts = dict.fromkeys((COMPILES, HITS, TENSORS_MADE), 0)
-        self.events = []
+        self.events, self.notes = [], []
         xlac = SimpleNamespace(
             _xla_counter_value=self.counts.get,
             _xla_metric_data=lambda _: None,
@@ -287,8 +287,9 @@ class Calls:
     def on_sync(self, event):
         self.events.append((event.entry, event.outcome))
 
-    def on_note(self, what, _detail):
+    def on_note(self, what, detail):
         assert what == "no graph"
+        self.notes.append(detail)
 
     def begin(self, kind, entry):
         """A hooked call in a thread of its own; the result ends it."""
@@ -304,7 +305,7 @@ class Calls:
             self.hub.flight.local.rank = 0
             hooked()
 
-        thread = threading.Thread(target=call)
+        thread = threading.Thread(target=call, daemon=True)
         thread.start()
         began.wait()
         return lambda: (may_end.set(), thread.join())
@@ -348,6 +349,58 @@ def test_a_graph_that_another_call_took_may_have_been_this_ones():
     second()
     calls.begin("step", "sync")()
     assert calls.events == [("sync", "unknown"), ("sync", "unknown"), ("sync", "empty")]
+
+
+MODULE = CompiledGraph("d", "m", b"", None, None, (), (), (), (), tensors_agree=True)
+
+
+class Written:
+    """A dump of modules, of which each is read once."""
+
+    gives_modules, is_new, analyses = True, False, None
+
+    def __init__(self):
+        self.modules = self
+        self.complete = []
+
+    def keep_room(self):
+        """There is always room."""
+
+    def end(self):
+        """Nothing was set."""
+
+    def take(self):
+        modules, self.complete = self.complete, []
+        return modules
+
+    def why_none(self):
+        return "nothing was written"
+
+
+def test_a_compile_that_another_call_has_begun_is_left_to_it():
+    """torch_xla counts a compile before XLA has written the module."""
+    calls = Calls()
+    dump = calls.hub.evidence.dump = Written()
+    calls.hub.evidence.take = lambda *_: dump.take()
+    first, second = calls.begin("step", "sync"), calls.begin("step", "sync")
+    calls.counts[COMPILES] += 1
+    first()
+    dump.complete.append(MODULE)
+    second()
+    assert calls.events == [("sync", "empty"), ("sync", "compile")]
+    assert not calls.notes
+
+
+def test_the_last_call_tells_of_the_modules_that_are_missing():
+    calls = Calls()
+    calls.hub.evidence.dump = Written()
+    first, second = calls.begin("step", "sync"), calls.begin("step", "sync")
+    calls.counts[COMPILES] += 2
+    first()
+    assert not calls.notes
+    second()
+    assert calls.events == [("sync", "unknown"), ("sync", "unknown")]
+    assert calls.notes == ["2 compiled without a stored graph: nothing was written"]
 
 
 def test_the_only_graph_that_ran_is_the_calls():

@@ -90,8 +90,15 @@ class Accounting:
         with self._flight.lock:
             seconds = self._evidence.compile_seconds(ran)
             take = self._evidence.take
-            found = self._dispatch.guard.run("dump", take, call.pending, call.new, ran)
-        return Compiled(seconds, found or ())
+            graphs = self._dispatch.guard.run("dump", take, call.pending, call.new, ran) or ()
+            if call.shared and self._evidence.gives_modules and self.in_flight():
+                self._leave(call, call.new - len(graphs))
+        return Compiled(seconds, graphs)
+
+    def _leave(self, call: Call, missing: int) -> None:
+        """A compile counts as it begins: one without a module yet is of a call in flight."""
+        call.new -= missing
+        self._counters.seen.compiles -= missing
 
     def learn(self, compiled: Compiled, ran: Ran) -> None:
         """Nobody is told of these, but a later hit may run one of them."""

@@ -43,6 +43,11 @@ class Evidence:
         if self.dump is not None:
             self.dump.keep_room()
 
+    @property
+    def gives_modules(self) -> bool:
+        """Whether XLA's dump has what compiles."""
+        return self.dump is not None and self.dump.gives_modules
+
     def can_afford(self) -> bool:
         """Whether a search of the heap is worth it beside the time spent compiling."""
         return self.live.budget.allows(self._seconds)
@@ -57,7 +62,7 @@ class Evidence:
 
         ``deep``: also where each was made, if graphs have lines.
         """
-        self.live.with_text = self.dump is None or not self.dump.gives_modules
+        self.live.with_text = not self.gives_modules
         self.live.with_frames = deep and are_on()
         return self.live.read(waiting)
 
@@ -76,7 +81,7 @@ class Evidence:
             self._modules += dump.modules.take()
             self._analyses += dump.analyses.take() if dump.analyses is not None else []
             dump.end()
-        if (dump is None or not dump.gives_modules) and pending is not None and pending.text:
+        if not self.gives_modules and pending is not None and pending.text:
             self._modules.append(DumpedModule("", pending.text))
         number = None if ran.until == inf else new
         modules, analyses = self._modules[:number], self._analyses[:number]
