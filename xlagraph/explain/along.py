@@ -19,7 +19,7 @@ from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import A, B
 from xlagraph.rules.dtypes.dtype import DTYPE
-from xlagraph.rules.inputs.live_tensors import LIVE_TENSOR
+from xlagraph.rules.inputs.live_tensors import COPIED, LIVE_TENSOR
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
@@ -30,6 +30,7 @@ from xlagraph.rules.pieces.replaced_subgraph import CACHE
 from xlagraph.rules.shapes.growing_input import GROWING_INPUT
 from xlagraph.rules.shapes.layout import LAYOUT
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE, PYTHON_SIZE
+from xlagraph.rules.training.averages import WIDER
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.repeated_pass import ACCUMULATION_COUNT
 
@@ -105,10 +106,10 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
     """Whether a proved cause leads to another one.
 
     So it is with the order of sums that gradients have more terms of, with a decay where the
-    learning rate is 0, with numbers that are handed in as another type, with uses of what a cache
-    is filled with, with layouts that no line asks for, with the turns of functions that a pass
-    calls, with what a type leads to at the line where nearly all else comes of it, and with what
-    follows from other tensors.
+    learning rate is 0, with counters that are copied beside averages of buffers, with numbers that
+    are handed in as another type, with uses of what a cache is filled with, with layouts that no
+    line asks for, with the turns of functions that a pass calls, with what a type leads to at the
+    line where nearly all else comes of it, and with what follows from other tensors.
     """
     short, told = str(first.in_short), str(cause.in_short)
     if first.kind is ACCUMULATION_COUNT and cause.kind is ACCUMULATION_COUNT:
@@ -118,6 +119,8 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
     if first.kind is LONGER_BACKWARD and is_order(diff, cause):
         return True
     if short.startswith(RATE_OF_ZERO) and told.startswith(DECAY_OF_ONE):
+        return True
+    if short.startswith(WIDER) and told == str(COPIED.short):
         return True
     if first.kind is DTYPE and cause.kind in (DTYPE, SHARED_SCALAR):
         return takes_numbers_alone(diff, cause)

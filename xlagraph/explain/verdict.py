@@ -35,6 +35,7 @@ from xlagraph.rules.pieces.early_execution import EARLY_EXECUTION
 from xlagraph.rules.pieces.other_operand import OTHER_OPERAND
 from xlagraph.rules.shapes.convolution_option import CONVOLUTION_OPTION
 from xlagraph.rules.shapes.sizes import ATTRIBUTE, INPUT_SHAPE
+from xlagraph.rules.training.averages import WIDER
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.newly_updated import AVERAGE
@@ -215,7 +216,7 @@ def _is_beside(diff: Diff, first: Cause, cause: Cause) -> bool:
 
 def _is_average(cause: Cause) -> bool:
     """Whether it is an average of weights, which serves nothing else: that is so without proof."""
-    return str(cause.in_short).startswith(AVERAGE)
+    return str(cause.in_short).startswith((AVERAGE, WIDER))
 
 
 def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:

@@ -38,6 +38,9 @@ FORWARD = 0.6
 """The part of a step's products that its forward pass computes at most."""
 EVALUATION_FIX = say("None for an evaluation; else update in every step, by torch.where.")
 MICRO_BATCH_FIX = say("None if gradients are accumulated: each of the two compiles once.")
+MORE_FIX = say(
+    "None if that is meant (a policy that is trained every few steps): each graph compiles once."
+)
 IN_TURN_FIX = say("None if they are trained in turn: each graph compiles once.")
 
 
@@ -54,6 +57,7 @@ class _Step:
     """What tells of one graph what it is to a training."""
 
     side: Side
+    module: Module
     weights: Counter[str]
     """The shapes of the weights that it gives new values of."""
     outputs: Counter[str]
@@ -70,7 +74,29 @@ def sorts_of(diff: Diff) -> Sort | None:
         found = _without_update(more, less) if updates and less.products else None
         if found is not None:
             return found
-    return _in_turn(one, other)
+    return _in_turn(one, other) or _trains_more(diff, steps)
+
+
+def _trains_more(diff: Diff, steps: tuple[_Step, _Step]) -> Sort | None:
+    """A step that does all that the other one does, and trains weights that this has not.
+
+    They are no part of the loss that both have, as an adapter or a layer left out would be.
+    """
+    for (less, more), changed, lone in (
+        (steps, diff.differing_in_a, {*diff.added}),
+        (steps[::-1], diff.differing_in_b, {*diff.removed}),
+    ):
+        module = more.module
+        weights = [p for p in renewed(module) if p in lone and is_weight(module, p)]
+        if changed or not less.weights or len(weights) < MIN_WEIGHTS:
+            continue
+        new = count(len(weights), "weight")
+        what = say(
+            more.side, " does all that ", less.side, f" does, and also trains {new} that ",
+            less.side, " does not take in, as of another network",
+        )  # fmt: skip
+        return Sort(what, MORE_FIX)
+    return None
 
 
 def _without_update(more: _Step, less: _Step) -> Sort | None:
@@ -119,6 +145,7 @@ def _step(side: Side, module: Module) -> _Step:
     products = sum(1 for i, opcode in enumerate(module.opcodes) if opcode in HEAVY and is_live[i])
     return _Step(
         side,
+        module,
         _shapes(module, weights),
         _shapes(module, given),
         _shapes(module, inputs),

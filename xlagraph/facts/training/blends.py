@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.slices import exclusive_slice
+from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.scalars import SPREADS, is_number, through
 
 if TYPE_CHECKING:
@@ -16,7 +19,12 @@ MAX_TERMS = 16
 
 
 def is_blend(module: Module, parameter: int, value: int, weights: Collection[int]) -> bool:
-    """Whether a value is a weighted mean of this parameter and one of these new weights.
+    """Whether a value is a weighted mean of this parameter and one of these new weights."""
+    return blended(module, parameter, value, weights) is not None
+
+
+def blended(module: Module, parameter: int, value: int, weights: Collection[int]) -> int | None:
+    """Of which of these new weights, and of this parameter, a value is a weighted mean.
 
     As ``p * (1 - w) + q * w`` or ``p + w * (q - p)``: the parameter is scaled in either. A step of
     an optimizer moves it by other values.
@@ -25,7 +33,31 @@ def is_blend(module: Module, parameter: int, value: int, weights: Collection[int
     others = [i for i, _ in terms if i != parameter]
     is_mixed = bool(others) and len(others) < len(terms) and len({*others}) == 1
     mine = [is_scaled for i, is_scaled in terms if i == parameter]
-    return is_mixed and others[0] in weights and any(mine)
+    return others[0] if is_mixed and others[0] in weights and any(mine) else None
+
+
+def averages_of(module: Module) -> dict[tuple[int, int], int]:
+    """Inputs with the outputs that are their means with new values of other inputs: to these."""
+    new = renewed(module)
+    values = module.outputs
+    olds = {values[k]: q for q, places in new.items() for k in places}
+    found = {}
+    for p, positions in sorted(new.items()):
+        weights = {value for value, q in olds.items() if q != p}
+        if len(positions) != 1 or module.shapes[p].partition("{")[0].endswith("[]"):
+            continue
+        (k,) = positions
+        weight = blended(module, p, values[k], weights - {values[k]})
+        if weight is not None and _is_kept_apart(module, p, k):
+            found[p, k] = olds[weight]
+    return found
+
+
+def _is_kept_apart(module: Module, parameter: int, position: int) -> bool:
+    """Whether all that a tensor is taken in for is its own new value."""
+    alone = exclusive_slice(module, {position})
+    root = module.entry_computation.root
+    return is_input(module, parameter) and alone.issuperset(set(module.users[parameter]) - {root})
 
 
 def _terms(module: Module, value: int, ends: Collection[int]) -> list[tuple[int, bool]]:

@@ -1,7 +1,8 @@
 """Stretches of the computation in another floating-point type, with conversions at their borders.
 
 A normalization in half precision in place of single: its inputs, its numbers and what its sums
-apply take another type, and conversions stand elsewhere, so that few instructions pair off.
+apply take another type, and conversions stand elsewhere, so that few instructions pair off. Or a
+mask comes as truth values on one side and as numbers on the other, and is counted as such.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from xlagraph.facts.program.arguments import argument_name, is_jitted
 from xlagraph.facts.values.scalars import is_number, through
 from xlagraph.facts.values.telling import COMMON, PLAIN, opcodes_in_words
 from xlagraph.message import A, B, Code, HloName, count, join, say
-from xlagraph.rules.dtypes.dtype import DTYPE, brings, element_type, same_value
+from xlagraph.rules.dtypes.dtype import (
+    DTYPE,
+    FROM_VALUES,
+    brings,
+    changes_family,
+    element_type,
+    same_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from xlagraph.message import Message
 
 _FLOAT = re.compile(r"\b(?:bf16|f\d+\w*)\[")
+_ANY = re.compile(r"\b(?:bf16|pred|[fsu]\d+\w*)\[")
 FIX = say(
     "One side converts values (.float(), .to(), astype, autocast) before these operations, and "
     "back behind them: do it on both sides, or on neither. Means, variances and softmax in half "
@@ -69,8 +78,9 @@ MAX_CHANGES = 2
 
 
 class _Stretch(NamedTuple):
-    """What differs in its type where all floating-point types are taken for one."""
+    """What differs in its type where all types of a family are taken for one."""
 
+    family: re.Pattern[str]
     pairs: dict[int, int]
     """A's instructions to B's."""
     met: dict[int, int]
@@ -79,20 +89,38 @@ class _Stretch(NamedTuple):
     """Constants of B to those of A that stand for them: one number, rounded to each type."""
     casts_a: list[int]
     casts_b: list[int]
-    """All conversions between floating-point types."""
+    """All conversions between types of the family."""
+
+    @property
+    def name(self) -> str:
+        """The family in words."""
+        return "floating-point types" if self.family is _FLOAT else "types"
 
 
 def find(case: Case) -> list[Finding]:
-    """One finding for all that is computed in another floating-point type."""
+    """One finding for all that is computed in another floating-point type.
+
+    Or in another type at all, of what follows from arrays that come in another one.
+    """
+    found = _stretch(case, _FLOAT)
+    if not found.pairs:
+        found = _stretch(case, _ANY)
+        entry = case.diff.a.entry_computation.parameters
+        if not any(x in entry and not is_number(case.diff.a, x) for x in found.pairs):
+            return []
+    return [_finding(case, found)]
+
+
+def _stretch(case: Case, family: re.Pattern[str]) -> _Stretch:
     a, b = case.diff.a, case.diff.b
-    casts_a, casts_b = _casts(a), _casts(b)
-    if len({*_types(a), *_types(b)}) < 2:
-        return []
-    match = match_modules(_in_one_type(a, casts_a), _in_one_type(b, casts_b))
+    casts_a, casts_b = _casts(a, family), _casts(b, family)
+    if len({*_types(a, family), *_types(b, family)}) < 2:
+        return _Stretch(family, {}, {}, {}, casts_a, casts_b)
+    match = match_modules(_in_one_type(a, casts_a, family), _in_one_type(b, casts_b, family))
     pairs = {
         x: y
         for x, y in enumerate(match.to_b)
-        if y >= 0 and match.a.live[x] and _is_retyped(a.shapes[x], b.shapes[y])
+        if y >= 0 and match.a.live[x] and _is_retyped(a.shapes[x], b.shapes[y], family)
     }
     met = {
         x: y
@@ -100,10 +128,8 @@ def find(case: Case) -> list[Finding]:
         if y >= 0 and x not in pairs and match.a.live[x]
         if case.a.partners[x] < 0 and case.b.partners[y] < 0
     }
-    if not pairs:
-        return []
-    numbers = _numbers(case, match.to_b)
-    return [_finding(case, _Stretch(pairs, met, numbers, casts_a, casts_b))]
+    numbers = _numbers(case, match.to_b) if pairs else {}
+    return _Stretch(family, pairs, met, numbers, casts_a, casts_b)
 
 
 def _numbers(case: Case, to_b: Sequence[int]) -> dict[int, int]:
@@ -122,38 +148,34 @@ def _numbers(case: Case, to_b: Sequence[int]) -> dict[int, int]:
     }
 
 
-def _casts(module: Module) -> list[int]:
+def _casts(module: Module, family: re.Pattern[str]) -> list[int]:
     return [
         i
         for i, opcode in enumerate(module.opcodes)
         if opcode == "convert"
-        and _FLOAT.match(module.shapes[i])
-        and _FLOAT.match(module.shapes[module.operands[i][0]])
+        and family.match(module.shapes[i])
+        and family.match(module.shapes[module.operands[i][0]])
     ]
 
 
-def _types(module: Module) -> list[str]:
-    return [found for shape in module.shapes for found in _types_of(shape)]
+def _types(module: Module, family: re.Pattern[str]) -> list[str]:
+    return [found for shape in module.shapes for found in family.findall(shape)]
 
 
-def _types_of(shape: str) -> list[str]:
-    return _FLOAT.findall(shape)
-
-
-def _is_retyped(first: str, second: str) -> bool:
-    """Whether two shapes of as many arrays have other floating-point types."""
-    old, new = _types_of(first), _types_of(second)
+def _is_retyped(first: str, second: str, family: re.Pattern[str]) -> bool:
+    """Whether two shapes of as many arrays have other types of a family."""
+    old, new = family.findall(first), family.findall(second)
     return len(old) == len(new) and old != new
 
 
-def _in_one_type(module: Module, casts: list[int]) -> Module:
+def _in_one_type(module: Module, casts: list[int], family: re.Pattern[str]) -> Module:
     editor = ModuleEditor(module)
-    _take_one_type(editor, casts)
+    _take_one_type(editor, casts, family)
     return editor.build()
 
 
-def _take_one_type(editor: ModuleEditor, casts: list[int]) -> None:
-    editor.shapes = [_FLOAT.sub("f32[", shape) for shape in editor.shapes]
+def _take_one_type(editor: ModuleEditor, casts: list[int], family: re.Pattern[str]) -> None:
+    editor.shapes = [family.sub("f32[", shape) for shape in editor.shapes]
     editor.bypass(casts)
 
 
@@ -170,12 +192,12 @@ def _finding(case: Case, found: _Stretch) -> Finding:
 
     first = first_of(case, computed)
     number = number_used(case, first)
-    words = _of_number(case, *number) if number else _words(case, found.pairs, computed)
+    words = _of_number(case, *number) if number else _words(case, found, computed)
     casts = [*((x, -1) for x in sorted(lone_a)), *((-1, y) for y in sorted(lone_b))]
     cast = None if number else number_cast(case, casts)
     title = say(
         "the same computation runs in another dtype (",
-        _changes(case, computed),
+        _changes(case, computed, found.family),
         ")",
         say(" from ", parameter_name(case.b, number[1]), " on") if number else say(),
     )
@@ -189,12 +211,12 @@ def _finding(case: Case, found: _Stretch) -> Finding:
                 edit.a.payloads[x] = edit.b.payloads[y]
         for y, x in found.numbers.items():
             edit.b.payloads[y] = edit.a.payloads[x]
-        _take_one_type(edit.a, found.casts_a)
-        _take_one_type(edit.b, found.casts_b)
+        _take_one_type(edit.a, found.casts_a, found.family)
+        _take_one_type(edit.b, found.casts_b, found.family)
 
     return Finding(
         kind=DTYPE,
-        title=say(title, at(lines)),
+        title=say(title if found.family is _FLOAT else words.short, at(lines)),
         short=words.short,
         fix=words.fix,
         short_fix=words.short_fix,
@@ -216,7 +238,7 @@ def _finding(case: Case, found: _Stretch) -> Finding:
                     A,
                     f" and {len(found.casts_b)} in ",
                     B,
-                    " between floating-point types",
+                    f" between {found.name}",
                 ),
                 tuple(sorted(lone_a))[:MAX_CITED],
                 tuple(sorted(lone_b))[:MAX_CITED],
@@ -227,7 +249,7 @@ def _finding(case: Case, found: _Stretch) -> Finding:
             A,
             " and in ",
             B,
-            " all floating-point types were taken for one, and conversions between them left out",
+            f" all {found.name} were taken for one, and conversions between them left out",
         ),
         a=frozenset((*found.pairs, *found.met)) | lone_a,
         b=frozenset((*found.pairs.values(), *found.met.values())) | lone_b,
@@ -236,17 +258,17 @@ def _finding(case: Case, found: _Stretch) -> Finding:
     )
 
 
-def _words(case: Case, pairs: Mapping[int, int], computed: Mapping[int, int]) -> Words:
+def _words(case: Case, found: _Stretch, computed: Mapping[int, int]) -> Words:
     """What runs in which type, or comes in in which; empty where types change in several ways."""
     a, b = case.diff.a, case.diff.b
     entry = a.entry_computation.parameters
-    given = {x: y for x, y in pairs.items() if x in entry and not is_number(a, x)}
+    given = {x: y for x, y in found.pairs.items() if x in entry and not is_number(a, x)}
     if given:
         return _given(case, given)
     changes = {
         (old[:-1], new[:-1])
         for x, y in computed.items()
-        for old, new in zip(_types_of(a.shapes[x]), _types_of(b.shapes[y]), strict=True)
+        for old, new in zip(*_types_of(case, x, y, found.family), strict=True)
         if old != new
     }
     if len(changes) != 1:
@@ -308,10 +330,15 @@ def _source(view: SideView, i: int) -> Message:
 def _given(case: Case, inputs: Mapping[int, int]) -> Words:
     """What is said of tensors that come in another type, as one step may have left them."""
     a, b = case.diff.a, case.diff.b
-    types = [(element_type(a.shapes[x]), element_type(b.shapes[y])) for x, y in inputs.items()]
+    types = [
+        (short_shape(a, x).partition("[")[0], short_shape(b, y).partition("[")[0])
+        for x, y in inputs.items()
+    ]
     short = inputs_in_short(
         [short_shape(b, y) for y in inputs.values()], types, argument_name(b, min(inputs.values()))
     )
+    if any(changes_family(pair) for pair in types):
+        return Words(FROM_VALUES.fix, short, FROM_VALUES.short_fix)
     taken = [Counter(short_shape(a, x) for x in inputs), Counter()]
     taken[1].update(short_shape(b, y) for y in inputs.values())
     for module, (own, others) in ((a, taken), (b, taken[::-1])):
@@ -321,13 +348,19 @@ def _given(case: Case, inputs: Mapping[int, int]) -> Words:
     return Words(short=short)
 
 
-def _changes(case: Case, pairs: dict[int, int]) -> str:
+def _types_of(
+    case: Case, x: int, y: int, family: re.Pattern[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The types of an instruction of A and of one of B, as they are written before a shape."""
+    return family.findall(case.diff.a.shapes[x]), family.findall(case.diff.b.shapes[y])
+
+
+def _changes(case: Case, pairs: Mapping[int, int], family: re.Pattern[str]) -> str:
     """``f32 -> bf16``: how types change, the most frequent first."""
-    a, b = case.diff.a, case.diff.b
     counts = Counter(
         f"{old[:-1]} -> {new[:-1]}"
         for x, y in pairs.items()
-        for old, new in zip(_types_of(a.shapes[x]), _types_of(b.shapes[y]), strict=False)
+        for old, new in zip(*_types_of(case, x, y, family), strict=False)
         if old != new
     )
     return " and ".join(change for change, _ in counts.most_common(MAX_CHANGES))

@@ -13,6 +13,7 @@ from xlagraph.cause.rule import Rule
 from xlagraph.cause.sources import at, statement, where
 from xlagraph.facts.pieces.casts import inputs_in_short
 from xlagraph.facts.pieces.pieces import open_edges
+from xlagraph.facts.program.arguments import argument_name
 from xlagraph.facts.program.typed_numbers import typed_cast
 from xlagraph.facts.program.written import lines_in_words
 from xlagraph.message import Change, Code, Listing, count, join, say
@@ -38,6 +39,17 @@ TORCH = {
     "s64": "torch.int64",
     "s32": "torch.int32",
 }
+
+STATE_FIX = say(
+    "In JAX a Python number has no type of its own and takes that of the array that it meets; the "
+    "new value that the step gives back for it has that type, and the next call takes it in. Begin "
+    "with an array of the type that is meant, ",
+    Code("jnp.asarray(1.0, dtype=jnp.float32)"),
+    ", and cast the new value to it: ",
+    Code("new.astype(old.dtype)"),
+    ".",
+)
+STATE_SHORT_FIX = say("Begin with an array, jnp.float32(value), in place of a Python number.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -142,6 +154,11 @@ class Converted(NamedTuple):
         return [short_shape(self.plain.module, i) for i in self.inputs.values()]
 
     @property
+    def name(self) -> str:
+        """What JAX calls the first of them."""
+        return argument_name(self.typed.module, min(self.inputs))
+
+    @property
     def evidence(self) -> Evidence:
         """That both sides do the same with them."""
         is_one = len(self.inputs) == 1
@@ -171,7 +188,9 @@ def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) 
     """One finding for inputs that are converted on one side, or some here and some there."""
     types = list(dict.fromkeys(pair for group in groups for pair in group.types))
     words = FROM_VALUES if any(map(changes_family, types)) else _cast(groups, case)
+    words = _of_state(groups) or words
     number = sum(len(group.inputs) for group in groups)
+    shapes = [shape for group in groups for shape in group.shapes]
 
     def undo(edit: Editors) -> None:
         for group in groups:
@@ -189,7 +208,7 @@ def finding_of(case: Case, *groups: Converted, more: tuple[Evidence, ...] = ()) 
         ),
         evidence=(*(group.evidence for group in groups), *more),
         fix=words.fix,
-        short=inputs_in_short([shape for group in groups for shape in group.shapes], types),
+        short=words.short or inputs_in_short(shapes, types, groups[0].name),
         short_fix=words.short_fix,
         proof=join((group.proof for group in groups), len(groups), "; "),
         a=frozenset[int]().union(*(group.claimed[0] for group in groups)),
@@ -203,6 +222,26 @@ def _wanted(groups: Iterable[Converted]) -> str:
     """The type, as torch writes it, that all are converted to, ``""`` for none or several."""
     types = {dtype_of(group.plain, one) for group in groups for one in group.inputs.values()}
     return TORCH.get(types.pop(), "") if len(types) == 1 else ""
+
+
+def _of_state(groups: Sequence[Converted]) -> Words | None:
+    """What is said of a Python number that a step of JAX's gives back as it has used it."""
+    if len(groups) != 1 or len(groups[0].inputs) != 1 or not groups[0].name:
+        return None
+    group = groups[0]
+    ((source, one),) = group.inputs.items()
+    module, wanted = group.typed.module, bare_shape(group.plain.module, one)
+    given = {bare_shape(module, value) for value in module.outputs}
+    taken = {bare_shape(module, p) for p in module.entry_computation.parameters}
+    if not wanted.endswith("[]") or wanted not in given - taken:
+        return None
+    old, new = dtype_of(group.typed, source), dtype_of(group.plain, one)
+    short = say(
+        "Argument ", Code(group.name), f" comes as {old} in ", group.typed.side,
+        f", as a Python number does, and as {new} in ", group.plain.side, ", as the step gives it "
+        "back",
+    )  # fmt: skip
+    return Words(STATE_FIX, short, STATE_SHORT_FIX)
 
 
 def _cast(groups: Sequence[Converted], case: Case) -> Words:

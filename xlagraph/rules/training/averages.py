@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xlagraph.cause.editor import is_input
-from xlagraph.cause.finding import Finding
+from xlagraph.cause.finding import Finding, Words
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import parameter_name
 from xlagraph.cause.rule import Rule
 from xlagraph.cause.slices import exclusive_slice
 from xlagraph.cause.sources import at, where
-from xlagraph.facts.training.blends import is_blend
+from xlagraph.facts.training.blends import averages_of
 from xlagraph.facts.training.updates import renewed
+from xlagraph.facts.values.formulas import is_weight
 from xlagraph.message import count, join, say
 from xlagraph.rules.training.newly_updated import BLENDED
 from xlagraph.rules.training.optimizer_state import NEWLY_UPDATED
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xlagraph.cause.case import Case, SideView
-    from xlagraph.graph import Module
+
+WIDER = "The average of weights"
+WIDER_FIX = say(
+    "An average of weights (EMA, SWA, a target network) takes in parameters alone (parameters()), "
+    "or buffers as well (state_dict(), use_buffers=True): average the same tensors in every step. "
+    "That buffers are averaged too, or copied, is as good: keep one of the two, the change costs "
+    "one compile."
+)
+WIDER_SHORT_FIX = say("Average the same tensors in all steps; a change of that costs one compile.")
 
 
 def find(case: Case) -> list[Finding]:
@@ -34,40 +42,31 @@ def find(case: Case) -> list[Finding]:
         new = renewed(less.module)
         averages = [
             (p, k)
-            for p, k in _averages(more.module)
+            for p, k in averages_of(more.module)
             if k not in more.dropped and more.partners[p] not in new
         ]
-        if averages and _averages(less.module):
+        if averages and averages_of(less.module):
             averages = [(p, k) for p, k in averages if _is_own(case, more, p, k)]
         if averages:
             found.append(_finding(more, less, averages))
     return found
 
 
-def _averages(module: Module) -> list[tuple[int, int]]:
-    """Inputs with the outputs that are their means with new values of other inputs."""
-    new = renewed(module)
-    values = module.outputs
-    found = []
-    for p, positions in sorted(new.items()):
-        weights = {values[k] for q, places in new.items() if q != p for k in places}
-        if len(positions) != 1 or module.shapes[p].partition("{")[0].endswith("[]"):
-            continue
-        (k,) = positions
-        if is_blend(module, p, values[k], weights - {values[k]}) and _is_kept_apart(module, p, k):
-            found.append((p, k))
-    return found
-
-
-def _is_kept_apart(module: Module, parameter: int, position: int) -> bool:
-    """Whether all that a tensor is taken in for is its own new value."""
-    alone = exclusive_slice(module, {position})
-    root = module.entry_computation.root
-    return is_input(module, parameter) and alone.issuperset(set(module.users[parameter]) - {root})
-
-
 def _is_own(case: Case, more: SideView, parameter: int, position: int) -> bool:
     return more.partners[parameter] < 0 and position in case.unpaired_outputs(more, replaced=True)
+
+
+def _words(more: SideView, less: SideView, averages: Sequence[tuple[int, int]]) -> Words:
+    """What is said of averages that one side alone keeps, and of some more beside others."""
+    if not averages_of(less.module):
+        return BLENDED
+    module = more.module
+    every = averages_of(module)
+    are_buffers = not any(is_weight(module, every[one]) for one in averages)
+    number = count(len(averages), "further buffer" if are_buffers else "further tensor")
+    kept = " (running statistics, as of a norm)" if are_buffers else ""
+    short = say(WIDER, f" takes in {number}{kept} in ", more.side)
+    return Words(WIDER_FIX, short, WIDER_SHORT_FIX)
 
 
 def _finding(more: SideView, less: SideView, averages: Sequence[tuple[int, int]]) -> Finding:
@@ -82,6 +81,7 @@ def _finding(more: SideView, less: SideView, averages: Sequence[tuple[int, int]]
     dropped_a, dropped_b = more.ab(dropped, frozenset[int]())
     cited_a, cited_b = more.ab(tuple(inputs), ())
     number = count(len(averages), "tensor")
+    words = _words(more, less, averages)
     return Finding(
         kind=NEWLY_UPDATED,
         title=say(
@@ -96,9 +96,9 @@ def _finding(more: SideView, less: SideView, averages: Sequence[tuple[int, int]]
                 lines,
             ),
         ),
-        fix=BLENDED.fix,
-        short=BLENDED.short,
-        short_fix=BLENDED.short_fix,
+        fix=words.fix,
+        short=words.short,
+        short_fix=words.short_fix,
         proof=say(f"{number} of ", side, " left out with what only their means need"),
         a=claimed_a,
         b=claimed_b,
