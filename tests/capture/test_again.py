@@ -113,3 +113,10 @@ def test_a_length_drawn_once_cuts_all_batches_alike():
     assert not [one for one in settings_in(lines) if one.option == "cut"]
     lines[-2:] = ["for x in data: step(cut(x))"]
     assert [one.line for one in settings_in(lines) if one.option == "cut"] == [2]
+
+
+def test_what_is_written_to_a_part_of_something_longer_cuts_nothing():
+    text = "def fill(x):\n    n = random.randint(2, 9)\n    x[:n] = {}\n    return x\n"
+    for written, found in (("1", []), ("y[:n]", [2])):
+        lines = [*text.format(written).splitlines(), "for x in data: step(fill(x))"]
+        assert [one.line for one in settings_in(lines) if one.option == "cut"] == found

@@ -12,6 +12,7 @@ OBJECT = """class Sampler:
         return torch.from_numpy(self.x[nodes])
 loader = DataLoader(graph, collate_fn={given})
 """
+NAMED = OBJECT.replace("loader", "collate = Sampler(graph)\nloader")
 FUNCTION = """def batch_of(items):
     kept = torch.nonzero(items[0])
     return kept
@@ -29,6 +30,7 @@ def distinct(text):
     ("text", "given", "found"),
     [
         (OBJECT, "Sampler(graph)", [(3, "__call__")]),
+        (NAMED, "collate", [(3, "__call__")]),
         (FUNCTION, "batch_of", [(2, "batch_of")]),
         (FUNCTION, "stack", []),
         (OBJECT, "stack", []),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 OPERATORS = "torch/_tensor.py"
 """Where torch writes operators in Python."""
 MAX_LINES = 3
+MAX_FURTHER = 2
+"""Steps that the line on the other side may be further away than the nearest."""
 MAX_NEAR = 200
 """Instructions looked at for a line of the program near a library's."""
 
@@ -219,8 +221,10 @@ def backward_call(module: Module) -> SourceLine | None:
     return lines.pop() if len(lines) == 1 else None
 
 
-def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
-    """The program's line on the way to these instructions, or from them, that is nearest.
+def lines_near(module: Module, instructions: Iterable[int]) -> tuple[SourceLine, ...]:
+    """The program's lines on the way to these instructions and from them, the nearest first.
+
+    The second is left out where it is much further away.
 
     The text of torch_xla has only the innermost frame of each instruction, which is often inside
     a library; the values that go in or come out know more. What merely shares an input with them
@@ -229,7 +233,10 @@ def line_near(module: Module, instructions: Iterable[int]) -> SourceLine | None:
     """
     starts = _calls_of(module, instructions)
     found = [_along(module, starts, edges) for edges in (module.operands, module.users)]
-    return min((one for one in found if one), default=(0, None), key=lambda one: one[0])[1]
+    by_steps = sorted((one for one in found if one), key=lambda one: one[0])
+    return tuple(
+        dict.fromkeys(line for steps, line in by_steps if steps <= by_steps[0][0] + MAX_FURTHER)
+    )
 
 
 def line_behind(module: Module, instructions: Iterable[int]) -> SourceLine | None:

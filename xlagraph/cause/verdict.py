@@ -47,6 +47,8 @@ class Place:
     """The command that captures one."""
     is_near: bool = False
     """What differs stands in a library alone, and `line` is what is nearest to it in the graph."""
+    beside: SourceLine | None = None
+    """Of what is near: the line on its other side, which takes in what it makes, or gives it."""
     step_ends: SourceLine | None = None
     """Where the step ends that shows it, if no line is known."""
     made: Made | None = None
@@ -84,7 +86,8 @@ class Place:
             made = self.made.message if self.made else EMPTY
             if self.sets:
                 made = say(", which sets ", Code(f".{self.sets}"))
-            return say(before, self.line, made, say(": ", tensors) if tensors else EMPTY)
+            also = say(" and ", self.beside) if self.is_near and self.beside else EMPTY
+            return say(before, self.line, also, made, say(": ", tensors) if tensors else EMPTY)
         named = say(tensors, "; ") if tensors else EMPTY
         if self.command:
             return say(named, "line not captured; run: ", self.command)
@@ -108,7 +111,7 @@ class Place:
     def message(self) -> Message:
         """The same, and why there is no line."""
         if self.line and self.is_near:
-            return say(self.in_short, "; the program's own line nearest to it in the graph")
+            return say(self.in_short, "; the program's own lines nearest to it in the graph")
         if self.line or not self.unknown:
             return self.in_short
         step = say(" The step ends at ", self.step_ends, ".") if self.step_ends else EMPTY

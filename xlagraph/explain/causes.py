@@ -9,7 +9,7 @@ from xlagraph.canon.labels import clean
 from xlagraph.cause.case import Case
 from xlagraph.cause.model import Cause, Evidence
 from xlagraph.cause.slices import called_only_by
-from xlagraph.cause.sources import backward_line, line_around, line_near
+from xlagraph.cause.sources import backward_line, line_around, lines_near
 from xlagraph.explain.libraries import in_library
 from xlagraph.explain.merge import merged
 from xlagraph.explain.origins import following
@@ -123,7 +123,9 @@ def _cause(
     behind = _backward(diff, finding)
     near = () if behind else _own_line(diff, finding)
     evidence = finding.evidence + near + behind
-    place = replace(place_of(finding, evidence, diff, contexts), is_near=bool(near))
+    place = place_of(finding, evidence, diff, contexts)
+    if near:
+        place = replace(place, is_near=True, beside=next(iter(near[0].sources[1:]), None))
     settings = settings_of(finding.option, contexts) if finding.option else ()
     fix, short_fix = in_library(diff, finding) or (finding.fix or say(finding.kind.fix), EMPTY)
     return Cause(
@@ -181,12 +183,11 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
     cited = frozenset(finding.evidence[0].b)
     if finding.kind is SKIPPED_BLOCK and cited and own_b.isdisjoint(cited):
         own_a, own_b = frozenset(finding.evidence[0].a), cited  # what it claims only follows
-    near = line_near(diff.b, own_b) or line_near(diff.a, own_a)
-    near = near or (line_around(diff.b, own_b) if lines else None)
-    if not near:
-        return ()
-    text = say("the program's own line nearest to it in the graph")
-    return (Evidence(text, sources=(near,)),)
+    near = lines_near(diff.b, own_b) or lines_near(diff.a, own_a)
+    around = line_around(diff.b, own_b) if lines and not near else None
+    near = (around,) if around else near
+    text = say("the program's own lines nearest to it in the graph")
+    return (Evidence(text, sources=near),) if near else ()
 
 
 def _clips_otherwise(diff: Diff, finding: Finding) -> bool:

@@ -24,6 +24,7 @@ from xlagraph.explain.names.options.axes import with_axes
 from xlagraph.explain.names.options.became import with_place, with_values
 from xlagraph.explain.names.options.exchanged import with_exchanged
 from xlagraph.explain.names.options.joins import with_joins, with_lists, with_products
+from xlagraph.explain.names.options.labels import with_labels
 from xlagraph.explain.names.options.pads import with_pads
 from xlagraph.explain.names.options.sorts import with_order
 from xlagraph.explain.names.options.variance import with_variance
@@ -75,6 +76,7 @@ from xlagraph.facts.values.functions import in_functions
 from xlagraph.facts.values.notation import names_in
 from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import EMPTY, A, B, Code, HloName, Side, SourceLine, join, say
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.inputs.second_input import SECOND_INPUT
@@ -210,7 +212,7 @@ def _names() -> tuple[Name, ...]:
         *(with_clipped_updates, with_late_clip, with_detached, with_packed, with_start),
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
-        *(loss_first, _each(with_unrolled), _each(with_variance)),
+        *(loss_first, _each(with_unrolled), _each(with_variance), _each(with_labels)),
     )
 
 
@@ -264,7 +266,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
     fix, short_fix = cause.fix, cause.fix_in_short
     if not is_sure:
         fix = say(fix, OR_FIX)
-    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE, CONVOLUTION_OPTION):
+    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE, CONVOLUTION_OPTION, DTYPE):
         fix, short_fix = say(FIX, ELSE, fix), SHORT_FIX
     elif cause.kind in EDITED:
         fix, short_fix = FIX, SHORT_FIX

@@ -77,11 +77,15 @@ def _asks_lengths(node: ast.Call) -> bool:
 def cut(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Setting]:
     """The draws of numbers that the length of a slice depends on, as ``n`` of ``x[:, i : i + n]``.
 
-    A number that both bounds have moves the slice, and leaves its length.
+    A number that both bounds have moves the slice, and leaves its length. What is written to a
+    slice fills a part of something longer.
     """
+    read = [one for one in ast.walk(function) if isinstance(one, ast.Subscript)]
+    read = [one for one in read if isinstance(one.ctx, ast.Load)]
     lengths = {
         name
-        for one in ast.walk(function)
+        for subscript in read
+        for one in ast.walk(subscript.slice)
         if isinstance(one, ast.Slice) and one.upper
         for name in _names(one.upper) ^ (_names(one.lower) if one.lower else frozenset())
     }
@@ -121,8 +125,17 @@ def given_collates(tree: ast.Module) -> frozenset[str]:
         if isinstance(one, ast.keyword) and one.arg == "collate_fn"
     ]
     classes = {one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
+    objects = {
+        name
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign) and _maker(one.value) in classes
+        for name in _bound(one.targets)
+    }
     return frozenset(
-        "__call__" if _maker(one) in classes else function_name(one, tree) for one in given
+        "__call__"
+        if _maker(one) in classes or getattr(one, "id", "") in objects
+        else function_name(one, tree)
+        for one in given
     )
 
 

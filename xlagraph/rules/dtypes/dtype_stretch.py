@@ -278,7 +278,17 @@ def _words(case: Case, found: _Stretch, computed: Mapping[int, int]) -> Words:
     is_norm = NORM <= work <= OF_NORMS
     what = "statistics of norms" if is_norm else opcodes_in_words(b, computed.values(), a)
     run = " are computed in " if is_norm else " run in "
-    return Words(FIX, say(what, f"{run}{old} in ", A, f" and in {new} in ", B), SHORT_FIX)
+    of = say("" if is_norm else _of_weight(case, computed))
+    return Words(FIX, say(what, of, f"{run}{old} in ", A, f" and in {new} in ", B), SHORT_FIX)
+
+
+def _of_weight(case: Case, computed: Mapping[int, int]) -> Message:
+    """The input that what is computed in another type takes in, if it is one alone."""
+    module = case.diff.b
+    entry = module.entry_computation.parameters
+    taken = (through(module, o, {"convert"}) for y in computed.values() for o in module.operands[y])
+    inputs = {i for i in taken if i in entry and not is_number(module, i)}
+    return say(" with ", parameter_name(case.b, inputs.pop())) if len(inputs) == 1 else say("")
 
 
 def _of_number(case: Case, x: int, y: int) -> Words:

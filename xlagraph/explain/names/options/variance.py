@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
-from xlagraph.message import EMPTY, A, B, say
+from xlagraph.message import EMPTY, A, B, Code, say
 
 if TYPE_CHECKING:
     from xlagraph.cause.model import Cause
     from xlagraph.diff import Diff
+    from xlagraph.message import Part
 
 _CORRECTED = re.compile(r"sum\(.*\) \* \(1 / max\(0, \d+ - 1\)\)")
+_ADDED = re.compile(r"sqrt\(.* \+ \w+\)")
+_BOUNDED = re.compile(r"(?:clamp|max)\(.*sqrt\(")
+WHAT = "a variance is computed in another way: "
+BOTH_FIX = say("Use one formula for it in both: unbiased, and where eps goes.")
 FIX = say("Give var (std) the same unbiased, or correction, in both.")
 
 
@@ -28,6 +34,15 @@ def with_variance(_: Diff, cause: Cause) -> Cause:
     if is_a == is_b or "mean(" not in (in_b if is_a else in_a):
         return cause
     one, other = (A, B) if is_a else (B, A)
+    told: tuple[Part, ...]
     told = (", the variance divided by N - 1 in ", one, " (unbiased=True) and by N in ", other)
+    bounded = [bool(_BOUNDED.search(text)) for text in (in_a, in_b)]
+    added = [bool(_ADDED.search(text)) for text in (in_a, in_b)]
+    if bounded[0] != bounded[1] and added == bounded[::-1]:
+        under, bound = (A, B) if added[0] else (B, A)
+        told = (*told, "; a small number is added under the root in ", under, " and bounds it in ")
+        told = (*told, bound, " (clamp)")
     is_one = " became " not in in_b
-    return replace(cause, short=say(cause.short, *told), short_fix=FIX if is_one else EMPTY)
+    fix = (BOTH_FIX if any(bounded) else FIX) if is_one else EMPTY
+    formula = dropwhile(lambda part: not isinstance(part, Code), cause.short.parts)
+    return replace(cause, short=say(WHAT, *formula, *told), short_fix=fix)
