@@ -66,6 +66,9 @@ SIZES_LASTING = 40
 """So many steps without a compile show that all sizes of a training are there."""
 AGAIN = 2
 """So often each of them ran again at least, as far as it is known which graph a hit ran."""
+ONCE = 2
+"""So many may have run once alone, where as many steps went by as show that no more sizes come: a
+step that is run before a stage begins, weights that are put back behind it."""
 ALWAYS = 0.9
 """So often, beside the graph that ran most, one of the first steps ran that is part of each."""
 SLIGHT = 0.25
@@ -254,7 +257,14 @@ class _Early:
         later = max((self.nodes[k].hits for k in behind if self.continues(k)), default=0)
         is_whole = node.sync_kind == "step" or node.call_site in self._beside
         is_whole = is_whole or (node.call_site is None and self._cut_from_the_first_step)
-        return is_whole and max(node.hits + unnamed, later) >= AGAIN
+        ran_again = max(node.hits + unnamed, later) >= AGAIN
+        return is_whole and (ran_again or number in self._once)
+
+    @cached_property
+    def _once(self) -> frozenset[int]:
+        """The graphs that ran once alone, if they are few and nothing came for long since."""
+        found = {k for k, n in enumerate(self.nodes) if not (n.warm_up or n.hits or n.unnamed_hits)}
+        return frozenset(found if self.has_all_sizes and len(found) <= ONCE else ())
 
     @cached_property
     def _sizes_come_again(self) -> bool:
