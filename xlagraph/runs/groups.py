@@ -33,7 +33,14 @@ from xlagraph.runs.causes.unrolled import AsUnrolled
 from xlagraph.runs.kinds import BY_DESIGN, FIRST_GRAPH, UNEXPLAINED
 from xlagraph.runs.model import CauseGroup, GraphNode, Meant, ranked
 from xlagraph.runs.reasons import OF_SIZES, SIZES, Reason, main_cause, reasons_of
-from xlagraph.runs.second import FREQUENT, follows_another, is_made_as_large, key_of, second_causes
+from xlagraph.runs.second import (
+    FREQUENT,
+    follows_another,
+    goes_with_size,
+    is_made_as_large,
+    key_of,
+    second_causes,
+)
 from xlagraph.runs.steps.spent import together
 
 if TYPE_CHECKING:
@@ -232,7 +239,11 @@ def _group(reason: Reason, members: list[GraphNode]) -> CauseGroup:
     own = key_of(main_cause(main, kind, line)) if found else (kind, line)
     found = [(one, k) for one, k in found if not follows_size(own, one, members)]
     second = second_causes(own, (one for one, _ in found), members)
-    found = [(one, k) for one, k in found if not _is_their_order(one, second)]
+    found = [
+        (one, k)
+        for one, k in found
+        if not (_is_their_order(one, second) or goes_with_size(one, second))
+    ]
     asked = [n.explanation for n in members if n.explanation and not _is_cut(kind, n)]
     whole = [outcome for outcome in asked if outcome.proved]
     is_own = explanation is None or explanation.proved or _is_cut(kind, main)

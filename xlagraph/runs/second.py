@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from xlagraph.message import Change
 from xlagraph.rules.dtypes.dtype import DTYPE
+from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.order.output_order import OUTPUT_ORDER
 from xlagraph.rules.order.reordered_operands import REORDERED_OPERANDS
 from xlagraph.rules.order.reordered_sum import REORDERED_SUM
-from xlagraph.rules.shapes.sizes import ATTRIBUTE
+from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.runs.beside import family
 from xlagraph.runs.causes.growth import BAKED, main_line
 
@@ -60,15 +61,27 @@ def second_causes(
     """Those of `others` to be mended too: proved in many graphs, with numbers of their own.
 
     `first`: the key of what the graphs are filed with. Another line of the same function most
-    likely has the same number.
+    likely has the same number; and a number in the function of a size, as a scale, goes with that.
     """
-    return tuple(
+    found = [
         other
         for other in others
         if other.kind is not OUTPUT_ORDER
         and _is_elsewhere(other, first)
         and _goes_its_own_way(first, key_of(other), members)
-    )
+    ]
+    return tuple(one for one in found if not goes_with_size(one, found))
+
+
+def goes_with_size(cause: Cause, others: Iterable[Cause]) -> bool:
+    """Whether a cause is a number in a function where a size is baked that is one of others."""
+    sizes = (one for one in others if one.kind in (PYTHON_INDEX, PYTHON_SIZE))
+    return cause.kind is CONSTANT_VALUE and _scope(cause) in map(_scope, sizes)
+
+
+def _scope(cause: Cause) -> tuple[str, str] | None:
+    line = cause.place.line
+    return line and (line.file, line.function)
 
 
 def _is_elsewhere(other: Cause, first: Key) -> bool:
