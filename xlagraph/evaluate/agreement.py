@@ -60,7 +60,8 @@ def paired(
 ) -> tuple[int, ...] | None:
     """For each output of A one of B that is equal at every point, or None.
 
-    `values_a`: the outputs at each point; `preferred`: which output of B to ask first for each;
+    `shapes`: without axes of one element, as outputs are compared. `values_a`: the outputs at each
+    point; `preferred`: which output of B to ask first for each;
     `noise`: at each point how far another rounding moves A's. What A has more of a shape may have
     none: -1.
     """
@@ -88,7 +89,15 @@ def _agree(
     k: int,
     n: int,
 ) -> bool:
-    return all(are_close(x[k], y[n], z[k]) for x, y, z in zip(a, b, noise, strict=True))
+    return all(
+        are_close(np.squeeze(x[k]), np.squeeze(y[n]), z[k])
+        for x, y, z in zip(a, b, noise, strict=True)
+    )
+
+
+def without_ones(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The sizes but for those of 1, which an array has the same elements without."""
+    return tuple(n for n in sizes if n != 1)
 
 
 def varies(values: Sequence[Array]) -> bool:

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from xlagraph.errors import XlagraphError
+from xlagraph.evaluate.agreement import without_ones
 from xlagraph.evaluate.budget import Budget
 from xlagraph.evaluate.coverage import deep_forms_of, forms_of
 from xlagraph.evaluate.domains import assumptions, of_rows_and_masks
@@ -72,7 +73,7 @@ def _same_values(diff: Diff) -> SameValues | None:
     a, b = diff.a, diff.b
     if not _take_alike(a, b) or a.gives_tuple != b.gives_tuple:
         return None
-    shapes = output_shapes(a), output_shapes(b)
+    shapes = _squeezed(a), _squeezed(b)
     counts = Counter(shapes[0]), Counter(shapes[1])
     more = (counts[0] - counts[1]).total(), (counts[1] - counts[0]).total()
     if (more[0] and more[1]) or max(more) > MAX_MORE or not annotations_agree(a, b):
@@ -129,7 +130,8 @@ def _answer(diff: Diff, asked: Question, ways: Iterable[tuple[int, ...]]) -> Sam
         outputs = asked.outputs(way)
         if outputs is None:
             continue
-        both = {k: n for k, n in enumerate(outputs) if n >= 0}
+        shapes = tuple(output_shapes(program.module) for program in asked.programs)
+        both = {k: n for k, n in enumerate(outputs) if n >= 0 and shapes[0][k] == shapes[1][n]}
         inputs = {k: n for k, n in enumerate(way) if n >= 0}
         one, other = asked.programs
         if headers_agree(one.module, other.module, inputs, both):
@@ -215,6 +217,12 @@ def _is_seen(diff: Diff, asked: Question) -> bool:
 def output_shapes(module: Module) -> list[str]:
     """The shapes of the outputs, without layouts."""
     return [read_shape(module.shapes[i]).without_layout() for i in module.outputs]
+
+
+def _squeezed(module: Module) -> list[str]:
+    """The same without axes of one element, which change no value: a gradient may be kept so."""
+    shapes = (read_shape(module.shapes[i]) for i in module.outputs)
+    return [f"{one.element_type}{[*without_ones(one.dimensions)]}" for one in shapes]
 
 
 def _preferred(diff: Diff) -> list[int]:

@@ -9,6 +9,7 @@ from itertools import chain
 from math import isclose
 from typing import TYPE_CHECKING
 
+from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.case import Case
 from xlagraph.cause.names import differing_keys, output_name, parameter_name
 from xlagraph.cause.sources import line_of
@@ -296,6 +297,7 @@ def _verdict(
         if explanation.proved and FURTHER not in str(told.what).lower()  # values would be others
         else EMPTY,
         f"; {count(moved, 'output')} come in another order" if moved else "",
+        _reshaped(diff, found),
         "; at exact ties, as of inputs that are 0, some values may be others"
         if found.parts_at_zero
         else "",
@@ -337,6 +339,15 @@ def where(case: Case, found: SameValues) -> Message:
     return say(", where ", join(told, 4)) if told else EMPTY
 
 
+def _reshaped(diff: Diff, found: SameValues) -> str:
+    """How many outputs have an axis of one element more or less."""
+    pairs = ((k, n) for k, n in enumerate(found.outputs) if n >= 0)
+    a, b = diff.a, diff.b
+    number = sum(bare_shape(a, a.outputs[k]) != bare_shape(b, b.outputs[n]) for k, n in pairs)
+    has = "has" if number == 1 else "have"
+    return f"; {count(number, 'output')} {has} axes of size 1 more or less" if number else ""
+
+
 def _number(case: Case, one: HandedIn) -> Message:
     """The name of a Python number that is handed in, and its side."""
     view = case.a if one.side == 0 else case.b
@@ -355,6 +366,7 @@ def _handed_in(case: Case, one: HandedIn, follows: Follows) -> Message:
     if one.other is None:
         return say(own, f" is {offset:g}")
     other = say(parameter_name(views[1], inputs[1][one.other]), " of ", views[1].side)
+    other = say("the root of ", other) if abs(power) < 1 else other
     signed = say("minus " if factor < 0 else "", "1 / " if power < 0 else "", other)
     scaled = say(signed, f" times {abs(factor):g}") if abs(factor) != 1.0 else signed
     return say(own, " is ", say("1 ", scaled) if offset else scaled)

@@ -22,7 +22,7 @@ from xlagraph.evaluate.never import behind
 from xlagraph.hlo.shapes import read_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from xlagraph.graph import Module
 
@@ -55,6 +55,8 @@ _ANY = 3
 """What is handed in for a whole number that one module alone has, such as what wraps an index."""
 _LINEAR = frozenset(("broadcast", "convert", "copy", "divide", "multiply", "reshape", "transpose"))
 """What hands the sign of a number on, to where it is added."""
+SOFTPLUS = 20.0
+"""Where torch's softplus hands on what it is given, if nobody says otherwise."""
 FRACTIONS = ("f64[]", "f32[]", "f16[]", "bf16[]")
 _WHOLE = ("s64[]", "s32[]")
 _ANYWHERE = frozenset({"add", "maximum", "minimum", "multiply", "select"})
@@ -169,7 +171,7 @@ def _is_taken_off(module: Module, made_of: int, i: int, live: bytearray) -> bool
 class Follows(NamedTuple):
     """How a number follows from another one: ``factor * x ** power + offset``."""
 
-    power: int
+    power: float
     """0 of one that is `offset`, whatever the other is."""
     factor: float = 1.0
     offset: float = 0.0
@@ -182,9 +184,9 @@ class Follows(NamedTuple):
 SAME = Follows(1)
 MINUS = Follows(1, -1.0)
 ONE_MINUS = Follows(1, -1.0, 1.0)
-_FORMULAS = (SAME, Follows(-1), MINUS, ONE_MINUS, Follows(-1, -1.0))
-"""The number itself, ``1 / x``, ``-x``, ``1 - x`` and ``-1 / x``, in the order in which they are
-tried."""
+_FORMULAS = (SAME, Follows(-1), MINUS, ONE_MINUS, Follows(-1, -1.0), Follows(-0.5), Follows(0.5))
+"""The number itself, ``1 / x``, ``-x``, ``1 - x``, ``-1 / x``, and those of its root, as attention
+scales both factors of a product, in the order in which they are tried."""
 
 
 class Guess(NamedTuple):
@@ -236,7 +238,15 @@ class Numbers:
             for number, (member, follows) in self.surplus.items():
                 arguments[number] = follows.of(arguments[member])
             for number, guess in self.members.items():
-                arguments[number] = guess.follows.of(arguments[number])
+                arguments[number] = guess.follows.of(_positive(arguments[number]))
+        else:
+            for number in self.labels:
+                arguments[number] = _positive(arguments[number])
+
+
+def _positive(x: Any) -> Any:
+    """A number without its sign, of which there is a root; a bound that holds nothing as it is."""
+    return abs(x) if abs(x) < LARGEST else x
 
 
 class Search:
@@ -254,13 +264,18 @@ class Search:
         self.shared = {r.uses for r in self.own.values()} & {r.uses for r in self.other.values()}
         fixed = [self._bounds(side) for side in (self.own, self.other)]
         for side, whole in enumerate(_whole_alone(known, sought)):
-            fixed[side] |= whole
+            fixed[side] |= whole | _thresholds(self.modules[side], {*whole, *self._alone(side)})
         self.fixed = ({**fixed[0], **(sizes or {})}, fixed[1])
         self.classes = {k: names[r.uses] for k, r in self.own.items() if k not in self.fixed[0]}
 
     def _bounds(self, side: Mapping[int, Role]) -> dict[int, float]:
         told = {k: role.bound for k, role in side.items() if role.uses not in self.shared}
         return {k: bound for k, bound in told.items() if bound}
+
+    def _alone(self, number: int) -> Iterator[int]:
+        """The numbers of one side that no number of the other does alike."""
+        side = (self.own, self.other)[number]
+        return (k for k, role in side.items() if role.uses not in self.shared)
 
     def sized(self) -> Iterator[dict[int, float]]:
         """What numbers of the first module may be that divide, and that the second does not use so.
@@ -403,6 +418,29 @@ def _constants(module: Module) -> Iterator[float]:
             value = float(text)
             if value not in (0.0, 1.0) and abs(value) < LARGEST:
                 yield value
+
+
+def _thresholds(module: Module, alone: Iterable[int]) -> dict[int, float]:
+    """Which of these numbers softplus compares with, in its derivative too, and what they are.
+
+    Where less it is a logarithm of 1 and more.
+    """
+    inputs = module.entry_computation.parameters
+    compared = {k: [user for user, _ in applied(module, inputs[k])] for k in alone}
+    found = {
+        k: own
+        for k, own in compared.items()
+        if own and all(module.opcodes[i] == "compare" for i in own)
+    }
+    picks = (user for own in found.values() for i in own for user in module.users[i])
+    return dict.fromkeys(found, SOFTPLUS) if any(_is_softplus(module, i) for i in picks) else {}
+
+
+def _is_softplus(module: Module, pick: int) -> bool:
+    """Whether a select picks a logarithm of 1 and more, divided by a number perhaps."""
+    operands = module.operands[pick][1:] if module.opcodes[pick] == "select" else ()
+    divided = (module.operands[o][0] if module.opcodes[o] == "divide" else o for o in operands)
+    return any(module.opcodes[behind(module, o, FORMS)] == "log-plus-one" for o in divided)
 
 
 def _whole_alone(a: Module, b: Module) -> tuple[dict[int, float], dict[int, float]]:

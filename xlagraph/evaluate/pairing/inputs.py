@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from xlagraph.evaluate.agreement import without_ones
 from xlagraph.evaluate.budget import MAX_OPERATIONS
 from xlagraph.evaluate.draws import argument_like, limited
 from xlagraph.evaluate.pairing.handed_in import Numbers, Search
@@ -140,7 +141,8 @@ class Asked:
         """The sizes of outputs of which one side has more: these are not asked."""
         modules = [program.module for program in self.programs]
         one, other = (
-            Counter(tuple(read_shape(m.shapes[i]).dimensions) for i in m.outputs) for m in modules
+            Counter(without_ones(read_shape(m.shapes[i]).dimensions) for i in m.outputs)
+            for m in modules
         )
         return frozenset({*(one - other), *(other - one)})
 
@@ -367,10 +369,11 @@ def _summed(asked: Asked, made: Sequence[Array]) -> Array:
     """The sums of all outputs, and those of their squares, in no order."""
     sums: dict[tuple[int, ...], list[tuple[float, float]]] = {}
     for array in made:
-        if array.shape in asked.uneven:
+        sizes = without_ones(array.shape)
+        if sizes in asked.uneven:
             continue
         values = np.nan_to_num(np.abs(array).astype(float), posinf=0.0)
-        sums.setdefault(array.shape, []).append((float(values.sum()), float((values**2).sum())))
+        sums.setdefault(sizes, []).append((float(values.sum()), float((values**2).sum())))
     told = [
         part
         for shape in sorted(sums)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from xlagraph.evaluate.agreement import without_ones
 from xlagraph.evaluate.pairing.handed_in import (
     FORMS,
     FRACTIONS,
@@ -407,11 +408,12 @@ def _projected(asked: Asked, side: int, arguments: list[Any]) -> Array:
     program.coverage.settle(keep=False)
     sums: dict[tuple[int, ...], list[tuple[float, ...]]] = {}
     for array in made:
-        if array.shape in asked.uneven or array.dtype.kind != "f":
+        sizes = without_ones(array.shape)
+        if sizes in asked.uneven or array.dtype.kind != "f":
             continue
         weights = _weights(array.size)
         with np.errstate(all="ignore"):
-            sums.setdefault(array.shape, []).append(tuple((weights @ array.ravel()).tolist()))
+            sums.setdefault(sizes, []).append(tuple((weights @ array.ravel()).tolist()))
     return np.array([x for shape in sorted(sums) for told in sorted(sums[shape]) for x in told])
 
 
