@@ -109,6 +109,7 @@ _DECAY = Words(
     say(DECAY_OF_ONE),
     say("End the schedule a little above 0, or give the learning rate as a tensor."),
 )
+_MODULE = "torch/nn/modules/module.py"
 _COUNT = Words(
     say(
         "An optimizer counts here, and a count is 0 or 1 but once: expected as it begins. A tensor "
@@ -116,6 +117,15 @@ _COUNT = Words(
     ),
     say("An optimizer's count is 0 or 1 as it begins"),
     say("Expected once; nothing to change where it only counts up."),
+)
+_WEIGHT = Words(
+    say(
+        "A weight without dimensions is lowered like a Python number when it is sent, and as data "
+        "once it is trained: expected in the first steps. To save the compile, call "
+        "torch_xla.sync() behind model.to(device)."
+    ),
+    say("A weight without dimensions begins as 0 or 1"),
+    say("Expected once; torch_xla.sync() behind model.to(device) saves it."),
 )
 _CORRECTION = Words(
     say(
@@ -228,8 +238,9 @@ def _finding(
     numbers_a, numbers_b = taker.ab({scalar}, literals)
     is_count = not is_float and bool(lines) and is_optimizer_line(lines[0])
     words = special_words(case, lines, changed) if is_special else Words()
-    if is_special and is_count:
-        words = _COUNT
+    is_weight = is_special and baked.is_a and any(map(_sends_a_module, lines))
+    if is_special and (is_count or is_weight):
+        words = _WEIGHT if is_weight else _COUNT
     if words is _RATE and value in ZEROS:
         words = _ENDED._replace(short=say(RATE_OF_ZERO, baked.side, ", whose step trains nothing"))
     own_a = frozenset({x for x, _ in changed} | numbers_a)
@@ -270,8 +281,14 @@ def _finding(
         a=own_a,
         b=own_b,
         undo=undo,
-        expected=is_special and baked.is_a and not is_float,
+        expected=is_special and baked.is_a and (not is_float or is_weight),
     )
+
+
+def _sends_a_module(line: SourceLine) -> bool:
+    """Whether ``module.to(device)`` is called there."""
+    called = line.called
+    return called is not None and called.function == "convert" and _MODULE in called.file
 
 
 RULE = Rule(
