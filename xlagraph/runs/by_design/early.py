@@ -5,6 +5,7 @@ place show may say nothing, while the whole run says that no more is coming. Whe
 in its longer part, and few graphs are left that nobody has accounted for, they are told and are no
 alarm: each cost its compile once, and the training goes on without.
 
+Pieces of which one or the other is computed, each often, are two branches that somebody wrote.
 Python numbers that are equal in some of them only are no alarm then, for they make no third graph;
 nor is one that is 0 or 1 in some, and goes on as any other number in the rest.
 An alarm stays what a person hardly means, however early it came: another number, an index or a
@@ -77,6 +78,9 @@ LENGTHS = 4
 """So many numbers of a loop's turns are no two or three kinds of step."""
 SEVERAL = 2
 """So many sizes beside the first one that come again are no exceptions."""
+OFTEN = 8
+"""So often two graphs ran again, of which one computes a piece that the other does not: the program
+goes from one to the other and back."""
 FOLLOWING = (LAYOUT, REORDERED_SUM, SHARED_SCALAR, SPECIAL_SCALAR)
 """What follows from other kinds of step, as the order of sums that have more terms in one."""
 NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, EFFECT_ORDER, SKIPPED_UPDATE})
@@ -147,14 +151,15 @@ def _begins_apart(node: GraphNode, history: History, stable: int | None) -> bool
 
 
 def _is_settled(number: int, history: History, stable: int | None) -> bool:
-    """Whether no graph came in the longer part of the training, all of which was seen.
+    """Whether no graph came in half of the training or longer, all of which was seen.
 
     `number`: those that came until then.
     """
     if stable is None:
         return False
     until, since = stable - history.first_step, history.steps - 1 - stable
-    is_long = since >= until or number * since >= PACE * until
+    is_half = 2 * (since + 1) >= history.steps - history.first_step
+    is_long = is_half or number * since >= PACE * until
     return not history.began_late and since >= LASTING and is_long
 
 
@@ -225,12 +230,28 @@ class _Early:
         causes = [one for one in outcome.causes if not self._comes_of_input(one, outcome, number)]
         if any(one.kind in NEVER_MEANT for one in causes):
             return Meant.NOT
+        causes = [one for one in causes if _scope(one) not in self._flips]
         if _has_size(outcome) and not self.has_all_sizes and self._is_odd(number, other):
             return Meant.NOT
         if outcome.proved:
             return Meant.EARLY if _may_be_meant(causes, outcome) else Meant.NOT
         values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
+
+    @cached_property
+    def _flips(self) -> set[tuple[str, str]]:
+        """The functions that take one of two branches, of which both ran often."""
+        found = set[tuple[str, str]]()
+        for node, (number, outcome) in zip(self.nodes, self._compared, strict=True):
+            causes = outcome.causes if outcome and outcome.proved else ()
+            hits = min(node.hits, self.nodes[number].hits) if number is not None else 0
+            if causes and causes[0].kind.is_piece and hits >= OFTEN:
+                found |= {scope for one in causes if (scope := _scope(one))}
+        return found
+
+    @property
+    def _compared(self) -> list[tuple[int | None, Outcome | None]]:
+        return [(one.number, one.outcome) for one in self.comparisons]
 
     def _comes_of_input(self, cause: Cause, outcome: Outcome, number: int) -> bool:
         """Whether a value is an input of one whole step and computed in the other: none was read.
@@ -302,6 +323,11 @@ class _Early:
         since = turns[turns.index(number) :] if number in turns else ()
         apart = sizes_apart([self.graphs[other], self.graphs[number]])[1]
         return other in since and (is_of_batch(apart) or has_rule(since))
+
+
+def _scope(cause: Cause) -> tuple[str, str] | None:
+    line = cause.place.line
+    return line and (line.file, line.function)
 
 
 def _may_be_meant(causes: Sequence[Cause], outcome: Outcome) -> bool:

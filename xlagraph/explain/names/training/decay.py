@@ -11,7 +11,7 @@ from xlagraph.cause.slices import IDLE
 from xlagraph.explain.names.merged import merged
 from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.weight_decay import Enters, decays
-from xlagraph.facts.values.formulas import formulas
+from xlagraph.facts.values.formulas import formulas, formulas_of_a_result
 from xlagraph.facts.values.reductions import reduction_name
 from xlagraph.facts.values.scalars import is_number
 from xlagraph.hlo.shapes import read_shape
@@ -39,6 +39,8 @@ WORDS = {
     Enters.GRADIENT: "into the gradient",
     Enters.WEIGHT: "into the weight alone",
 }
+OF_A_LOSS = 40
+"""So many operations may a loss have that another edit than the decay has changed."""
 FIX = say(
     "Adam with weight_decay adds the decayed weight to the gradient, and the moments see it; AdamW "
     "(decoupled_weight_decay) takes it from the weight alone. Use one of them, with the same "
@@ -85,7 +87,7 @@ def with_decay(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     short, fix, short_fix = told
     words = {"title": short, "short": short, "fix": fix, "short_fix": short_fix}
     found = merged(causes, own[0], own, kind=OPTIMIZER_OPTION, **words)
-    edit = _edit_before(diff, own[0], before)
+    edit = _edit_before(diff, own[0], before, (a, b))
     return found if edit is None else [*found, edit]
 
 
@@ -96,19 +98,38 @@ def _changed_before(
 
     A piece is told as a whole where what it gives out stands in one net of gradients.
     """
-    behind = [affected(m, _parts(found), ()) for m, found in ((diff.a, a), (diff.b, b))]
+    behind_a, behind_b = _behind(diff, (a, b))
     return [
         (x, y)
         for x, y, _ in diff.changes
-        if x in cause.a and y in cause.b and x not in behind[0] and y not in behind[1]
+        if x in cause.a and y in cause.b and x not in behind_a and y not in behind_b
     ]
 
 
-def _edit_before(diff: Diff, cause: Cause, changed: Sequence[tuple[int, int]]) -> Cause | None:
+def _behind(diff: Diff, found: tuple[dict[int, Decay], dict[int, Decay]]) -> list[set[int]]:
+    """What follows from the decay, in A and in B."""
+    return [
+        {*affected(module, _parts(own), ())}
+        for module, own in zip((diff.a, diff.b), found, strict=True)
+    ]
+
+
+def _edit_before(
+    diff: Diff,
+    cause: Cause,
+    changed: Sequence[tuple[int, int]],
+    found: tuple[dict[int, Decay], dict[int, Decay]],
+) -> Cause | None:
     """That other edit, by a formula or else by the first option that it changes; None without."""
-    own_a, own_b = frozenset(x for x, _ in changed), frozenset(y for _, y in changed)
-    found = formulas(diff, own_a, own_b) if changed else None
-    told = say(REPLACED_SUBGRAPH.short, ": ", found.message) if found else _option(diff, changed)
+    if not changed:
+        return None
+    behind = _behind(diff, found)
+    own = cause.a - behind[0], cause.b - behind[1]
+    least = frozenset(x for x, _ in changed), frozenset(y for _, y in changed)
+    formula = formulas(diff, *least) or formulas_of_a_result(diff, *own, OF_A_LOSS)
+    formula = formula or formulas(diff, *own, long=True)
+    told = say(REPLACED_SUBGRAPH.short, ": ", formula.message) if formula else None
+    told = told or _option(diff, changed)
     if told is None:
         return None
     return replace(
@@ -117,8 +138,8 @@ def _edit_before(diff: Diff, cause: Cause, changed: Sequence[tuple[int, int]]) -
         title=told,
         short=told,
         share=len(changed) / max(diff.differing, 1),
-        a=own_a,
-        b=own_b,
+        a=least[0],
+        b=least[1],
     )
 
 
