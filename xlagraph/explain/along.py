@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from xlagraph.facts.program.versions import are_versions, nothing_tells
 from xlagraph.facts.shapes.made_sizes import ALONG
 from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
-from xlagraph.message import A, B
+from xlagraph.message import A, B, Code
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.live_tensors import COPIED, LIVE_TENSOR
 from xlagraph.rules.module.header import DONORS
@@ -46,8 +47,8 @@ MAX_APART = 3
 """Lines between an edit and the nearest line of its derivatives."""
 MAIN = 0.5
 """The part of a difference that makes a cause the main one."""
-ALL = 0.95
-"""The part of a difference that is as good as all of it."""
+NEARLY, ALL = 0.9, 0.95
+"""The part of a difference that is nearly all of it, and one that is as good as all."""
 
 
 class Kept(NamedTuple):
@@ -128,9 +129,17 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
         return _uses(diff, cause, first)
     if cause.kind is LAYOUT and (cause.place.is_near or not cause.place.line):
         return True
+    if first.kind is DTYPE and cause.kind in BRANCHES and cause.place.is_near:
+        return first.share >= NEARLY and _is_turned(cause)
     is_all = first.kind is DTYPE and first.share >= ALL
     is_there = is_all and cause.kind in BRANCHES and cause.place.line == first.place.line
     return is_there or _comes_of_tensors(diff, first, cause)
+
+
+def _is_turned(cause: Cause) -> bool:
+    """Whether both sides compute the same but for transposes, as gradients are brought back."""
+    told = [re.sub(r"transpose|[()]", "", p.text) for p in cause.short.parts if isinstance(p, Code)]
+    return len(told) > 1 and told[0] == told[1]
 
 
 def _comes_of_tensors(diff: Diff, first: Cause, cause: Cause) -> bool:

@@ -19,6 +19,7 @@ from xlagraph.facts.calls.callers import placed
 from xlagraph.facts.training.optimizers import is_optimizer_line
 from xlagraph.hlo.shapes import read_shape
 from xlagraph.message import EMPTY, A, B, count, say, words
+from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.numbers.scalar_argument import SPECIAL_SCALAR
 from xlagraph.rules.pieces.replaced_subgraph import REPLACED_SUBGRAPH
 from xlagraph.rules.training.clipping import CLIPPING
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from xlagraph.explain.engine import Found
     from xlagraph.message import Message
 
+MANY = 100
+"""Instructions of another type beyond which the nearest line is that of where this begins."""
 SHORT = 12
 """Words that the short form of an advice may have."""
 
@@ -183,6 +186,8 @@ def _own_line(diff: Diff, finding: Finding) -> tuple[Evidence, ...]:
     cited = frozenset(finding.evidence[0].b)
     if finding.kind is SKIPPED_BLOCK and cited and own_b.isdisjoint(cited):
         own_a, own_b = frozenset(finding.evidence[0].a), cited  # what it claims only follows
+    if finding.kind is DTYPE and max(len(own_a), len(own_b)) > MANY:
+        own_a, own_b = frozenset(finding.evidence[0].a), cited  # where it begins
     near = lines_near(diff.b, own_b) or lines_near(diff.a, own_a)
     around = line_around(diff.b, own_b) if lines and not near else None
     near = (around,) if around else near

@@ -32,6 +32,13 @@ NUMBER_FIX = say(
 NUMBER_SHORT_FIX = say(
     "Hand in an array (jnp.float32(value)) in every call, or float(value) in each."
 )
+SEVERAL = 3
+"""So many values that one side converts are the work of autocast, most likely."""
+AUTOCAST_FIX = say(
+    "One side computes a part in a narrower type, and converts what goes in and comes out: put "
+    "that part under autocast in both, torch.autocast(device, dtype), or in neither."
+)
+AUTOCAST_SHORT_FIX = say("Put it under autocast on both sides, or on neither.")
 MAX_SHAPES = 2
 """Shapes of inputs that are told of."""
 
@@ -49,6 +56,8 @@ def casts_in_words(
     number = number_cast(case, starts)
     if number is not None:
         return number_in_words(case, *number)
+    if len(casts) >= SEVERAL:
+        return _of_several(case, found, casts)
     if len(casts) != 1 or _is_of_input(*casts[0]):
         return None
     return _of_value(case, found, *casts[0])
@@ -166,6 +175,27 @@ def _of_value(case: Case, found: Propagation, view: SideView, cast: int) -> tupl
         " only",
     )
     return title, Words(short=title.sentence, short_fix=CAST_FIX)
+
+
+def _of_several(
+    case: Case, found: Propagation, casts: Sequence[tuple[SideView, int]]
+) -> tuple[Message, Words] | None:
+    """Several values that one side converts to one type; None where types or sides are two."""
+    views = {view.side: view for view, _ in casts}
+    types = {_type(view.module.shapes[i]) for view, i in casts}
+    if len(views) != 1 or len(types) != 1 or is_jitted(case.diff.a):
+        return None
+    ((side, view),) = views.items()
+    other = case.b if view.is_a else case.a
+    own = found.pairs.keys() if side is A else found.pairs.values()
+    does = opcodes_in_words(
+        view.module, [i for i in own if view.module.opcodes[i] != "convert"], other.module
+    )
+    title = say(
+        f"{len(casts)} values are converted to {types.pop()} in ", side,
+        " only, as by autocast", *((", for ", does) if does else ()),
+    )  # fmt: skip
+    return title, Words(AUTOCAST_FIX, title.sentence, AUTOCAST_SHORT_FIX)
 
 
 def _is_of_number(view: SideView, cast: int) -> bool:
