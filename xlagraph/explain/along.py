@@ -20,7 +20,8 @@ from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import SPREADS, through
 from xlagraph.message import A, B, Code
 from xlagraph.rules.dtypes.dtype import DTYPE
-from xlagraph.rules.inputs.live_tensors import COPIED, LIVE_TENSOR
+from xlagraph.rules.inputs.live_tensors import COPIED, LIVE_TENSOR, LOGGED
+from xlagraph.rules.inputs.tied_weights import TIED_WEIGHTS
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.numbers.scalar_argument import DECAY_OF_ONE, RATE_OF_ZERO
 from xlagraph.rules.numbers.shared_scalar import SHARED_SCALAR
@@ -107,10 +108,11 @@ def _comes_of(diff: Diff, first: Cause, cause: Cause) -> bool:
     """Whether a proved cause leads to another one.
 
     So it is with the order of sums that gradients have more terms of, with a decay where the
-    learning rate is 0, with counters that are copied beside averages of buffers, with numbers that
-    are handed in as another type, with uses of what a cache is filled with, with layouts that no
-    line asks for, with the turns of functions that a pass calls, with what a type leads to at the
-    line where nearly all else comes of it, and with what follows from other tensors.
+    learning rate is 0, with gradients of weights that are tied, with counters that are copied
+    beside averages of buffers, with numbers that are handed in as another type, with uses of what a
+    cache is filled with, with layouts that no line asks for, with the turns of functions that a
+    pass calls, with what a type leads to at the line where nearly all else comes of it, and with
+    what follows from other tensors.
     """
     short, told = str(first.in_short), str(cause.in_short)
     if first.kind is ACCUMULATION_COUNT and cause.kind is ACCUMULATION_COUNT:
@@ -148,6 +150,9 @@ def _comes_of_tensors(diff: Diff, first: Cause, cause: Cause) -> bool:
     Other buffers are given away then; what is updated comes in another order; and what meets
     another value is spread to its shape.
     """
+    if first.kind is TIED_WEIGHTS:
+        is_added = has_more_terms(cause) or str(cause.in_short).startswith(BACKWARD)
+        return is_added or cause.kind in (LIVE_TENSOR, OUTPUT_ORDER)
     if cause.kind is DONORS:
         is_other = first.kind.section in (Section.INPUTS, Section.LIVE, Section.PIECES)
         return is_other and not is_jitted(diff.a)  # there it is an option that somebody sets
@@ -192,7 +197,7 @@ def _is_kept_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     shapes, as a gradient that is clipped is another tensor than one that is not.
     """
     given = kept_alone(diff, cause)
-    if not given:
+    if not given or str(cause.short).startswith(LOGGED):
         return False
     kept = [one for other in causes for one in kept_alone(diff, other)]
     in_a, in_b = (_shapes(diff, kept, side, causes[0].kind) for side in (A, B))

@@ -26,6 +26,7 @@ from xlagraph.message import EMPTY, A, B, Change, count, join, say
 from xlagraph.rules.distributed.averaged import AVERAGED_SUM
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
+from xlagraph.rules.inputs.live_tensors import LOGGED
 from xlagraph.rules.module.header import DONORS
 from xlagraph.rules.module.same_computation import OUTPUTS_MOVED
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE, NUMBER
@@ -210,7 +211,9 @@ def _is_beside(diff: Diff, first: Cause, cause: Cause) -> bool:
     """
     counts = cause.share >= MIN_BESIDE or _is_named(diff, first, cause)
     is_told = _is_average(cause) or (cause.proved and counts)
-    is_own = (cause.kind in OWN_EDITS or _is_along(cause)) and _is_apart(first, cause)
+    is_own = (cause.kind in OWN_EDITS or _is_along(cause) or _is_logged(cause)) and _is_apart(
+        first, cause
+    )
     return is_told and is_own and not follows(diff, cause)
 
 
@@ -231,8 +234,14 @@ def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
     is_formula = is_formula and has_code(cause)
     is_number = is_number or _stands_alone(diff, first, cause)
     is_number = is_number or str(cause.in_short).startswith((COMPARED, MIXED))
+    is_number = is_number or _is_logged(cause)
     is_number = is_number or _is_along(cause)
     return is_number or is_formula or is_layer(cause) or cause.kind in NAMED
+
+
+def _is_logged(cause: Cause) -> bool:
+    """Whether it is what is computed for itself, as for a log."""
+    return str(cause.in_short).startswith(LOGGED)
 
 
 def _is_along(cause: Cause) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Protocol
 
-from xlagraph.cause.editor import is_input
 from xlagraph.cause.model import Evidence
 from xlagraph.cause.names import attribute_changes, differing_keys, short_shape
 from xlagraph.cause.rule import left_out
@@ -20,6 +19,12 @@ from xlagraph.explain.names.merged import BRANCHES
 from xlagraph.explain.names.mixed import with_mixed
 from xlagraph.explain.names.modes import DROPOUT, with_mode
 from xlagraph.explain.names.moved import with_moved
+from xlagraph.explain.names.options.arguments import (
+    JITTED_FIX,
+    arguments_first,
+    with_added,
+    with_argument,
+)
 from xlagraph.explain.names.options.axes import with_axes
 from xlagraph.explain.names.options.became import with_place, with_values
 from xlagraph.explain.names.options.exchanged import with_exchanged
@@ -60,7 +65,7 @@ from xlagraph.explain.names.training.slow import with_slow
 from xlagraph.explain.names.training.trained import with_statistics, with_trained
 from xlagraph.explain.names.turns import with_turns, with_unrolled
 from xlagraph.explain.orders import in_words_of_orders
-from xlagraph.facts.program.arguments import argument_name, is_jitted
+from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
 from xlagraph.facts.shapes.made_sizes import FIX as OPTION_FIX
@@ -74,12 +79,12 @@ from xlagraph.facts.values.formulas import (
 )
 from xlagraph.facts.values.functions import in_functions
 from xlagraph.facts.values.notation import names_in
-from xlagraph.facts.values.telling import opcodes_in_words
 from xlagraph.message import EMPTY, A, B, Code, HloName, Side, SourceLine, join, say
 from xlagraph.rules.dtypes.dtype import DTYPE
 from xlagraph.rules.inputs.added_input import ADDED_INPUT
 from xlagraph.rules.inputs.initial_state import INITIAL_STATE, MAKES
 from xlagraph.rules.inputs.second_input import SECOND_INPUT
+from xlagraph.rules.inputs.tied_weights import TIED_WEIGHTS
 from xlagraph.rules.numbers.constant_value import CONSTANT_VALUE
 from xlagraph.rules.numbers.random_numbers import DROPOUT_SHORT
 from xlagraph.rules.order.rewired_operations import CONNECTED
@@ -137,7 +142,6 @@ MAX_FORMULA, MAX_BESIDE_WORDS = 110, 64
 TINY = 10
 """Characters of a formula that says nothing without what its letters stand for."""
 MAX_LEGEND = 5
-MAX_ADDED = 2
 FIX = say(
     "The two versions of the program differ here: keep one of them. To go from one to the other "
     "costs one compile."
@@ -148,7 +152,6 @@ STATE_FIX = say("Make it before the loop and sync, or keep one of two versions."
 OTHER_FORM = say("A value is computed in another form, equal but for rounding")
 ELSE = say(" Where one program is to do both: ")
 OR_FIX = say(" If these are two versions of a program, keep one of them: it costs one compile.")
-JITTED_FIX = say("Keep one of two versions; if a static option asks for it, nothing is wrong.")
 DROPOUT_FIX = say("Keep one mode (train(), eval()); let a changing p be a tensor.")
 _STATE = "One version has weights or optimizer state that the other has not"
 OF_VERSIONS = {
@@ -213,6 +216,7 @@ def _names() -> tuple[Name, ...]:
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
         *(loss_first, _each(with_unrolled), _each(with_variance), _each(with_labels)),
+        *(_each(with_argument), arguments_first),
     )
 
 
@@ -266,7 +270,7 @@ def _worded(cause: Cause, *, is_sure: bool) -> Cause:
     fix, short_fix = cause.fix, cause.fix_in_short
     if not is_sure:
         fix = say(fix, OR_FIX)
-    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE, CONVOLUTION_OPTION, DTYPE):
+    elif cause.kind in (ATTRIBUTE, CONSTANT_VALUE, CONVOLUTION_OPTION, DTYPE, TIED_WEIGHTS):
         fix, short_fix = say(FIX, ELSE, fix), SHORT_FIX
     elif cause.kind in EDITED:
         fix, short_fix = FIX, SHORT_FIX
@@ -289,14 +293,14 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     is_result = is_told and found is None
     found = formulas_of_a_result(diff, cause.a, cause.b) if is_result else found
     if found is None:
-        return _with_added(diff, cause) if cause.kind is ADDED_INPUT else cause
+        return with_added(diff, cause) if cause.kind is ADDED_INPUT else cause
     is_turned = cause.short == TURNED_SHORT and str(cause.title).startswith(CONNECTED)
     is_piece = cause.kind in BRANCHES
     is_branch = is_piece and (is_long or is_turned or is_result)
     told = with_further(diff, cause.a, cause.b, found) if is_piece else (found,)
     found = told[0]
     if cause.kind is ADDED_INPUT and is_of_derivative(found):
-        return _with_added(diff, cause)
+        return with_added(diff, cause)
     cited = _evidence(found, cause.evidence[0].sources)
     cause = replace(cause, evidence=(cited, *cause.evidence))
     has_words = cause.short_fix and cause.kind is not EXTRA_SUBGRAPH and not is_turned
@@ -304,7 +308,7 @@ def _with_formulas(diff: Diff, cause: Cause) -> Cause:
     most = MAX_FORMULA if is_long else MAX_BESIDE_WORDS
     is_too_long = max(len(found.a), len(found.b)) > most
     if is_too_long and not has_words and cause.kind is ADDED_INPUT:
-        return _with_added(diff, cause)
+        return with_added(diff, cause)
     if has_words or is_too_long:
         return cause
     first = say(REPLACED_SUBGRAPH.short) if is_branch else cause.in_short
@@ -349,29 +353,6 @@ def _option_beside(diff: Diff, cause: Cause) -> tuple[Part, ...]:
             if differing_keys(one, other):
                 return ("; ", a.opcodes[x], " has ", *attribute_changes(one, other).parts)
     return ()
-
-
-def _with_added(diff: Diff, cause: Cause) -> Cause:
-    """The cause with the tensors that one side alone takes in, where no formula tells of them.
-
-    And with what it computes with them.
-    """
-    sides = (
-        (A, diff.a, cause.a.intersection(diff.removed), diff.b),
-        (B, diff.b, cause.b.intersection(diff.added), diff.a),
-    )
-    side, module, own, other = max(sides, key=lambda one: len(one[2]))
-    inputs = [
-        f"{argument_name(module, i) or f'input {module.payloads[i]}'} ({short_shape(module, i)})"
-        for i in sorted(own)
-        if is_input(module, i)
-    ]
-    computed = [i for i in own if not is_input(module, i)]
-    if not inputs or not computed:
-        return cause
-    does = opcodes_in_words(module, computed, other)
-    told = say(side, " also takes in ", join(inputs, MAX_ADDED), ", and computes ", does)
-    return replace(cause, short=told, short_fix=JITTED_FIX if is_jitted(module) else EMPTY)
 
 
 def _without_steps(_: Diff, cause: Cause) -> Cause:

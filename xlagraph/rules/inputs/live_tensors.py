@@ -109,6 +109,19 @@ COPIED = Words(
     say("Accept one graph more, or copy behind torch_xla.sync()."),
 )
 
+LOGGED = "A number is computed and given back"
+LOGGED_WORDS = Words(
+    say(
+        "What is only wanted now and then, as for a log, is a graph of its own in those steps: "
+        "compute it in every step and read it rarely, or behind torch_xla.sync(), in a graph that "
+        "has nothing else. Two graphs that take turns compile once each."
+    ),
+    say(LOGGED, " in some steps only, as for a log"),
+    say("Compute it in every step and print it rarely; two graphs compile once each."),
+)
+OWN_WORK = 8
+"""So many instructions serve a number that is computed for itself."""
+
 
 def find(case: Case) -> list[Finding]:
     """Outputs that one side has and the other has not: a logged, leaked or missing tensor.
@@ -155,6 +168,8 @@ def _finding(more: SideView, less: SideView, places: Sequence[int]) -> Finding:
     words = _gradient_words(module, gradients, claimed) if gradients else Words()
     sources = _sources(module, places)
     words = COPIED if _are_copied_weights(module, places, sources) else words
+    if not (gradients or sources) and _are_logged(module, values, claimed):
+        words = LOGGED_WORDS
     if is_jitted(module) and not gradients:
         words = _words_of_results(more, less, places)
     alone = f", which adds {count(len(claimed), 'instruction')} that nothing else needs"
@@ -262,6 +277,12 @@ def _sources(module: Module, places: Sequence[int]) -> list[int]:
     values = module.outputs
     first = {value: k for k, value in reversed(list(enumerate(values))) if k not in places}
     return [first[values[k]] for k in places if values[k] in first]
+
+
+def _are_logged(module: Module, values: Sequence[int], claimed: frozenset[int]) -> bool:
+    """Whether outputs are numbers that much is computed for, which nothing else needs."""
+    are_numbers = all(module.shapes[i].partition("{")[0].endswith("[]") for i in values)
+    return are_numbers and len(claimed) >= OWN_WORK
 
 
 def _are_copied_weights(module: Module, places: Sequence[int], sources: Sequence[int]) -> bool:

@@ -1,0 +1,86 @@
+"""Tensors that one side alone takes in: by what it computes with them, and JAX's by their names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import dropwhile
+from typing import TYPE_CHECKING
+
+from xlagraph.cause.editor import is_input
+from xlagraph.cause.names import short_shape
+from xlagraph.facts.program.arguments import argument_name, is_jitted
+from xlagraph.facts.values.telling import opcodes_in_words
+from xlagraph.message import EMPTY, A, B, Code, join, say
+from xlagraph.rules.inputs.added_input import ADDED_INPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xlagraph.cause.model import Cause
+    from xlagraph.diff import Diff
+
+ARGUMENT = "Argument"
+MAX_NAMED = 2
+JITTED_FIX = say("Keep one of two versions; if a static option asks for it, nothing is wrong.")
+FIX = say(
+    "A key that is missing, or None, makes another program of a jitted function: give the argument "
+    "in every call, with values that change nothing (a mask of ones, a weight of 1). If one of two "
+    "versions has it, keep one of them; if a static option asks for it, nothing is wrong."
+)
+SHORT_FIX = say("Give it in every call, with values that change nothing (a mask of ones).")
+
+
+def with_argument(diff: Diff, cause: Cause) -> Cause:
+    """The cause of arguments that one side alone takes in, by name, before what it computes."""
+    if cause.kind is not ADDED_INPUT or not is_jitted(diff.a):
+        return cause
+    for side, module, own in (
+        (A, diff.a, cause.a.intersection(diff.removed)),
+        (B, diff.b, cause.b.intersection(diff.added)),
+    ):
+        inputs = [i for i in module.entry_computation.parameters if i in own]
+        names = [Code(name) for i in inputs if (name := argument_name(module, i))]
+        if names:
+            formula = dropwhile(lambda part: not isinstance(part, Code), cause.short.parts)
+            told = say(
+                ARGUMENT if len(names) == 1 else f"{ARGUMENT}s", " ", join(names, MAX_NAMED),
+                " is given in " if len(names) == 1 else " are given in ", side, " only",
+            )  # fmt: skip
+            more = say(": ", *formula) if " became " in str(cause.short) else say()
+            return replace(cause, short=say(told, more), fix=FIX, short_fix=SHORT_FIX)
+    return cause
+
+
+def arguments_first(_: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, those of arguments that one side alone is given first.
+
+    These alone make another program, whatever else differs.
+    """
+    return sorted(causes, key=lambda one: not _is_given(one))
+
+
+def _is_given(cause: Cause) -> bool:
+    return cause.kind is ADDED_INPUT and str(cause.short).startswith(ARGUMENT)
+
+
+def with_added(diff: Diff, cause: Cause) -> Cause:
+    """The cause with the tensors that one side alone takes in, where no formula tells of them.
+
+    And with what it computes with them.
+    """
+    sides = (
+        (A, diff.a, cause.a.intersection(diff.removed), diff.b),
+        (B, diff.b, cause.b.intersection(diff.added), diff.a),
+    )
+    side, module, own, other = max(sides, key=lambda one: len(one[2]))
+    inputs = [
+        f"{argument_name(module, i) or f'input {module.payloads[i]}'} ({short_shape(module, i)})"
+        for i in sorted(own)
+        if is_input(module, i)
+    ]
+    computed = [i for i in own if not is_input(module, i)]
+    if not inputs or not computed:
+        return cause
+    does = opcodes_in_words(module, computed, other)
+    told = say(side, " also takes in ", join(inputs, MAX_NAMED), ", and computes ", does)
+    return replace(cause, short=told, short_fix=JITTED_FIX if is_jitted(module) else EMPTY)
