@@ -68,7 +68,7 @@ OWN_EDITS = (
 """What is an edit of its own beside another one; sizes and the like may follow from that."""
 REWIRED = (*BRANCHES, OTHER_OPERAND, OUTPUT_ORDER, REORDERED_OPERANDS)
 """As what a normalisation is told that stands at another place."""
-NAMED = (ADDED_INPUT, AVERAGED_SUM, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OPTION)
+NAMED = (ADDED_INPUT, AVERAGED_SUM, CLIPPING, DONORS, DTYPE, LONGER_BACKWARD, OPTIMIZER_OPTION)
 """Kinds that say what somebody did, however little of a difference that makes."""
 MIN_BESIDE = 0.2
 """The part of a difference that a further cause is told by, and not only counted."""

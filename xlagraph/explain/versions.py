@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Protocol
@@ -52,6 +53,7 @@ from xlagraph.explain.names.training.clipped import (
     with_clipped_updates,
     with_fewer_clipped,
     with_late_clip,
+    with_lone_clip,
     with_scaled_norm,
 )
 from xlagraph.explain.names.training.decay import with_decay
@@ -98,10 +100,10 @@ from xlagraph.rules.shapes.sizes import ATTRIBUTE, PYTHON_INDEX, PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.longer_backward import LONGER_BACKWARD
 from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHORT
-from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE
+from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE, SKIPPED_BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
@@ -124,6 +126,7 @@ TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
 TOLD_OPTIONS = frozenset({"convolution", "pad", "reduce-window", "slice"})
 """What has an option of its own that no formula shows."""
+_PLACE = re.compile(r" at |;")
 EDITED = (
     *TOLD_BY,
     CLIPPING,
@@ -133,6 +136,7 @@ EDITED = (
     PYTHON_INDEX,
     PYTHON_SIZE,
     SECOND_INPUT,
+    SKIPPED_BLOCK,
 )
 """What two versions have otherwise because one of them was edited: there is no step to mend."""
 OF_UPDATES = (OPTIMIZER_OPTION, EXTRA_SUBGRAPH)
@@ -211,7 +215,14 @@ def _names() -> tuple[Name, ...]:
         _each(with_turns),
         *(with_state, with_decay, _each(_with_maker), with_loss, with_layers, with_estimator),
         *(with_repeated, with_schedule, with_mean, with_mode, with_mixed, with_crossed),
-        *(with_sums, with_joined, with_clipped, with_fewer_clipped, with_scaled_norm),
+        *(
+            with_sums,
+            with_joined,
+            with_clipped,
+            with_lone_clip,
+            with_fewer_clipped,
+            with_scaled_norm,
+        ),
         *(with_clipped_updates, with_late_clip, with_detached, with_packed, with_start),
         *(with_passed, options_first, _each(with_taken), _each(with_forward), with_reused),
         *(_each(with_place), with_moved, with_split_keys, with_folded, backward_first),
@@ -392,6 +403,8 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         return replace(cause, short=say(*told))
     if not isinstance(side, Side):
         return cause
+    if cause.kind is SKIPPED_BLOCK and not cause.short:
+        return replace(cause, short=say(*_before_place(cause.title)))
     if cause.kind is CLIPPING:
         clipped = str(cause.in_short).removesuffix(" in some steps only")
         return replace(cause, short=say(clipped, " in ", side, " only"))
@@ -405,6 +418,15 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         return cause
     short = say(DROPOUT, side, " only: p is 0 in ", side.other, ", or eval() was called")
     return replace(cause, short=short, short_fix=DROPOUT_FIX)
+
+
+def _before_place(title: Message) -> Iterator[Part]:
+    """The parts of a title before where that is, and what else comes of it."""
+    for part in title.parts:
+        own = _PLACE.split(part)[0] if isinstance(part, str) else part
+        yield own
+        if own != part:
+            return
 
 
 def _cut(diff: Diff, cause: Cause) -> Message:

@@ -72,9 +72,9 @@ def number_cast(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[SideView
     """The conversion of a number that comes in, the only such number, of a function of JAX's."""
     casts = [shown(case, *start) for start in starts if -1 in start]
     numbers = {
-        (view.is_a, view.module.operands[i][0]): (view, i)
+        (view.is_a, number): (view, i)
         for view, i in casts
-        if _is_of_number(view, i)
+        if (number := _number_of(view, i)) is not None
     }
     is_one = len(numbers) == 1 and is_jitted(case.diff.a)
     return next(iter(numbers.values())) if is_one else None
@@ -83,7 +83,8 @@ def number_cast(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[SideView
 def number_of_cast(case: Case, starts: Sequence[tuple[int, int]]) -> tuple[bool, int] | None:
     """The number whose conversion these begin with: whether it is A's, and its instruction."""
     cast = number_cast(case, starts)
-    return None if cast is None else (cast[0].is_a, cast[0].module.operands[cast[1]][0])
+    number = None if cast is None else _number_of(*cast)
+    return None if cast is None or number is None else (cast[0].is_a, number)
 
 
 def inputs_in_short(
@@ -125,7 +126,7 @@ def _meets(view: SideView, other: SideView, pair: tuple[int, int]) -> int:
             o
             for o in view.module.operands[own]
             if view.module.opcodes[o] == "convert"
-            and _is_of_number(view, o)
+            and _number_of(view, o) is not None
             and view.partners[view.module.operands[o][0]] in taken
         ),
         -1,
@@ -136,7 +137,7 @@ def number_in_words(case: Case, view: SideView, *casts: int) -> tuple[Message, W
     """Numbers that one call converts to the type of arrays, and the other keeps as they are."""
     module = view.module
     other = case.b if view.is_a else case.a
-    numbers = [module.operands[cast][0] for cast in casts]
+    numbers = [n for cast in casts if (n := _number_of(view, cast)) is not None]
     names = join((_argument(view, number) for number in numbers), MAX_SHAPES)
     is_one = len(numbers) == 1
     title = say(
@@ -198,9 +199,15 @@ def _of_several(
     return title, Words(AUTOCAST_FIX, title.sentence, AUTOCAST_SHORT_FIX)
 
 
-def _is_of_number(view: SideView, cast: int) -> bool:
-    operands = view.module.operands[cast]
-    return bool(operands) and is_scalar_input(view.module, operands[0])
+def _number_of(view: SideView, cast: int) -> int | None:
+    """The number that comes in, if a conversion is of that, or of what is computed of it alone."""
+    module = view.module
+    while not is_scalar_input(module, cast):
+        made_of = [i for i in module.operands[cast] if module.opcodes[i] != "constant"]
+        if len(made_of) != 1 or not module.shapes[cast].endswith("[]"):
+            return None
+        (cast,) = made_of
+    return cast
 
 
 def _is_of_input(view: SideView, cast: int) -> bool:

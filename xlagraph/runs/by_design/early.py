@@ -230,6 +230,8 @@ class _Early:
         causes = [one for one in outcome.causes if not self._comes_of_input(one, outcome, number)]
         if any(one.kind in NEVER_MEANT for one in causes):
             return Meant.NOT
+        if number in self._once and self._is_event(number):
+            return Meant.EARLY
         causes = [one for one in causes if _scope(one) not in self._flips]
         if _has_size(outcome) and not self.has_all_sizes and self._is_odd(number, other):
             return Meant.NOT
@@ -237,6 +239,15 @@ class _Early:
             return Meant.EARLY if _may_be_meant(causes, outcome) else Meant.NOT
         values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
+
+    def _is_event(self, number: int) -> bool:
+        """Whether all that ran at the place of a graph, no step of the training, ran once each.
+
+        As weights that are cut at a few steps, in which Python decides how many.
+        """
+        site = self.nodes[number].call_site
+        here = [node for node in self.nodes if node.call_site == site]
+        return site is not None and all(not (n.hits or n.unnamed_hits) for n in here)
 
     @cached_property
     def _flips(self) -> set[tuple[str, str]]:

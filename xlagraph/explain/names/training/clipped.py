@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from xlagraph.canon.labels import bare_shape
 from xlagraph.cause.model import Evidence
-from xlagraph.cause.verdict import Place
+from xlagraph.cause.sources import where
+from xlagraph.cause.verdict import NOWHERE, Place
 from xlagraph.explain.names.merged import BRANCHES, has_code, merged
 from xlagraph.facts.training.cotangents import affected
 from xlagraph.facts.training.gradients import through_forms
@@ -19,7 +20,7 @@ from xlagraph.facts.training.updates import renewed
 from xlagraph.facts.values.formulas import is_weight
 from xlagraph.facts.values.results import forward_pass
 from xlagraph.facts.values.scalars import unspread
-from xlagraph.message import A, B, Code, say
+from xlagraph.message import EMPTY, A, B, Code, say
 from xlagraph.rules.shapes.sizes import PYTHON_SIZE
 from xlagraph.rules.training.clipping import CLIPPING
 from xlagraph.rules.training.late_clipping import FIX as LATE_FIX
@@ -89,6 +90,37 @@ def with_clipped(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
     return merged(
         causes, main, [only_a, only_b], title=short, short=short, fix=FIX, short_fix=SHORT_FIX
     )
+
+
+def with_lone_clip(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes; with another of clipping, which one side alone does within a larger piece.
+
+    As where weights are new whose gradients are a part of the norm.
+    """
+    first = next(iter(causes), None)
+    if first is None or not first.proved or any(one.kind is CLIPPING for one in causes):
+        return list(causes)
+    norms = (diff.a, _norms(diff.a)), (diff.b, _norms(diff.b))
+    for side, (module, own), (_, others), claimed in (
+        (A, *norms, first.a),
+        (B, *norms[::-1], first.b),
+    ):
+        roots = [i for i in _norm_roots(module) if i in claimed]
+        if others or not roots or len(own[0]) < SEVERAL:
+            continue
+        clips = sorted(i for i in affected(module, roots, ()) if i in claimed)
+        lines = where(module, roots)
+        place = Place(line=lines[0]) if lines else NOWHERE
+        short = say("gradients are clipped by their norm in ", side, " only")
+        in_a, in_b = (tuple(clips), ()) if side is A else ((), tuple(clips))
+        cited = Evidence(short, in_a, in_b, lines)
+        clip = replace(
+            first, kind=CLIPPING, title=short, short=short, fix=say(CLIPPING.fix), place=place,
+            short_fix=EMPTY, evidence=(cited,), share=len(clips) / max(diff.differing, 1),
+            a=frozenset(in_a), b=frozenset(in_b),
+        )  # fmt: skip
+        return [*causes, clip]
+    return list(causes)
 
 
 def with_scaled_norm(diff: Diff, causes: Sequence[Cause]) -> list[Cause]:
