@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from itertools import chain, islice, takewhile
@@ -15,14 +16,16 @@ from xlagraph.message import EMPTY, Code, say
 from xlagraph.tensors import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xlagraph.cause.finding import Finding
     from xlagraph.cause.model import Context, Evidence
     from xlagraph.diff import Diff
     from xlagraph.graph import Module
-    from xlagraph.message import Message, SourceLine
+    from xlagraph.message import Message, Part, SourceLine
 
+PLACE = re.compile(r" at |;")
+"""What a title's place, or what comes of it, begins with."""
 MAX_LOOKED = 1000
 """Instructions of a cause that are looked at for the stack around its line."""
 
@@ -116,3 +119,12 @@ def _unknown(
 
 def _command(variable: str, argv: tuple[str, ...]) -> Message:
     return say(f"{variable} python ", Code(shlex.join(argv))) if argv else EMPTY
+
+
+def before_place(title: Message) -> Iterator[Part]:
+    """The parts of a title before where that is, and what else comes of it."""
+    for part in title.parts:
+        own = PLACE.split(part)[0] if isinstance(part, str) else part
+        yield own
+        if own != part:
+            return

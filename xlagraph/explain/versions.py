@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Protocol
@@ -67,6 +66,8 @@ from xlagraph.explain.names.training.slow import with_slow
 from xlagraph.explain.names.training.trained import with_statistics, with_trained
 from xlagraph.explain.names.turns import with_turns, with_unrolled
 from xlagraph.explain.orders import in_words_of_orders
+from xlagraph.explain.places import before_place
+from xlagraph.facts.pieces.casts import AS_BY_AUTOCAST
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
@@ -103,7 +104,7 @@ from xlagraph.rules.training.optimizer_option import OPTIMIZER_OPTION, STATE_SHO
 from xlagraph.rules.training.optimizer_state import OPTIMIZER_STATE, SKIPPED_BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from xlagraph.cause.model import Cause, Context
     from xlagraph.cause.verdict import Place
@@ -126,7 +127,6 @@ TOLD_BY = (*BRANCHES, ADDED_INPUT, OPTIMIZER_OPTION)
 """Somebody has edited a formula: it says more than the words of a kind."""
 TOLD_OPTIONS = frozenset({"convolution", "pad", "reduce-window", "slice"})
 """What has an option of its own that no formula shows."""
-_PLACE = re.compile(r" at |;")
 EDITED = (
     *TOLD_BY,
     CLIPPING,
@@ -401,10 +401,11 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         more = next(part for part in cause.title.parts if isinstance(part, Side))
         told = ("A call of ", side, " computes more in ", more, " than in ", more.other)
         return replace(cause, short=say(*told))
+    is_block = cause.kind is SKIPPED_BLOCK and not cause.short
+    if is_block or AS_BY_AUTOCAST in str(cause.short):
+        return replace(cause, short=say(*before_place(cause.title)))
     if not isinstance(side, Side):
         return cause
-    if cause.kind is SKIPPED_BLOCK and not cause.short:
-        return replace(cause, short=say(*_before_place(cause.title)))
     if cause.kind is CLIPPING:
         clipped = str(cause.in_short).removesuffix(" in some steps only")
         return replace(cause, short=say(clipped, " in ", side, " only"))
@@ -418,15 +419,6 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         return cause
     short = say(DROPOUT, side, " only: p is 0 in ", side.other, ", or eval() was called")
     return replace(cause, short=short, short_fix=DROPOUT_FIX)
-
-
-def _before_place(title: Message) -> Iterator[Part]:
-    """The parts of a title before where that is, and what else comes of it."""
-    for part in title.parts:
-        own = _PLACE.split(part)[0] if isinstance(part, str) else part
-        yield own
-        if own != part:
-            return
 
 
 def _cut(diff: Diff, cause: Cause) -> Message:

@@ -34,6 +34,7 @@ NUMBER_SHORT_FIX = say(
 )
 SEVERAL = 3
 """So many values that one side converts are the work of autocast, most likely."""
+AS_BY_AUTOCAST = " only, as by autocast"
 AUTOCAST_FIX = say(
     "One side computes a part in a narrower type, and converts what goes in and comes out: put "
     "that part under autocast in both, torch.autocast(device, dtype), or in neither."
@@ -192,11 +193,10 @@ def _of_several(
     does = opcodes_in_words(
         view.module, [i for i in own if view.module.opcodes[i] != "convert"], other.module
     )
-    title = say(
-        f"{len(casts)} values are converted to {types.pop()} in ", side,
-        " only, as by autocast", *((", for ", does) if does else ()),
-    )  # fmt: skip
-    return title, Words(AUTOCAST_FIX, title.sentence, AUTOCAST_SHORT_FIX)
+    what = f"{len(casts)} values are converted to {types.pop()} in "
+    behind = (AS_BY_AUTOCAST, *((", for ", does) if does else ()))
+    short = say(what, "some steps", *behind)
+    return say(what, side, *behind), Words(AUTOCAST_FIX, short, AUTOCAST_SHORT_FIX)
 
 
 def _number_of(view: SideView, cast: int) -> int | None:
