@@ -197,7 +197,7 @@ def _is_kept_along(diff: Diff, cause: Cause, causes: Sequence[Cause]) -> bool:
     shapes, as a gradient that is clipped is another tensor than one that is not.
     """
     given = kept_alone(diff, cause)
-    if not given or str(cause.short).startswith(LOGGED):
+    if not given or str(cause.short).endswith(LOGGED):
         return False
     kept = [one for other in causes for one in kept_alone(diff, other)]
     in_a, in_b = (_shapes(diff, kept, side, causes[0].kind) for side in (A, B))

@@ -241,7 +241,7 @@ def _is_named(diff: Diff, first: Cause, cause: Cause) -> bool:
 
 def _is_logged(cause: Cause) -> bool:
     """Whether it is what is computed for itself, as for a log."""
-    return str(cause.in_short).startswith(LOGGED)
+    return str(cause.in_short).endswith(LOGGED)
 
 
 def _is_along(cause: Cause) -> bool:

@@ -67,7 +67,7 @@ from xlagraph.explain.names.training.trained import with_statistics, with_traine
 from xlagraph.explain.names.turns import with_turns, with_unrolled
 from xlagraph.explain.orders import in_words_of_orders
 from xlagraph.explain.places import before_place
-from xlagraph.facts.pieces.casts import AS_BY_AUTOCAST
+from xlagraph.facts.pieces.casts import BY_AUTOCAST
 from xlagraph.facts.program.arguments import is_jitted
 from xlagraph.facts.program.calls_apart import line_apart
 from xlagraph.facts.program.versions import are_versions
@@ -402,7 +402,7 @@ def _with_side(diff: Diff, cause: Cause) -> Cause:
         told = ("A call of ", side, " computes more in ", more, " than in ", more.other)
         return replace(cause, short=say(*told))
     is_block = cause.kind is SKIPPED_BLOCK and not cause.short
-    if is_block or AS_BY_AUTOCAST in str(cause.short):
+    if is_block or BY_AUTOCAST in str(cause.short):
         return replace(cause, short=say(*before_place(cause.title)))
     if not isinstance(side, Side):
         return cause

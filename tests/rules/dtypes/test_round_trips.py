@@ -85,7 +85,7 @@ def products(kind: str) -> str:
 def test_products_in_another_type_are_still_the_same_computation_in_it():
     found = explained(products("f32"), products("bf16"))
     assert "before" not in str(found.verdict.what)
-    told = "4 values are converted to bf16 in B only, as by autocast, for dot"
+    told = "4 values are converted to bf16 in B only (autocast), for dot"
     assert told in str(found.verdict.what)
 
 

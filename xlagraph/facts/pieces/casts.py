@@ -34,12 +34,12 @@ NUMBER_SHORT_FIX = say(
 )
 SEVERAL = 3
 """So many values that one side converts are the work of autocast, most likely."""
-AS_BY_AUTOCAST = " only, as by autocast"
+BY_AUTOCAST = " only (autocast)"
 AUTOCAST_FIX = say(
-    "One side computes a part in a narrower type, and converts what goes in and comes out: put "
-    "that part under autocast in both, torch.autocast(device, dtype), or in neither."
+    "A part is computed in a narrower type, and what goes in and comes out is converted: put "
+    "that part under autocast, torch.autocast(device, dtype), in every step or in none."
 )
-AUTOCAST_SHORT_FIX = say("Put it under autocast on both sides, or on neither.")
+AUTOCAST_SHORT_FIX = say("Put it under autocast in every step, or in none.")
 MAX_SHAPES = 2
 """Shapes of inputs that are told of."""
 
@@ -194,9 +194,9 @@ def _of_several(
         view.module, [i for i in own if view.module.opcodes[i] != "convert"], other.module
     )
     what = f"{len(casts)} values are converted to {types.pop()} in "
-    behind = (AS_BY_AUTOCAST, *((", for ", does) if does else ()))
-    short = say(what, "some steps", *behind)
-    return say(what, side, *behind), Words(AUTOCAST_FIX, short, AUTOCAST_SHORT_FIX)
+    short = say(what, "some steps", BY_AUTOCAST)
+    title = say(what, side, BY_AUTOCAST, *((", for ", does) if does else ()))
+    return title, Words(AUTOCAST_FIX, short, AUTOCAST_SHORT_FIX)
 
 
 def _number_of(view: SideView, cast: int) -> int | None:

@@ -109,15 +109,15 @@ COPIED = Words(
     say("Accept one graph more, or copy behind torch_xla.sync()."),
 )
 
-LOGGED = "A number is computed and given back"
+LOGGED = ", as for a log"
 LOGGED_WORDS = Words(
     say(
         "What is only wanted now and then, as for a log, is a graph of its own in those steps: "
         "compute it in every step and read it rarely, or behind torch_xla.sync(), in a graph that "
         "has nothing else. Two graphs that take turns compile once each."
     ),
-    say(LOGGED, " in some steps only, as for a log"),
-    say("Compute it in every step and print it rarely; two graphs compile once each."),
+    say("A number is computed in some steps only", LOGGED),
+    say("Compute it in every step, and print it rarely."),
 )
 OWN_WORK = 8
 """So many instructions serve a number that is computed for itself."""
