@@ -99,7 +99,7 @@ SAID = {
     "round52/q05": "Dropout is on, and norms take the batch's statistics and keep them, in B only",
     "round52/q12": "The backward pass computes more in B, in 8 places",
     "round52/q15": "Values are padded otherwise: 2 before and 0 after -> 1 before and 1 after",
-    "round53/q02": "Some steps leave blocks of the model out",
+    "round53/q02": "B leaves out a part of the model that A computes with 4 weights",
     "round53/q05": "Argument noise_std takes the type of the arrays that it meets, bf16, in A",
     "round53/q06": "B gives back 2 results more than A: f32[], f32[]",
     "round53/q09": "A value (bf16[8,4,16,16]) is converted to f32 before softmax in B only",

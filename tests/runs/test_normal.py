@@ -135,7 +135,7 @@ MEANT = {
     "kept_before_evaluation": "Settled since step 7: a tensor is kept in some steps only at ",
     "kept_first_of_epoch": "Settled since step 1: a tensor is kept in some steps only at ",
     "rollouts_of_three": "Settled since steps 2, 4: a loop or a list has another length at ",
-    "norm_every_fifth": "Settled since step 4: a tensor is kept in some steps only at ",
+    "norm_every_fifth": "Settled since step 4: a number is computed in some steps only, ",
     "probe_and_resize": "Changed in steps 24, 25 and stayed so: an input has another size in ",
     "sizes_with_unfreezing": "Settled since step 9: an input has another shape at ",
     "unfreezing": "Changed in step 5 and stayed so: parameters are trained in some steps only at ",

@@ -81,6 +81,8 @@ SEVERAL = 2
 OFTEN = 8
 """So often two graphs ran again, of which one computes a piece that the other does not: the program
 goes from one to the other and back."""
+FORWARD = 0.5
+"""The part of a step that its forward pass makes at most."""
 FOLLOWING = (LAYOUT, REORDERED_SUM, SHARED_SCALAR, SPECIAL_SCALAR)
 """What follows from other kinds of step, as the order of sums that have more terms in one."""
 NEVER_MEANT = frozenset({BUCKET_CARRY, EARLY_EXECUTION, EFFECT_ORDER, SKIPPED_UPDATE})
@@ -114,7 +116,10 @@ def with_early(
     came = len(open_graphs) + sum(1 for node in nodes if node.meant is not Meant.NOT)
     lasted = history.steps - 1 - (stable or 0)
     few = MORE if lasted >= max(SIZES_LASTING, MUCH_LONGER * (stable or 0)) else FEW
-    is_settled = len(open_graphs) <= few and _is_settled(came, history, stable)
+    outcomes = [comparisons[k].outcome for k in open_graphs]
+    of_sizes = any(one is not None and _has_size(one) for one in outcomes)
+    is_settled = _is_settled(came, history, stable, of_sizes=of_sizes)
+    is_settled = is_settled and len(open_graphs) <= few
     if not is_settled or _grows(nodes, history.turns):
         return found
     early = _Early(nodes, graphs, comparisons, design, history.turns, lasted >= SIZES_LASTING)
@@ -150,16 +155,17 @@ def _begins_apart(node: GraphNode, history: History, stable: int | None) -> bool
     return is_apart and node.hits >= max(LASTING, ALWAYS * (history.steps - 1 - node.step))
 
 
-def _is_settled(number: int, history: History, stable: int | None) -> bool:
-    """Whether no graph came in half of the training or longer, all of which was seen.
+def _is_settled(number: int, history: History, stable: int | None, *, of_sizes: bool) -> bool:
+    """Whether no graph came in the longer part of the training, all of which was seen.
 
-    `number`: those that came until then.
+    `number`: those that came until then. `of_sizes`: whether any has another size; else half of
+    the training is enough.
     """
     if stable is None:
         return False
     until, since = stable - history.first_step, history.steps - 1 - stable
-    is_half = 2 * (since + 1) >= history.steps - history.first_step
-    is_long = is_half or number * since >= PACE * until
+    is_half = not of_sizes and 2 * (since + 1) >= history.steps - history.first_step
+    is_long = is_half or since >= until or number * since >= PACE * until
     return not history.began_late and since >= LASTING and is_long
 
 
@@ -228,6 +234,7 @@ class _Early:
         if outcome is None or other is None or outcome.same or not self._is_of_set(number, outcome):
             return Meant.NOT
         causes = [one for one in outcome.causes if not self._comes_of_input(one, outcome, number)]
+        causes = [c for c in causes if c.kind is not SKIPPED_UPDATE or self._skips(number, other)]
         if any(one.kind in NEVER_MEANT for one in causes):
             return Meant.NOT
         if number in self._once and self._is_event(number):
@@ -239,6 +246,14 @@ class _Early:
             return Meant.EARLY if _may_be_meant(causes, outcome) else Meant.NOT
         values = (cause for cause in causes if is_value(cause) and cause.kind not in SIZES)
         return Meant.NOT if sum(cause.share for cause in values) >= MOST else Meant.SETTLED
+
+    def _skips(self, number: int, other: int) -> bool:
+        """Whether a graph leaves out the update of the one before, though it has its gradients.
+
+        One that has what a micro-batch has not leaves out none, nor does a forward pass alone.
+        """
+        own, before = self.nodes[number].instructions, self.nodes[other].instructions
+        return FORWARD * before < own <= before
 
     def _is_event(self, number: int) -> bool:
         """Whether all that ran at the place of a graph, no step of the training, ran once each.
