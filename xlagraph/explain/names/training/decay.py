@@ -39,6 +39,8 @@ WORDS = {
     Enters.GRADIENT: "into the gradient",
     Enters.WEIGHT: "into the weight alone",
 }
+MOST = 4
+"""So many times as many weights that decay on one side alone as others are no group of them."""
 OF_A_LOSS = 40
 """So many operations may a loss have that another edit than the decay has changed."""
 FIX = say(
@@ -235,7 +237,8 @@ def _told(
     if not alike:
         return say("weight decay is on in ", on, " only"), ON_FIX, ON_SHORT_FIX
     more = [x for x, way in entered.items() if way[0] is not way[1]]
-    return say("weight decay is on for ", _which(diff, more, alike), " in ", on, " only"), *GROUPS
+    words = say("weight decay is on for ", _which(diff, more, alike), " in ", on, " only")
+    return (words, ON_FIX, ON_SHORT_FIX) if len(more) >= MOST * len(alike) else (words, *GROUPS)
 
 
 def _which(diff: Diff, more: Sequence[int], alike: Sequence[int]) -> str:
